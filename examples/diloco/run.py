@@ -21,6 +21,7 @@ from paracosm.training import Metrics, TrainConfig, TrainingResult, train
 Check = tuple[str, bool]
 
 STEPS = 500  # between two exchanges
+EVALUATED = 2000  # examples
 LINK = 10e6 / 8  # bytes/s, with which steps of 50 ms are compared
 
 
@@ -77,7 +78,7 @@ def trained(algorithm: str, model: str, updates: int) -> TrainingResult:
             "lookahead": "off",  # four gradients at a time are too few for vmap
             "updates": updates,
             "evaluate_every": updates,
-            "evaluate_examples": 700,
+            "evaluate_examples": EVALUATED,
             "compute": "50ms",
             "bandwidth": f"{LINK}B/s",
         }

@@ -49,8 +49,9 @@ def test_the_peak_is_of_any_window(example: ModuleType) -> None:
 
 
 def test_losses_are_compared_at_equal_tokens(
-    example: ModuleType, capsys: pytest.CaptureFixture[str]
+    example: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(example, "EVALUATED", 50)
     checks = example.compare_losses(pretraining=3, rounds=2, steps=4)
     equal, less, _ = checks
     assert equal == ("both learnt from equally many tokens", True)

@@ -147,8 +147,8 @@ def strided(names: Sequence[str], fragments: int) -> list[list[int]]:
 
     A layer is an entry of a list of modules, such as `h.3`, or a module beside those, such as an
     embedding; they count in the order of their tensors. Douillard et al., "Streaming DiLoCo with
-    overlapping communication", 2025, section 2.2 (the strided pattern). Return for each fragment
-    the indices of its tensors, ascending.
+    overlapping communication", 2025 (the strided pattern). Return for each fragment the indices of
+    its tensors, ascending.
 
     Raises:
         InputError: there are fewer layers than fragments.

@@ -99,6 +99,7 @@ class Team:
         if last:
             self._arrived = []
         await self._barrier.wait()
+        await self.all_reduces.over()
         began = self._sim.now
         await worker.sleep(self._all_reduce_time)
         if last:  # who goes on first, so that the others find the result

@@ -21,7 +21,7 @@ class DiLoCo(Algorithm):
     run's (the paper's is AdamW) and keeps its state from round to round. D = Delta + momentum v:
     Nesterov's momentum as PyTorch has it. An update, in the count of the run, is one round.
     Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language Models", 2023,
-    algorithm 1; it takes 500 steps, outer_lr 0.7 and momentum 0.9 (section 3.1).
+    algorithm 1; it takes 500 steps, outer_lr 0.7 and momentum 0.9.
     """
 
     name: ClassVar[str] = "diloco"

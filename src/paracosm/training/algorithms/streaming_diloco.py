@@ -23,8 +23,7 @@ class StreamingDiLoCo(DiLoCo):
     theta_{i,p} <- mixing theta_{i,p} + (1 - mixing) theta_p. Fragment p of P has every P-th layer,
     from layer p on, and t_p = p steps / P, rounded down (0 is `steps`, the end of a round). An
     update, in the count of the run, is one of every fragment; what is evaluated are the shared
-    theta_p. Douillard et al., "Streaming DiLoCo with overlapping communication", 2025, algorithm 2,
-    which takes 100 steps, an overlap of 5 and a mixing of 0.5.
+    theta_p. Douillard et al., "Streaming DiLoCo with overlapping communication", 2025, algorithm 2.
     """
 
     name: ClassVar[str] = "streaming-diloco"
