@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import diloco as plain
@@ -318,3 +319,32 @@ def test_what_makes_no_sense_is_refused(text: str, message: str) -> None:
 def test_a_model_has_a_layer_for_each_fragment() -> None:
     with pytest.raises(InputError, match="4 fragments of a model of 3 layers"):
         run(algorithm="streaming-diloco(fragments=4)", updates=1)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "rounds", "steps", "numbers"),
+    [
+        ("ssgd", 1000, 1, 4810),
+        ("diloco(steps=50)", 20, 50, 4810),
+        # What is seen is the last mean, of the hidden layer.
+        ("streaming-diloco(steps=50, fragments=2, overlap=5)", 20, 50, 4160),
+    ],
+)
+def test_the_times_of_the_guide(algorithm: str, rounds: int, steps: int, numbers: int) -> None:
+    config = TrainConfig(
+        algorithm=algorithm,
+        topology="all-reduce",
+        workers=8,
+        bandwidth="10Mbit/s",
+        compute="10ms",
+        updates=rounds,
+        timing_only=True,
+    )
+    result = train(config)
+    # A ring of 8: 14 messages of an eighth.
+    waiting = 14 * 4 * numbers / 8 / 1.25e6
+    computing = rounds * steps * 0.01
+    time = computing + (waiting if "streaming" in algorithm else rounds * waiting)
+    assert result.summary["virtual_time"] == pytest.approx(time)
+    guide = (Path(__file__).parents[2] / "docs" / "diloco.md").read_text()
+    assert f"| {time:.2f} s |" in guide
