@@ -283,7 +283,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
         if self.timing_only:
             reason = "nothing is computed in timing_only mode"
             idle[reason] = set(_NUMERICS)
-            if self.message_size is not None and self.servers == 1:
+            if self.message_size is not None and self.servers == self.algorithm.fragments == 1:
                 idle[reason] |= {"model", "data", "data_dir"}
         return idle
 

@@ -30,13 +30,15 @@ def prepare_numerics(
 ) -> Numerics:
     """Build model, data and gradients as `config` says; nothing of it in timing-only mode.
 
-    The parts of the parameters are those of the servers. Where `tensors` are named, each is a part,
-    and parameters and gradients are tuples of tensors instead of flat vectors. PyTorch computes on
-    one thread until they are closed, since small models lose more than they gain by more.
+    The parts of the parameters are those of the servers, or the algorithm's fragments. Where
+    `tensors` are named, each is a part, and parameters and gradients are tuples of tensors instead
+    of flat vectors. PyTorch computes on one thread until they are closed, since small models lose
+    more than they gain by more.
     """
-    sizes_known = config.costless_messages() or (config.message_size and servers == 1)
+    parts = servers * config.algorithm.fragments
+    sizes_known = config.costless_messages() or (config.message_size and parts == 1)
     if config.timing_only and sizes_known:
-        return Numerics(((config.message_size or 0.0) / servers,) * servers)
+        return Numerics(((config.message_size or 0.0) / parts,) * parts)
     require("torch", "torch", "training a model")
     import torch
 
@@ -81,7 +83,8 @@ class _Computing(Numerics):
         self._test = _evenly(most, data.test_x, data.test_y)
         drawn = integer_seed(seed, TrainingStream.MODEL)
         self._model = build_model(config.model, self._data, drawn, config.batch)
-        self._layout = ParameterLayout.of(self._model.module, 1 if tensors else servers)
+        fragments = config.algorithm.fragments
+        self._layout = ParameterLayout.of(self._model.module, 1 if tensors else servers, fragments)
         self.parts = self._layout.places_of(tensors) if tensors else self._layout.slices
         self._by_tensor = bool(tensors)
         # Of the parts, in the order of the model's tensors

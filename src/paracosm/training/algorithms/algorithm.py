@@ -41,6 +41,11 @@ class Algorithm:
         return None
 
     @property
+    def fragments(self) -> int:
+        """Into how many parts workers divide the parameters, to exchange each by itself."""
+        return 1
+
+    @property
     def interrupts(self) -> bool:
         """Whether workers may have to abandon a gradient before it is done."""
         return False

@@ -14,6 +14,8 @@ from paracosm.training.algorithms.asgd import ASGD
 from paracosm.training.algorithms.backup_workers import BackupWorkers
 from paracosm.training.algorithms.dc_asgd import DCASGD
 from paracosm.training.algorithms.delay_adaptive import DelayAdaptive
+from paracosm.training.algorithms.delayed_nesterov import DelayedNesterov
+from paracosm.training.algorithms.diloco import DiLoCo
 from paracosm.training.algorithms.easgd import EASGD
 from paracosm.training.algorithms.fedadam import FedAdam
 from paracosm.training.algorithms.fedasync import FedAsync
@@ -30,6 +32,7 @@ from paracosm.training.algorithms.softsync import SoftSync
 from paracosm.training.algorithms.ssgd import SSGD
 from paracosm.training.algorithms.ssp import SSP
 from paracosm.training.algorithms.staleness_aware import StalenessAware
+from paracosm.training.algorithms.streaming_diloco import StreamingDiLoCo
 
 ALGORITHMS: Mapping[str, type[Algorithm]] = {
     algorithm.name: algorithm
@@ -38,6 +41,7 @@ ALGORITHMS: Mapping[str, type[Algorithm]] = {
         *(DelayAdaptive, DCASGD, FedBuff, LocalSGD, EASGD, ADPSGD),
         *(FedAsync, FedAvg, FedAvgM, FedAdam, FedYogi, FedProx, Scaffold),
         PostLocalSGD,
+        *(DiLoCo, StreamingDiLoCo, DelayedNesterov),
     )
 }
 
