@@ -20,7 +20,7 @@ from paracosm.errors import InputError
 from paracosm.models import Optimizer
 from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
-from paracosm.training.store import Rule
+from paracosm.training.store import Direction, Rule
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,11 @@ class Algorithm:
         then it makes the step at the servers.
         """
         return None
+
+    @property
+    def sums(self) -> bool:
+        """Whether an update is by the sum of gradients and not by their mean."""
+        return False
 
     @property
     def interrupts(self) -> bool:
@@ -79,6 +84,10 @@ class Algorithm:
         unless the algorithm `compensates`.
         """
         return gradient
+
+    def compensation(self) -> Direction:
+        """Return `direction` for one store, with a state of its own where it has any."""
+        return self.direction
 
     def gradients_per_update(self, workers: int) -> int:
         """Return how many gradients go into one update."""

@@ -13,6 +13,7 @@ from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.algorithms.asgd import ASGD
 from paracosm.training.algorithms.backup_workers import BackupWorkers
 from paracosm.training.algorithms.dc_asgd import DCASGD
+from paracosm.training.algorithms.dc_asgd_a import AdaptiveDCASGD
 from paracosm.training.algorithms.delay_adaptive import DelayAdaptive
 from paracosm.training.algorithms.easgd import EASGD
 from paracosm.training.algorithms.fedadam import FedAdam
@@ -23,6 +24,8 @@ from paracosm.training.algorithms.fedprox import FedProx
 from paracosm.training.algorithms.fedyogi import FedYogi
 from paracosm.training.algorithms.local_sgd import LocalSGD
 from paracosm.training.algorithms.post_local_sgd import PostLocalSGD
+from paracosm.training.algorithms.rennala import Rennala
+from paracosm.training.algorithms.ringmaster import Ringmaster
 from paracosm.training.algorithms.scaffold import Scaffold
 from paracosm.training.algorithms.sequential import Sequential
 from paracosm.training.algorithms.softsync import SoftSync
@@ -35,6 +38,7 @@ ALGORITHMS: Mapping[str, type[Algorithm]] = {
     for algorithm in (
         *(Sequential, SSGD, ASGD, StalenessAware, SoftSync, SSP, BackupWorkers),
         *(DelayAdaptive, DCASGD, FedBuff, LocalSGD, EASGD, ADPSGD),
+        *(AdaptiveDCASGD, Ringmaster, Rennala),
         *(FedAvg, FedAvgM, FedAdam, FedYogi, FedProx, Scaffold, PostLocalSGD),
     )
 }
