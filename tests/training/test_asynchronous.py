@@ -137,8 +137,8 @@ def test_ad_psgd_averages_while_it_computes(tmp_path: Path) -> None:
 
 
 def test_a_cache_saves_answers() -> None:
-    """A worker whose cache is as new as its clock needs none for `slack` clocks."""
-    sent = {}
+    """A worker whose cache is as new as its clock waits for none for `slack` clocks."""
+    waits = {}
     for cache in (False, True):
         config = TrainConfig.model_validate(
             {
@@ -153,7 +153,7 @@ def test_a_cache_saves_answers() -> None:
         )
         timeline = train(config).timeline
         assert timeline is not None
-        spans = [span for span in timeline.spans if span.node.startswith("server")]
-        sent[cache] = len([span for span in spans if span.resource == "send"])
-    assert sent[False] == UPDATES
-    assert UPDATES / 4 <= sent[True] <= UPDATES / 3
+        spans = [span for span in timeline.spans if span.node.startswith("worker")]
+        waits[cache] = len([span for span in spans if span.resource == "wait"])
+    assert waits[False] == UPDATES
+    assert UPDATES / 4 <= waits[True] <= UPDATES / 3
