@@ -172,6 +172,7 @@ class Answer(NamedTuple):
     parameters: Any
     version: int
     second: Any
+    clock: int
 
 
 class Ask(NamedTuple):
@@ -196,6 +197,7 @@ class TrainingWorker(Worker):
         self._versions = [0] * len(team.numerics.sizes)
         self._sizes = team.numerics.sizes
         self._parts: list[Any] = [team.initial[part] for part in team.numerics.parts]
+        self.server_clock = 0  # as the newest answer says it
         self.beside: Any = None  # what servers have sent beside their parameters, a flat vector
         self._rule: Rule | None = None
         self._durations = team.compute_times(index)
@@ -398,6 +400,7 @@ class TrainingWorker(Worker):
             parts[answer.server] = answer.parameters
             seconds[answer.server] = answer.second
             self._versions[answer.server] = answer.version
+            self.server_clock = answer.clock
         self._is_reading = False
         self.parameters = self._team.numerics.join(parts)
         self.beside = None if seconds[0] is None else self._team.numerics.join(seconds)
@@ -467,11 +470,14 @@ class TrainingWorker(Worker):
         mine = Contribution(self._last, change, None, self._versions[part], store)
         return self._team.all_reduce_begin(self, part, mine, store.apply)
 
-    async def ask_peer(self, neighbours: Sequence[int]) -> Any:
-        """Send the parameters to a random neighbour and return what it makes of them."""
+    def ask_peer(self, neighbours: Sequence[int]) -> None:
+        """Send the parameters to a random neighbour, which is to average them with its own."""
         peer = self._team.workers[neighbours[int(self._choice.integers(len(neighbours)))]]
         ask = Ask(self.name, self.parameters)
         self.send(peer, ask, size=self._sizes[0], tag=Tag.ASK)
+
+    async def receive_mean(self) -> Any:
+        """Wait for what the peer that was asked has made of the parameters."""
         return await self.recv(tag=Tag.MEAN)
 
     async def receive_from_peer(self) -> Ask:
@@ -602,16 +608,19 @@ class ParameterServer(Worker):
         contribution.gradient.pending.discard()
         self._team.dropped += 1
 
-    def answer(self, *workers: str, parameters: Any = None, beside: Any = None) -> None:
+    def answer(
+        self, *workers: str, parameters: Any = None, beside: Any = None, clock: int = 0
+    ) -> None:
         """Send the parameters as they are now (or other ones of this version) to the workers.
 
-        A second vector may go with them, in a message of twice the size.
+        A second vector may go with them, in a message of twice the size, and a clock that the
+        algorithm keeps.
         """
         store = self._store
         self._beside = beside
         if parameters is None:
             parameters = store.parameters
-        answer = Answer(self._index, parameters, store.version, beside)
+        answer = Answer(self._index, parameters, store.version, beside, clock)
         size = _size(self._size, beside)
         last = store.version >= self._team.last_update
         taken = workers if self._places is None else self._places.assign(workers)
