@@ -157,6 +157,9 @@ class TrainingSummary(Summary):
             not, and `best` the best value of the target's metric.
         failures: what they have cost; None where nothing fails.
         staleness: by tensor, where a run keeps versions of each.
+        learning_rate: how it has changed, in words; None where it is the same at all updates.
+        epsilon: of the differential privacy of the parameters; `privacy` says at which delta, for
+            whom, and what is assumed. None where nothing is hidden.
         clients: what became of them; None where every worker is its own.
     """
 
@@ -189,6 +192,9 @@ class TrainingSummary(Summary):
     best: float | None = None
     staleness: Mapping[str, Staleness] | None = None
     failures: FailureSummary | None = None
+    learning_rate: str | None = None
+    epsilon: float | None = None
+    privacy: str | None = None
     clients: ClientsSummary | None = None
     unchanged: TrainingSummary | None = None
 

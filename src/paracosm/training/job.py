@@ -36,6 +36,7 @@ class Job(Team):
             config.compute_distribution(),
             config.update_time,
             config.batch,
+            config.batches(len(cluster.workers)),
             config.most_updates,
             config.algorithm.work,
             config.algorithm.serve,
@@ -58,13 +59,18 @@ class Job(Team):
     def new_stores(self) -> list[Store]:
         """Return stores of all parts of the parameters, whose updates this job is told of."""
         algorithm = self.config.algorithm
-        made = [
-            Store(
-                *(self.initial[part], algorithm.outer() or self.numerics.rule(), self.updated),
-                *(self.numerics.real, algorithm, len(self.workers)),
+        made = []
+        for index, part in enumerate(self.numerics.parts):
+            rule, recipe = algorithm.outer(), self.numerics.outer_recipe(index)
+            if rule is None:
+                rule, recipe = self.numerics.rule(), self.numerics.recipe
+            store = Store(
+                *(self.initial[part], rule, self.updated, self.numerics.real),
+                *(algorithm, len(self.workers), recipe),
+                # Each peer makes some of the run's updates on a store of its own.
+                updates=(lambda: self.record.updates) if self.topology == "peers" else None,
             )
-            for part in self.numerics.parts
-        ]
+            made.append(store)
         self.stores += made
         return made
 

@@ -49,7 +49,8 @@ class Team:
         seed: int,
         compute: Distribution | None,
         update_time: Distribution,
-        batch: int,  # examples of a minibatch
+        batch: int,  # examples of a minibatch, of which `compute` is the duration
+        batches: Sequence[int],  # of each worker
         last_update: int,  # how many updates a store gets
         work: Callable[[TrainingWorker], Awaitable[None]],  # what a worker does
         serve: Callable[[ParameterServer], Awaitable[None]],
@@ -58,6 +59,7 @@ class Team:
         self.clients = clients
         self.topology = topology
         self.numerics = numerics
+        self.batches = batches
         self.batch = batch
         self.last_update = last_update
         self.work = work
@@ -91,11 +93,12 @@ class Team:
     ) -> Iterator[float] | None:
         """Return the compute times of a worker, or of a client that takes part there, without end.
 
-        None when they are measured.
+        They are in proportion to the worker's batch. None when they are measured.
         """
         if self._compute is None:
             return None
         speed = self._cluster.node(self.workers[worker]).speed
+        speed *= self.batch / self.batches[worker]
         if client is not None and self.clients is not None:
             speed *= self.clients.relative_speed(client.client)
             return self._compute.scaled(speed).draws(client.rng)
@@ -315,7 +318,7 @@ class TrainingWorker(Worker):
         if await self.compute_unless(next(self._durations), tag=Tag.ANSWER):
             return gradient
         gradient.pending.discard()
-        self._examples -= self._team.batch
+        self._examples -= self._team.batches[self.index]
         self._team.dropped += 1
         return None
 
@@ -343,11 +346,15 @@ class TrainingWorker(Worker):
             weight: of the pseudo-gradient in a mean with others.
         """
         team, parameters = self._team, self.parameters
-        self._examples += count * team.batch
-        pending = team.numerics.request_steps(
-            self.client, parameters, count, keep_state=keep_state, mu=mu, shift=shift
-        )
+        self._examples += count * team.batches[self.index]
         versions = self._versions.copy()
+        pending = team.numerics.request_steps(
+            *(self.client, parameters, count),
+            keep_state=keep_state,
+            mu=mu,
+            shift=shift,
+            updates=versions[0],
+        )
         local = self._last = PseudoGradient(
             *(self.name, self.client, parameters, versions, self._examples, pending, weight)
         )
@@ -366,12 +373,15 @@ class TrainingWorker(Worker):
 
     def minibatches(self, epochs: int) -> int:
         """Return how many minibatches so many passes over the client's examples are."""
-        return -(-epochs * self.examples // self._team.batch)
+        return -(-epochs * self.examples // self._team.batches[self.index])
 
     def step(self, gradient: Gradient) -> None:
         """Take a step of the optimizer on this worker's own parameters."""
-        self._rule = self._rule or self._team.numerics.rule()
-        self.parameters = self._rule(self.parameters, gradient.value, 1.0)
+        numerics = self._team.numerics
+        self._rule = self._rule or numerics.rule()
+        factor = numerics.recipe.lr_factor(self._versions[0])
+        clipped = numerics.recipe.clipped(gradient.value)
+        self.parameters = self._rule(self.parameters, clipped, factor)
 
     def push(self, payload: Any, beside: Any = None) -> None:
         """Send a gradient, or a vector of the same form, to the servers: to each its part.
@@ -500,10 +510,13 @@ class TrainingWorker(Worker):
     def _request(self) -> Gradient:
         team = self._team
         parameters = self.parameters
-        self._examples += team.batch
+        self._examples += team.batches[self.index]
         pending = team.numerics.request(self.client, parameters)
         versions = self._versions.copy()
-        self._last = Gradient(self.name, self.client, parameters, versions, self._examples, pending)
+        self._last = Gradient(
+            *(self.name, self.client, parameters, versions, self._examples, pending),
+            weight=team.batches[self.index] / team.batch,
+        )
         return self._last
 
 

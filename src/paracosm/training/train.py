@@ -108,7 +108,10 @@ def _train(
         if job.clients is not None:
             summary = replace(summary, clients=job.clients.summary())
         recording = sim.recording if config.compute == MEASURED else None
-        return TrainingResult(summary, recording, timeline, metrics, job.parameters(), schedule)
+        average = None if job.record.average is None else job.record.average.value
+        return TrainingResult(
+            *(summary, recording, timeline, metrics, job.parameters(), schedule), average
+        )
     finally:
         numerics.close()
 
@@ -202,6 +205,8 @@ def _durations(config: TrainConfig, cluster: Cluster) -> dict[str, str]:
     compute = config.compute_distribution()
     if compute is not None:
         sources = {"compute": _modelled(compute)}
+        if config.batch_of:
+            sources["compute"] += f" for {config.batch} examples, in proportion to the batch"
     elif config.recording is not None:
         sources = {"compute": f"measured before: {config.recording}"}
     else:

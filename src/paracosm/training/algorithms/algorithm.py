@@ -60,6 +60,14 @@ class Algorithm:
         return False
 
     @property
+    def pushes_only_changes(self) -> bool:
+        """Whether servers learn nothing of clients but changes by local steps, which are averaged.
+
+        Then clipping and noise hide who took part.
+        """
+        return self.outer() is not None and "server" in self.topologies
+
+    @property
     def interrupts(self) -> bool:
         """Whether workers may have to abandon a gradient before it is done."""
         return False
