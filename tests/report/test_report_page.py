@@ -52,13 +52,23 @@ def test_all_figures_are_there_and_valid_for_plotly(tmp_path: Path) -> None:
 def test_what_has_no_data_is_left_out(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", {"train": {"algorithm": "asgd"}})
     for step in range(10):
-        run.metric(step, step, "worker0", "staleness", 0, step)
+        run.metric(step, step, "worker0", "staleness", step % 2, step)
     run.finish({"updates": 10})
     html = page_of(tmp_path, run)
     assert list(figures_of(html)) == ["staleness"]
     assert "Where the time went" not in html
     assert "First rounds" not in html
     assert "Measured, modelled, computed" not in html
+
+
+def test_a_single_bar_or_dot_is_no_figure(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", {"train": {"algorithm": "sequential"}})
+    for step in range(10):
+        run.metric(step, step, "worker0", "staleness", 0, step)
+    run.metric(9.0, 9.0, "evaluation", "loss", 0.5, 10)
+    run.metric(9.0, 9.0, "worker0", "utilisation.compute", 1.0, 10)
+    run.finish({"updates": 10})
+    assert figures_of(page_of(tmp_path, run)) == {}
 
 
 def test_a_run_killed_before_its_first_metric_still_has_a_page(tmp_path: Path) -> None:

@@ -173,9 +173,32 @@ def histogram_height(runs: int) -> int:
 
 
 def shown_sections(parts: Iterable[tuple[str, Iterable[Chart | None]]]) -> list[Section]:
-    """Return the sections that have a chart, of those for which there is no data None."""
-    found = ((title, tuple(filter(None, charts))) for title, charts in parts)
+    """Return the sections that have a chart that says more than a number would.
+
+    A chart without data is None; one with a single bar or dot is left out as well.
+    """
+    found = (
+        (title, tuple(chart for chart in charts if chart is not None and _says_more(chart)))
+        for title, charts in parts
+    )
     return [Section(title, charts) for title, charts in found if charts]
+
+
+def _says_more(chart: Chart) -> bool:
+    """Whether a chart has a line, or at least two bars or dots that differ."""
+    places: set[tuple[float, ...]] = set()
+    edges: set[float] = set()  # of outlines: between two of them stands a bar
+    for mark in chart.marks:
+        match mark:
+            case Curve() | Dots():
+                shown = np.isfinite(mark.x) & np.isfinite(mark.y)
+                places |= set(zip(mark.x[shown].tolist(), mark.y[shown].tolist(), strict=True))
+            case Area():
+                edges |= set(mark.x.tolist())
+            case Boxes():
+                ends = (mark.begin.tolist(), mark.end.tolist(), mark.row.tolist())
+                places |= set(zip(*ends, strict=True))
+    return len(places) + max(0, len(edges) - 1) > 1
 
 
 def time_unit(longest: float) -> tuple[float, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -140,7 +141,7 @@ def _axis(axis: Axis) -> dict[str, Any]:
     if axis.percent:
         layout["tickformat"] = ".2~%"
     if axis.limits:
-        layout["range"] = list(axis.limits)
+        layout["range"] = [math.log10(end) if axis.log else end for end in axis.limits]
     if axis.names:
         layout |= {
             "tickvals": list(range(len(axis.names))),

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("png", "svg")
+CLOSE = 1000.0  # times the lowest value, up to which a logarithmic axis has 1, 2, 5, 10, ...
 PLAIN = (0.001, 1e6)  # between them a logarithmic axis has 1,000 in place of a power of ten
 SYMBOLS = {"dot": "o", "cross": "x", "triangle": "^", "diamond": "D"}
 LINE_STYLES = {"solid": "-", "dash": "--", "dot": ":"}
@@ -111,7 +112,7 @@ def draw(chart: Chart, names: Sequence[str], figure: Figure) -> None:
     _set_axis(chart.x, axes, "x")
     _set_axis(chart.y, axes, "y")
     rows_have_names = any(isinstance(mark, Area) for mark in marks) and chart.y.names
-    if len(labelled) > 1 and not rows_have_names:
+    if labelled and not rows_have_names:
         columns = 2 if len(names) > 1 else min(4, len(labelled))
         figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(labelled) / columns))
         figure.legend(fontsize=8, loc="outside lower left", ncols=columns)
@@ -169,12 +170,17 @@ def _draw_mark(mark: Mark, label: str | None, axes: Axes) -> None:
 
 
 def _set_axis(axis: Axis, axes: Axes, which: str) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     side = axes.xaxis if which == "x" else axes.yaxis
     side.set_label_text(axis.label)
     limits = axis.limits
     if axis.log:
         axes.set(**{f"{which}scale": "log"})
-        low, high = side.get_view_interval()
+        low, high = limits or side.get_view_interval()
+        if high < CLOSE * low:
+            side.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            side.set_minor_formatter(NullFormatter())
         if low > PLAIN[0] and high < PLAIN[1]:
             side.set_major_formatter(lambda value, _: f"{value:,g}")
     if axis.percent:

@@ -53,6 +53,8 @@ def _read(name: str) -> str:
     return files("paracosm.report").joinpath(name).read_text(encoding="utf-8")
 
 
+LONG = 40  # letters: a text of more is a sentence
+
 # What a reader calls the end of a run.
 STATUS = {"done": "finished"}
 SYMBOLS = {
@@ -136,10 +138,15 @@ def facts(mapping: Mapping[str, str]) -> str:
 
 
 def text_table(table: Table) -> str:
-    """Return a table of texts under its title."""
-    head = "".join(f"<th scope=col>{escape(_words(word))}" for word in table.header)
+    """Return a table of texts under its title; columns of sentences are flush left, and folded."""
+    columns = list(zip(*table.rows, strict=True))[1:]
+    kinds = [" class=long" if max(map(len, texts)) > LONG else "" for texts in columns]
+    first, *others = (escape(_words(word)) for word in table.header)
+    head = f"<th scope=col>{first}"
+    head += "".join(f"<th scope=col{k}>{word}" for k, word in zip(kinds, others, strict=True))
     rows = "".join(
-        f"<tr><th scope=row>{escape(first)}" + "".join(f"<td>{escape(text)}" for text in others)
+        f"<tr><th scope=row>{escape(first)}"
+        + "".join(f"<td{k}>{escape(text)}" for k, text in zip(kinds, others, strict=True))
         for first, *others in table.rows
     )
     return f"<h3>{escape(table.title)}</h3>" + _table(head, rows, "texts")
@@ -155,7 +162,7 @@ def _figure(chart: Chart) -> str:
         f'aria-pressed="{_truth(name not in chart.hidden)}">{_sample(mark)}{escape(name)}</button>'
         for name, mark in chart.series.items()
     )
-    series = f"<div class=series>{chips}</div>" if len(chart.series) > 1 else ""
+    series = f"<div class=series>{chips}</div>"
     caption = f"<p class=caption>{escape(chart.caption)}</p>" if chart.caption else ""
     return (
         f'<figure id="{escape(chart.name)}"{" class=wide" if chart.wide else ""}>'
