@@ -78,7 +78,7 @@ def test_train_returns_summary_metrics_timeline_and_figures(
     assert isinstance(training.timeline, Timeline)
     assert {"staleness", "timeline"} <= training.figures.keys()
     assert all(isinstance(figure, go.Figure) for figure in training.figures.values())
-    assert repr(training).startswith("<paracosm training: asgd with 2 workers: 20 updates in ")
+    assert repr(training).startswith("<paracosm training: 20 updates, ")
     again = round_trip(training, tmp_path / "run")
     assert again.metrics.equals(training.metrics)
 

@@ -89,6 +89,27 @@ def test_an_unfinished_run_shows_how_far_it_got(tmp_path: Path) -> None:
     assert "Last training loss 0.23" in text
 
 
+def test_the_answer_comes_first(tmp_path: Path) -> None:
+    text = text_of(page_of(tmp_path, make_run(tmp_path / "run")))
+    answer = "Loss 0.163 (94.6 % accuracy) after 200 updates, 4 s; mean staleness 3."
+    assert text.index(answer) < text.index("Status")
+
+
+def test_a_run_that_ends_at_chance_is_not_green(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    learnt = {"final_loss": 2.29, "final_accuracy": 0.1, "chance": CHANCE, "lr": "0.2"}
+    file = run.path / "summary.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **learnt}))
+    html = page_of(tmp_path, run)
+    assert '<span class="status warning">at chance' in html
+    assert "Does not learn: 10 % accuracy (guessing: 11 %) after 200 updates" in text_of(html)
+    table = page_of(tmp_path, run, make_run(tmp_path / "good"))
+    assert table.count("status warning") == table.count("status good") == 1
+
+
+CHANCE = {"accuracy": 0.11, "loss": 2.3, "examples": 360}
+
+
 def test_a_divergence_is_told_in_words(tmp_path: Path) -> None:
     text = text_of(page_of(tmp_path, make_run(tmp_path / "run", status="diverged")))
     assert (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from paracosm.errors import InputError
 from paracosm.report import emulate_words, plan, predict_words, relax, replay, train
-from paracosm.report.view import Run, View, trouble
+from paracosm.report.view import Run, View, verdict
 from paracosm.results import SUMMARIES, Summary
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def described(folders: Sequence[RunFolder]) -> list[Run]:
                 name if times[name] == 1 else f"{name} ({place})",
                 index,
                 summary,
-                trouble(view_of(summary), summary),
+                verdict(view_of(summary), summary),
             )
         )
     return runs

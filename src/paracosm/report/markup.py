@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -23,7 +24,7 @@ from paracosm.report.chart import (
     Section,
     color_of,
 )
-from paracosm.report.view import SUCCESSES, Run, Table
+from paracosm.report.view import Ended, Run, Table, Verdict
 
 
 def page(title: str, subtitle: str, body: str, figures: Mapping[str, Any]) -> str:
@@ -53,6 +54,7 @@ def _read(name: str) -> str:
     return files("paracosm.report").joinpath(name).read_text(encoding="utf-8")
 
 
+TROUBLES = 4  # runs whose endings are told
 LONG = 40  # letters: a text of more is a sentence
 
 # What a reader calls the end of a run.
@@ -67,7 +69,7 @@ SYMBOLS = {
 
 def tiles(run: Run, numbers: Mapping[str, Sequence[str]]) -> str:
     """Return the key numbers of one run, large."""
-    cells = {"Status": _status(run.folder.status)}
+    cells = {"Status": _status(run.verdict)}
     cells |= {label: escape(texts[0]) for label, texts in numbers.items()}
     return _definitions(cells, "tiles")
 
@@ -77,22 +79,35 @@ def run_table(runs: Sequence[Run], numbers: Mapping[str, Sequence[str]]) -> str:
     head = "".join(f"<th scope=col>{escape(label)}" for label in ("Run", "Status", *numbers))
     rows = "".join(
         f"<tr><th scope=row>{_swatch(run.index)}{escape(run.name)}"
-        f"<td>{_status(run.folder.status)}"
+        f"<td>{_status(run.verdict)}"
         + "".join(f"<td>{escape(texts[i])}" for texts in numbers.values())
         for i, run in enumerate(runs)
     )
     return _table(head, rows, "numbers")
 
 
+def lead(run: Run, answer: str | None) -> str:
+    """Return the answer of one run; in its place, why it did not end as it should."""
+    said = run.verdict.why or answer
+    return "" if said is None else _said(run.verdict.level, escape(said))
+
+
 def troubles(runs: Sequence[Run]) -> str:
-    """Return a line for each run that did not end as it should."""
-    lines = (
-        f'<p class="trouble" role=note>{f"<b>{escape(run.name)}.</b> " if len(runs) > 1 else ""}'
-        f"{escape(run.trouble)}</p>"
-        for run in runs
-        if run.trouble
-    )
+    """Return a line for each run that did not end as it should, and how many more there are."""
+    found = [run for run in runs if run.verdict.why]
+    lines = [
+        _said(run.verdict.level, f"<b>{escape(run.name)}.</b> {escape(run.verdict.why or '')}")
+        for run in found[:TROUBLES]
+    ]
+    if left_out := found[TROUBLES:]:
+        words = Counter(run.verdict.word for run in left_out)
+        more = ", ".join(f"{count:,} {escape(word)}" for word, count in words.items())
+        lines.append(_said("warning", f"And {len(left_out):,} more runs: {more}."))
     return "".join(lines)
+
+
+def _said(level: Ended, html: str) -> str:
+    return f'<p class="said {level}" role=note>{html}</p>'
 
 
 def run_legend(runs: Sequence[Run]) -> str:
@@ -214,9 +229,9 @@ def _swatch(index: int) -> str:
     )
 
 
-def _status(status: str) -> str:
-    kind, text = "ok" if status in SUCCESSES else "bad", escape(STATUS.get(status, status))
-    return f'<span class="status {kind}">{text}</span>'
+def _status(verdict: Verdict) -> str:
+    text = escape(STATUS.get(verdict.word, verdict.word))
+    return f'<span class="status {verdict.level}">{text}</span>'
 
 
 def _table(head: str, rows: str, kind: str) -> str:

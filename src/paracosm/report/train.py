@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,8 @@ from paracosm.report.chart import (
 )
 from paracosm.report.shared_charts import staleness_chart, utilisation_chart
 from paracosm.report.timeline_charts import timeline_chart
-from paracosm.report.view import Figure, Run, View, figure
+from paracosm.report.train_words import is_at_chance, training_sentence
+from paracosm.report.view import Figure, Run, Verdict, View, figure
 from paracosm.results import TrainingSummary
 from paracosm.units import format_duration
 
@@ -41,15 +41,6 @@ def _target(summary: TrainingSummary) -> str | None:
         return f"{summary.target}: not reached{best}"
     after = format_duration(summary.reached_at)
     return f"{summary.target}: reached after {after}, {summary.reached_updates:,} updates"
-
-
-def _stopped(summary: TrainingSummary) -> str:
-    best = "nothing" if summary.best is None else f"{summary.best:.4g}"
-    return (
-        f"The target {summary.target} was not reached in {summary.updates:,} updates: the best was "
-        f"{best}. Three evaluations in a row have to meet it: give the run more updates, or "
-        "another learning rate."
-    )
 
 
 def _failures(summary: TrainingSummary) -> str | None:
@@ -126,17 +117,11 @@ def _so_far(series: Callable[[str], Series]) -> dict[str, Any]:
     return found
 
 
-def _diverged(summary: TrainingSummary) -> str:
-    divergence = summary.divergence
-    if divergence is None:
-        return "The loss exploded."
-    loss = divergence.get("loss")
-    finite = loss is not None and math.isfinite(loss)
-    became = f"was {loss:.4g}" if finite else "was not a finite number"
-    return (
-        f"The run diverged at update {divergence.get('update')}: the minibatch loss {became}, on a "
-        f"gradient of {divergence.get('worker')} with staleness {divergence.get('staleness')}."
-    )
+def _doubt(summary: TrainingSummary) -> Verdict | None:
+    """Say of a run that has learnt nothing that it has not."""
+    if not is_at_chance(summary):
+        return None
+    return Verdict("warning", "at chance", training_sentence(summary))
 
 
 def _origins(summary: TrainingSummary) -> dict[str, str]:
@@ -263,5 +248,7 @@ VIEW = View(
     so_far=_so_far,
     origins=_origins,
     remarks=_remarks,
-    endings={"diverged": _diverged, "stopped": _stopped},
+    endings={"diverged": training_sentence, "stopped": training_sentence},
+    doubt=_doubt,
+    leads=True,
 )

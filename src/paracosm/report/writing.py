@@ -14,7 +14,7 @@ from paracosm.report import markup
 from paracosm.report.figures import plotly_figure
 from paracosm.report.kinds import described, view_of
 from paracosm.report.markup import page
-from paracosm.report.view import Run
+from paracosm.report.view import Run, answer
 from paracosm.units import format_duration
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
     numbers = key_numbers(shown)
     single = len(shown) == 1
     body = [
-        markup.troubles(shown),
+        _lead(shown[0]) if single else markup.troubles(shown),
         markup.tiles(shown[0], numbers) if single else markup.run_table(shown, numbers),
         markup.run_legend(shown) if charts else "",
         *map(markup.section, parts),
@@ -50,6 +50,11 @@ def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
         figures={chart.name: plotly_figure(chart, names) for chart in charts},
     )
     Path(path).write_text(html, encoding="utf-8")
+
+
+def _lead(run: Run) -> str:
+    """Return what a run came to, where its kind says that first."""
+    return markup.lead(run, answer(run.numbers) if view_of(run.numbers).leads else None)
 
 
 def _subtitle(runs: Sequence[Run]) -> str:

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from paracosm.results import Chance
+
 Part = slice | int
 """What one server or tensor has of the parameters: parameters[part]."""
 
@@ -186,6 +188,7 @@ class Numerics:
     """
 
     real = False
+    chance: Chance | None = None  # what guessing comes to
     loss = float("nan")
     gradient: Any = np.zeros(0, dtype=np.float32)
 
