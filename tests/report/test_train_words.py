@@ -62,7 +62,7 @@ NOTHING = {"final_loss": None, "final_accuracy": None, "chance": None, "lr": Non
             {**LOST, "mean_staleness": 0.0},
             (
                 "Does not learn: 9.17 % accuracy (guessing: 11.1 %) after 3,000 updates, 17.2 "
-                "s, at lr 0.2. Try another learning rate, or more updates."
+                "s, at lr 0.2. Try a lower learning rate."
             ),
         ),
         (

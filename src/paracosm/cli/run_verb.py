@@ -14,8 +14,8 @@ import typer
 from paracosm.cli.display import aligned, counter, printer, progress_bar
 from paracosm.cli.options import RunFlags, check_folder
 from paracosm.errors import InputError
-from paracosm.report.kinds import view_of
-from paracosm.report.view import Figure, View, answer, verdict
+from paracosm.report.kinds import described, view_of
+from paracosm.report.view import TROUBLES, Figure, View, answer, endings_of, verdict
 from paracosm.results import Summary, to_json
 from paracosm.studies import (
     KINDS,
@@ -165,11 +165,18 @@ def show_sweep(rows: Sequence[SweepRow], out: Path, json: bool) -> None:
         sys.stdout.write(to_json([row.to_dict() for row in rows]))
         return
     say, view = printer(), view_of(rows[0].summary)
+    compared = view.compare(described([RunFolder.open(out / row.point) for row in rows]))
+    if compared is not None:
+        say(compared)
+        say()
     columns = [*_varied(rows), *_figures(view, rows)]
     headers = [f">{header}" for header, _ in columns]
     say(aligned([headers, *([cell(row) for _, cell in columns] for row in rows)]))
-    for row in rows:
-        ended = verdict(view, row.summary)
+    endings = [verdict(view, row.summary) for row in rows]
+    if sum(ended.why is not None for ended in endings) > TROUBLES:
+        say(endings_of(endings), style=STYLES["warning"])
+        endings = []
+    for row, ended in zip(rows, endings, strict=False):
         if ended.why is not None:
             say(f"{row.point}: {ended.why}", style=STYLES[ended.level])
     say(f"report: {out / 'report.html'}")

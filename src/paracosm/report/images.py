@@ -12,9 +12,8 @@ import numpy as np
 
 from paracosm.errors import unknown
 from paracosm.report.chart import (
-    COLORS,
-    DASHES,
     GREY,
+    NO_RUN,
     Area,
     Axis,
     Boxes,
@@ -24,8 +23,9 @@ from paracosm.report.chart import (
     Level,
     Mark,
     color_of,
+    dash_of,
 )
-from paracosm.report.kinds import described, view_of
+from paracosm.report.kinds import all_charts, described
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,8 +74,7 @@ def write_images(
     folder.mkdir(parents=True, exist_ok=True)
     shown = described(runs)
     written = []
-    sections = view_of(shown[0].numbers).sections(shown)
-    for chart in (chart for section in sections for chart in section.charts):
+    for chart in all_charts(shown):
         path = folder / f"{chart.name}.{image_format}"
         path.write_bytes(picture(chart, [run.name for run in shown], image_format))
         written.append(path)
@@ -122,7 +121,7 @@ def _label(mark: Mark, names: Sequence[str], marks: Sequence[Mark]) -> str:
     """Name a mark in the legend: by its run; by its series where that is not the main one."""
     if isinstance(mark, Level):
         return mark.label
-    if isinstance(mark, Boxes) or len(names) == 1:
+    if isinstance(mark, Boxes) or mark.run == NO_RUN or len(names) == 1:
         return mark.series
     main = next((m.series for m in marks if not (isinstance(m, Curve) and m.faint)), None)
     return names[mark.run] if mark.series == main else f"{names[mark.run]}: {mark.series}"
@@ -139,7 +138,7 @@ def _draw_mark(mark: Mark, label: str | None, axes: Axes) -> None:
                 mark.x,
                 np.where(np.isfinite(mark.y), mark.y, np.nan),
                 color=color,
-                linestyle=LINE_STYLES[DASHES[mark.run // len(COLORS) % len(DASHES)]],
+                linestyle=LINE_STYLES[dash_of(mark)],
                 linewidth=1 if mark.faint else 1.5,
                 alpha=0.5 if mark.faint else 1,
                 marker="o" if len(mark.x) == 1 else None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -14,6 +13,7 @@ from typing import Any
 from paracosm.report.chart import (
     COLORS,
     DASHES,
+    Area,
     Axis,
     Boxes,
     Chart,
@@ -24,7 +24,7 @@ from paracosm.report.chart import (
     Section,
     color_of,
 )
-from paracosm.report.view import Ended, Run, Table, Verdict
+from paracosm.report.view import TROUBLES, Ended, Run, Table, Verdict, endings_of
 
 
 def page(title: str, subtitle: str, body: str, figures: Mapping[str, Any]) -> str:
@@ -54,7 +54,6 @@ def _read(name: str) -> str:
     return files("paracosm.report").joinpath(name).read_text(encoding="utf-8")
 
 
-TROUBLES = 4  # runs whose endings are told
 LONG = 40  # letters: a text of more is a sentence
 
 # What a reader calls the end of a run.
@@ -86,24 +85,20 @@ def run_table(runs: Sequence[Run], numbers: Mapping[str, Sequence[str]]) -> str:
     return _table(head, rows, "numbers")
 
 
-def lead(run: Run, answer: str | None) -> str:
-    """Return the answer of one run; in its place, why it did not end as it should."""
-    said = run.verdict.why or answer
-    return "" if said is None else _said(run.verdict.level, escape(said))
+def lead(sentence: str | None, level: Ended = "good") -> str:
+    """Return the answer, or what is wrong; nothing for none."""
+    return "" if sentence is None else _said(level, escape(sentence))
 
 
 def troubles(runs: Sequence[Run]) -> str:
-    """Return a line for each run that did not end as it should, and how many more there are."""
+    """Return a line for each run that did not end as it should; of many, how many did how."""
     found = [run for run in runs if run.verdict.why]
-    lines = [
+    if len(found) > TROUBLES:
+        return _said("warning", escape(endings_of([run.verdict for run in runs])))
+    return "".join(
         _said(run.verdict.level, f"<b>{escape(run.name)}.</b> {escape(run.verdict.why or '')}")
-        for run in found[:TROUBLES]
-    ]
-    if left_out := found[TROUBLES:]:
-        words = Counter(run.verdict.word for run in left_out)
-        more = ", ".join(f"{count:,} {escape(word)}" for word, count in words.items())
-        lines.append(_said("warning", f"And {len(left_out):,} more runs: {more}."))
-    return "".join(lines)
+        for run in found
+    )
 
 
 def _said(level: Ended, html: str) -> str:
@@ -206,8 +201,8 @@ def _sample(mark: Mark) -> str:
         case Boxes():
             color = color_of(mark)
             return f'<svg viewBox="0 0 18 10"><rect y=1 width=18 height=8 fill="{color}"/></svg>'
-        case Curve() | Dots() if mark.color is not None:
-            path = "M0 5h18" if isinstance(mark, Curve) else SYMBOLS[mark.symbol]
+        case Curve() | Area() | Dots() if mark.color is not None:
+            path = SYMBOLS[mark.symbol] if isinstance(mark, Dots) else "M0 5h18"
             style = f'class=line style="stroke:{color_of(mark)}"'
             return f'<svg viewBox="0 0 18 10"><path d="{path}" {style}/></svg>'
         case Dots():

@@ -6,13 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from paracosm.report.chart import Area, Axis, Boxes, Chart, Dots, Floats, quantiles, row_chart
+from paracosm.report.chart import (
+    HISTOGRAMS,
+    Area,
+    Axis,
+    Boxes,
+    Chart,
+    Dots,
+    Floats,
+    quantiles,
+    row_chart,
+)
 from paracosm.report.timeline_charts import LANES, laid_out, node_group, node_order
 from paracosm.report.view import Run
 
 RECORDED = ("compute", "send", "receive")
 RESOURCES = ("copy", "compute", "update", "send", "receive")
 NAMED_NODES = 20  # more nodes than this are shown as a crowd of dots
+MOST_PIXELS = 150  # of a row of the crowd, however many runs share it
 SHARE = Axis("share of virtual time", percent=True, limits=(0, 1.02))
 
 
@@ -80,7 +91,7 @@ def _crowds(runs: Sequence[Run], shares: Sequence[Shares], title: str) -> Chart:
                 marks.append(_crowd(run, each, nodes, resource, row + middle, room * 0.6))
     names = [f"{group}s, {resource}" for group, resource in rows]
     caption = "A dot is a node; of more than 200 alike, 200 are shown, evenly by rank."
-    pixels = max(36, 14 * len(runs))
+    pixels = min(max(36, 14 * len(runs)), MOST_PIXELS)
     return row_chart("utilisation", title, SHARE, names, marks, caption, pixels=pixels)
 
 
@@ -115,6 +126,7 @@ def staleness_chart(
     known = [run for run in runs if run.index in histograms]
     if not known:
         return None
+    left_out, known = len(known) - HISTOGRAMS, known[:HISTOGRAMS]
     short = (run.name if len(run.name) <= 30 else f"{run.name[:29]}…" for run in known)
     rows = tuple(short) if len(runs) > 1 else ()
     marks = []
@@ -130,6 +142,7 @@ def staleness_chart(
         y: Floats = row + 0.4 - 0.8 * heights / shares.max() if rows else heights
         marks.append(Area(x, y, labels, run.index, what))
     scaled = "Each run is scaled to its own peak." if rows else ""
+    more = f"{left_out:,} more runs are not shown." if left_out > 0 else ""
     share = Axis(f"share of {what}", percent=True, limits=(0.0, 1.05 * peak))
     return Chart(
         name="staleness",
@@ -137,6 +150,6 @@ def staleness_chart(
         x=Axis("staleness (updates)", limits=(-0.5, max(5.5, highest))),
         y=Axis("", names=rows) if rows else share,
         marks=tuple(marks),
-        caption=" ".join(filter(None, [scaled, caption])),
+        caption=" ".join(filter(None, [scaled, more, caption])),
         height=height,
     )

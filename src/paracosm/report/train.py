@@ -23,6 +23,8 @@ from paracosm.report.chart import (
 )
 from paracosm.report.shared_charts import staleness_chart, utilisation_chart
 from paracosm.report.timeline_charts import timeline_chart
+from paracosm.report.train_sweep import sweep_sentence, trials_of
+from paracosm.report.train_sweep_charts import sweep_charts
 from paracosm.report.train_words import is_at_chance, training_sentence
 from paracosm.report.view import Figure, Run, Verdict, View, figure
 from paracosm.results import TrainingSummary
@@ -131,6 +133,16 @@ def _origins(summary: TrainingSummary) -> dict[str, str]:
 
 def _remarks(summary: TrainingSummary) -> dict[str, str]:
     return {"what if": "; ".join(summary.what_if)} if summary.what_if else {}
+
+
+def _compare(runs: Sequence[Run]) -> str | None:
+    return sweep_sentence(trials_of(runs))
+
+
+def _overview(runs: Sequence[Run]) -> Section | None:
+    """Return the charts against what several runs vary."""
+    charts = sweep_charts(trials_of(runs))
+    return next(iter(shown_sections([("What it depends on", charts)])), None)
 
 
 LOSSES = {"minibatch_loss": "minibatch loss", "test_loss": "test loss", "loss": "training loss"}
@@ -243,6 +255,8 @@ def _time_unit(runs: Sequence[Run]) -> tuple[float, str]:
 VIEW = View(
     figures=FIGURES,
     sections=sections,
+    overview=_overview,
+    compare=_compare,
     subject=_subject,
     name=_name,
     so_far=_so_far,

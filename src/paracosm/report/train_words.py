@@ -53,7 +53,7 @@ def _done(summary: TrainingSummary) -> str:
     if summary.reached_at is not None:
         reached, when = format_duration(summary.reached_at), summary.reached_updates
         parts.append(f"target {summary.target} reached after {reached}, {when:,} updates")
-    came = _came_to(summary)
+    came = came_to(summary)
     spent = _spent(summary)
     if came:
         parts.append(f"{came} after {spent}")
@@ -79,9 +79,12 @@ def _does_not_learn(summary: TrainingSummary) -> str:
 
 
 def _advice(summary: TrainingSummary) -> str:
-    """Say what may help."""
+    """Say what may help: a loss below that of guessing may still be falling."""
+    chance, loss = summary.chance, summary.final_loss
+    if chance is not None and loss is not None and loss < chance.loss:
+        return "Try more updates, or another learning rate."
     if not summary.mean_staleness or summary.mean_staleness < 1:
-        return "Try another learning rate, or more updates."
+        return "Try a lower learning rate."
     if str(summary.algorithm).startswith("staleness-aware"):
         return "Try a lower learning rate, or fewer workers."
     return "Try a lower learning rate, fewer workers, or staleness-aware."
@@ -111,7 +114,7 @@ def _diverged(summary: TrainingSummary) -> str:
     )
 
 
-def _came_to(summary: TrainingSummary) -> str:
+def came_to(summary: TrainingSummary) -> str:
     """Return "loss 0.0128 (98.3 % accuracy)"; nothing where nothing was computed."""
     loss, accuracy = summary.final_loss, summary.final_accuracy
     if loss is None:

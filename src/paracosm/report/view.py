@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -103,6 +104,8 @@ class View:
 
     figures: Mapping[str, Figure]  # by label, in the order in which they are shown
     sections: Callable[[Sequence[Run]], list[Section]] = lambda runs: []
+    overview: Callable[[Sequence[Run]], Section | None] = lambda runs: None  # of several, first
+    compare: Callable[[Sequence[Run]], str | None] = lambda runs: None  # several, in a sentence
     subject: Callable[[Known], str | None] = lambda known: None
     name: Callable[[Known], str | None] = lambda known: None
     so_far: Callable[[Callable[[str], Series]], dict[str, Any]] = lambda series: {}  # from metrics
@@ -132,6 +135,16 @@ def verdict(view: View, summary: Summary) -> Verdict:
         return Verdict("good", summary.status) if doubt is None else doubt
     level: Ended = "bad" if summary.status in FAILURES else "warning"
     return Verdict(level, summary.status, _why(view, summary))
+
+
+TROUBLES = 4  # runs whose endings are told one by one
+
+
+def endings_of(verdicts: Sequence[Verdict]) -> str:
+    """Return how many of many runs did not end as they should, and how they did."""
+    words = Counter(each.word for each in verdicts if each.why is not None)
+    how = ", ".join(f"{count:,} {word}" for word, count in words.items())
+    return f"{words.total():,} of {len(verdicts):,} runs did not end as they should: {how}."
 
 
 def _why(view: View, summary: Summary) -> str:
