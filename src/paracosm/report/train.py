@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,15 @@ from paracosm.report.chart import (
     shown_sections,
     time_unit,
 )
-from paracosm.report.shared_charts import staleness_chart, utilisation_chart
+from paracosm.report.shared_charts import (
+    counted,
+    histograms_chart,
+    staleness_chart,
+    staleness_of,
+    utilisation_chart,
+)
 from paracosm.report.timeline_charts import timeline_chart
+from paracosm.report.train_clients import client_charts
 from paracosm.report.train_sweep import sweep_sentence, trials_of
 from paracosm.report.train_sweep_charts import sweep_charts
 from paracosm.report.train_words import is_at_chance, training_sentence
@@ -75,6 +83,17 @@ def _unchanged(summary: TrainingSummary) -> str | None:
     return ", ".join(f"{label} {text}" for label, text in figures if text is not None)
 
 
+def _clients(summary: Mapping[str, Any]) -> str | None:
+    """Say how many clients took part, how often, and how often one was lost."""
+    found = summary.get("clients")
+    if found is None:
+        return None
+    lost = {"dropped out": "dropped_out", "gone": "gone", "late": "late"}
+    said = [f"{found[key]:,} {word}" for word, key in lost.items() if found[key]]
+    took = f"{found['took_part']:,} of {found['clients']:,} took part, {found['participations']:,}"
+    return ", ".join([f"{took} times", *said])
+
+
 FIGURES: Mapping[str, Figure] = {
     "Target": _target,
     "Updates": figure("updates", "{:,}".format),
@@ -83,6 +102,7 @@ FIGURES: Mapping[str, Figure] = {
     "Mean staleness": figure("mean_staleness", "{:.3g}".format),
     "Virtual time": figure("virtual_time", format_duration),
     "Examples/s": figure("examples_per_second", "{:,.0f}".format),
+    "Clients": _clients,
     "Failures": _failures,
     "Unchanged": _unchanged,
     "Wall time": figure("wall_time", format_duration),
@@ -156,8 +176,12 @@ def sections(runs: Sequence[Run]) -> list[Section]:
     parts: list[tuple[str, list[Chart | None]]] = [
         (
             "Convergence",
-            [_loss(runs, "updates"), _loss(runs, "time"), _accuracy(runs), _staleness(runs)],
+            [
+                *(_loss(runs, "updates"), _loss(runs, "time"), _accuracy(runs), _staleness(runs)),
+                _staleness_by_tensor(runs),
+            ],
         ),
+        ("Clients", client_charts(runs)),
         ("Where the time went", [utilisation_chart(runs)]),
         ("First rounds", list(islice(filter(None, timelines), TIMELINES))),
     ]
@@ -234,6 +258,22 @@ def _staleness(runs: Sequence[Run]) -> Chart | None:
         if len(staleness := run.series("staleness"))
     }
     return staleness_chart(runs, histograms, "gradients", histogram_height(len(runs)))
+
+
+def _staleness_by_tensor(runs: Sequence[Run]) -> Chart | None:
+    """Return the staleness of each tensor of one run, the stalest first."""
+    by_tensor = runs[0].numbers.get("staleness") or {}
+    if len(runs) > 1 or len(by_tensor) < 2:
+        return None
+    ordered = sorted(by_tensor.items(), key=lambda each: -(each[1].mean or 0.0))
+    rows = [
+        (name, runs[0].index, found)
+        for name, each in ordered
+        if (found := counted(each)) is not None
+    ]
+    title = "Staleness by tensor"
+    measure = replace(staleness_of("gradients"), name="staleness_tensor", title=title)
+    return histograms_chart(rows, measure, "tensor", histogram_height(len(rows)))
 
 
 def _x(values: Series, against: str, unit: tuple[float, str]) -> Floats:
