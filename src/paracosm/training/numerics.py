@@ -9,6 +9,7 @@ import numpy as np
 from paracosm.errors import require
 from paracosm.models import load_data
 from paracosm.models.shards import BatchSampler, make_shards
+from paracosm.results import Chance
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training.clipping import Clipping
 from paracosm.training.config import MEASURED, TrainConfig
@@ -84,6 +85,7 @@ class _Computing(Numerics):
         data, most = self._data, config.evaluate_examples
         self._training = _evenly(most, data.train_x, data.train_y)
         self._test = _evenly(most, data.test_x, data.test_y)
+        self.chance = _chance(self._training[1], self._test[1]) if data.classes else None
         drawn = integer_seed(seed, TrainingStream.MODEL)
         self._model = build_model(config.model, self._data, drawn, config.batch)
         fragments = config.algorithm.fragments
@@ -224,3 +226,13 @@ def _evenly(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return x, y
     chosen = np.linspace(0, len(x) - 1, most).round().astype(np.int64).tolist()
     return x[chosen], y[chosen]
+
+
+def _chance(training: Tensor, test: Tensor) -> Chance:
+    """Return what guessing comes to over labels."""
+    shares = training.flatten().bincount().double() / training.numel()
+    return Chance(
+        accuracy=int(test.flatten().bincount().max()) / test.numel(),
+        loss=-float(shares.xlogy(shares).sum()),
+        examples=test.numel(),
+    )

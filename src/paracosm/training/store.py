@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from paracosm.results import Chance
 from paracosm.training.clipping import Clipping
 from paracosm.training.learning_rate import Factor
 from paracosm.training.privacy import Accountant, ClientNoise
@@ -292,6 +293,7 @@ class Numerics:
 
     real = False
     recipe = Recipe()
+    chance: Chance | None = None  # what guessing comes to
     loss = float("nan")
     lr = 1.0
     gradient: Any = np.zeros(0, dtype=np.float32)
