@@ -2,12 +2,12 @@
 
     python examples/federated/run.py [--seeds 3] [--clients 200] [--active 50]
 
-Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation", 2022, report that FedBuff
-is up to 3.3 times as efficient as synchronous rounds, since these wait for their slowest client.
-Here 200 clients hold the handwritten digits, skewed by label; 50 train at a time, for four local
-steps that take the median client 4 s, with speeds lognormal(1, 0.5), lines of their own, and turns
-of being there and away. Both algorithms train until 90 % of the test set are recognised. Prints a
-table and whether each claim holds; exits with 1 where one does not.
+Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation", 2022, report that
+FedBuff is up to 3.3 times as efficient as synchronous rounds, since these wait for their slowest
+client. Here 200 clients hold the handwritten digits, skewed by label; 50 train at a time, for four
+local steps that take the median client 4 s, with speeds lognormal(1, 0.5), lines of their own, and
+turns of being there and away. Both algorithms train until 90 % of the test set are recognised.
+Prints a table and whether each claim holds; exits with 1 where one does not.
 """
 
 from __future__ import annotations
