@@ -182,6 +182,30 @@ def test_fedbuff_averages_changes_weighted_by_age() -> None:
     assert result.summary["examples"] == 8
 
 
+@pytest.mark.parametrize(
+    ("decay", "factors"),
+    [
+        ("constant", {1: 1.0, 2: 1.0, 3: 1.0}),
+        ("polynomial", {1: 2**-0.5, 2: 3**-0.5, 3: 0.5}),
+        ("hinge, a=2, b=1", {1: 1.0, 2: 1 / 3, 3: 1 / 5}),
+    ],
+)
+def test_fedasync_mixes_what_clients_made_by_its_delay(
+    decay: str, factors: dict[int, float]
+) -> None:
+    # Three workers in turn: delays 1, 2, 3, 3, ...; two local steps with a proximal term.
+    read, now, mu = [1.0, 1.0, 1.0], 1.0, 0.5
+    for update, delay in enumerate([1, 2, 3, 3, 3, 3]):
+        start = y = read[update % 3]
+        for _ in range(2):
+            y -= LR * (y + mu * (y - start))
+        share = 0.6 * factors[delay]
+        now = (1 - share) * now + share * y
+        read[update % 3] = now
+    algorithm = f"fedasync(steps=2, mu=0.5, decay={decay})"
+    assert end(algorithm=algorithm, workers=3, updates=6) == pytest.approx(now)
+
+
 def test_local_sgd_averages_after_its_local_steps() -> None:
     result = run(algorithm="local-sgd(3)", workers=4, updates=2)
     assert float(result.parameters) == pytest.approx(0.75**6)
@@ -257,8 +281,9 @@ def test_every_algorithm_learns_digits(name: str, servers: int) -> None:
 
 def test_the_schedule_does_not_depend_on_whether_gradients_are_computed() -> None:
     for name in sorted(ALGORITHMS):
+        one_layer = "streaming-diloco(fragments=1)" if name == "streaming-diloco" else name
         arguments: dict[str, Any] = {
-            "algorithm": name,
+            "algorithm": one_layer,
             "workers": 1 if name == "sequential" else 4,
             "updates": 40,
             "compute": "lognormal(1s, 0.5)",

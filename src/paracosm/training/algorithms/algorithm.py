@@ -34,6 +34,7 @@ class Algorithm:
 
     name: ClassVar[str]  # in messages; by default that of the class
     topologies: ClassVar[tuple[Topology, ...]] = ("server",)
+    has_rounds: ClassVar[bool] = False  # whether servers wait for all workers, by `receive_all`
     compensates: ClassVar[bool] = False  # whether `direction` looks at what has moved
 
     def __init_subclass__(cls) -> None:
@@ -49,9 +50,22 @@ class Algorithm:
         return None
 
     @property
+    def fragments(self) -> int:
+        """Into how many parts workers divide the parameters, to exchange each by itself."""
+        return 1
+
+    @property
     def sums(self) -> bool:
         """Whether an update is by the sum of gradients and not by their mean."""
         return False
+
+    @property
+    def pushes_only_changes(self) -> bool:
+        """Whether servers learn nothing of clients but changes by local steps, which are averaged.
+
+        Then clipping and noise hide who took part.
+        """
+        return self.outer() is not None and "server" in self.topologies
 
     @property
     def interrupts(self) -> bool:

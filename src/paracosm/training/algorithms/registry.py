@@ -17,8 +17,11 @@ from paracosm.training.algorithms.backup_workers import BackupWorkers
 from paracosm.training.algorithms.dc_asgd import DCASGD
 from paracosm.training.algorithms.dc_asgd_a import AdaptiveDCASGD
 from paracosm.training.algorithms.delay_adaptive import DelayAdaptive
+from paracosm.training.algorithms.delayed_nesterov import DelayedNesterov
+from paracosm.training.algorithms.diloco import DiLoCo
 from paracosm.training.algorithms.easgd import EASGD
 from paracosm.training.algorithms.fedadam import FedAdam
+from paracosm.training.algorithms.fedasync import FedAsync
 from paracosm.training.algorithms.fedavg import FedAvg
 from paracosm.training.algorithms.fedavgm import FedAvgM
 from paracosm.training.algorithms.fedbuff import FedBuff
@@ -34,14 +37,17 @@ from paracosm.training.algorithms.softsync import SoftSync
 from paracosm.training.algorithms.ssgd import SSGD
 from paracosm.training.algorithms.ssp import SSP
 from paracosm.training.algorithms.staleness_aware import StalenessAware
+from paracosm.training.algorithms.streaming_diloco import StreamingDiLoCo
 
 ALGORITHMS: Mapping[str, type[Algorithm]] = {
     algorithm.name: algorithm
     for algorithm in (
         *(Sequential, SSGD, ASGD, StalenessAware, SoftSync, SSP, BackupWorkers),
         *(DelayAdaptive, DCASGD, FedBuff, LocalSGD, EASGD, ADPSGD),
+        *(FedAsync, FedAvg, FedAvgM, FedAdam, FedYogi, FedProx, Scaffold),
+        PostLocalSGD,
+        *(DiLoCo, StreamingDiLoCo, DelayedNesterov),
         *(AdaptiveDCASGD, Ringmaster, Rennala),
-        *(FedAvg, FedAvgM, FedAdam, FedYogi, FedProx, Scaffold, PostLocalSGD),
     )
 }
 

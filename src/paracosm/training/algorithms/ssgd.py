@@ -21,6 +21,7 @@ class SSGD(Algorithm):
 
     name: ClassVar[str] = "ssgd"
     topologies: ClassVar[tuple[Topology, ...]] = ("server", "all-reduce")
+    has_rounds: ClassVar[bool] = True
     reduce: Literal["mean", "sum"] = "mean"
 
     def __post_init__(self) -> None:
