@@ -3,6 +3,7 @@
 from paracosm.results.json_object import JsonObject, to_builtin, to_json
 from paracosm.results.summaries import (
     SUMMARIES,
+    ClientsSummary,
     EmulationSummary,
     FailureSummary,
     Interval,
@@ -26,6 +27,7 @@ from paracosm.results.summaries import (
 
 __all__ = [
     "SUMMARIES",
+    "ClientsSummary",
     "EmulationSummary",
     "FailureSummary",
     "Interval",

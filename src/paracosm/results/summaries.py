@@ -129,6 +129,25 @@ class FailureSummary(JsonObject):
     goodput: float
 
 
+class ClientsSummary(JsonObject):
+    """The clients that took turns at the workers of a training.
+
+    Attributes:
+        clients: how many there are.
+        took_part: how many of them did so at least once.
+        participations: how often one was picked.
+        dropped_out: of these, how often it was lost while it computed; `gone`, went away before
+            what it sent was there; `late`, was not done when its round ended.
+    """
+
+    clients: int
+    took_part: int
+    participations: int
+    dropped_out: int
+    gone: int
+    late: int
+
+
 class TrainingSummary(Summary):
     """Of `paracosm train`.
 
@@ -138,6 +157,7 @@ class TrainingSummary(Summary):
             not, and `best` the best value of the target's metric.
         failures: what they have cost; None where nothing fails.
         staleness: by tensor, where a run keeps versions of each.
+        clients: what became of them; None where every worker is its own.
     """
 
     kind: Literal["training"] = "training"
@@ -169,6 +189,7 @@ class TrainingSummary(Summary):
     best: float | None = None
     staleness: Mapping[str, Staleness] | None = None
     failures: FailureSummary | None = None
+    clients: ClientsSummary | None = None
     unchanged: TrainingSummary | None = None
 
 

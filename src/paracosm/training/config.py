@@ -19,12 +19,15 @@ from pydantic import (
 from paracosm.cluster import Cluster
 from paracosm.cluster.changes import is_of_cluster, refuse_changes
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
+from paracosm.cluster.link import Packets
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.faults import FailureFields
+from paracosm.models.shards import has_equal_sizes
 from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
+from paracosm.training.client_fields import ClientFields
 from paracosm.training.fields import AS_TEXT, LearningFields, ProfiledFields
 from paracosm.training.target import Target, parse_target
 from paracosm.units import format_duration, parse_number
@@ -79,7 +82,7 @@ _NUMERICS = {
 }
 
 
-class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
+class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, ClusterFields):
     """A hybrid simulation: what is trained, by which algorithm, on which simulated cluster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -98,11 +101,12 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
     # How; what is trained are fields of `LearningFields`.
     algorithm: Annotated[
         InstanceOf[Algorithm],
-        BeforeValidator(lambda v: v if isinstance(v, Algorithm) else parse_algorithm(v)),
+        BeforeValidator(parse_algorithm),
         AS_TEXT,
     ] = Field(
         parse_algorithm("asgd"),
-        description="an algorithm, with its parameters: asgd, ssgd, ssp(slack=3), ...",
+        description="an algorithm, with its parameters: asgd, ssgd, ssp(slack=3), ..., or "
+        "file.py:Class of your own",
     )
     topology: Topology | None = Field(
         None, description="who exchanges with whom, where the algorithm leaves a choice"
@@ -204,6 +208,7 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
             given = sorted(fields & self.model_fields_set)
             if given:
                 raise ValueError(f"{', '.join(given)}: no effect here, leave out: {reason}")
+        self._check_clients()
         if self.cluster is None:
             self.resolve_cluster()
         self._check_changes()
@@ -270,6 +275,7 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
             idle[f"{self.algorithm} decides by value: its workers begin together"] = {
                 *("start", "stagger")
             }
+        idle |= self.idle_of_clients(self._obstacle_to_clients(), self.algorithm.has_rounds)
         if topology != "server":
             reason = f'{self.algorithm} runs on topology "{topology}"'
             idle[reason] = {"servers", "update_time"}
@@ -282,11 +288,61 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
                 idle[reason] |= {"model", "data", "data_dir"}
         return idle
 
+    def _obstacle_to_clients(self) -> str | None:
+        """Return why workers cannot be places of clients; None where they can."""
+        if self.schedule is not None or self.profile is not None or self.strategy is not None:
+            return "over a schedule every worker is its own client"
+        if self.resolve_topology() != "server":
+            return f"clients are picked by a parameter server, which {self.algorithm} has not here"
+        return None
+
+    def _check_clients(self) -> None:
+        """Refuse clients that a run cannot have."""
+        if self.clients is None:
+            return
+        compute = self.compute_distribution()
+        if compute is None or compute.in_order:
+            raise ValueError(
+                "compute: clients take turns, so how long they compute is a distribution, neither "
+                "measured nor a recording"
+            )
+        if self.sampling == "by-size" and (self.timing_only or has_equal_sizes(self.shards)):
+            raise ValueError(
+                "sampling: by-size makes no difference where all clients have as many examples: "
+                "give --shards dirichlet(0.5) or sizes(0.5), or leave it out"
+            )
+
+    def _check_places(self, cluster: Cluster) -> None:
+        """Refuse a cluster whose workers cannot be places of the clients."""
+        if self.clients is None:
+            return
+        workers = len(cluster.workers)
+        if workers > self.clients:
+            raise InputError(
+                f"clients: {workers} workers take part at a time, of {self.clients} clients: give "
+                "fewer --workers"
+            )
+        if len(cluster.servers) != 1:
+            raise InputError(f"clients: they are picked by 1 server, not by {len(cluster.servers)}")
+        if isinstance(cluster.sharing, Packets):
+            raise InputError(
+                f"clients: sharing {cluster.sharing} cannot take back what a client that is lost "
+                "has sent: use fair or serial"
+            )
+        has_lines = self.client_uplink is not None or self.client_downlink is not None
+        if has_lines and any(link.duplex == "half" for link in cluster.links):
+            raise InputError(
+                "clients: uplink and downlink are two directions: not with half duplex"
+            )
+        if cluster.placement != "own":
+            raise InputError("clients: their server has a node of its own, placement: own")
+
     def costless_messages(self) -> bool:
         """Whether the size of a message makes no difference."""
         if any(change.what == "bandwidth" for change in self.what_if):
             return False
-        return self.cluster is None and self.bandwidth in (None, inf)
+        has_lines = self.client_uplink is not None or self.client_downlink is not None
+        return self.cluster is None and self.bandwidth in (None, inf) and not has_lines
 
     def resolve_cluster(self) -> Cluster:
         """Return the cluster that the run is simulated on, without the changes of `what_if`."""
@@ -306,6 +362,7 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
                 raise InputError(f"schedule: there is no file {self.schedule}")
             return  # how many workers there are, it says itself
         self.algorithm.check(len(cluster.workers), len(cluster.servers))
+        self._check_places(cluster)
         if self.resolve_topology() == "server" and not cluster.servers:
             raise InputError(
                 f"{self.algorithm} needs a parameter server, and the cluster has none: give it "

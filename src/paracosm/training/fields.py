@@ -36,7 +36,11 @@ class LearningFields(BaseModel):
     batch: int = Field(
         32, ge=1, description="examples in a worker's minibatch (of a profile: as profiled)"
     )
-    shards: str = Field("shared", description="shared, iid or dirichlet(ALPHA)")
+    shards: str = Field(
+        "shared",
+        description="who draws from what: shared, iid, dirichlet(ALPHA), classes(K), sizes(SIGMA), "
+        "bootstrap(N)",
+    )
     optimizer: Annotated[Optimizer, BeforeValidator(_optimizer), AS_TEXT] = Field(
         Optimizer("sgd", {}),
         description="sgd, sgd(momentum=0.9), adam, ... where parameters are updated",

@@ -7,6 +7,7 @@ from typing import Any
 
 from paracosm.cluster import Cluster
 from paracosm.engine import Simulator
+from paracosm.training.clients import Clients
 from paracosm.training.config import TrainConfig
 from paracosm.training.record import MetricSink, Progress, RunRecord
 from paracosm.training.roles import Team
@@ -38,12 +39,21 @@ class Job(Team):
             config.most_updates,
             config.algorithm.work,
             config.algorithm.serve,
+            self._clients_of(config, seed, numerics),
         )
         self.config = config
         self.stores: list[Store] = []
         self.record = RunRecord(
             config, numerics, sink, progress, lambda: sim.now, lambda: self.parameters()
         )
+
+    @staticmethod
+    def _clients_of(config: TrainConfig, seed: int, numerics: Numerics) -> Clients | None:
+        if config.clients is None:
+            return None
+        by_size = config.sampling == "by-size"
+        sizes = [numerics.examples_of(each) for each in range(config.clients)] if by_size else None
+        return Clients(config, seed, sizes, config.until_time)
 
     def new_stores(self) -> list[Store]:
         """Return stores of all parts of the parameters, whose updates this job is told of."""
@@ -63,6 +73,9 @@ class Job(Team):
         if self.topology == "peers":
             return sum(store.parameters for store in self.stores) / len(self.stores)
         return self.numerics.join([store.parameters for store in self.stores])
+
+    def note(self, node: str, name: str, value: float) -> None:
+        self.record.note(node, name, value)
 
     def updated(
         self, store: Store, contributions: Sequence[Contribution], staleness: Sequence[int]

@@ -122,7 +122,7 @@ class LocalStepSource:
             rule = _joined([request.rule for request in group], rows)
             for minibatches in batches:
                 loss, found = method.stacked(layout.stacks(rows), minibatches)
-                direction = torch.cat([each.flatten(1) for each in found], 1)
+                direction = layout.rows(found)
                 if mu:
                     direction.add_(rows - start[:count], alpha=mu)
                 if shift is not None:

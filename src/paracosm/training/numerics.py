@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 
 def prepare_numerics(
-    config: TrainConfig, seed: int, workers: int, servers: int, tensors: Sequence[str] = ()
+    config: TrainConfig,
+    seed: int,
+    clients: int,  # whose examples are computed on; without clients, workers
+    servers: int,
+    tensors: Sequence[str] = (),
+    active: int | None = None,  # of the clients at a time (all)
 ) -> Numerics:
     """Build model, data and gradients as `config` says; nothing of it in timing-only mode.
 
@@ -40,7 +45,7 @@ def prepare_numerics(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        computing = _Computing(config, seed, workers, servers, tensors)
+        computing = _Computing(config, seed, clients, servers, tensors, active or clients)
     except BaseException:
         torch.set_num_threads(threads)
         raise
@@ -58,7 +63,13 @@ class _Computing(Numerics):
     threads = 1  # that PyTorch computes on when they have been closed
 
     def __init__(
-        self, config: TrainConfig, seed: int, workers: int, servers: int, tensors: Sequence[str]
+        self,
+        config: TrainConfig,
+        seed: int,
+        clients: int,
+        servers: int,
+        tensors: Sequence[str],
+        active: int,
     ) -> None:
         from paracosm.models.build import build_model
         from paracosm.training.gradients import make_gradients
@@ -83,7 +94,7 @@ class _Computing(Numerics):
             sizes = tuple(config.message_size * size / sum(sizes) for size in sizes)
         self.sizes = sizes
         rng = generator(seed, TrainingStream.SHARDS)
-        self._shards = make_shards(self._data.train_y.numpy(), workers, config.shards, rng)
+        self._shards = make_shards(self._data.train_y.numpy(), clients, config.shards, rng)
         self._seed = seed
         self._samplers: dict[int, BatchSampler] = {}  # of the clients that have taken part
         self._gradients = make_gradients(
@@ -91,7 +102,7 @@ class _Computing(Numerics):
             self._layout,
             self._data,
             mode="off" if config.compute == MEASURED else config.lookahead,
-            workers_hint=workers,
+            workers_hint=active,
             seed=integer_seed(seed, TrainingStream.DROPOUT),
             batch=config.batch,
         )
@@ -137,7 +148,7 @@ class _Computing(Numerics):
         return self._local_steps.request(parameters, batches, rule, lr, keep_state, mu, shift)
 
     def examples_of(self, client: int) -> int:
-        return len(self._shards[client])
+        return int(self._shards.sizes[client])
 
     def _sampler(self, client: int) -> BatchSampler:
         """Return the source of a client's minibatches, from its first one on."""

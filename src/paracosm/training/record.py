@@ -6,6 +6,11 @@ method, such as a run folder:
 - at each update, node = the worker whose gradient it was, step = the update's number (from 1):
   `minibatch_loss`, `staleness`;
 - at each update besides, node = "job": `examples` (consumed so far);
+- where clients take turns at the workers, at each update, node = the worker: `client`, the number
+  of the client whose gradient it was; and when it happens: `waiting`, the seconds for which a
+  worker waited after what it sent had arrived, until it was answered; `dropped_out`, `gone`,
+  `late`, `stopped`, with the number of the client that was lost while it computed, went away before
+  what it sent was there, was too late for its round, or was told to stop by a server that goes on;
 - at each evaluation, node = "evaluation", step = the number of updates so far: `loss` (over the
   training set), `test_loss`, `accuracy` (over the test set), `examples`; of large sets, over the
   examples that `evaluate_examples` allows;
@@ -141,6 +146,7 @@ class RunRecord:
         self.passage = None if config.target is None else FirstPassage(config.target)
         self.final: dict[str, float] = {}
         self._config = config
+        self._has_clients = config.clients is not None
         self._numerics = numerics
         self._metric = sink.metric
         self._progress = progress
@@ -173,6 +179,8 @@ class RunRecord:
             worker = contribution.worker
             self.examples += contribution.gradient.examples
             self._metric(now, wall, worker, "staleness", age, step)
+            if self._has_clients:
+                self._metric(now, wall, worker, "client", contribution.client, step)
             if self._numerics.real:
                 loss = contribution.gradient.loss
                 self._metric(now, wall, worker, "minibatch_loss", loss, step)
@@ -201,6 +209,10 @@ class RunRecord:
             self._progress(self.updates, now)
         if self.passage is not None and self.passage.reached_at is not None:
             raise Ended
+
+    def note(self, node: str, name: str, value: float) -> None:
+        """Record what happened now, between two updates."""
+        self._metric(self._clock(), self.wall_time, node, name, value, self.updates)
 
     def restored(self, updates: int) -> None:
         """Note that the parameters are again those after so many updates.

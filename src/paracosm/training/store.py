@@ -22,7 +22,13 @@ Record = Callable[["Store", Sequence["Contribution"], Sequence[int]], None]
 """Told of every update of a store and the staleness of its contributions, after it was made."""
 
 
-Saved = tuple[Any, int, Rule]
+Direction = Callable[[Any, Any], Any]
+"""From a gradient and what has moved since it was read to the vector to step against.
+
+A deep copy of one has a state of its own.
+"""
+
+Saved = tuple[Any, int, Rule, Direction]
 
 
 class Weighting(Protocol):
@@ -31,9 +37,12 @@ class Weighting(Protocol):
     @property
     def compensates(self) -> bool: ...
 
+    @property
+    def sums(self) -> bool: ...
+
     def weight(self, staleness: int, workers: int) -> float: ...
 
-    def direction(self, gradient: Any, moved: Any) -> Any: ...
+    def compensation(self) -> Direction: ...
 
 
 class Store:
@@ -59,13 +68,16 @@ class Store:
         self._real = real
         self._weighting = weighting
         self._compensates = weighting.compensates
+        self._sums = weighting.sums
+        self._direction = weighting.compensation()
         self._workers = workers
 
     def apply(self, contributions: Sequence[Contribution]) -> None:
         """Update by the mean of at least one contribution: theta <- rule(theta, mean_i w_i d_i).
 
         Weights w and directions d are the algorithm's, the mean is one by the contributions' own
-        weights, and the rule is the optimizer's, or the algorithm's own for pseudo-gradients.
+        weights, or else their sum, and the rule is the optimizer's, or the algorithm's own for
+        pseudo-gradients.
         """
         if not self._real:
             self.replace(contributions, self.parameters)
@@ -77,7 +89,7 @@ class Store:
             for share, c in zip(shares, contributions, strict=True)
         ]
         terms = [
-            by.direction(
+            self._direction(
                 c.value, self.parameters - c.read_parameters if self._compensates else None
             )
             for c in contributions
@@ -86,6 +98,8 @@ class Store:
             mean = terms[0]
         else:
             mean = sum(w * d for w, d in zip(weights, terms, strict=True)) / sum(weights)
+        if self._sums:
+            mean = len(terms) * mean
         # The mean scale shortens the step, not the direction: Adam would undo the latter.
         relative = sum(weights) / sum(shares)
         self.replace(contributions, self._rule(self.parameters, mean, relative))
@@ -99,11 +113,11 @@ class Store:
 
     def save(self) -> Saved:
         """Return what `restore` needs to put parameters, version and optimizer back."""
-        return self.parameters, self.version, deepcopy(self._rule)
+        return self.parameters, self.version, deepcopy(self._rule), deepcopy(self._direction)
 
     def restore(self, saved: Saved) -> None:
-        self.parameters, self.version, rule = saved
-        self._rule = deepcopy(rule)
+        self.parameters, self.version, rule, direction = saved
+        self._rule, self._direction = deepcopy(rule), deepcopy(direction)
 
     def replace_by_mean(self, contributions: Sequence[Contribution]) -> None:
         self.replace(contributions, sum(c.value for c in contributions) / len(contributions))

@@ -79,7 +79,8 @@ def _train(
     log: bool,
 ) -> TrainingResult:
     servers = len(cluster.servers) if config.resolve_topology() == "server" else 1
-    numerics = prepare_numerics(config, seed, len(cluster.workers), servers)
+    clients = config.clients or len(cluster.workers)
+    numerics = prepare_numerics(config, seed, clients, servers, active=len(cluster.workers))
     timeline = Timeline() if _wants_timeline(config, cluster) else None
     sim = Simulator(log=log, network=cluster, timeline=timeline, recording=config.recording)
     job = Job(config, seed, cluster, numerics, sim, metrics, progress)
@@ -104,6 +105,8 @@ def _train(
             dropped=job.dropped,
             durations=_durations(config, cluster),
         )
+        if job.clients is not None:
+            summary = replace(summary, clients=job.clients.summary())
         recording = sim.recording if config.compute == MEASURED else None
         return TrainingResult(summary, recording, timeline, metrics, job.parameters(), schedule)
     finally:
@@ -140,7 +143,7 @@ def schedule_rule(config: TrainConfig, cluster: Cluster) -> Rule | None:
     servers do what a rule can say, and take times that are drawn without end.
     """
     compute = config.compute_distribution()
-    if not config.timing_only or compute is None or _can_end(compute):
+    if not config.timing_only or compute is None or _can_end(compute) or config.clients:
         return None
     if config.until is not None or config.resolve_topology() != "server":
         return None
