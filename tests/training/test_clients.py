@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from paracosm.errors import InputError
 from paracosm.timeline import check
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.training.clients import Clients
 from paracosm.validation import validated
 from reference.clients import Outcome, Scenario, one_by_one, rounds
 
@@ -156,6 +158,9 @@ def test_a_round_goes_on_at_its_time_out_with_those_that_came(tmp_path: Path) ->
         "gone": 0,
         "late": 2,
     }
+    assert result.summary.durations["clients"] == (
+        f"modelled: 3, 3 at a time, rounds end after 5 s, speed {table}"
+    )
     waited = sorted(row[2] for row in rows(result, "waiting"))
     assert waited == [3, 3, 4, 4]
 
@@ -408,6 +413,20 @@ def test_a_client_goes_on_through_its_own_minibatches(monkeypatch: pytest.Monkey
     assert sum(len(group) for group in groups) <= 1437
     assert not any(a & b for a in groups for b in groups if a is not b)
     assert result.summary.updates == 60
+
+
+def test_clients_that_were_never_picked_cost_some_bytes() -> None:
+    config = TrainConfig(algorithm="fedavg", clients=100_000, client_speed="lognormal(1, 0.5)")
+    tracemalloc.start()
+    clients = Clients(config, seed=0)
+    for _ in range(20):
+        picked = clients.pick(100, now=0.0)
+        assert len({who.client for who in picked}) == 100
+        for who in picked:
+            clients.release(who.client)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100_000 * 200
 
 
 # What cannot be

@@ -34,10 +34,11 @@ _COMMA = re.compile(r",(?![^(]*\))")  # but not those between parentheses
 
 def _algorithms(value: Any) -> Any:
     parts = _COMMA.split(value) if isinstance(value, str) else value
+    if isinstance(parts, Algorithm | type):
+        parts = [parts]
     if not isinstance(parts, list | tuple) or not parts:
         raise InputError("write algorithms as asgd, ssgd, ssp(slack=3)")
-    found = [each if isinstance(each, Algorithm) else parse_algorithm(each) for each in parts]
-    return _each_once(tuple(found))
+    return _each_once(tuple(map(parse_algorithm, parts)))
 
 
 def _rates(value: Any) -> Any:

@@ -148,10 +148,27 @@ class ClientsSummary(JsonObject):
     late: int
 
 
+class Chance(JsonObject):
+    """What guessing comes to, over examples with class labels.
+
+    Attributes:
+        accuracy: share of the commonest class among `examples` of the test set: who always says
+            that class is right so often.
+        loss: cross-entropy of the classes' shares over the training set, in nats: the lowest loss
+            of a model that looks at no input.
+    """
+
+    accuracy: float
+    loss: float
+    examples: int
+
+
 class TrainingSummary(Summary):
     """Of `paracosm train`.
 
     Attributes:
+        lr: the learning rate as it was asked for.
+        chance: what guessing comes to, None where targets are no classes or nothing was computed.
         target: what the run was to reach, None where nothing was asked for; `reached_at` is the
             virtual time at which it did, `reached_updates` the number of updates, None where it did
             not, and `best` the best value of the target's metric.
@@ -186,6 +203,8 @@ class TrainingSummary(Summary):
     lookahead: str | None
     durations: Mapping[str, str]
     divergence: Json | None
+    lr: str | None = None
+    chance: Chance | None = None
     target: str | None = None
     reached_at: float | None = None
     reached_updates: int | None = None

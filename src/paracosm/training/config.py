@@ -105,11 +105,12 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
     # How; what is trained are fields of `LearningFields`.
     algorithm: Annotated[
         InstanceOf[Algorithm],
-        BeforeValidator(lambda v: v if isinstance(v, Algorithm) else parse_algorithm(v)),
+        BeforeValidator(parse_algorithm),
         AS_TEXT,
     ] = Field(
         parse_algorithm("asgd"),
-        description="an algorithm, with its parameters: asgd, ssgd, ssp(slack=3), ...",
+        description="an algorithm, with its parameters: asgd, ssgd, ssp(slack=3), ..., or "
+        "file.py:Class of your own",
     )
     topology: Topology | None = Field(
         None, description="who exchanges with whom, where the algorithm leaves a choice"
@@ -310,7 +311,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
         if self.timing_only:
             reason = "nothing is computed in timing_only mode"
             idle[reason] = set(_NUMERICS)
-            if self.message_size is not None and self.servers == 1:
+            if self.message_size is not None and self.servers == self.algorithm.fragments == 1:
                 idle[reason] |= {"model", "data", "data_dir"}
         return idle
 

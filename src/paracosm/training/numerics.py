@@ -9,6 +9,7 @@ import numpy as np
 from paracosm.errors import require
 from paracosm.models import load_data
 from paracosm.models.shards import BatchSampler, make_shards
+from paracosm.results import Chance
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training.clipping import Clipping
 from paracosm.training.config import MEASURED, TrainConfig
@@ -33,13 +34,15 @@ def prepare_numerics(
 ) -> Numerics:
     """Build model, data and gradients as `config` says; nothing of it in timing-only mode.
 
-    The parts of the parameters are those of the servers. Where `tensors` are named, each is a part,
-    and parameters and gradients are tuples of tensors instead of flat vectors. PyTorch computes on
-    one thread until they are closed, since small models lose more than they gain by more.
+    The parts of the parameters are those of the servers, or the algorithm's fragments. Where
+    `tensors` are named, each is a part, and parameters and gradients are tuples of tensors instead
+    of flat vectors. PyTorch computes on one thread until they are closed, since small models lose
+    more than they gain by more.
     """
-    sizes_known = config.costless_messages() or (config.message_size and servers == 1)
+    parts = servers * config.algorithm.fragments
+    sizes_known = config.costless_messages() or (config.message_size and parts == 1)
     if config.timing_only and sizes_known:
-        return Numerics(((config.message_size or 0.0) / servers,) * servers)
+        return Numerics(((config.message_size or 0.0) / parts,) * parts)
     require("torch", "torch", "training a model")
     import torch
 
@@ -82,9 +85,11 @@ class _Computing(Numerics):
         data, most = self._data, config.evaluate_examples
         self._training = _evenly(most, data.train_x, data.train_y)
         self._test = _evenly(most, data.test_x, data.test_y)
+        self.chance = _chance(self._training[1], self._test[1]) if data.classes else None
         drawn = integer_seed(seed, TrainingStream.MODEL)
         self._model = build_model(config.model, self._data, drawn, config.batch)
-        self._layout = ParameterLayout.of(self._model.module, 1 if tensors else servers)
+        fragments = config.algorithm.fragments
+        self._layout = ParameterLayout.of(self._model.module, 1 if tensors else servers, fragments)
         self.parts = self._layout.places_of(tensors) if tensors else self._layout.slices
         self._by_tensor = bool(tensors)
         # Of the parts, in the order of the model's tensors
@@ -221,3 +226,13 @@ def _evenly(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return x, y
     chosen = np.linspace(0, len(x) - 1, most).round().astype(np.int64).tolist()
     return x[chosen], y[chosen]
+
+
+def _chance(training: Tensor, test: Tensor) -> Chance:
+    """Return what guessing comes to over labels."""
+    shares = training.flatten().bincount().double() / training.numel()
+    return Chance(
+        accuracy=int(test.flatten().bincount().max()) / test.numel(),
+        loss=-float(shares.xlogy(shares).sum()),
+        examples=test.numel(),
+    )

@@ -90,6 +90,8 @@ def summarise(
             "gradients": "computed" if numerics.real else "none (timing only)",
         },
         divergence=None if record.divergence is None else asdict(record.divergence),
+        lr=None if not numerics.real else str(config.lr),
+        chance=numerics.chance,
         target=None if passage is None else str(passage.target),
         reached_at=None if passage is None else passage.reached_at,
         reached_updates=None if passage is None else passage.reached_updates,

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from paracosm.results import Chance
 from paracosm.training.clipping import Clipping
 from paracosm.training.learning_rate import Factor
 from paracosm.training.privacy import Accountant, ClientNoise
@@ -26,7 +27,13 @@ Record = Callable[["Store", Sequence["Contribution"], Sequence[int]], None]
 """Told of every update of a store and the staleness of its contributions, after it was made."""
 
 
-Saved = tuple[Any, int, Rule]
+Direction = Callable[[Any, Any], Any]
+"""From a gradient and what has moved since it was read to the vector to step against.
+
+A deep copy of one has a state of its own.
+"""
+
+Saved = tuple[Any, int, Rule, Direction]
 
 
 @dataclass(frozen=True)
@@ -59,9 +66,12 @@ class Weighting(Protocol):
     @property
     def compensates(self) -> bool: ...
 
+    @property
+    def sums(self) -> bool: ...
+
     def weight(self, staleness: int, workers: int) -> float: ...
 
-    def direction(self, gradient: Any, moved: Any) -> Any: ...
+    def compensation(self) -> Direction: ...
 
 
 class Store:
@@ -89,6 +99,8 @@ class Store:
         self._real = real
         self._weighting = weighting
         self._compensates = weighting.compensates
+        self._sums = weighting.sums
+        self._direction = weighting.compensation()
         self._workers = workers
         self._recipe = recipe
         self._updates = updates or (lambda: self.version)
@@ -97,8 +109,8 @@ class Store:
         """Update by the mean of at least one contribution: theta <- rule(theta, mean_i w_i d_i).
 
         Weights w and directions d are the algorithm's, the mean is one by the contributions' own
-        weights, and may be clipped, and the rule is the optimizer's, or the algorithm's own for
-        pseudo-gradients.
+        weights, or else their sum, may be clipped, and the rule is the optimizer's, or the
+        algorithm's own for pseudo-gradients.
         """
         if not self._real:
             self.replace(contributions, self.parameters)
@@ -111,9 +123,10 @@ class Store:
         ]
         shrink = 1.0
         if self._recipe.clipping is not None:
-            shrink = self._recipe.shrink([c.whole for c in contributions], weights)
+            scale = len(contributions) if self._sums else 1
+            shrink = self._recipe.shrink([scale * c.whole for c in contributions], weights)
         terms = [
-            by.direction(
+            self._direction(
                 c.value if shrink == 1 else shrink * c.value,
                 self.parameters - c.read_parameters if self._compensates else None,
             )
@@ -127,6 +140,8 @@ class Store:
             mean = terms[0]
         else:
             mean = sum(w * d for w, d in zip(weights, terms, strict=True)) / sum(weights)
+        if self._sums:
+            mean = len(terms) * mean
         if noise is not None:
             mean = noise.add(mean, weights)
         # The mean scale shortens the step, not the direction: Adam would undo the latter.
@@ -142,11 +157,11 @@ class Store:
 
     def save(self) -> Saved:
         """Return what `restore` needs to put parameters, version and optimizer back."""
-        return self.parameters, self.version, deepcopy(self._rule)
+        return self.parameters, self.version, deepcopy(self._rule), deepcopy(self._direction)
 
     def restore(self, saved: Saved) -> None:
-        self.parameters, self.version, rule = saved
-        self._rule = deepcopy(rule)
+        self.parameters, self.version, rule, direction = saved
+        self._rule, self._direction = deepcopy(rule), deepcopy(direction)
 
     def replace_by_mean(self, contributions: Sequence[Contribution]) -> None:
         self.replace(contributions, sum(c.value for c in contributions) / len(contributions))
@@ -278,6 +293,7 @@ class Numerics:
 
     real = False
     recipe = Recipe()
+    chance: Chance | None = None  # what guessing comes to
     loss = float("nan")
     lr = 1.0
     gradient: Any = np.zeros(0, dtype=np.float32)

@@ -119,12 +119,11 @@ def _train(
 def _simulate(sim: Simulator, job: Job) -> tuple[str, float, BusyTimes]:
     """Run the job on the engine; return status, virtual time and busy times."""
     if job.topology == "server":
-        for index, name in enumerate(job.servers):
-            store = job.new_store(job.initial[job.numerics.parts[index]])
+        for index, (name, store) in enumerate(zip(job.servers, job.new_stores(), strict=True)):
             sim.add_worker(name, ParameterServer, job, index, store)
-    shared = job.new_store(job.initial) if job.topology in ("all-reduce", "local") else None
+    shared = job.new_stores() if job.topology in ("all-reduce", "local") else []
     for index, name in enumerate(job.workers):
-        own = job.new_store(job.initial) if job.topology == "peers" else shared
+        own = job.new_stores() if job.topology == "peers" else shared
         worker = sim.add_worker(name, TrainingWorker, job, index, own)
         if job.topology == "peers":
             sim.spawn(job.config.algorithm.listen(worker), name=f"{name}.listen")
@@ -132,8 +131,8 @@ def _simulate(sim: Simulator, job: Job) -> tuple[str, float, BusyTimes]:
     busy = {
         name: {
             "compute": worker.compute_time,
-            "send": worker.ports.busy_time("send") + job.all_reduce_busy,
-            "receive": worker.ports.busy_time("receive") + job.all_reduce_busy,
+            "send": worker.ports.busy_time("send") + job.all_reduces.busy,
+            "receive": worker.ports.busy_time("receive") + job.all_reduces.busy,
         }
         for name, worker in sim.workers.items()
     }
@@ -212,6 +211,8 @@ def _durations(config: TrainConfig, cluster: Cluster) -> dict[str, str]:
         sources = {"compute": f"measured before: {config.recording}"}
     else:
         sources = {"compute": "measured: each gradient on this machine"}
+    if config.clients is not None:
+        sources["clients"] = config.clients_in_words(len(cluster.workers))
     topology = config.resolve_topology()
     if topology == "server":
         sources["update"] = _modelled(config.update_time)
