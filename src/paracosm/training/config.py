@@ -224,7 +224,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
         is_counted = self.schedule is not None and self.updates is None and self.until_time is None
         if not is_counted:  # in the file, and checked then
             self.check_recipe(self.last_update)
-        if self.privacy_of("clients") and not self.algorithm.pushes_only_changes:
+        has_server = self.resolve_topology() == "server"
+        if self.privacy_of("clients") and not (has_server and self.algorithm.pushes_only_changes):
             raise ValueError(
                 f"privacy: {self.algorithm} does not send servers changes by local steps and "
                 "nothing else, as fedavg does: hide examples(clip=1, noise=1.1), or choose fedavg"
