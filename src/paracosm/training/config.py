@@ -305,10 +305,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
                 idle[reason] |= {"message_size", *LINK_FIELDS}
         if self.clients is not None:
             idle["clients take turns at the workers, with one batch"] = {"batch_of"}
-        if self.privacy_of("examples"):
-            idle["the gradients of examples are computed together, those of minibatches alone"] = {
-                "lookahead"
-            }
+        idle |= self.idle_of_privacy()
         if self.timing_only:
             reason = "nothing is computed in timing_only mode"
             idle[reason] = set(_NUMERICS)
