@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any
 
-from paracosm.errors import InputError, unknown
-from paracosm.expression import parse_expression, read_literal
 from paracosm.training.algorithms.ad_psgd import ADPSGD
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.algorithms.asgd import ASGD
@@ -25,6 +21,7 @@ from paracosm.training.algorithms.ssgd import SSGD
 from paracosm.training.algorithms.ssp import SSP
 from paracosm.training.algorithms.staleness_aware import StalenessAware
 from paracosm.training.algorithms.streaming_diloco import StreamingDiLoCo
+from paracosm.training.named import parse_named
 
 ALGORITHMS: Mapping[str, type[Algorithm]] = {
     algorithm.name: algorithm
@@ -42,32 +39,4 @@ def parse_algorithm(text: str) -> Algorithm:
     An InputError names the algorithm or parameter that is not known, with the nearest one, or the
     value that a parameter cannot have.
     """
-    name, positional, named = parse_expression(text, "algorithm")
-    if name not in ALGORITHMS:
-        raise unknown("algorithm", name, ALGORITHMS)
-    kinds = {field.name: type(field.default) for field in fields(ALGORITHMS[name])}
-    if len(positional) > len(kinds):
-        takes = f"the parameters {', '.join(kinds)}" if kinds else "no parameters"
-        raise InputError(f"{name} takes {takes}, got {len(positional)} values")
-    arguments = dict(zip(kinds, positional, strict=False))
-    for key, value in named.items():
-        if key not in kinds:
-            if not kinds:
-                raise InputError(f'{name} takes no parameters, got "{key}"')
-            raise unknown(f"parameter of {name}", key, kinds)
-        if key in arguments:
-            raise InputError(f"{name}: {key} is given twice")
-        arguments[key] = value
-    return ALGORITHMS[name](
-        **{key: _read(name, key, value, kinds[key]) for key, value in arguments.items()}
-    )
-
-
-def _read(name: str, key: str, text: str, kind: type) -> Any:
-    value = read_literal(text)
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:
-        wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
-        raise InputError(f'{name}: {key} must be {wanted[kind]}, got "{text}"')
-    return value
+    return parse_named(text, "algorithm", ALGORITHMS)
