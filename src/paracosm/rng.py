@@ -39,6 +39,7 @@ class TrainingStream(IntEnum):
     SERVER = 4
     NEIGHBOURS = 5
     DROPOUT = 6
+    COMPRESSION = 25
 
 
 class ServerStream(IntEnum):

@@ -129,6 +129,21 @@ class FailureSummary(JsonObject):
     goodput: float
 
 
+class CompressionSummary(JsonObject):
+    """How what workers send is compressed.
+
+    Attributes:
+        codec: with its parameters.
+        message: bytes of what a worker sends to all servers, or brings to an all-reduce; of
+            `uncompressed` bytes, `ratio` times as many.
+    """
+
+    codec: str
+    message: float
+    uncompressed: float
+    ratio: float
+
+
 class TrainingSummary(Summary):
     """Of `paracosm train`.
 
@@ -138,6 +153,9 @@ class TrainingSummary(Summary):
             not, and `best` the best value of the target's metric.
         failures: what they have cost; None where nothing fails.
         staleness: by tensor, where a run keeps versions of each.
+        bytes_sent: of messages that servers or peers received, of answers, and of all-reduces that
+            have ended; None where a schedule was given.
+        compression: of messages; None where they are sent as they are.
     """
 
     kind: Literal["training"] = "training"
@@ -169,6 +187,8 @@ class TrainingSummary(Summary):
     best: float | None = None
     staleness: Mapping[str, Staleness] | None = None
     failures: FailureSummary | None = None
+    bytes_sent: float | None = None
+    compression: CompressionSummary | None = None
     unchanged: TrainingSummary | None = None
 
 

@@ -25,6 +25,7 @@ from paracosm.faults import FailureFields
 from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
+from paracosm.training.compression import Codec, parse_codec
 from paracosm.training.fields import AS_TEXT, LearningFields, ProfiledFields
 from paracosm.training.target import Target, parse_target
 from paracosm.units import format_duration, parse_number
@@ -103,6 +104,19 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
     ] = Field(
         parse_algorithm("asgd"),
         description="an algorithm, with its parameters: asgd, ssgd, ssp(slack=3), ...",
+    )
+    compress: (
+        Annotated[
+            InstanceOf[Codec],
+            BeforeValidator(lambda v: v if isinstance(v, Codec) else parse_codec(v)),
+            AS_TEXT,
+        ]
+        | None
+    ) = Field(
+        None,
+        description="how what workers send is compressed: topk(0.01), randomk(0.01), qsgd, "
+        "signsgd, one-bit, powersgd(rank=2), fp16, bf16; topk(0.01, feedback=false) forgets what "
+        "was left out",
     )
     topology: Topology | None = Field(
         None, description="who exchanges with whom, where the algorithm leaves a choice"
@@ -193,6 +207,12 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
                 "what_if: two runs are compared, and measured durations differ from run to run; "
                 "give compute a distribution"
             )
+        if self.compress is not None and self.algorithm.sends_parameters:
+            raise ValueError(
+                f"compress: the workers of {self.algorithm} send whole parameters, of which a "
+                "codec would lose most: leave it out, or choose an algorithm that sends gradients "
+                "or changes"
+            )
         for reason, fields in self._idle().items():
             given = sorted(fields & self.model_fields_set)
             if given:
@@ -263,6 +283,14 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
             idle[f"{self.algorithm} decides by value: its workers begin together"] = {
                 *("start", "stagger")
             }
+        if self.schedule is not None or self.profile is not None or self.strategy is not None:
+            reason = "compressed messages are sent on the engine: give no schedule, profile, ..."
+            idle[reason] = {"compress"}
+        elif topology == "local":
+            idle[f"{self.algorithm} sends nothing that could be compressed"] = {"compress"}
+        elif self.timing_only and self.costless_messages():
+            reason = "messages take no time, and nothing is computed: give --bandwidth"
+            idle[reason] = {"compress"}
         if topology != "server":
             reason = f'{self.algorithm} runs on topology "{topology}"'
             idle[reason] = {"servers", "update_time"}
@@ -271,7 +299,8 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         if self.timing_only:
             reason = "nothing is computed in timing_only mode"
             idle[reason] = set(_NUMERICS)
-            if self.message_size is not None and self.servers == self.algorithm.fragments == 1:
+            is_whole = self.servers == self.algorithm.fragments == 1
+            if self.message_size is not None and is_whole and self.compress is None:
                 idle[reason] |= {"model", "data", "data_dir"}
         return idle
 

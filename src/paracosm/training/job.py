@@ -7,6 +7,8 @@ from typing import Any
 
 from paracosm.cluster import Cluster
 from paracosm.engine import Simulator
+from paracosm.results.summaries import CompressionSummary
+from paracosm.training.compression import Compression
 from paracosm.training.config import TrainConfig
 from paracosm.training.record import MetricSink, Progress, RunRecord
 from paracosm.training.roles import Team
@@ -26,10 +28,13 @@ class Job(Team):
         sink: MetricSink,
         progress: Progress | None,
     ) -> None:
+        codec, topology = config.compress, config.resolve_topology()
+        is_shared = topology == "all-reduce"
+        compression = None if codec is None else Compression(codec, numerics, seed, is_shared)
         super().__init__(
             sim,
             cluster,
-            config.resolve_topology(),
+            topology,
             numerics,
             seed,
             config.compute_distribution(),
@@ -38,6 +43,7 @@ class Job(Team):
             config.most_updates,
             config.algorithm.work,
             config.algorithm.serve,
+            compression,
         )
         self.config = config
         self.stores: list[Store] = []
@@ -47,16 +53,27 @@ class Job(Team):
 
     def new_stores(self) -> list[Store]:
         """Return stores of all parts of the parameters, whose updates this job is told of."""
-        algorithm = self.config.algorithm
+        algorithm, codec = self.config.algorithm, self.config.compress
         made = [
             Store(
                 *(self.initial[part], algorithm.outer() or self.numerics.rule(), self.updated),
                 *(self.numerics.real, algorithm, len(self.workers)),
+                aggregate=None if codec is None else codec.aggregate,
             )
             for part in self.numerics.parts
         ]
         self.stores += made
         return made
+
+    def compression_summary(self) -> CompressionSummary | None:
+        """Return by how much messages are smaller; None where they are sent as they are."""
+        if self.compression is None:
+            return None
+        sent, whole = sum(self.push_sizes), sum(self.numerics.sizes)
+        ratio = whole / sent
+        return CompressionSummary(
+            codec=str(self.compression.codec), message=sent, uncompressed=whole, ratio=ratio
+        )
 
     def parameters(self) -> Any:
         """Return the flat vector that the run has reached: of the servers, or the peers' mean."""

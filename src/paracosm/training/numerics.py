@@ -31,11 +31,11 @@ def prepare_numerics(
     """
     parts = servers * config.algorithm.fragments
     sizes_known = config.costless_messages() or (config.message_size and parts == 1)
-    if config.timing_only and sizes_known:
+    if config.timing_only and sizes_known and config.compress is None:
         return Numerics(((config.message_size or 0.0) / parts,) * parts)
     require("torch", "torch", "training a model")
     computing = _Computing(config, seed, workers, servers, tensors)
-    return Numerics(computing.sizes) if config.timing_only else computing
+    return Numerics(computing.sizes, computing.shapes) if config.timing_only else computing
 
 
 class _Computing(Numerics):
@@ -71,6 +71,7 @@ class _Computing(Numerics):
         if config.message_size is not None:
             sizes = tuple(config.message_size * size / sum(sizes) for size in sizes)
         self.sizes = sizes
+        self.shapes = self._layout.shapes_per_server
         rng = generator(seed, TrainingStream.SHARDS)
         self._shards = make_shards(self._data.train_y.numpy(), workers, config.shards, rng)
         self._seed = seed

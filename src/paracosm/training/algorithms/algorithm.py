@@ -13,11 +13,12 @@ Adding one: write the class, list it in `registry.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule as ScheduleRule
+from paracosm.training.named import write_named
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 from paracosm.training.store import Rule
 
@@ -29,6 +30,7 @@ class Algorithm:
     name: ClassVar[str]
     topologies: ClassVar[tuple[Topology, ...]] = ("server",)
     compensates: ClassVar[bool] = False  # whether `direction` looks at what has moved
+    sends_parameters: ClassVar[bool] = False  # whether workers send what they have, not changes
 
     def outer(self) -> Rule | None:
         """Return a new rule that steps against the mean pseudo-gradient of workers' local steps.
@@ -97,9 +99,4 @@ class Algorithm:
         return wanted or self.topologies[0]
 
     def __str__(self) -> str:
-        changed = [
-            f"{field.name}={getattr(self, field.name)}"
-            for field in fields(self)
-            if getattr(self, field.name) != field.default
-        ]
-        return f"{self.name}({', '.join(changed)})" if changed else self.name
+        return write_named(self)
