@@ -23,6 +23,7 @@ class FedAvg(Algorithm):
     """
 
     name: ClassVar[str] = "fedavg"
+    has_rounds: ClassVar[bool] = True
     steps: int = 8
     epochs: int = 0
 

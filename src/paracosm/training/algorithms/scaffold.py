@@ -33,6 +33,10 @@ class Scaffold(FedAvg):
         if not self.server_lr > 0:
             raise InputError(f"scaffold: server_lr must be above 0, got {self.server_lr}")
 
+    @property
+    def pushes_only_changes(self) -> bool:
+        return False  # but control variates too
+
     def check_optimizer(self, optimizer: Optimizer) -> None:
         if optimizer != SGD:
             raise InputError(
@@ -45,8 +49,8 @@ class Scaffold(FedAvg):
 
     async def work(self, me: TrainingWorker) -> None:
         zero = 0.0 * me.parameters
-        control = zero
         while True:
+            control = zero if me.beside is None else me.beside
             own = me.kept.get("control", zero)
             local = await me.local_steps(self.count(me), keep_state=False, shift=control - own)
             made = local.result()
@@ -54,7 +58,6 @@ class Scaffold(FedAvg):
             me.kept["control"] = fresh
             me.push(local, beside=fresh - own)
             await me.pull()
-            control = me.beside
 
     async def serve(self, server: ParameterServer) -> None:
         control = 0.0 * server.parameters
