@@ -45,6 +45,8 @@ class TrainingStream(IntEnum):
     SPEEDS = 13
     UPLINKS = 14
     DOWNLINKS = 15
+    NOISE = 35
+    CLIENT_NOISE = 36
 
 
 class ServerStream(IntEnum):

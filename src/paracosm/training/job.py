@@ -36,6 +36,7 @@ class Job(Team):
             config.compute_distribution(),
             config.update_time,
             config.batch,
+            config.batches(len(cluster.workers)),
             config.most_updates,
             config.algorithm.work,
             config.algorithm.serve,
@@ -55,16 +56,23 @@ class Job(Team):
         sizes = [numerics.examples_of(each) for each in range(config.clients)] if by_size else None
         return Clients(config, seed, sizes, config.until_time)
 
-    def new_store(self, parameters: Any) -> Store:
-        """Return a store whose updates this job is told of."""
+    def new_stores(self) -> list[Store]:
+        """Return stores of all parts of the parameters, whose updates this job is told of."""
         algorithm = self.config.algorithm
-        rule = algorithm.outer() or self.numerics.rule()
-        store = Store(
-            *(parameters, rule, self.updated, self.numerics.real),
-            *(algorithm, len(self.workers)),
-        )
-        self.stores.append(store)
-        return store
+        made = []
+        for index, part in enumerate(self.numerics.parts):
+            rule, recipe = algorithm.outer(), self.numerics.outer_recipe(index)
+            if rule is None:
+                rule, recipe = self.numerics.rule(), self.numerics.recipe
+            store = Store(
+                *(self.initial[part], rule, self.updated, self.numerics.real),
+                *(algorithm, len(self.workers), recipe),
+                # Each peer makes some of the run's updates on a store of its own.
+                updates=(lambda: self.record.updates) if self.topology == "peers" else None,
+            )
+            made.append(store)
+        self.stores += made
+        return made
 
     def parameters(self) -> Any:
         """Return the flat vector that the run has reached: of the servers, or the peers' mean."""
@@ -80,14 +88,15 @@ class Job(Team):
     ) -> None:
         """Record an update of one store.
 
-        Contributions are recorded at the first server, each once; the last one makes the update.
+        Where each has a part of the parameters, contributions are recorded at the first one, each
+        once; the last one makes the update.
         """
-        record, has_servers = self.record, self.topology == "server"
-        if store is self.stores[0] or not has_servers:
-            step = store.version if has_servers else record.updates + 1
+        record, has_parts = self.record, self.topology != "peers"
+        if store is self.stores[0] or not has_parts:
+            step = store.version if has_parts else record.updates + 1
             record.gradients(step, contributions, staleness)
-        if has_servers and min(s.version for s in self.stores) == record.updates:
+        if has_parts and min(s.version for s in self.stores) == record.updates:
             return
         record.updated()
-        if record.updates >= self.last_update and not has_servers:
+        if record.updates >= self.last_update and self.topology != "server":
             self._sim.stop()

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, cast
 from paracosm.cluster import Cluster, ring_all_reduce
 from paracosm.engine import (
     Barrier,
+    Future,
     FutureCancelledError,
     Interrupt,
     Simulator,
@@ -21,6 +22,7 @@ from paracosm.engine import (
 )
 from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Constant, Distribution
+from paracosm.training.all_reduces import AllReduces, Combine
 from paracosm.training.clients import Clients, Participation
 from paracosm.training.places import Lost, Places
 from paracosm.training.store import (
@@ -32,7 +34,6 @@ from paracosm.training.store import (
     Store,
 )
 
-Combine = Callable[[Sequence[Contribution]], None]
 Topology = Literal["server", "all-reduce", "peers", "local"]
 
 
@@ -48,7 +49,8 @@ class Team:
         seed: int,
         compute: Distribution | None,
         update_time: Distribution,
-        batch: int,  # examples of a minibatch
+        batch: int,  # examples of a minibatch, of which `compute` is the duration
+        batches: Sequence[int],  # of each worker
         last_update: int,  # how many updates a store gets
         work: Callable[[TrainingWorker], Awaitable[None]],  # what a worker does
         serve: Callable[[ParameterServer], Awaitable[None]],
@@ -57,6 +59,7 @@ class Team:
         self.clients = clients
         self.topology = topology
         self.numerics = numerics
+        self.batches = batches
         self.batch = batch
         self.last_update = last_update
         self.work = work
@@ -72,12 +75,16 @@ class Team:
         self._compute = compute
         self._update_time = update_time
         self._servers_running = len(self.servers)
-        self.all_reduce_busy = 0.0  # seconds for which all-reduces have held everybody's ports
+        self.all_reduces = AllReduces(sim, len(self.workers))
         self._all_reduce_time = 0.0
+        self._all_reduce_times = [0.0] * len(numerics.sizes)  # of each part by itself
         if topology == "all-reduce" and len(self.workers) > 1:
             ring = zip(self.workers, (*self.workers[1:], self.workers[0]), strict=True)
             links = [cluster.link(source, target) for source, target in ring]
             self._all_reduce_time = ring_all_reduce(len(links), sum(numerics.sizes), links)
+            self._all_reduce_times = [
+                ring_all_reduce(len(links), size, links) for size in numerics.sizes
+            ]
         self._barrier = Barrier(sim, len(self.workers), "the others of the all-reduce")
         self._arrived: list[Contribution] = []
 
@@ -86,11 +93,12 @@ class Team:
     ) -> Iterator[float] | None:
         """Return the compute times of a worker, or of a client that takes part there, without end.
 
-        None when they are measured.
+        They are in proportion to the worker's batch. None when they are measured.
         """
         if self._compute is None:
             return None
         speed = self._cluster.node(self.workers[worker]).speed
+        speed *= self.batch / self.batches[worker]
         if client is not None and self.clients is not None:
             speed *= self.clients.relative_speed(client.client)
             return self._compute.scaled(speed).draws(client.rng)
@@ -118,16 +126,19 @@ class Team:
         if last:
             self._arrived = []
         await self._barrier.wait()
+        await self.all_reduces.over()
         began = self._sim.now
         await worker.sleep(self._all_reduce_time)
         if last:  # who goes on first, so that the others find the result
-            self.all_reduce_busy += self._all_reduce_time
-            timeline, now = self._sim.timeline, self._sim.now
-            if timeline is not None and self._all_reduce_time > 0:
-                for each in arrived:
-                    timeline.span(each.worker, "send", "all-reduce", began, now)
-                    timeline.span(each.worker, "receive", "all-reduce", began, now)
+            self.all_reduces.ended(arrived, began, self._all_reduce_time)
             combine(arrived)
+
+    def all_reduce_begin(
+        self, worker: TrainingWorker, part: int, contribution: Contribution, combine: Combine
+    ) -> Future:
+        """Bring a contribution to a part of the parameters, and go on; see `AllReduces`."""
+        seconds = self._all_reduce_times[part]
+        return self.all_reduces.begin(worker.index, contribution, seconds, combine)
 
     def note(self, node: str, name: str, value: float) -> None:
         """Take note of something that happened now."""
@@ -164,6 +175,7 @@ class Answer(NamedTuple):
     parameters: Any
     version: int
     second: Any
+    clock: int
 
 
 class Ask(NamedTuple):
@@ -176,7 +188,7 @@ class Ask(NamedTuple):
 class TrainingWorker(Worker):
     """One worker of a run, as an algorithm's `work` sees it."""
 
-    def __init__(self, team: Team, index: int, store: Store | None) -> None:
+    def __init__(self, team: Team, index: int, stores: Sequence[Store] = ()) -> None:
         super().__init__()
         self.index = index  # its number, from 0
         self.client = index  # whose data it computes on, what differs by client is kept by it
@@ -184,10 +196,11 @@ class TrainingWorker(Worker):
         self.topology = team.topology
         self.parameters: Any = team.initial  # a flat vector that is replaced and never changed
         self._team = team
-        self._store = store
-        self._versions = [0] * len(team.servers)
+        self._stores = stores  # of the parameters' parts, where there are no servers
+        self._versions = [0] * len(team.numerics.sizes)
         self._sizes = team.numerics.sizes
         self._parts: list[Any] = [team.initial[part] for part in team.numerics.parts]
+        self.server_clock = 0  # as the newest answer says it
         self.beside: Any = None  # what servers have sent beside their parameters, a flat vector
         self._rule: Rule | None = None
         self._durations = team.compute_times(index)
@@ -305,7 +318,7 @@ class TrainingWorker(Worker):
         if await self.compute_unless(next(self._durations), tag=Tag.ANSWER):
             return gradient
         gradient.pending.discard()
-        self._examples -= self._team.batch
+        self._examples -= self._team.batches[self.index]
         self._team.dropped += 1
         return None
 
@@ -333,11 +346,15 @@ class TrainingWorker(Worker):
             weight: of the pseudo-gradient in a mean with others.
         """
         team, parameters = self._team, self.parameters
-        self._examples += count * team.batch
-        pending = team.numerics.request_steps(
-            self.client, parameters, count, keep_state=keep_state, mu=mu, shift=shift
-        )
+        self._examples += count * team.batches[self.index]
         versions = self._versions.copy()
+        pending = team.numerics.request_steps(
+            *(self.client, parameters, count),
+            keep_state=keep_state,
+            mu=mu,
+            shift=shift,
+            updates=versions[0],
+        )
         local = self._last = PseudoGradient(
             *(self.name, self.client, parameters, versions, self._examples, pending, weight)
         )
@@ -356,12 +373,15 @@ class TrainingWorker(Worker):
 
     def minibatches(self, epochs: int) -> int:
         """Return how many minibatches so many passes over the client's examples are."""
-        return -(-epochs * self.examples // self._team.batch)
+        return -(-epochs * self.examples // self._team.batches[self.index])
 
     def step(self, gradient: Gradient) -> None:
         """Take a step of the optimizer on this worker's own parameters."""
-        self._rule = self._rule or self._team.numerics.rule()
-        self.parameters = self._rule(self.parameters, gradient.value, 1.0)
+        numerics = self._team.numerics
+        self._rule = self._rule or numerics.rule()
+        factor = numerics.recipe.lr_factor(self._versions[0])
+        clipped = numerics.recipe.clipped(gradient.value)
+        self.parameters = self._rule(self.parameters, clipped, factor)
 
     def push(self, payload: Any, beside: Any = None) -> None:
         """Send a gradient, or a vector of the same form, to the servers: to each its part.
@@ -390,6 +410,7 @@ class TrainingWorker(Worker):
             parts[answer.server] = answer.parameters
             seconds[answer.server] = answer.second
             self._versions[answer.server] = answer.version
+            self.server_clock = answer.clock
         self._is_reading = False
         self.parameters = self._team.numerics.join(parts)
         self.beside = None if seconds[0] is None else self._team.numerics.join(seconds)
@@ -425,11 +446,48 @@ class TrainingWorker(Worker):
         await self._team.all_reduce(self, mine, store.replace_by_mean)
         self._read(store)
 
-    async def ask_peer(self, neighbours: Sequence[int]) -> Any:
-        """Send the parameters to a random neighbour and return what it makes of them."""
+    @property
+    def parts(self) -> int:
+        """Into how many parts the parameters are divided."""
+        return len(self._versions)
+
+    def part(self, index: int) -> Any:
+        """Return a part of this worker's own parameters, a flat vector."""
+        return self.parameters[self._team.numerics.parts[index]]
+
+    def shared_part(self, index: int) -> Any:
+        """Return a part of the parameters that the workers share, as it was updated last."""
+        return self._stores[index].parameters
+
+    def replace_part(self, index: int, values: Any) -> None:
+        """Replace a part of this worker's own parameters, knowing the shared part as it is."""
+        numerics = self._team.numerics
+        parts = [self.parameters[part] for part in numerics.parts]
+        parts[index] = values
+        self.parameters = numerics.join(parts)
+        self._versions[index] = self._stores[index].version
+
+    def all_reduce_begin(self, part: int, change: Any) -> Future:
+        """Take the mean of all workers' changes of a part, while this worker computes on.
+
+        `change` is what this worker took off the part as it was shared: a gradient to the optimizer
+        of the shared part. Once what is returned has been awaited, `shared_part` is updated.
+        All workers begin theirs in the same order.
+        """
+        store = self._stores[part]
+        if part == 0:  # whose contributions are those that count
+            self._examples = 0
+        mine = Contribution(self._last, change, None, self._versions[part], store)
+        return self._team.all_reduce_begin(self, part, mine, store.apply)
+
+    def ask_peer(self, neighbours: Sequence[int]) -> None:
+        """Send the parameters to a random neighbour, which is to average them with its own."""
         peer = self._team.workers[neighbours[int(self._choice.integers(len(neighbours)))]]
         ask = Ask(self.name, self.parameters)
         self.send(peer, ask, size=self._sizes[0], tag=Tag.ASK)
+
+    async def receive_mean(self) -> Any:
+        """Wait for what the peer that was asked has made of the parameters."""
         return await self.recv(tag=Tag.MEAN)
 
     async def receive_from_peer(self) -> Ask:
@@ -442,8 +500,8 @@ class TrainingWorker(Worker):
 
     @property
     def _own(self) -> Store:
-        assert self._store is not None, "only where there are no servers"
-        return self._store
+        assert len(self._stores) == 1, "only where there are no servers, and no parts"
+        return self._stores[0]
 
     def _read(self, store: Store) -> None:
         self.parameters = store.parameters
@@ -452,10 +510,13 @@ class TrainingWorker(Worker):
     def _request(self) -> Gradient:
         team = self._team
         parameters = self.parameters
-        self._examples += team.batch
+        self._examples += team.batches[self.index]
         pending = team.numerics.request(self.client, parameters)
         versions = self._versions.copy()
-        self._last = Gradient(self.name, self.client, parameters, versions, self._examples, pending)
+        self._last = Gradient(
+            *(self.name, self.client, parameters, versions, self._examples, pending),
+            weight=team.batches[self.index] / team.batch,
+        )
         return self._last
 
 
@@ -560,16 +621,19 @@ class ParameterServer(Worker):
         contribution.gradient.pending.discard()
         self._team.dropped += 1
 
-    def answer(self, *workers: str, parameters: Any = None, beside: Any = None) -> None:
+    def answer(
+        self, *workers: str, parameters: Any = None, beside: Any = None, clock: int = 0
+    ) -> None:
         """Send the parameters as they are now (or other ones of this version) to the workers.
 
-        A second vector may go with them, in a message of twice the size.
+        A second vector may go with them, in a message of twice the size, and a clock that the
+        algorithm keeps.
         """
         store = self._store
         self._beside = beside
         if parameters is None:
             parameters = store.parameters
-        answer = Answer(self._index, parameters, store.version, beside)
+        answer = Answer(self._index, parameters, store.version, beside, clock)
         size = _size(self._size, beside)
         last = store.version >= self._team.last_update
         taken = workers if self._places is None else self._places.assign(workers)

@@ -108,7 +108,10 @@ def _train(
         if job.clients is not None:
             summary = replace(summary, clients=job.clients.summary())
         recording = sim.recording if config.compute == MEASURED else None
-        return TrainingResult(summary, recording, timeline, metrics, job.parameters(), schedule)
+        average = None if job.record.average is None else job.record.average.value
+        return TrainingResult(
+            *(summary, recording, timeline, metrics, job.parameters(), schedule), average
+        )
     finally:
         numerics.close()
 
@@ -116,12 +119,11 @@ def _train(
 def _simulate(sim: Simulator, job: Job) -> tuple[str, float, BusyTimes]:
     """Run the job on the engine; return status, virtual time and busy times."""
     if job.topology == "server":
-        for index, name in enumerate(job.servers):
-            store = job.new_store(job.initial[job.numerics.parts[index]])
+        for index, (name, store) in enumerate(zip(job.servers, job.new_stores(), strict=True)):
             sim.add_worker(name, ParameterServer, job, index, store)
-    shared = job.new_store(job.initial) if job.topology in ("all-reduce", "local") else None
+    shared = job.new_stores() if job.topology in ("all-reduce", "local") else []
     for index, name in enumerate(job.workers):
-        own = job.new_store(job.initial) if job.topology == "peers" else shared
+        own = job.new_stores() if job.topology == "peers" else shared
         worker = sim.add_worker(name, TrainingWorker, job, index, own)
         if job.topology == "peers":
             sim.spawn(job.config.algorithm.listen(worker), name=f"{name}.listen")
@@ -129,8 +131,8 @@ def _simulate(sim: Simulator, job: Job) -> tuple[str, float, BusyTimes]:
     busy = {
         name: {
             "compute": worker.compute_time,
-            "send": worker.ports.busy_time("send") + job.all_reduce_busy,
-            "receive": worker.ports.busy_time("receive") + job.all_reduce_busy,
+            "send": worker.ports.busy_time("send") + job.all_reduces.busy,
+            "receive": worker.ports.busy_time("receive") + job.all_reduces.busy,
         }
         for name, worker in sim.workers.items()
     }
@@ -203,6 +205,8 @@ def _durations(config: TrainConfig, cluster: Cluster) -> dict[str, str]:
     compute = config.compute_distribution()
     if compute is not None:
         sources = {"compute": _modelled(compute)}
+        if config.batch_of:
+            sources["compute"] += f" for {config.batch} examples, in proportion to the batch"
     elif config.recording is not None:
         sources = {"compute": f"measured before: {config.recording}"}
     else:
