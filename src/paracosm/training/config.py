@@ -350,6 +350,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
             return "over a schedule every worker is its own client"
         if self.resolve_topology() != "server":
             return f"clients are picked by a parameter server, which {self.algorithm} has not here"
+        if not self.algorithm.lets_clients_change:
+            return f"{self.algorithm} goes on with each worker from what that was before"
         return None
 
     def _check_clients(self) -> None:

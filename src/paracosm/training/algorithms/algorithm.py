@@ -70,6 +70,14 @@ class Algorithm:
         return self.outer() is not None and "server" in self.topologies
 
     @property
+    def lets_clients_change(self) -> bool:
+        """Whether at each answer another client may take a worker's place.
+
+        So where nothing stays at the worker, nor at servers of whom they have answered.
+        """
+        return True
+
+    @property
     def interrupts(self) -> bool:
         """Whether workers may have to abandon a gradient before it is done."""
         return False

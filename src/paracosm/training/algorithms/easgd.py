@@ -39,6 +39,10 @@ class EASGD(Algorithm):
     def gradients_per_update(self, workers: int) -> int:
         return self.period
 
+    @property
+    def lets_clients_change(self) -> bool:
+        return False
+
     async def work(self, me: TrainingWorker) -> None:
         elasticity = self._pull(me.workers)
         mine = (await me.local_steps(self.period)).result().parameters
