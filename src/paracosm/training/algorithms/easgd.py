@@ -23,6 +23,7 @@ class EASGD(Algorithm):
     """
 
     name: ClassVar[str] = "easgd"
+    sends_parameters: ClassVar[bool] = True
     period: int = 4
     elasticity: float = 0.0
 
