@@ -3,6 +3,7 @@
 from paracosm.results.json_object import JsonObject, to_builtin, to_json
 from paracosm.results.summaries import (
     SUMMARIES,
+    Chance,
     ClientsSummary,
     EmulationSummary,
     FailureSummary,
@@ -27,6 +28,7 @@ from paracosm.results.summaries import (
 
 __all__ = [
     "SUMMARIES",
+    "Chance",
     "ClientsSummary",
     "EmulationSummary",
     "FailureSummary",

@@ -148,16 +148,54 @@ class ClientsSummary(JsonObject):
     late: int
 
 
+class Chance(JsonObject):
+    """What guessing comes to, over examples with class labels.
+
+    Attributes:
+        accuracy: share of the commonest class among `examples` of the test set: who always says
+            that class is right so often.
+        loss: cross-entropy of the classes' shares over the training set, in nats: the lowest loss
+            of a model that looks at no input.
+    """
+
+    accuracy: float
+    loss: float
+    examples: int
+
+
+class CompressionSummary(JsonObject):
+    """How what workers send is compressed.
+
+    Attributes:
+        codec: with its parameters.
+        message: bytes of what a worker sends to all servers, or brings to an all-reduce; of
+            `uncompressed` bytes, `ratio` times as many.
+    """
+
+    codec: str
+    message: float
+    uncompressed: float
+    ratio: float
+
+
 class TrainingSummary(Summary):
     """Of `paracosm train`.
 
     Attributes:
+        lr: the learning rate as it was asked for.
+        chance: what guessing comes to, None where targets are no classes or nothing was computed.
         target: what the run was to reach, None where nothing was asked for; `reached_at` is the
             virtual time at which it did, `reached_updates` the number of updates, None where it did
             not, and `best` the best value of the target's metric.
         failures: what they have cost; None where nothing fails.
         staleness: by tensor, where a run keeps versions of each.
+        learning_rate: how it has changed, in words; None where it is the same at all updates.
+        epsilon: of the differential privacy of the parameters; `privacy` says at which delta, for
+            whom, and what is assumed. None where nothing is hidden.
         clients: what became of them; None where every worker is its own.
+        bytes_sent: of messages that servers or peers received, of answers, and of all-reduces that
+            have ended; None where a schedule was given.
+        compression: of messages; None where they are sent as they are.
     """
 
     kind: Literal["training"] = "training"
@@ -183,13 +221,20 @@ class TrainingSummary(Summary):
     lookahead: str | None
     durations: Mapping[str, str]
     divergence: Json | None
+    lr: str | None = None
+    chance: Chance | None = None
     target: str | None = None
     reached_at: float | None = None
     reached_updates: int | None = None
     best: float | None = None
     staleness: Mapping[str, Staleness] | None = None
     failures: FailureSummary | None = None
+    learning_rate: str | None = None
+    epsilon: float | None = None
+    privacy: str | None = None
     clients: ClientsSummary | None = None
+    bytes_sent: float | None = None
+    compression: CompressionSummary | None = None
     unchanged: TrainingSummary | None = None
 
 

@@ -27,8 +27,12 @@ from paracosm.models.shards import has_equal_sizes
 from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
+from paracosm.training.batches import BatchesOf, batches_of
 from paracosm.training.client_fields import ClientFields
+from paracosm.training.compression import Codec, parse_codec
 from paracosm.training.fields import AS_TEXT, LearningFields, ProfiledFields
+from paracosm.training.learning_rate import LearningRateScaling
+from paracosm.training.recipe import RecipeFields
 from paracosm.training.target import Target, parse_target
 from paracosm.units import format_duration, parse_number
 
@@ -78,7 +82,8 @@ _DURATIONS = (
 )
 _NUMERICS = {
     *("shards", "optimizer", "lr", "evaluate_every", "evaluate_examples"),
-    *("lookahead", "keep_going", "loss_limit"),
+    *("lookahead", "keep_going", "loss_limit", "lr_scaling"),
+    *RecipeFields.model_fields,
 }
 
 
@@ -108,10 +113,27 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
         description="an algorithm, with its parameters: asgd, ssgd, ssp(slack=3), ..., or "
         "file.py:Class of your own",
     )
+    compress: (
+        Annotated[
+            InstanceOf[Codec],
+            BeforeValidator(lambda v: v if isinstance(v, Codec) else parse_codec(v)),
+            AS_TEXT,
+        ]
+        | None
+    ) = Field(
+        None,
+        description="how what workers send is compressed: topk(0.01), randomk(0.01), qsgd, "
+        "signsgd, one-bit, powersgd(rank=2), fp16, bf16; topk(0.01, feedback=false) forgets what "
+        "was left out",
+    )
     topology: Topology | None = Field(
         None, description="who exchanges with whom, where the algorithm leaves a choice"
     )
     lr: float = Field(0.2, gt=0, allow_inf_nan=False, description="learning rate")
+    lr_scaling: LearningRateScaling | None = Field(
+        None,
+        description="the learning rate is that of one worker, and grows with workers: linear, sqrt",
+    )
     updates: int | None = Field(
         None,
         ge=1,
@@ -141,6 +163,11 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
     ] = Field(
         parse_distribution("lognormal(20ms, 0.1)"),
         description='duration of one gradient: a distribution, or "measured"',
+    )
+    batch_of: BatchesOf = Field(
+        (),
+        description='workers with another batch: "worker 3: 64", "workers 4..7: 64", which takes '
+        "them in proportion as long; may be given several times",
     )
     recording: Path | None = Field(
         None, description="recording.json of a measured run, whose durations to replay"
@@ -204,10 +231,24 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
                 "what_if: two runs are compared, and measured durations differ from run to run; "
                 "give compute a distribution"
             )
+        if self.compress is not None and self.algorithm.sends_parameters:
+            raise ValueError(
+                f"compress: the workers of {self.algorithm} send whole parameters, of which a "
+                "codec would lose most: leave it out, or choose an algorithm that sends gradients "
+                "or changes"
+            )
         for reason, fields in self._idle().items():
             given = sorted(fields & self.model_fields_set)
             if given:
                 raise ValueError(f"{', '.join(given)}: no effect here, leave out: {reason}")
+        is_counted = self.schedule is not None and self.updates is None and self.until_time is None
+        if not is_counted:  # in the file, and checked then
+            self.check_recipe(self.last_update)
+        if self.privacy_of("clients") and not self.algorithm.pushes_only_changes:
+            raise ValueError(
+                f"privacy: {self.algorithm} does not send servers changes by local steps and "
+                "nothing else, as fedavg does: hide examples(clip=1, noise=1.1), or choose fedavg"
+            )
         self._check_clients()
         if self.cluster is None:
             self.resolve_cluster()
@@ -252,11 +293,11 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
         if self.profile is not None and self.strategy is not None:
             idle["the profile says what a step is"] = {"strategy"}
         if self.profile is not None:
-            idle["the profile says what takes how long"] = set(_DURATIONS)
+            idle["the profile says what takes how long"] = {*_DURATIONS, "batch_of"}
             idle |= self.idle_of_start()
         elif self.strategy is not None:
             idle["the database and the strategy say what takes how long"] = {
-                *(*_DURATIONS, "servers", "topology")
+                *(*_DURATIONS, "servers", "topology", "batch_of")
             }
         if self.strategy is None:
             idle["only a strategy is predicted: give --strategy ddp"] = {"db", "hardware"}
@@ -275,16 +316,31 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
             idle[f"{self.algorithm} decides by value: its workers begin together"] = {
                 *("start", "stagger")
             }
+        if self.schedule is not None or self.profile is not None or self.strategy is not None:
+            reason = "compressed messages are sent on the engine: give no schedule, profile, ..."
+            idle[reason] = {"compress"}
+        elif topology == "local":
+            idle[f"{self.algorithm} sends nothing that could be compressed"] = {"compress"}
+        elif self.timing_only and self.costless_messages():
+            reason = "messages take no time, and nothing is computed: give --bandwidth"
+            idle[reason] = {"compress"}
         idle |= self.idle_of_clients(self._obstacle_to_clients(), self.algorithm.has_rounds)
         if topology != "server":
             reason = f'{self.algorithm} runs on topology "{topology}"'
             idle[reason] = {"servers", "update_time"}
             if topology == "local":
                 idle[reason] |= {"message_size", *LINK_FIELDS}
+        if self.clients is not None:
+            idle["clients take turns at the workers, with one batch"] = {"batch_of"}
+        if self.privacy_of("examples"):
+            idle["the gradients of examples are computed together, those of minibatches alone"] = {
+                "lookahead"
+            }
         if self.timing_only:
             reason = "nothing is computed in timing_only mode"
             idle[reason] = set(_NUMERICS)
-            if self.message_size is not None and self.servers == self.algorithm.fragments == 1:
+            is_whole = self.servers == self.algorithm.fragments == 1
+            if self.message_size is not None and is_whole and self.compress is None:
                 idle[reason] |= {"model", "data", "data_dir"}
         return idle
 
@@ -294,10 +350,17 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
             return "over a schedule every worker is its own client"
         if self.resolve_topology() != "server":
             return f"clients are picked by a parameter server, which {self.algorithm} has not here"
+        if not self.algorithm.lets_clients_change:
+            return f"{self.algorithm} goes on with each worker from what that was before"
         return None
 
     def _check_clients(self) -> None:
         """Refuse clients that a run cannot have."""
+        if self.privacy_of("examples") and self.shards.startswith("bootstrap"):
+            raise ValueError(
+                f"privacy: by shards {self.shards} an example may be with several clients, and "
+                "what they give away of it is not counted: use iid or another partition"
+            )
         if self.clients is None:
             return
         compute = self.compute_distribution()
@@ -362,6 +425,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
                 raise InputError(f"schedule: there is no file {self.schedule}")
             return  # how many workers there are, it says itself
         self.algorithm.check(len(cluster.workers), len(cluster.servers))
+        self.batches(len(cluster.workers))
         self._check_places(cluster)
         if self.resolve_topology() == "server" and not cluster.servers:
             raise InputError(
@@ -369,6 +433,10 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
                 "one, or choose a topology without"
             )
         self.changed(cluster)
+
+    def batches(self, workers: int) -> list[int]:
+        """Return the examples in a minibatch of each worker."""
+        return batches_of(self.batch, self.batch_of, workers)
 
     def compute_distribution(self) -> Distribution | None:
         """Return the distribution of a gradient's duration; None when it is measured."""
@@ -380,6 +448,11 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
         if self.updates is not None:
             return self.updates
         return _UPDATES if self.until_time is None else sys.maxsize
+
+    @property
+    def last_update(self) -> float:
+        """The same; infinite where a virtual time alone ends the run."""
+        return inf if self.most_updates == sys.maxsize else self.most_updates
 
     @property
     def until_time(self) -> float | None:

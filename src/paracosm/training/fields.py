@@ -11,6 +11,7 @@ from paracosm.errors import InputError, require
 from paracosm.models import Optimizer, canonical, check_trainable, parse_optimizer
 from paracosm.models.shards import check_scheme
 from paracosm.quantities import Duration
+from paracosm.training.recipe import RecipeFields
 
 
 def _optimizer(value: Any) -> Optimizer:
@@ -23,7 +24,7 @@ def _optimizer(value: Any) -> Optimizer:
 AS_TEXT = PlainSerializer(str, return_type=str)
 
 
-class LearningFields(BaseModel):
+class LearningFields(RecipeFields):
     """What is trained, on what, and how its gradients are computed."""
 
     model: Annotated[str, BeforeValidator(canonical)] = Field(

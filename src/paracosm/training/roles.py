@@ -24,6 +24,7 @@ from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Constant, Distribution
 from paracosm.training.all_reduces import AllReduces, Combine
 from paracosm.training.clients import Clients, Participation
+from paracosm.training.compression.messages import BESIDE, FIRST_PART, WHOLE, Compression
 from paracosm.training.places import Lost, Places
 from paracosm.training.store import (
     Contribution,
@@ -49,15 +50,18 @@ class Team:
         seed: int,
         compute: Distribution | None,
         update_time: Distribution,
-        batch: int,  # examples of a minibatch
+        batch: int,  # examples of a minibatch, of which `compute` is the duration
+        batches: Sequence[int],  # of each worker
         last_update: int,  # how many updates a store gets
         work: Callable[[TrainingWorker], Awaitable[None]],  # what a worker does
         serve: Callable[[ParameterServer], Awaitable[None]],
         clients: Clients | None = None,  # who take turns at the workers
+        compression: Compression | None = None,  # of what workers send
     ) -> None:
         self.clients = clients
         self.topology = topology
         self.numerics = numerics
+        self.batches = batches
         self.batch = batch
         self.last_update = last_update
         self.work = work
@@ -74,14 +78,18 @@ class Team:
         self._update_time = update_time
         self._servers_running = len(self.servers)
         self.all_reduces = AllReduces(sim, len(self.workers))
-        self._all_reduce_time = 0.0
+        self.compression = compression
+        self.push_sizes = numerics.sizes if compression is None else compression.sizes
+        self.bytes_sent = 0.0  # in pushes received, answers sent, all-reduces that have ended
         self._all_reduce_times = [0.0] * len(numerics.sizes)  # of each part by itself
         if topology == "all-reduce" and len(self.workers) > 1:
             ring = zip(self.workers, (*self.workers[1:], self.workers[0]), strict=True)
             links = [cluster.link(source, target) for source, target in ring]
-            self._all_reduce_time = ring_all_reduce(len(links), sum(numerics.sizes), links)
             self._all_reduce_times = [
-                ring_all_reduce(len(links), size, links) for size in numerics.sizes
+                ring_all_reduce(len(links), size, links)
+                if compression is None
+                else compression.all_reduce_time(part, links)
+                for part, size in enumerate(numerics.sizes)
             ]
         self._barrier = Barrier(sim, len(self.workers), "the others of the all-reduce")
         self._arrived: list[Contribution] = []
@@ -91,11 +99,12 @@ class Team:
     ) -> Iterator[float] | None:
         """Return the compute times of a worker, or of a client that takes part there, without end.
 
-        None when they are measured.
+        They are in proportion to the worker's batch. None when they are measured.
         """
         if self._compute is None:
             return None
         speed = self._cluster.node(self.workers[worker]).speed
+        speed *= self.batch / self.batches[worker]
         if client is not None and self.clients is not None:
             speed *= self.clients.relative_speed(client.client)
             return self._compute.scaled(speed).draws(client.rng)
@@ -125,17 +134,31 @@ class Team:
         await self._barrier.wait()
         await self.all_reduces.over()
         began = self._sim.now
-        await worker.sleep(self._all_reduce_time)
+        seconds = self._all_reduce_times[0]  # there is one part
+        await worker.sleep(seconds)
         if last:  # who goes on first, so that the others find the result
-            self.all_reduces.ended(arrived, began, self._all_reduce_time)
-            combine(arrived)
+            self.all_reduces.ended(arrived, began, seconds)
+            self._combine(0, combine, arrived)
 
     def all_reduce_begin(
         self, worker: TrainingWorker, part: int, contribution: Contribution, combine: Combine
     ) -> Future:
         """Bring a contribution to a part of the parameters, and go on; see `AllReduces`."""
         seconds = self._all_reduce_times[part]
-        return self.all_reduces.begin(worker.index, contribution, seconds, combine)
+        return self.all_reduces.begin(
+            *(worker.index, contribution, seconds),
+            combine=lambda brought: self._combine(part, combine, brought),
+        )
+
+    def _combine(self, part: int, combine: Combine, brought: Sequence[Contribution]) -> None:
+        """End an all-reduce of a part."""
+        ranks = len(self.workers)
+        if self.compression is None:
+            self.bytes_sent += 2 * (ranks - 1) * self.numerics.sizes[part]
+        else:
+            self.bytes_sent += self.compression.all_reduce_bytes(part, ranks)
+            self.compression.reduce([each.payload for each in brought])
+        combine(brought)
 
     def note(self, node: str, name: str, value: float) -> None:
         """Take note of something that happened now."""
@@ -315,7 +338,7 @@ class TrainingWorker(Worker):
         if await self.compute_unless(next(self._durations), tag=Tag.ANSWER):
             return gradient
         gradient.pending.discard()
-        self._examples -= self._team.batch
+        self._examples -= self._team.batches[self.index]
         self._team.dropped += 1
         return None
 
@@ -343,11 +366,15 @@ class TrainingWorker(Worker):
             weight: of the pseudo-gradient in a mean with others.
         """
         team, parameters = self._team, self.parameters
-        self._examples += count * team.batch
-        pending = team.numerics.request_steps(
-            self.client, parameters, count, keep_state=keep_state, mu=mu, shift=shift
-        )
+        self._examples += count * team.batches[self.index]
         versions = self._versions.copy()
+        pending = team.numerics.request_steps(
+            *(self.client, parameters, count),
+            keep_state=keep_state,
+            mu=mu,
+            shift=shift,
+            updates=versions[0],
+        )
         local = self._last = PseudoGradient(
             *(self.name, self.client, parameters, versions, self._examples, pending, weight)
         )
@@ -366,12 +393,15 @@ class TrainingWorker(Worker):
 
     def minibatches(self, epochs: int) -> int:
         """Return how many minibatches so many passes over the client's examples are."""
-        return -(-epochs * self.examples // self._team.batch)
+        return -(-epochs * self.examples // self._team.batches[self.index])
 
     def step(self, gradient: Gradient) -> None:
         """Take a step of the optimizer on this worker's own parameters."""
-        self._rule = self._rule or self._team.numerics.rule()
-        self.parameters = self._rule(self.parameters, gradient.value, 1.0)
+        numerics = self._team.numerics
+        self._rule = self._rule or numerics.rule()
+        factor = numerics.recipe.lr_factor(self._versions[0])
+        clipped = numerics.recipe.clipped(gradient.value)
+        self.parameters = self._rule(self.parameters, clipped, factor)
 
     def push(self, payload: Any, beside: Any = None) -> None:
         """Send a gradient, or a vector of the same form, to the servers: to each its part.
@@ -381,9 +411,12 @@ class TrainingWorker(Worker):
         self._examples = 0
         if self._team.clients is not None and self.participation is None:
             return  # it was lost at this very instant
+        payload = self._compressed(payload)
+        if beside is not None:
+            beside = self._compressed(beside, BESIDE)
         for index, server in enumerate(self._team.servers):
             message = Push(self._last, payload, self._versions[index], beside)
-            size = _size(self._sizes[index], beside)
+            size = _size(self._team.push_sizes[index], beside)
             upload = self.send(server, message, size=size, tag=Tag.PUSH)
             if self.participation is not None:
                 self._uploads.append(upload)
@@ -424,16 +457,25 @@ class TrainingWorker(Worker):
         """Take the mean of all workers' gradients and apply it to the parameters of all."""
         store = self._own
         self._examples = 0
-        mine = Contribution(gradient, gradient, None, gradient.versions[0], store)
+        payload = self._compressed(gradient)
+        mine = Contribution(gradient, payload, None, gradient.versions[0], store)
         await self._team.all_reduce(self, mine, store.apply)
         self._read(store)
 
     async def all_reduce_parameters(self) -> None:
-        """Replace the parameters of all workers by their mean."""
+        """Replace the parameters of all workers by their mean.
+
+        Where messages are compressed, they have what each has taken off the parameters that all had
+        last, as in Basu, Data, Karakus, Diggavi, "Qsparse-local-SGD", 2019, algorithm 1.
+        """
         store = self._own
         self._examples = 0
-        mine = Contribution(self._last, self.parameters, None, self._versions[0], store)
-        await self._team.all_reduce(self, mine, store.replace_by_mean)
+        payload, combine = self.parameters, store.replace_by_mean
+        if self._team.compression is not None:
+            payload = self._compressed(store.parameters - self.parameters)
+            combine = store.subtract_mean
+        mine = Contribution(self._last, payload, None, self._versions[0], store)
+        await self._team.all_reduce(self, mine, combine)
         self._read(store)
 
     @property
@@ -467,7 +509,8 @@ class TrainingWorker(Worker):
         store = self._stores[part]
         if part == 0:  # whose contributions are those that count
             self._examples = 0
-        mine = Contribution(self._last, change, None, self._versions[part], store)
+        payload = self._compressed(change, FIRST_PART + part)
+        mine = Contribution(self._last, payload, None, self._versions[part], store)
         return self._team.all_reduce_begin(self, part, mine, store.apply)
 
     def ask_peer(self, neighbours: Sequence[int]) -> None:
@@ -483,15 +526,22 @@ class TrainingWorker(Worker):
     async def receive_from_peer(self) -> Ask:
         """Wait for the parameters of a peer that asks for the mean."""
         ask: Ask = await self.recv(tag=Tag.ASK)
+        self._team.bytes_sent += self._sizes[0]
         return ask
 
     def answer_peer(self, ask: Ask, mean: Any) -> None:
         self.send(ask.peer, mean, size=self._sizes[0], tag=Tag.MEAN)
+        self._team.bytes_sent += self._sizes[0]
 
     @property
     def _own(self) -> Store:
         assert len(self._stores) == 1, "only where there are no servers, and no parts"
         return self._stores[0]
+
+    def _compressed(self, payload: Any, stream: int = WHOLE) -> Any:
+        """Return what is sent in place of a payload."""
+        compression = self._team.compression
+        return payload if compression is None else compression.message(self.client, payload, stream)
 
     def _read(self, store: Store) -> None:
         self.parameters = store.parameters
@@ -500,10 +550,13 @@ class TrainingWorker(Worker):
     def _request(self) -> Gradient:
         team = self._team
         parameters = self.parameters
-        self._examples += team.batch
+        self._examples += team.batches[self.index]
         pending = team.numerics.request(self.client, parameters)
         versions = self._versions.copy()
-        self._last = Gradient(self.name, self.client, parameters, versions, self._examples, pending)
+        self._last = Gradient(
+            *(self.name, self.client, parameters, versions, self._examples, pending),
+            weight=team.batches[self.index] / team.batch,
+        )
         return self._last
 
 
@@ -589,6 +642,7 @@ class ParameterServer(Worker):
 
     def _contribution(self, push: Push) -> Contribution:
         gradient, payload, read_version, second = push
+        self._team.bytes_sent += _size(self._team.push_sizes[self._index], second)
         return Contribution(gradient, payload, self._part, read_version, self._store, second)
 
     async def apply(self, contributions: Sequence[Contribution]) -> None:
@@ -628,6 +682,7 @@ class ParameterServer(Worker):
             transfer = self.send(worker, answer, size=size, tag=Tag.ANSWER)
             if self._places is not None:
                 self._places.answered(worker, transfer)
+            self._team.bytes_sent += size
             if last:
                 self._answers.append(transfer)
 

@@ -9,6 +9,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from paracosm.results import Chance
+from paracosm.training.clipping import Clipping
+from paracosm.training.learning_rate import Factor
+from paracosm.training.privacy import Accountant, ClientNoise
+
 Part = slice | int
 """What one server or tensor has of the parameters: parameters[part]."""
 
@@ -29,6 +34,30 @@ A deep copy of one has a state of its own.
 """
 
 Saved = tuple[Any, int, Rule, Direction]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is done at every update, whatever the algorithm."""
+
+    lr: float = float("nan")  # the learning rate that the factor is of
+    lr_factor: Factor = lambda t: 1.0  # from the number of updates before
+    clipping: Clipping | None = None
+    noise: ClientNoise | None = None  # that hides whose changes a mean is of
+
+    def shrink(self, gradients: Sequence[Any], weights: Sequence[float] = (1.0,)) -> float:
+        """Return the factor to which the weighted mean of whole gradients is to be clipped."""
+        return 1.0 if self.clipping is None else self.clipping.factor(gradients, weights)
+
+    def clip_rows(self, gradients: Any) -> None:
+        """Clip gradients that are the rows of a matrix, in place."""
+        if self.clipping is not None:
+            self.clipping.clip_rows(gradients)
+
+    def clipped(self, gradient: Any) -> Any:
+        """Return one flat gradient, clipped."""
+        factor = self.shrink([gradient])
+        return gradient if factor == 1 else factor * gradient
 
 
 class Weighting(Protocol):
@@ -60,6 +89,9 @@ class Store:
         real: bool,  # whether there are values at all
         weighting: Weighting,
         workers: int,  # how many contribute
+        recipe: Recipe,
+        updates: Callable[[], int] | None = None,  # of the run so far; of this store by default
+        aggregate: Callable[[Any], Any] | None = None,  # what is stepped against, from a mean
     ) -> None:
         self.parameters = parameters
         self.version = 0
@@ -71,13 +103,16 @@ class Store:
         self._sums = weighting.sums
         self._direction = weighting.compensation()
         self._workers = workers
+        self._recipe = recipe
+        self._updates = updates or (lambda: self.version)
+        self._aggregate = aggregate
 
     def apply(self, contributions: Sequence[Contribution]) -> None:
         """Update by the mean of at least one contribution: theta <- rule(theta, mean_i w_i d_i).
 
         Weights w and directions d are the algorithm's, the mean is one by the contributions' own
-        weights, or else their sum, and the rule is the optimizer's, or the algorithm's own for
-        pseudo-gradients.
+        weights, or else their sum, may be clipped, and the rule is the optimizer's, or the
+        algorithm's own for pseudo-gradients.
         """
         if not self._real:
             self.replace(contributions, self.parameters)
@@ -88,20 +123,33 @@ class Store:
             share * by.weight(c.staleness, self._workers)
             for share, c in zip(shares, contributions, strict=True)
         ]
+        shrink = 1.0
+        if self._recipe.clipping is not None:
+            scale = len(contributions) if self._sums else 1
+            shrink = self._recipe.shrink([scale * c.whole for c in contributions], weights)
         terms = [
             self._direction(
-                c.value, self.parameters - c.read_parameters if self._compensates else None
+                c.value if shrink == 1 else shrink * c.value,
+                self.parameters - c.read_parameters if self._compensates else None,
             )
             for c in contributions
         ]
+        noise = self._recipe.noise
+        if noise is not None:
+            factors = [noise.factor(c.whole) for c in contributions]
+            terms = [factor * term for factor, term in zip(factors, terms, strict=True)]
         if len(terms) == 1:
             mean = terms[0]
         else:
             mean = sum(w * d for w, d in zip(weights, terms, strict=True)) / sum(weights)
         if self._sums:
             mean = len(terms) * mean
+        if noise is not None:
+            mean = noise.add(mean, weights)
+        if self._aggregate is not None:
+            mean = self._aggregate(mean)
         # The mean scale shortens the step, not the direction: Adam would undo the latter.
-        relative = sum(weights) / sum(shares)
+        relative = sum(weights) / sum(shares) * self._recipe.lr_factor(self._updates())
         self.replace(contributions, self._rule(self.parameters, mean, relative))
 
     def replace(self, contributions: Sequence[Contribution], parameters: Any) -> None:
@@ -121,6 +169,13 @@ class Store:
 
     def replace_by_mean(self, contributions: Sequence[Contribution]) -> None:
         self.replace(contributions, sum(c.value for c in contributions) / len(contributions))
+
+    def subtract_mean(self, contributions: Sequence[Contribution]) -> None:
+        """Do the same where each brings what it has taken off the parameters, as it was sent."""
+        mean = sum(c.value for c in contributions) / len(contributions)
+        if self._aggregate is not None and self._real:
+            mean = self._aggregate(mean)
+        self.replace(contributions, self.parameters - mean)
 
 
 class Pending(Protocol):
@@ -148,8 +203,19 @@ class PendingSteps(Protocol):
         """Say that nobody will ask for the result."""
 
 
+class Deferred:
+    """A vector that is computed when it is first looked at."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> Any:
+        """The flat vector."""
+        raise NotImplementedError
+
+
 @dataclass(eq=False, slots=True)
-class Gradient:
+class Gradient(Deferred):
     """A minibatch gradient of one worker, computed when first looked at."""
 
     worker: str  # the name of the worker that made it
@@ -192,8 +258,8 @@ class Contribution:
     """What one worker brings to one update of one partition of the parameters.
 
     It refers to the newest gradient that the worker computed. Its payload is that gradient or, in
-    algorithms that exchange parameters or their changes, a vector; beside it a second vector may
-    have been sent.
+    algorithms that exchange parameters or their changes, a vector, or what was sent of
+    either; beside it a second vector may have been sent.
     """
 
     gradient: Gradient
@@ -217,22 +283,33 @@ class Contribution:
         return self.target.version - self.read_version
 
     @property
+    def whole(self) -> Any:
+        """The payload with the parts of all targets."""
+        return _vector(self.payload)
+
+    @property
     def value(self) -> Any:
         """The payload's part that belongs to the target, a flat vector."""
-        whole = self.payload.value if isinstance(self.payload, Gradient) else self.payload
+        whole = self.whole
         return whole if self.part is None else whole[self.part]
 
     @property
     def beside(self) -> Any:
         """The same of the vector that was sent beside the payload; None where there was none."""
-        whole = self.second
-        return whole if self.part is None or whole is None else whole[self.part]
+        if self.second is None:
+            return None
+        whole = _vector(self.second)
+        return whole if self.part is None else whole[self.part]
 
     @property
     def read_parameters(self) -> Any:
         """The target's parameters as the gradient was computed from them."""
         whole = self.gradient.parameters
         return whole if self.part is None else whole[self.part]
+
+
+def _vector(payload: Any) -> Any:
+    return payload.value if isinstance(payload, Deferred) else payload
 
 
 class Numerics:
@@ -243,15 +320,20 @@ class Numerics:
     """
 
     real = False
+    recipe = Recipe()
+    chance: Chance | None = None  # what guessing comes to
     loss = float("nan")
     lr = 1.0
     gradient: Any = np.zeros(0, dtype=np.float32)
     parameters = gradient
 
-    def __init__(self, sizes: tuple[float, ...]) -> None:
+    def __init__(
+        self, sizes: tuple[float, ...], shapes: Sequence[Sequence[tuple[int, ...]]] = ()
+    ) -> None:
         # Of the parameters, by server: slices of the vector; places where they are tuples
         self.parts: tuple[Part, ...] = (slice(0, 0),) * len(sizes)
         self.sizes = sizes  # bytes of each part, as a message
+        self.shapes = shapes  # of the tensors of each part; none where no model was needed
 
     def initial(self) -> Any:
         """Return the initial parameters."""
@@ -278,9 +360,21 @@ class Numerics:
         keep_state: bool = True,
         mu: float = 0.0,
         shift: Any = None,
+        updates: int = 0,
     ) -> PendingSteps:
-        """Ask for `count` steps from `parameters`; see `roles.TrainingWorker.local_steps`."""
+        """Ask for `count` steps from `parameters`, as they were after so many updates.
+
+        See `roles.TrainingWorker.local_steps`.
+        """
         return self
+
+    def outer_recipe(self, part: int) -> Recipe:
+        """Return what is done to pseudo-gradients of a part; local steps followed the recipe."""
+        return Recipe()
+
+    def accountant(self) -> Accountant | None:
+        """Return what counts the privacy that is lost; None where nothing is hidden."""
+        return None
 
     def examples_of(self, client: int) -> int:
         """Return how many examples a client draws its minibatches from."""

@@ -33,6 +33,10 @@ class Scaffold(FedAvg):
         if not self.server_lr > 0:
             raise InputError(f"scaffold: server_lr must be above 0, got {self.server_lr}")
 
+    @property
+    def pushes_only_changes(self) -> bool:
+        return False  # but control variates too
+
     def check_optimizer(self, optimizer: Optimizer) -> None:
         if optimizer != SGD:
             raise InputError(
