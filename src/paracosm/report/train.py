@@ -152,7 +152,9 @@ def _origins(summary: TrainingSummary) -> dict[str, str]:
 
 
 def _remarks(summary: TrainingSummary) -> dict[str, str]:
-    return {"what if": "; ".join(summary.what_if)} if summary.what_if else {}
+    said = {"what if": "; ".join(summary.what_if)} if summary.what_if else {}
+    more = {"learning rate": summary.learning_rate, "privacy": summary.privacy}
+    return said | {what: how for what, how in more.items() if how is not None}
 
 
 def _compare(runs: Sequence[Run]) -> str | None:

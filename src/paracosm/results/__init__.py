@@ -4,6 +4,7 @@ from paracosm.results.json_object import JsonObject, to_builtin, to_json
 from paracosm.results.summaries import (
     SUMMARIES,
     Chance,
+    ClientsSummary,
     EmulationSummary,
     FailureSummary,
     Interval,
@@ -28,6 +29,7 @@ from paracosm.results.summaries import (
 __all__ = [
     "SUMMARIES",
     "Chance",
+    "ClientsSummary",
     "EmulationSummary",
     "FailureSummary",
     "Interval",

@@ -129,6 +129,25 @@ class FailureSummary(JsonObject):
     goodput: float
 
 
+class ClientsSummary(JsonObject):
+    """The clients that took turns at the workers of a training.
+
+    Attributes:
+        clients: how many there are.
+        took_part: how many of them did so at least once.
+        participations: how often one was picked.
+        dropped_out: of these, how often it was lost while it computed; `gone`, went away before
+            what it sent was there; `late`, was not done when its round ended.
+    """
+
+    clients: int
+    took_part: int
+    participations: int
+    dropped_out: int
+    gone: int
+    late: int
+
+
 class Chance(JsonObject):
     """What guessing comes to, over examples with class labels.
 
@@ -155,6 +174,10 @@ class TrainingSummary(Summary):
             not, and `best` the best value of the target's metric.
         failures: what they have cost; None where nothing fails.
         staleness: by tensor, where a run keeps versions of each.
+        learning_rate: how it has changed, in words; None where it is the same at all updates.
+        epsilon: of the differential privacy of the parameters; `privacy` says at which delta, for
+            whom, and what is assumed. None where nothing is hidden.
+        clients: what became of them; None where every worker is its own.
     """
 
     kind: Literal["training"] = "training"
@@ -188,6 +211,10 @@ class TrainingSummary(Summary):
     best: float | None = None
     staleness: Mapping[str, Staleness] | None = None
     failures: FailureSummary | None = None
+    learning_rate: str | None = None
+    epsilon: float | None = None
+    privacy: str | None = None
+    clients: ClientsSummary | None = None
     unchanged: TrainingSummary | None = None
 
 

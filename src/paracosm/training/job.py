@@ -7,6 +7,7 @@ from typing import Any
 
 from paracosm.cluster import Cluster
 from paracosm.engine import Simulator
+from paracosm.training.clients import Clients
 from paracosm.training.config import TrainConfig
 from paracosm.training.record import MetricSink, Progress, RunRecord
 from paracosm.training.roles import Team
@@ -35,9 +36,11 @@ class Job(Team):
             config.compute_distribution(),
             config.update_time,
             config.batch,
+            config.batches(len(cluster.workers)),
             config.most_updates,
             config.algorithm.work,
             config.algorithm.serve,
+            self._clients_of(config, seed, numerics),
         )
         self.config = config
         self.stores: list[Store] = []
@@ -45,14 +48,31 @@ class Job(Team):
             config, numerics, sink, progress, lambda: sim.now, lambda: self.parameters()
         )
 
-    def new_store(self, parameters: Any) -> Store:
-        """Return a store whose updates this job is told of."""
-        store = Store(
-            *(parameters, self.numerics.rule(), self.updated, self.numerics.real),
-            *(self.config.algorithm, len(self.workers)),
-        )
-        self.stores.append(store)
-        return store
+    @staticmethod
+    def _clients_of(config: TrainConfig, seed: int, numerics: Numerics) -> Clients | None:
+        if config.clients is None:
+            return None
+        by_size = config.sampling == "by-size"
+        sizes = [numerics.examples_of(each) for each in range(config.clients)] if by_size else None
+        return Clients(config, seed, sizes, config.until_time)
+
+    def new_stores(self) -> list[Store]:
+        """Return stores of all parts of the parameters, whose updates this job is told of."""
+        algorithm = self.config.algorithm
+        made = []
+        for index, part in enumerate(self.numerics.parts):
+            rule, recipe = algorithm.outer(), self.numerics.outer_recipe(index)
+            if rule is None:
+                rule, recipe = self.numerics.rule(), self.numerics.recipe
+            store = Store(
+                *(self.initial[part], rule, self.updated, self.numerics.real),
+                *(algorithm, len(self.workers), recipe),
+                # Each peer makes some of the run's updates on a store of its own.
+                updates=(lambda: self.record.updates) if self.topology == "peers" else None,
+            )
+            made.append(store)
+        self.stores += made
+        return made
 
     def parameters(self) -> Any:
         """Return the flat vector that the run has reached: of the servers, or the peers' mean."""
@@ -60,19 +80,23 @@ class Job(Team):
             return sum(store.parameters for store in self.stores) / len(self.stores)
         return self.numerics.join([store.parameters for store in self.stores])
 
+    def note(self, node: str, name: str, value: float) -> None:
+        self.record.note(node, name, value)
+
     def updated(
         self, store: Store, contributions: Sequence[Contribution], staleness: Sequence[int]
     ) -> None:
         """Record an update of one store.
 
-        Contributions are recorded at the first server, each once; the last one makes the update.
+        Where each has a part of the parameters, contributions are recorded at the first one, each
+        once; the last one makes the update.
         """
-        record, has_servers = self.record, self.topology == "server"
-        if store is self.stores[0] or not has_servers:
-            step = store.version if has_servers else record.updates + 1
+        record, has_parts = self.record, self.topology != "peers"
+        if store is self.stores[0] or not has_parts:
+            step = store.version if has_parts else record.updates + 1
             record.gradients(step, contributions, staleness)
-        if has_servers and min(s.version for s in self.stores) == record.updates:
+        if has_parts and min(s.version for s in self.stores) == record.updates:
             return
         record.updated()
-        if record.updates >= self.last_update and not has_servers:
+        if record.updates >= self.last_update and self.topology != "server":
             self._sim.stop()

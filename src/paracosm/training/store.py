@@ -10,12 +10,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from paracosm.results import Chance
+from paracosm.training.clipping import Clipping
+from paracosm.training.learning_rate import Factor
+from paracosm.training.privacy import Accountant, ClientNoise
 
 Part = slice | int
 """What one server or tensor has of the parameters: parameters[part]."""
 
 Rule = Callable[[Any, Any, float], Any]
-"""From parameters, direction and relative step to new parameters; see `numerics.update_rule`.
+"""From parameters, direction and relative step to new parameters; see `rules.update_rule`.
 
 A deep copy of a rule has a state of its own.
 """
@@ -24,7 +27,37 @@ Record = Callable[["Store", Sequence["Contribution"], Sequence[int]], None]
 """Told of every update of a store and the staleness of its contributions, after it was made."""
 
 
-Saved = tuple[Any, int, Rule]
+Direction = Callable[[Any, Any], Any]
+"""From a gradient and what has moved since it was read to the vector to step against.
+
+A deep copy of one has a state of its own.
+"""
+
+Saved = tuple[Any, int, Rule, Direction]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is done at every update, whatever the algorithm."""
+
+    lr: float = float("nan")  # the learning rate that the factor is of
+    lr_factor: Factor = lambda t: 1.0  # from the number of updates before
+    clipping: Clipping | None = None
+    noise: ClientNoise | None = None  # that hides whose changes a mean is of
+
+    def shrink(self, gradients: Sequence[Any], weights: Sequence[float] = (1.0,)) -> float:
+        """Return the factor to which the weighted mean of whole gradients is to be clipped."""
+        return 1.0 if self.clipping is None else self.clipping.factor(gradients, weights)
+
+    def clip_rows(self, gradients: Any) -> None:
+        """Clip gradients that are the rows of a matrix, in place."""
+        if self.clipping is not None:
+            self.clipping.clip_rows(gradients)
+
+    def clipped(self, gradient: Any) -> Any:
+        """Return one flat gradient, clipped."""
+        factor = self.shrink([gradient])
+        return gradient if factor == 1 else factor * gradient
 
 
 class Weighting(Protocol):
@@ -34,11 +67,11 @@ class Weighting(Protocol):
     def compensates(self) -> bool: ...
 
     @property
-    def server_step(self) -> float | None: ...
+    def sums(self) -> bool: ...
 
     def weight(self, staleness: int, workers: int) -> float: ...
 
-    def direction(self, gradient: Any, moved: Any) -> Any: ...
+    def compensation(self) -> Direction: ...
 
 
 class Store:
@@ -56,6 +89,8 @@ class Store:
         real: bool,  # whether there are values at all
         weighting: Weighting,
         workers: int,  # how many contribute
+        recipe: Recipe,
+        updates: Callable[[], int] | None = None,  # of the run so far; of this store by default
     ) -> None:
         self.parameters = parameters
         self.version = 0
@@ -64,36 +99,54 @@ class Store:
         self._real = real
         self._weighting = weighting
         self._compensates = weighting.compensates
-        self._server_step = weighting.server_step
+        self._sums = weighting.sums
+        self._direction = weighting.compensation()
         self._workers = workers
+        self._recipe = recipe
+        self._updates = updates or (lambda: self.version)
 
     def apply(self, contributions: Sequence[Contribution]) -> None:
         """Update by the mean of at least one contribution: theta <- rule(theta, mean_i w_i d_i).
 
-        Weights w and directions d are the algorithm's. Where workers made steps of their own, their
-        mean is subtracted as it is, whatever the optimizer.
+        Weights w and directions d are the algorithm's, the mean is one by the contributions' own
+        weights, or else their sum, may be clipped, and the rule is the optimizer's, or the
+        algorithm's own for pseudo-gradients.
         """
         if not self._real:
             self.replace(contributions, self.parameters)
             return
-        by, step = self._weighting, self._server_step
-        weights = [by.weight(c.staleness, self._workers) for c in contributions]
+        by = self._weighting
+        shares = [c.gradient.weight for c in contributions]
+        weights = [
+            share * by.weight(c.staleness, self._workers)
+            for share, c in zip(shares, contributions, strict=True)
+        ]
+        shrink = 1.0
+        if self._recipe.clipping is not None:
+            scale = len(contributions) if self._sums else 1
+            shrink = self._recipe.shrink([scale * c.whole for c in contributions], weights)
         terms = [
-            by.direction(
-                c.value, self.parameters - c.read_parameters if self._compensates else None
+            self._direction(
+                c.value if shrink == 1 else shrink * c.value,
+                self.parameters - c.read_parameters if self._compensates else None,
             )
             for c in contributions
         ]
+        noise = self._recipe.noise
+        if noise is not None:
+            factors = [noise.factor(c.whole) for c in contributions]
+            terms = [factor * term for factor, term in zip(factors, terms, strict=True)]
         if len(terms) == 1:
             mean = terms[0]
         else:
             mean = sum(w * d for w, d in zip(weights, terms, strict=True)) / sum(weights)
+        if self._sums:
+            mean = len(terms) * mean
+        if noise is not None:
+            mean = noise.add(mean, weights)
         # The mean scale shortens the step, not the direction: Adam would undo the latter.
-        relative = sum(weights) / len(weights)
-        if step is None:
-            self.replace(contributions, self._rule(self.parameters, mean, relative))
-        else:
-            self.replace(contributions, self.parameters - step * relative * mean)
+        relative = sum(weights) / sum(shares) * self._recipe.lr_factor(self._updates())
+        self.replace(contributions, self._rule(self.parameters, mean, relative))
 
     def replace(self, contributions: Sequence[Contribution], parameters: Any) -> None:
         """Update to `parameters`, which came of the contributions."""
@@ -104,11 +157,11 @@ class Store:
 
     def save(self) -> Saved:
         """Return what `restore` needs to put parameters, version and optimizer back."""
-        return self.parameters, self.version, deepcopy(self._rule)
+        return self.parameters, self.version, deepcopy(self._rule), deepcopy(self._direction)
 
     def restore(self, saved: Saved) -> None:
-        self.parameters, self.version, rule = saved
-        self._rule = deepcopy(rule)
+        self.parameters, self.version, rule, direction = saved
+        self._rule, self._direction = deepcopy(rule), deepcopy(direction)
 
     def replace_by_mean(self, contributions: Sequence[Contribution]) -> None:
         self.replace(contributions, sum(c.value for c in contributions) / len(contributions))
@@ -124,15 +177,32 @@ class Pending(Protocol):
         """Say that nobody will ask for the result."""
 
 
+class PendingSteps(Protocol):
+    """Local steps of a client that are made at the latest when their result is asked for."""
+
+    def result(self) -> Any:
+        """Return an object with `loss` (a float, the mean), `parameters` (after the steps) and
+        `lr` (the learning rates of the steps, added up).
+        """
+
+    def advance(self) -> None:
+        """Make one of the steps now."""
+
+    def discard(self) -> None:
+        """Say that nobody will ask for the result."""
+
+
 @dataclass(eq=False, slots=True)
 class Gradient:
     """A minibatch gradient of one worker, computed when first looked at."""
 
     worker: str  # the name of the worker that made it
+    client: int  # whose minibatch it is of
     parameters: Any  # that it is a gradient at
     versions: list[int]  # how often each server's part had been updated when it was read
     examples: int  # how many it was computed from
-    pending: Pending
+    pending: Pending | PendingSteps
+    weight: float = 1.0  # in a mean with others
 
     @property
     def value(self) -> Any:
@@ -145,11 +215,29 @@ class Gradient:
 
 
 @dataclass(eq=False, slots=True)
+class PseudoGradient(Gradient):
+    """What local steps of one worker took off the parameters that it read: theta - theta_i.
+
+    Reddi et al., "Adaptive Federated Optimization", 2021, section 2: to an optimizer it is what a
+    gradient is.
+    """
+
+    @property
+    def value(self) -> Any:
+        return self.parameters - self.pending.result().parameters
+
+    def result(self) -> Any:
+        """Return what the steps came to; see `PendingSteps`."""
+        return self.pending.result()
+
+
+@dataclass(eq=False, slots=True)
 class Contribution:
     """What one worker brings to one update of one partition of the parameters.
 
     It refers to the newest gradient that the worker computed. Its payload is that gradient or, in
-    algorithms that exchange parameters or their changes, a vector.
+    algorithms that exchange parameters or their changes, a vector; beside it a second vector may
+    have been sent.
     """
 
     gradient: Gradient
@@ -157,10 +245,15 @@ class Contribution:
     part: Part | None
     read_version: int
     target: Store
+    second: Any = None
 
     @property
     def worker(self) -> str:
         return self.gradient.worker
+
+    @property
+    def client(self) -> int:
+        return self.gradient.client
 
     @property
     def staleness(self) -> int:
@@ -168,10 +261,21 @@ class Contribution:
         return self.target.version - self.read_version
 
     @property
+    def whole(self) -> Any:
+        """The payload with the parts of all targets."""
+        return self.payload.value if isinstance(self.payload, Gradient) else self.payload
+
+    @property
     def value(self) -> Any:
         """The payload's part that belongs to the target, a flat vector."""
-        whole = self.payload.value if isinstance(self.payload, Gradient) else self.payload
+        whole = self.whole
         return whole if self.part is None else whole[self.part]
+
+    @property
+    def beside(self) -> Any:
+        """The same of the vector that was sent beside the payload; None where there was none."""
+        whole = self.second
+        return whole if self.part is None or whole is None else whole[self.part]
 
     @property
     def read_parameters(self) -> Any:
@@ -188,9 +292,12 @@ class Numerics:
     """
 
     real = False
+    recipe = Recipe()
     chance: Chance | None = None  # what guessing comes to
     loss = float("nan")
+    lr = 1.0
     gradient: Any = np.zeros(0, dtype=np.float32)
+    parameters = gradient
 
     def __init__(self, sizes: tuple[float, ...]) -> None:
         # Of the parameters, by server: slices of the vector; places where they are tuples
@@ -209,12 +316,44 @@ class Numerics:
         """Return parameters that `join` made as one flat vector."""
         return parameters
 
-    def request(self, worker: int, parameters: Any) -> Pending:
-        """Ask for a gradient of the worker's next minibatch at `parameters`."""
+    def request(self, client: int, parameters: Any) -> Pending:
+        """Ask for a gradient of the client's next minibatch at `parameters`."""
         return self
+
+    def request_steps(
+        self,
+        client: int,
+        parameters: Any,
+        count: int,
+        *,
+        keep_state: bool = True,
+        mu: float = 0.0,
+        shift: Any = None,
+        updates: int = 0,
+    ) -> PendingSteps:
+        """Ask for `count` steps from `parameters`, as they were after so many updates.
+
+        See `roles.TrainingWorker.local_steps`.
+        """
+        return self
+
+    def outer_recipe(self, part: int) -> Recipe:
+        """Return what is done to pseudo-gradients of a part; local steps followed the recipe."""
+        return Recipe()
+
+    def accountant(self) -> Accountant | None:
+        """Return what counts the privacy that is lost; None where nothing is hidden."""
+        return None
+
+    def examples_of(self, client: int) -> int:
+        """Return how many examples a client draws its minibatches from."""
+        return 1
 
     def result(self) -> Any:
         return self
+
+    def advance(self) -> None:
+        pass
 
     def discard(self) -> None:
         pass

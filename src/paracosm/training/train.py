@@ -79,7 +79,8 @@ def _train(
     log: bool,
 ) -> TrainingResult:
     servers = len(cluster.servers) if config.resolve_topology() == "server" else 1
-    numerics = prepare_numerics(config, seed, len(cluster.workers), servers)
+    clients = config.clients or len(cluster.workers)
+    numerics = prepare_numerics(config, seed, clients, servers, active=len(cluster.workers))
     timeline = Timeline() if _wants_timeline(config, cluster) else None
     sim = Simulator(log=log, network=cluster, timeline=timeline, recording=config.recording)
     job = Job(config, seed, cluster, numerics, sim, metrics, progress)
@@ -104,8 +105,13 @@ def _train(
             dropped=job.dropped,
             durations=_durations(config, cluster),
         )
+        if job.clients is not None:
+            summary = replace(summary, clients=job.clients.summary())
         recording = sim.recording if config.compute == MEASURED else None
-        return TrainingResult(summary, recording, timeline, metrics, job.parameters(), schedule)
+        average = None if job.record.average is None else job.record.average.value
+        return TrainingResult(
+            *(summary, recording, timeline, metrics, job.parameters(), schedule), average
+        )
     finally:
         numerics.close()
 
@@ -113,12 +119,11 @@ def _train(
 def _simulate(sim: Simulator, job: Job) -> tuple[str, float, BusyTimes]:
     """Run the job on the engine; return status, virtual time and busy times."""
     if job.topology == "server":
-        for index, name in enumerate(job.servers):
-            store = job.new_store(job.initial[job.numerics.parts[index]])
+        for index, (name, store) in enumerate(zip(job.servers, job.new_stores(), strict=True)):
             sim.add_worker(name, ParameterServer, job, index, store)
-    shared = job.new_store(job.initial) if job.topology in ("all-reduce", "local") else None
+    shared = job.new_stores() if job.topology in ("all-reduce", "local") else []
     for index, name in enumerate(job.workers):
-        own = job.new_store(job.initial) if job.topology == "peers" else shared
+        own = job.new_stores() if job.topology == "peers" else shared
         worker = sim.add_worker(name, TrainingWorker, job, index, own)
         if job.topology == "peers":
             sim.spawn(job.config.algorithm.listen(worker), name=f"{name}.listen")
@@ -126,8 +131,8 @@ def _simulate(sim: Simulator, job: Job) -> tuple[str, float, BusyTimes]:
     busy = {
         name: {
             "compute": worker.compute_time,
-            "send": worker.ports.busy_time("send") + job.all_reduce_busy,
-            "receive": worker.ports.busy_time("receive") + job.all_reduce_busy,
+            "send": worker.ports.busy_time("send") + job.all_reduces.busy,
+            "receive": worker.ports.busy_time("receive") + job.all_reduces.busy,
         }
         for name, worker in sim.workers.items()
     }
@@ -141,7 +146,7 @@ def schedule_rule(config: TrainConfig, cluster: Cluster) -> Rule | None:
     servers do what a rule can say, and take times that are drawn without end.
     """
     compute = config.compute_distribution()
-    if not config.timing_only or compute is None or _can_end(compute):
+    if not config.timing_only or compute is None or _can_end(compute) or config.clients:
         return None
     if config.until is not None or config.resolve_topology() != "server":
         return None
@@ -200,10 +205,14 @@ def _durations(config: TrainConfig, cluster: Cluster) -> dict[str, str]:
     compute = config.compute_distribution()
     if compute is not None:
         sources = {"compute": _modelled(compute)}
+        if config.batch_of:
+            sources["compute"] += f" for {config.batch} examples, in proportion to the batch"
     elif config.recording is not None:
         sources = {"compute": f"measured before: {config.recording}"}
     else:
         sources = {"compute": "measured: each gradient on this machine"}
+    if config.clients is not None:
+        sources["clients"] = config.clients_in_words(len(cluster.workers))
     topology = config.resolve_topology()
     if topology == "server":
         sources["update"] = _modelled(config.update_time)

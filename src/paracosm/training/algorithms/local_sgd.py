@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import ClassVar
 
 from paracosm.errors import InputError
@@ -24,13 +25,17 @@ class LocalSGD(Algorithm):
 
     def __post_init__(self) -> None:
         if self.steps < 1:
-            raise InputError(f"local-sgd: steps must be at least 1, got {self.steps}")
+            raise InputError(f"{self.name}: steps must be at least 1, got {self.steps}")
 
     def gradients_per_update(self, workers: int) -> int:
         return workers * self.steps
 
+    def steps_before(self, mean: int) -> int:
+        """Return how many steps a worker makes before a mean, by its number from 0."""
+        return self.steps
+
     async def work(self, me: TrainingWorker) -> None:
-        while True:
-            for _ in range(self.steps):
-                me.step(await me.compute_gradient())
+        for mean in count():
+            local = await me.local_steps(self.steps_before(mean))
+            me.parameters = local.result().parameters
             await me.all_reduce_parameters()

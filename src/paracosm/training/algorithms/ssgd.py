@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule, ssgd
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
@@ -14,11 +15,22 @@ from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 class SSGD(Algorithm):
     """theta <- theta - eta mean_i g_i(theta), through parameter servers or by an all-reduce.
 
-    Zhang, Tanimura, Nakada, section 2.2.1.
+    With `reduce` "sum" it is theta <- theta - eta sum_i g_i(theta): the optimizer is given the sum,
+    which is as if plain SGD had an eta W times as large. Zhang, Tanimura, Nakada, section 2.2.1.
     """
 
     name: ClassVar[str] = "ssgd"
     topologies: ClassVar[tuple[Topology, ...]] = ("server", "all-reduce")
+    has_rounds: ClassVar[bool] = True
+    reduce: Literal["mean", "sum"] = "mean"
+
+    def __post_init__(self) -> None:
+        if self.reduce not in ("mean", "sum"):
+            raise InputError(f'ssgd: reduce must be "mean" or "sum", got "{self.reduce}"')
+
+    @property
+    def sums(self) -> bool:
+        return self.reduce == "sum"
 
     def gradients_per_update(self, workers: int) -> int:
         return workers
@@ -34,5 +46,5 @@ class SSGD(Algorithm):
 
     async def serve(self, server: ParameterServer) -> None:
         while True:
-            await server.apply([await server.receive() for _ in server.workers])
+            await server.apply(await server.receive_all())
             server.answer(*server.workers)
