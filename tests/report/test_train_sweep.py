@@ -63,6 +63,14 @@ def test_workers_that_still_pay_are_said() -> None:
     )
 
 
+def test_designs_that_take_as_long_are_as_fast() -> None:
+    runs = [trial(5.0, {"what_if": each}) for each in ("none", "links: bandwidth 2x")]
+    assert sweep_sentence(Trials(runs, GOAL)) == (
+        "Accuracy >= 0.95 is reached soonest with what if none: 5 s, as fast as what if links: "
+        "bandwidth 2x."
+    )
+
+
 def test_seeds_count_with_their_median_and_those_that_never_come_as_later_than_all() -> None:
     slow = [trial(time, {"lr": 0.1, "seed": seed}) for seed, time in enumerate([6.0, 5.0, 7.0])]
     rash = [trial(time, {"lr": 0.2, "seed": seed}) for seed, time in enumerate([2.0, None, None])]

@@ -198,14 +198,19 @@ def _compared(best: Any, costs: Mapping[Any, float]) -> str:
         fewest = min(dict(name)["workers"] for name in costs)
         alone = ratio({n: c for n, c in costs.items() if dict(n)["workers"] == fewest})
         if alone is not None and own["workers"] != fewest:
-            said.append(f"{alone[0] / cost:.2g} times as fast as {argument('workers', fewest)}")
+            said.append(_faster(alone[0] / cost, argument("workers", fewest)))
     if "algorithm" in own:
         others = {n: c for n, c in costs.items() if dict(n).get("algorithm") != own["algorithm"]}
         if (other := ratio(others)) is not None:
-            said.append(f"{other[0] / cost:.2g} times as fast as {design_name(other[1])}")
+            said.append(_faster(other[0] / cost, design_name(other[1])))
     if not said and (other := ratio({n: c for n, c in costs.items() if n != best})) is not None:
-        said.append(f"{other[0] / cost:.2g} times as fast as {design_name(other[1])}")
+        said.append(_faster(other[0] / cost, design_name(other[1])))
     return f", {' and '.join(said)}" if said else ""
+
+
+def _faster(ratio: float, other: str) -> str:
+    times = f"{ratio:.2g}"
+    return f"{'' if times == '1' else f'{times} times '}as fast as {other}"
 
 
 def _paying(costs: Mapping[Any, float]) -> str:
