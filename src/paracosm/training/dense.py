@@ -33,7 +33,7 @@ _MOST_TOGETHER = 2**18
 """Parameters times examples of a minibatch up to which one product for several gradients is faster
 than one after the other: beyond, products are bound by arithmetic and by the caches."""
 
-_CACHE = 2**21
+_CACHE = 2**24
 """Bytes of parameters, gradients and activations that one call should not exceed by far."""
 
 

@@ -41,7 +41,7 @@ def prepare_numerics(
     """
     parts = servers * config.algorithm.fragments
     sizes_known = config.costless_messages() or (config.message_size and parts == 1)
-    if config.timing_only and sizes_known:
+    if config.timing_only and sizes_known and config.compress is None:
         return Numerics(((config.message_size or 0.0) / parts,) * parts)
     require("torch", "torch", "training a model")
     import torch
@@ -57,7 +57,7 @@ def prepare_numerics(
     if not config.timing_only:
         return computing
     computing.close()
-    return Numerics(computing.sizes)
+    return Numerics(computing.sizes, computing.shapes)
 
 
 class _Computing(Numerics):
@@ -98,6 +98,7 @@ class _Computing(Numerics):
         if config.message_size is not None:
             sizes = tuple(config.message_size * size / sum(sizes) for size in sizes)
         self.sizes = sizes
+        self.shapes = self._layout.shapes_per_server
         rng = generator(seed, TrainingStream.SHARDS)
         self._shards = make_shards(self._data.train_y.numpy(), clients, config.shards, rng)
         self._seed = seed

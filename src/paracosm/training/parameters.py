@@ -71,6 +71,19 @@ class ParameterLayout:
     def bytes_per_server(self) -> tuple[int, ...]:
         return tuple(_BYTES * (part.stop - part.start) for part in self.slices)
 
+    @property
+    def shapes_per_server(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """The shapes of each server's tensors, in the order of the flat vector."""
+        begins = list(accumulate(self.sizes, initial=0))
+        return tuple(
+            tuple(
+                tuple(shape)
+                for begin, shape in zip(begins, self.shapes, strict=False)
+                if part.start <= begin < part.stop
+            )
+            for part in self.slices
+        )
+
     def places_of(self, tensors: Sequence[str]) -> tuple[int, ...]:
         """Return the place of each of the named tensors; they are the model's, in any order.
 
