@@ -4,7 +4,7 @@
 
 The plain loop is what one would write for one worker without a cluster: minibatch, loss, backward,
 step. A run is timed from its first event to its last, one by one (`--lookahead off`) and as `auto`
-decides, with the one evaluation before and the one after. Times are of the processor, on one
+decides, without the evaluations before and after. Times are of the processor, on one
 thread; ratios are medians over interleaved repetitions. The losses of the two runs are compared.
 """
 
@@ -70,7 +70,7 @@ def simulated(
             "lr": LR,
             "algorithm": "staleness-aware",
             "compute": "lognormal(20ms, 0.1)",
-            "evaluate_every": updates,
+            "evaluate_every": 2 * updates,
             "timeline": False,
         }
     )
@@ -94,9 +94,13 @@ def simulated(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--only", help="such models alone")
+    arguments = parser.parse_args()
+    repeats = arguments.repeats
     print("model      batch    W      plain  one by one     look-ahead  aim")
     for model, batch, workers, updates, aim in CASES:
+        if arguments.only not in (None, model):
+            continue
         times: dict[str, list[float]] = {"plain": [], "off": [], "auto": []}
         losses, chosen = {}, ""
         for number in range(repeats + 1):
