@@ -26,7 +26,7 @@ from paracosm.report.shared_charts import staleness_chart, utilisation_chart
 from paracosm.report.timeline_charts import timeline_chart
 from paracosm.report.view import Figure, Run, View, figure
 from paracosm.results import TrainingSummary
-from paracosm.units import format_duration
+from paracosm.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from paracosm.studies import Series
@@ -68,6 +68,16 @@ def _failures(summary: TrainingSummary) -> str | None:
     )
 
 
+def _compression(summary: TrainingSummary) -> str | None:
+    """Say how large messages are in place of how large."""
+    found = summary.compression
+    if found is None or summary.bytes_sent is None:
+        return None
+    sizes = f"{format_size(found.message)} in place of {format_size(found.uncompressed)}"
+    sent = format_size(summary.bytes_sent)
+    return f"{found.codec}: {sizes} ({found.ratio:.3g} times less); {sent} sent in all"
+
+
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
 
@@ -91,6 +101,7 @@ FIGURES: Mapping[str, Figure] = {
     "Virtual time": figure("virtual_time", format_duration),
     "Examples/s": figure("examples_per_second", "{:,.0f}".format),
     "Failures": _failures,
+    "Compression": _compression,
     "Unchanged": _unchanged,
     "Wall time": figure("wall_time", format_duration),
 }

@@ -9,6 +9,7 @@ method, such as a run folder:
 - at each evaluation, node = "evaluation", step = the number of updates so far: `loss` (over the
   training set), `test_loss`, `accuracy` (over the test set), `examples`; of large sets, over the
   examples that `evaluate_examples` allows;
+- at each evaluation of a run whose messages are compressed, node = "job": `bytes_sent` so far;
 - at the end, node = a worker or server, step = the number of updates: `utilisation.compute`,
   `utilisation.send`, `utilisation.receive`, fractions of the virtual time.
 
@@ -131,6 +132,7 @@ class RunRecord:
         progress: Progress | None,
         clock: Callable[[], float],  # returns the virtual time
         parameters: Callable[[], Any],  # returns the flat vector that the run has reached
+        bytes_sent: Callable[[], float] | None = None,  # returns them, where they are of interest
     ) -> None:
         self.updates = 0
         self.examples = 0
@@ -146,6 +148,7 @@ class RunRecord:
         self._progress = progress
         self._clock = clock
         self._parameters = parameters
+        self._bytes_sent = bytes_sent
         self._evaluations = _Evaluations(config)
         self._newest: tuple[str, float] | None = None
         self._started = time.perf_counter()
@@ -222,6 +225,8 @@ class RunRecord:
         for name, value in metrics.items():
             self._metric(now, wall, "evaluation", name, value, self.updates)
         self._metric(now, wall, "evaluation", "examples", self.examples, self.updates)
+        if self._bytes_sent is not None:
+            self._metric(now, wall, "job", "bytes_sent", self._bytes_sent(), self.updates)
         self.final = {**metrics, "step": self.updates}
         if self._newest is not None:
             self._judge(self.updates, *self._newest, metrics["loss"])
