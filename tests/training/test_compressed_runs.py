@@ -230,9 +230,16 @@ def test_a_compressed_message_takes_its_bytes_on_the_link() -> None:
 )
 def test_an_all_reduce_takes_what_its_messages_take(codec: str, seconds: float) -> None:
     common: dict[str, Any] = {
-        **{"model": "valley:model", "data": "valley:data", "compute": "1s", "batch": 1},
-        **{"algorithm": "ssgd", "topology": "all-reduce", "workers": 4, "updates": 2},
-        **{"bandwidth": 1, "compress": codec},
+        "model": "valley:model",
+        "data": "valley:data",
+        "compute": "1s",
+        "batch": 1,
+        "algorithm": "ssgd",
+        "topology": "all-reduce",
+        "workers": 4,
+        "updates": 2,
+        "bandwidth": 1,
+        "compress": codec,
     }
     for timing_only in (False, True):
         config = TrainConfig.model_validate({**common, "timing_only": timing_only})
