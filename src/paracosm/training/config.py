@@ -29,6 +29,7 @@ from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
 from paracosm.training.batches import BatchesOf, batches_of
 from paracosm.training.client_fields import ClientFields
+from paracosm.training.compression import Codec, parse_codec
 from paracosm.training.fields import AS_TEXT, LearningFields, ProfiledFields
 from paracosm.training.learning_rate import LearningRateScaling
 from paracosm.training.recipe import RecipeFields
@@ -80,7 +81,7 @@ _DURATIONS = (
     "timeline",
 )
 _NUMERICS = {
-    *("shards", "optimizer", "lr", "evaluate_every", "evaluate_examples"),
+    *("shards", "optimizer", "lr", "buffers", "evaluate_every", "evaluate_examples"),
     *("lookahead", "keep_going", "loss_limit", "lr_scaling"),
     *RecipeFields.model_fields,
 }
@@ -111,6 +112,19 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
         parse_algorithm("asgd"),
         description="an algorithm, with its parameters: asgd, ssgd, ssp(slack=3), ..., or "
         "file.py:Class of your own",
+    )
+    compress: (
+        Annotated[
+            InstanceOf[Codec],
+            BeforeValidator(lambda v: v if isinstance(v, Codec) else parse_codec(v)),
+            AS_TEXT,
+        ]
+        | None
+    ) = Field(
+        None,
+        description="how what workers send is compressed: topk(0.01), randomk(0.01), qsgd, "
+        "signsgd, one-bit, powersgd(rank=2), fp16, bf16; topk(0.01, feedback=false) forgets what "
+        "was left out",
     )
     topology: Topology | None = Field(
         None, description="who exchanges with whom, where the algorithm leaves a choice"
@@ -217,6 +231,12 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
                 "what_if: two runs are compared, and measured durations differ from run to run; "
                 "give compute a distribution"
             )
+        if self.compress is not None and self.algorithm.sends_parameters:
+            raise ValueError(
+                f"compress: the workers of {self.algorithm} send whole parameters, of which a "
+                "codec would lose most: leave it out, or choose an algorithm that sends gradients "
+                "or changes"
+            )
         for reason, fields in self._idle().items():
             given = sorted(fields & self.model_fields_set)
             if given:
@@ -296,6 +316,14 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
             idle[f"{self.algorithm} decides by value: its workers begin together"] = {
                 *("start", "stagger")
             }
+        if self.schedule is not None or self.profile is not None or self.strategy is not None:
+            reason = "compressed messages are sent on the engine: give no schedule, profile, ..."
+            idle[reason] = {"compress"}
+        elif topology == "local":
+            idle[f"{self.algorithm} sends nothing that could be compressed"] = {"compress"}
+        elif self.timing_only and self.costless_messages():
+            reason = "messages take no time, and nothing is computed: give --bandwidth"
+            idle[reason] = {"compress"}
         idle |= self.idle_of_clients(self._obstacle_to_clients(), self.algorithm.has_rounds)
         if topology != "server":
             reason = f'{self.algorithm} runs on topology "{topology}"'
@@ -311,7 +339,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
         if self.timing_only:
             reason = "nothing is computed in timing_only mode"
             idle[reason] = set(_NUMERICS)
-            if self.message_size is not None and self.servers == self.algorithm.fragments == 1:
+            is_whole = self.servers == self.algorithm.fragments == 1
+            if self.message_size is not None and is_whole and self.compress is None:
                 idle[reason] |= {"model", "data", "data_dir"}
         return idle
 
@@ -321,6 +350,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
             return "over a schedule every worker is its own client"
         if self.resolve_topology() != "server":
             return f"clients are picked by a parameter server, which {self.algorithm} has not here"
+        if not self.algorithm.lets_clients_change:
+            return f"{self.algorithm} goes on with each worker from what that was before"
         return None
 
     def _check_clients(self) -> None:

@@ -91,6 +91,7 @@ class Store:
         workers: int,  # how many contribute
         recipe: Recipe,
         updates: Callable[[], int] | None = None,  # of the run so far; of this store by default
+        aggregate: Callable[[Any], Any] | None = None,  # what is stepped against, from a mean
     ) -> None:
         self.parameters = parameters
         self.version = 0
@@ -104,6 +105,7 @@ class Store:
         self._workers = workers
         self._recipe = recipe
         self._updates = updates or (lambda: self.version)
+        self._aggregate = aggregate
 
     def apply(self, contributions: Sequence[Contribution]) -> None:
         """Update by the mean of at least one contribution: theta <- rule(theta, mean_i w_i d_i).
@@ -144,6 +146,8 @@ class Store:
             mean = len(terms) * mean
         if noise is not None:
             mean = noise.add(mean, weights)
+        if self._aggregate is not None:
+            mean = self._aggregate(mean)
         # The mean scale shortens the step, not the direction: Adam would undo the latter.
         relative = sum(weights) / sum(shares) * self._recipe.lr_factor(self._updates())
         self.replace(contributions, self._rule(self.parameters, mean, relative))
@@ -165,6 +169,13 @@ class Store:
 
     def replace_by_mean(self, contributions: Sequence[Contribution]) -> None:
         self.replace(contributions, sum(c.value for c in contributions) / len(contributions))
+
+    def subtract_mean(self, contributions: Sequence[Contribution]) -> None:
+        """Do the same where each brings what it has taken off the parameters, as it was sent."""
+        mean = sum(c.value for c in contributions) / len(contributions)
+        if self._aggregate is not None and self._real:
+            mean = self._aggregate(mean)
+        self.replace(contributions, self.parameters - mean)
 
 
 class Pending(Protocol):
@@ -192,8 +203,19 @@ class PendingSteps(Protocol):
         """Say that nobody will ask for the result."""
 
 
+class Deferred:
+    """A vector that is computed when it is first looked at."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> Any:
+        """The flat vector."""
+        raise NotImplementedError
+
+
 @dataclass(eq=False, slots=True)
-class Gradient:
+class Gradient(Deferred):
     """A minibatch gradient of one worker, computed when first looked at."""
 
     worker: str  # the name of the worker that made it
@@ -236,8 +258,8 @@ class Contribution:
     """What one worker brings to one update of one partition of the parameters.
 
     It refers to the newest gradient that the worker computed. Its payload is that gradient or, in
-    algorithms that exchange parameters or their changes, a vector; beside it a second vector may
-    have been sent.
+    algorithms that exchange parameters or their changes, a vector, or what was sent of
+    either; beside it a second vector may have been sent.
     """
 
     gradient: Gradient
@@ -263,7 +285,7 @@ class Contribution:
     @property
     def whole(self) -> Any:
         """The payload with the parts of all targets."""
-        return self.payload.value if isinstance(self.payload, Gradient) else self.payload
+        return _vector(self.payload)
 
     @property
     def value(self) -> Any:
@@ -274,14 +296,20 @@ class Contribution:
     @property
     def beside(self) -> Any:
         """The same of the vector that was sent beside the payload; None where there was none."""
-        whole = self.second
-        return whole if self.part is None or whole is None else whole[self.part]
+        if self.second is None:
+            return None
+        whole = _vector(self.second)
+        return whole if self.part is None else whole[self.part]
 
     @property
     def read_parameters(self) -> Any:
         """The target's parameters as the gradient was computed from them."""
         whole = self.gradient.parameters
         return whole if self.part is None else whole[self.part]
+
+
+def _vector(payload: Any) -> Any:
+    return payload.value if isinstance(payload, Deferred) else payload
 
 
 class Numerics:
@@ -299,10 +327,13 @@ class Numerics:
     gradient: Any = np.zeros(0, dtype=np.float32)
     parameters = gradient
 
-    def __init__(self, sizes: tuple[float, ...]) -> None:
+    def __init__(
+        self, sizes: tuple[float, ...], shapes: Sequence[Sequence[tuple[int, ...]]] = ()
+    ) -> None:
         # Of the parameters, by server: slices of the vector; places where they are tuples
         self.parts: tuple[Part, ...] = (slice(0, 0),) * len(sizes)
         self.sizes = sizes  # bytes of each part, as a message
+        self.shapes = shapes  # of the tensors of each part; none where no model was needed
 
     def initial(self) -> Any:
         """Return the initial parameters."""

@@ -40,7 +40,9 @@ class Case:
         self.module = built.module
         self.layout = ParameterLayout.of(self.module)
         gradients = make_gradients(built, self.layout, DIGITS, mode, 16, batch=BATCH)
-        self.source = LocalStepSource(gradients.policy, self.layout, Recipe(lr=LR))
+        self.source = LocalStepSource(
+            gradients.policy, self.layout, Recipe(lr=LR), gradients.buffers
+        )
         self.initial = self.layout.flatten(self.module)
         self.rng = np.random.default_rng(3)
 

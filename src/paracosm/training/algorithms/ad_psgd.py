@@ -26,6 +26,7 @@ class ADPSGD(Algorithm):
     """
 
     name: ClassVar[str] = "ad-psgd"
+    sends_parameters: ClassVar[bool] = True
     topologies: ClassVar[tuple[Topology, ...]] = ("peers",)
     graph: Literal["complete", "ring"] = "complete"
 

@@ -24,6 +24,7 @@ from paracosm.errors import InputError
 from paracosm.factory import named_function
 from paracosm.models import Optimizer
 from paracosm.simulation.schedule import Rule as ScheduleRule
+from paracosm.training.named import write_named
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 from paracosm.training.store import Direction, Rule
 
@@ -36,6 +37,7 @@ class Algorithm:
     topologies: ClassVar[tuple[Topology, ...]] = ("server",)
     has_rounds: ClassVar[bool] = False  # whether servers wait for all workers, by `receive_all`
     compensates: ClassVar[bool] = False  # whether `direction` looks at what has moved
+    sends_parameters: ClassVar[bool] = False  # whether workers send what they have, not changes
 
     def __init_subclass__(cls) -> None:
         if "name" not in cls.__dict__:
@@ -66,6 +68,14 @@ class Algorithm:
         Then clipping and noise hide who took part.
         """
         return self.outer() is not None and "server" in self.topologies
+
+    @property
+    def lets_clients_change(self) -> bool:
+        """Whether at each answer another client may take a worker's place.
+
+        So where nothing stays at the worker, nor at servers of whom they have answered.
+        """
+        return True
 
     @property
     def interrupts(self) -> bool:
@@ -159,13 +169,7 @@ class Algorithm:
         return _made, (reference, arguments)
 
     def __str__(self) -> str:
-        changed = [
-            f"{field.name}={getattr(self, field.name)}"
-            for field in fields(self)
-            if getattr(self, field.name) != field.default
-        ]
-        name = self.reference()
-        return f"{name}({', '.join(changed)})" if changed else name
+        return write_named(self, self.reference())
 
 
 def named_algorithm(reference: str) -> type[Algorithm]:

@@ -23,6 +23,7 @@ class EASGD(Algorithm):
     """
 
     name: ClassVar[str] = "easgd"
+    sends_parameters: ClassVar[bool] = True
     period: int = 4
     elasticity: float = 0.0
 
@@ -37,6 +38,10 @@ class EASGD(Algorithm):
 
     def gradients_per_update(self, workers: int) -> int:
         return self.period
+
+    @property
+    def lets_clients_change(self) -> bool:
+        return False
 
     async def work(self, me: TrainingWorker) -> None:
         elasticity = self._pull(me.workers)

@@ -45,6 +45,10 @@ class SSP(Algorithm):
                 f"ssp: a cache has one clock, and so 1 server, not {servers}: leave cache out"
             )
 
+    @property
+    def lets_clients_change(self) -> bool:
+        return not self.cache
+
     def rule(self, workers: int) -> ScheduleRule | None:
         return None if self.cache else ssp(self.slack)
 
