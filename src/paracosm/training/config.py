@@ -81,7 +81,7 @@ _DURATIONS = (
     "timeline",
 )
 _NUMERICS = {
-    *("shards", "optimizer", "lr", "evaluate_every", "evaluate_examples"),
+    *("shards", "optimizer", "lr", "buffers", "evaluate_every", "evaluate_examples"),
     *("lookahead", "keep_going", "loss_limit", "lr_scaling"),
     *RecipeFields.model_fields,
 }

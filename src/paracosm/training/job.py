@@ -51,7 +51,8 @@ class Job(Team):
         self.config = config
         self.stores: list[Store] = []
         self.record = RunRecord(
-            config, numerics, sink, progress, lambda: sim.now, lambda: self.parameters()
+            *(config, numerics, sink, progress, lambda: sim.now, lambda: self.parameters()),
+            bytes_sent=None if codec is None else lambda: self.bytes_sent,
         )
 
     @staticmethod
