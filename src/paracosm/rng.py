@@ -39,6 +39,8 @@ class TrainingStream(IntEnum):
     SERVER = 4
     NEIGHBOURS = 5
     DROPOUT = 6
+    LOST_MESSAGES = 40
+    FAULTS = 41
 
 
 class ServerStream(IntEnum):

@@ -7,14 +7,19 @@ from typing import Any
 
 from paracosm.cluster import Cluster
 from paracosm.engine import Simulator
+from paracosm.results import FailureSummary
+from paracosm.simulation.schedule import BusyTimes
 from paracosm.training.config import TrainConfig
 from paracosm.training.record import MetricSink, Progress, RunRecord
-from paracosm.training.roles import Team
+from paracosm.training.roles import ParameterServer, Team, TrainingWorker
 from paracosm.training.store import Contribution, Numerics, Store
 
 
 class Job(Team):
     """A run and what was recorded of it."""
+
+    worker_kind: type[TrainingWorker] = TrainingWorker
+    server_kind: type[ParameterServer] = ParameterServer
 
     def __init__(
         self,
@@ -42,8 +47,62 @@ class Job(Team):
         self.config = config
         self.stores: list[Store] = []
         self.record = RunRecord(
-            config, numerics, sink, progress, lambda: sim.now, lambda: self.parameters()
+            config, numerics, sink, progress, lambda: self.now, lambda: self.parameters()
         )
+
+    @property
+    def now(self) -> float:
+        """The virtual time."""
+        return self._sim.now
+
+    def play(self) -> None:
+        """Run to the end, or until `stop`."""
+        self.add_nodes(self._sim)
+        self._sim.run(until=self.config.until_time)
+
+    def stop(self) -> None:
+        """End the run where it is safe."""
+        self._sim.stop()
+
+    def busy_times(self) -> BusyTimes:
+        """Return for how long each node computed, sent and received."""
+        held = self.all_reduce_busy
+        return {
+            name: {
+                "compute": node.compute_time,
+                "send": node.ports.busy_time("send") + held,
+                "receive": node.ports.busy_time("receive") + held,
+            }
+            for name, node in self._sim.workers.items()
+        }
+
+    def failure_summary(self, end: float) -> FailureSummary | None:
+        """Return what failures have cost up to the end, in seconds; None where nothing fails."""
+        return None
+
+    def add_nodes(self, sim: Simulator) -> None:
+        """Let servers and workers take part in a simulation."""
+        if not self.stores:
+            self._add_stores()
+        stores = self.stores
+        if self.topology == "server":
+            for index, name in enumerate(self.servers):
+                sim.add_worker(name, self.server_kind, self, index, stores[index])
+        for index, name in enumerate(self.workers):
+            own = stores[index if self.topology == "peers" else 0]
+            store = None if self.topology == "server" else own
+            worker = sim.add_worker(name, self.worker_kind, self, index, store)
+            if self.topology == "peers":
+                sim.spawn(self.config.algorithm.listen(worker), name=f"{name}.listen")
+
+    def _add_stores(self) -> None:
+        """Make a store for each server, for each peer, or one for all workers."""
+        if self.topology == "server":
+            for part in self.numerics.parts:
+                self.new_store(self.initial[part])
+        else:
+            for _ in self.workers if self.topology == "peers" else "1":
+                self.new_store(self.initial)
 
     def new_store(self, parameters: Any) -> Store:
         """Return a store whose updates this job is told of."""
@@ -75,4 +134,4 @@ class Job(Team):
             return
         record.updated()
         if record.updates >= self.last_update and not has_servers:
-            self._sim.stop()
+            self.finish()

@@ -43,18 +43,23 @@ class Team:
         self.servers = cluster.servers if topology == "server" else ("",)
         self.initial = numerics.initial()  # the flat vector of parameters
         self.dropped = 0  # gradients that were not applied
-        self._sim = sim
+        self.is_over = False
         self._cluster = cluster
         self.seed = seed
         self._compute = compute
         self._update_time = update_time
-        self._servers_running = len(self.servers)
         self.all_reduce_busy = 0.0  # seconds for which all-reduces have held everybody's ports
         self._all_reduce_time = 0.0
         if topology == "all-reduce" and len(self.workers) > 1:
             ring = zip(self.workers, (*self.workers[1:], self.workers[0]), strict=True)
             links = [cluster.link(source, target) for source, target in ring]
             self._all_reduce_time = ring_all_reduce(len(links), sum(numerics.sizes), links)
+        self._begin_on(sim)
+
+    def _begin_on(self, sim: Simulator) -> None:
+        """Prepare what the workers of a simulation share, in which nothing has happened yet."""
+        self._sim = sim
+        self._servers_running = len(self.servers)
         self._barrier = Barrier(sim, len(self.workers), "the others of the all-reduce")
         self._arrived: list[Contribution] = []
 
@@ -102,7 +107,12 @@ class Team:
         """End the run once every server has made its last update and its answers arrived."""
         self._servers_running -= 1
         if not self._servers_running:
-            self._sim.stop()
+            self.finish()
+
+    def finish(self) -> None:
+        """End the run."""
+        self.is_over = True
+        self._sim.stop()
 
 
 class Tag(StrEnum):
@@ -112,6 +122,7 @@ class Tag(StrEnum):
     ANSWER = "answer"
     ASK = "ask"
     MEAN = "mean"
+    JOIN = "join"
 
 
 class Answer(NamedTuple):
@@ -283,7 +294,14 @@ class ParameterServer(Worker):
         """Wait for what the next worker pushes."""
         if self._store.version >= self._team.last_update:
             await self._finish()
-        gradient, payload, read_version = await self.recv(tag=Tag.PUSH)
+        return self._contribution(await self.recv(tag=Tag.PUSH))
+
+    async def receive_all(self) -> list[Contribution]:
+        """Wait for what every worker pushes in this round; return it as it came."""
+        return [await self.receive() for _ in self.workers]
+
+    def _contribution(self, pushed: tuple[Gradient, Any, int]) -> Contribution:
+        gradient, payload, read_version = pushed
         return Contribution(gradient, payload, self._part, read_version, self._store)
 
     async def apply(self, contributions: Sequence[Contribution]) -> None:

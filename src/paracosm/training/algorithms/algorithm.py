@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule
+from paracosm.training.failures import Recovery
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 
 
@@ -27,6 +28,8 @@ class Algorithm:
 
     name: ClassVar[str]
     topologies: ClassVar[tuple[Topology, ...]] = ("server",)
+    # What may be done when a worker fails, in the first place the first; see `recoveries_on`
+    recoveries: ClassVar[tuple[Recovery, ...]] = ("rejoin",)
     compensates: ClassVar[bool] = False  # whether `direction` looks at what has moved
 
     @property
@@ -80,6 +83,14 @@ class Algorithm:
         Such a schedule can be generated without running `work` and `serve`, many times faster.
         """
         return None
+
+    def recoveries_on(self, topology: Topology) -> tuple[Recovery, ...]:
+        """Return what may be done when a worker fails; the first is, where nobody asks for another.
+
+        Without servers nobody can go on without a worker, unless the algorithm says so.
+        """
+        can_go_on = topology == "server" or self.recoveries[0] == "restart"
+        return self.recoveries if can_go_on else ("restart",)
 
     def topology_for(self, wanted: Topology | None) -> Topology:
         """Return `wanted`, or the algorithm's own topology when nothing is wanted."""

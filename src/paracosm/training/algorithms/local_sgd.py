@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.failures import Recovery
 from paracosm.training.roles import Topology, TrainingWorker
 
 
@@ -20,6 +21,7 @@ class LocalSGD(Algorithm):
 
     name: ClassVar[str] = "local-sgd"
     topologies: ClassVar[tuple[Topology, ...]] = ("all-reduce",)
+    recoveries: ClassVar[tuple[Recovery, ...]] = ("restart", "rejoin", "elastic")
     steps: int = 8
 
     def __post_init__(self) -> None:

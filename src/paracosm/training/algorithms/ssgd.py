@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from paracosm.simulation.schedule import Rule, ssgd
 from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.failures import Recovery
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 
 
@@ -19,6 +20,7 @@ class SSGD(Algorithm):
 
     name: ClassVar[str] = "ssgd"
     topologies: ClassVar[tuple[Topology, ...]] = ("server", "all-reduce")
+    recoveries: ClassVar[tuple[Recovery, ...]] = ("restart", "rejoin", "elastic")
 
     def gradients_per_update(self, workers: int) -> int:
         return workers
@@ -34,5 +36,5 @@ class SSGD(Algorithm):
 
     async def serve(self, server: ParameterServer) -> None:
         while True:
-            await server.apply([await server.receive() for _ in server.workers])
+            await server.apply(await server.receive_all())
             server.answer(*server.workers)
