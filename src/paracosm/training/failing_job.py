@@ -113,7 +113,6 @@ class FailingJob(Job):
         self._alone = _Alone(failures, self.workers, seed)
         self._away: dict[str, float] = {}  # workers, until when
         self._in_vain = (0, 0)  # most updates so far, failures since
-        self._add_stores()
         self._saved: list[Saved] = [store.save() for store in self.stores]
         self._at_save = (0.0, 0, 0)  # the engine's clock, updates, contributions
 
@@ -131,8 +130,8 @@ class FailingJob(Job):
         except DeadlockError as error:
             raise self._standstill(error) from None
         finally:
-            self._end_life()
-            self._slow.at(self.now)
+            self._count_away()
+            self._slow.at(self.now)  # so that it counts those that have begun
 
     def stop(self) -> None:
         """End the run as soon as possible."""
@@ -391,6 +390,9 @@ class FailingJob(Job):
         """Count for how long the nodes were busy, and away."""
         self._busy = self.busy_times()
         self.all_reduce_busy = 0.0
+        self._count_away()
+
+    def _count_away(self) -> None:
         for node in self._sim.workers.values():
             if isinstance(node, FailingWorker) and node.is_away:
                 self._was_away(node)

@@ -49,6 +49,7 @@ class Job(Team):
         self.record = RunRecord(
             config, numerics, sink, progress, lambda: self.now, lambda: self.parameters()
         )
+        self._add_stores()
 
     @property
     def now(self) -> float:
@@ -82,8 +83,6 @@ class Job(Team):
 
     def add_nodes(self, sim: Simulator) -> None:
         """Let servers and workers take part in a simulation."""
-        if not self.stores:
-            self._add_stores()
         stores = self.stores
         if self.topology == "server":
             for index, name in enumerate(self.servers):
