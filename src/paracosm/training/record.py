@@ -10,7 +10,10 @@ method, such as a run folder:
   training set), `test_loss`, `accuracy` (over the test set), `examples`; of large sets, over the
   examples that `evaluate_examples` allows;
 - at the end, node = a worker or server, step = the number of updates: `utilisation.compute`,
-  `utilisation.send`, `utilisation.receive`, fractions of the virtual time.
+  `utilisation.send`, `utilisation.receive`, fractions of the virtual time;
+- where nodes fail, node = who failed, step = the number of updates: `failure` (seconds until it is
+  back, infinite for never), and when it is `restart` (seconds that it was away); node = "job":
+  `restart` of the whole job, and `checkpoint` (seconds that it takes).
 
 An update of the job is one of every tensor or of every server's part. Where a gradient changes
 several tensors, each at a time of its own, its rows stand at the last of them, and its staleness is
