@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,61 @@ def test_both_archives_are_read(archive: str, inside: bool, request: pytest.Fixt
     assert train[1].tolist() == [label for _, labels in expected[:5] for label in labels]
     assert np.array_equal(test[0], expected[5][0])
     assert test[1].tolist() == expected[5][1]
+
+
+NAMES = {
+    "python_archive": "cifar-10-python.tar.gz",
+    "binary_archive": "cifar-10-binary.tar.gz",
+}
+
+
+def packed(folder: Path, into: Path, name: str) -> Path:
+    """Pack a folder as the official archives are, its files in no particular order."""
+    into.mkdir()
+    with tarfile.open(into / name, "w:gz") as archive:
+        archive.add(folder, folder.name, recursive=False)
+        for file in sorted(folder.iterdir(), key=lambda file: file.name[::-1]):
+            archive.add(file, f"{folder.name}/{file.name}")
+    return into / name
+
+
+@pytest.mark.parametrize("archive", sorted(NAMES))
+@pytest.mark.parametrize("inside", [True, False])
+def test_both_archives_are_read_as_they_come(
+    archive: str, inside: bool, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    folder: Path = request.getfixturevalue(archive)
+    (folder / "readme.html").write_text("which nobody needs")
+    file = packed(folder, tmp_path / "packed", NAMES[archive])
+    train, test = read_archive(file if inside else file.parent, RECORDS)
+    unpacked_train, unpacked_test = read_archive(folder, RECORDS)
+    assert np.array_equal(train[0], unpacked_train[0])
+    assert np.array_equal(train[1], unpacked_train[1])
+    assert np.array_equal(test[0], unpacked_test[0])
+    assert np.array_equal(test[1], unpacked_test[1])
+
+
+def test_a_packed_archive_that_cannot_be_used_is_refused(
+    python_archive: Path, tmp_path: Path
+) -> None:
+    file = packed(python_archive, tmp_path / "packed", NAMES["python_archive"])
+    other = file.with_name("images.tar.gz")
+    other.write_bytes(file.read_bytes())
+    with pytest.raises(InputError, match=r"images.tar.gz is neither cifar-10-python.tar.gz nor"):
+        read_archive(other, RECORDS)
+    cut = tmp_path / "cut"
+    cut.mkdir()
+    (cut / file.name).write_bytes(file.read_bytes()[:-2000])
+    with pytest.raises(InputError, match=r"cifar-10-python.tar.gz: no readable archive"):
+        read_archive(cut, RECORDS)
+    (python_archive / "data_batch_4").unlink()
+    few = packed(python_archive, tmp_path / "few", NAMES["python_archive"])
+    with pytest.raises(InputError, match=r"tar.gz: the archive lacks data_batch_4"):
+        read_archive(few, RECORDS)
+    write_pickle(python_archive / "data_batch_4", Dangerous())
+    bad = packed(python_archive, tmp_path / "bad", NAMES["python_archive"])
+    with pytest.raises(InputError, match=r"data_batch_4: asks for posix.mkdir"):
+        read_archive(bad, RECORDS)
 
 
 def test_images_are_standardised_one_by_one(

@@ -121,6 +121,20 @@ def test_elastic_updates_do_without_those_that_are_away(topology: str) -> None:
     assert float(result.parameters) == pytest.approx(0.75**6)
 
 
+def test_the_number_of_local_steps_goes_by_the_means_that_were_made() -> None:
+    """One step before each of two means, then three: at 1, 2 and 5 s. A worker that fails at 3 s and
+    is back at 4 s makes its three steps from there on."""
+    result = run(
+        algorithm="post-local-sgd(steps=3, after=2)",
+        workers=2,
+        updates=4,
+        recovery="rejoin",
+        fault="stop(1s) on worker 1 at 3s",
+    )
+    assert [time for time, worker in instants(result) if worker == 0] == [1, 2, 7, 10]
+    assert float(result.parameters) == pytest.approx(0.75**8)
+
+
 def test_an_all_reduce_that_loses_a_worker_begins_anew_without_it() -> None:
     """A ring of 3 takes 2 (2/3) 0.2 s, one of 2 takes 0.2 s: from 1.1 s on, when worker 1 stops."""
     result = run(
@@ -438,8 +452,9 @@ FAULTS = st.lists(
     min_size=1,
     max_size=5,
 )  # fmt: skip
+SYNCHRONOUS = ["ssgd", "fedavg(steps=2)", "local-sgd(steps=2)"]
 ALGORITHMS = st.sampled_from(
-    ["asgd", "ssgd", "ssp(slack=1)", "fedbuff(buffer=2)", "softsync(n=2)", "easgd",
+    [*SYNCHRONOUS, "asgd", "ssp(slack=1)", "fedbuff(buffer=2)", "softsync(n=2)", "easgd",
      "backup-workers", "backup-workers(interrupt=true)", "delay-adaptive"]
 )  # fmt: skip
 
@@ -458,15 +473,16 @@ def test_no_run_hangs_and_time_never_goes_back(
         "timeline": False,
         "fault": faults,
     }
+    if algorithm.startswith("local-sgd"):  # which has neither servers nor messages
+        faults[:] = [each for each in faults if "server" not in each and "lose" not in each]
+        assume(faults)
     stops_worker = any("stop" in each and "server" not in each for each in faults)
-    if algorithm == "ssgd" and recovery and stops_worker:
+    if algorithm in SYNCHRONOUS and recovery and stops_worker:
         arguments["recovery"] = recovery
     if any("lose" in each for each in faults):
         arguments["resend_after"] = "500ms"
-    restarts = any("server" in each for each in faults) or (
-        algorithm == "ssgd" and stops_worker and not recovery
-    )
-    if restarts:
+    restarts = algorithm in SYNCHRONOUS and stops_worker and not recovery
+    if restarts or any("server" in each for each in faults):
         arguments |= COSTS
     begun = 0
 
@@ -475,8 +491,16 @@ def test_no_run_hangs_and_time_never_goes_back(
         begun += 1
         return self
 
+    def request_steps(
+        self: Numerics, client: int, parameters: Any, count: int, **how: Any
+    ) -> Numerics:
+        nonlocal begun
+        begun += count
+        return self
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Numerics, "request", request)
+        patch.setattr(Numerics, "request_steps", request_steps)
         result = timed(seed, **arguments)
     assert result.summary.status == "done"
     assert result.summary.updates == 25

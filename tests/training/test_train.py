@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -369,6 +370,34 @@ def test_workers_share_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(snapshots) for snapshots in read.values()] == [16, 16, 16]
     for snapshots in read.values():
         assert len({snapshot.data_ptr() for snapshot in snapshots}) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"timing_only": True, "bandwidth": "1Gbit/s"},
+        {"model": "resnet18", "data": "quadratic:data"},
+    ],
+)
+def test_a_caller_has_its_threads_back(arguments: dict[str, Any]) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with suppress(InputError):  # of a model that cannot take the data
+            run(updates=2, evaluate_every=None, **arguments)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_gradients_are_computed_on_one_thread() -> None:
+    seen: list[int] = []
+    train(
+        TrainConfig(updates=3, lookahead="off"),
+        progress=lambda updates, time: seen.append(torch.get_num_threads()),
+    )
+    assert seen == [1, 1, 1]
 
 
 def test_adding_a_worker_changes_no_other_worker_s_compute_times() -> None:

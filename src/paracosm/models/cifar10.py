@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,9 @@ _RECORD = 1 + _PIXELS  # bytes in the binary archive: label, then red, green, bl
 _CLASSES = 10
 RECORDS_PER_FILE = 10_000
 _WHERE = (
-    "get the python or the binary version from the CIFAR-10 page of Alex Krizhevsky "
-    "(University of Toronto), unpack it, and give its folder as data_dir (--data-dir)"
+    "get cifar-10-python.tar.gz or cifar-10-binary.tar.gz from the CIFAR-10 page of Alex "
+    "Krizhevsky (University of Toronto), and give the folder that you put it in, unpacked or not, "
+    "as data_dir (--data-dir)"
 )
 
 Arrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
@@ -39,8 +42,8 @@ def cifar10(
     As in TensorFlow's CIFAR-10 tutorial, an image's mean is subtracted and it is divided by
     max(its standard deviation, 1/sqrt(3072)).
 
-    `data_dir` is the folder `cifar-10-batches-py` or `cifar-10-batches-bin`, or the one that holds
-    it.
+    `data_dir` is the archive `cifar-10-python.tar.gz` or `cifar-10-binary.tar.gz`, the folder that
+    it unpacks to, or the one that holds either.
     """
     if data_dir is None:
         raise InputError(f"cifar10 needs a data folder: {_WHERE}")
@@ -53,8 +56,14 @@ def read_archive(data_dir: Path, records: int) -> tuple[Arrays, Arrays]:
 
     Each of the six files must hold `records` images.
     """
-    layout, folder = _locate(data_dir)
-    parts = [_checked(folder / name, layout.read, records) for name in layout.files]
+    layout, files = _find(data_dir)
+    found: dict[str, Arrays] = {}
+    for name, where, content in files:
+        found[name] = _checked(where, layout.read(where, content), records)
+    missing = [name for name in layout.files if name not in found]
+    if missing:
+        raise _broken(data_dir, f"the archive lacks {', '.join(missing)}")
+    parts = [found[name] for name in layout.files]
     train_x = np.concatenate([x for x, _ in parts[:-1]])
     train_y = np.concatenate([y for _, y in parts[:-1]])
     return (train_x, train_y), parts[-1]
@@ -64,13 +73,20 @@ def read_archive(data_dir: Path, records: int) -> tuple[Arrays, Arrays]:
 class _Layout:
     """One of the two standard archives."""
 
-    folder: str
+    archive: str
+    folder: str  # that it unpacks to
     files: tuple[str, ...]  # the test set last
-    read: Callable[[Path], Arrays]
+    read: Callable[[Path, bytes], Arrays]  # from where a file is, and what is in it
 
 
-def _locate(data_dir: Path) -> tuple[_Layout, Path]:
-    """Return the archive's layout and the folder that holds all of its files."""
+_File = tuple[str, Path, bytes]
+"""A file of an archive: its name, where it is, what is in it."""
+
+
+def _find(data_dir: Path) -> tuple[_Layout, Iterator[_File]]:
+    """Return the archive's layout and its files, one at a time; an archive may lack some."""
+    if data_dir.is_file():
+        return _packed(data_dir)
     if not data_dir.is_dir():
         raise InputError(f"no folder {data_dir}; for cifar10 {_WHERE}")
     for layout in _LAYOUTS:
@@ -80,12 +96,39 @@ def _locate(data_dir: Path) -> tuple[_Layout, Path]:
                 continue
             if missing:
                 raise InputError(f"{folder} is incomplete: {', '.join(missing)} missing")
-            return layout, folder
+            paths = [(name, folder / name) for name in layout.files]
+            return layout, ((name, path, path.read_bytes()) for name, path in paths)
+    for layout in _LAYOUTS:
+        if (data_dir / layout.archive).is_file():
+            return _packed(data_dir / layout.archive)
     raise InputError(f"no CIFAR-10 files in {data_dir}: {_WHERE}")
 
 
-def _checked(path: Path, read: Callable[[Path], Arrays], records: int) -> Arrays:
-    pixels, labels = read(path)
+def _packed(archive: Path) -> tuple[_Layout, Iterator[_File]]:
+    """Return layout and files of an archive that was not unpacked."""
+    layout = next((layout for layout in _LAYOUTS if layout.archive == archive.name), None)
+    if layout is None:
+        names = " nor ".join(layout.archive for layout in _LAYOUTS)
+        raise InputError(f"{archive} is neither {names}; for cifar10 {_WHERE}")
+    return layout, _unpacked(archive, layout)
+
+
+def _unpacked(archive: Path, layout: _Layout) -> Iterator[_File]:
+    """Yield the files in the order in which they are packed: to go back is to unpack anew."""
+    wanted = {f"{layout.folder}/{name}": name for name in layout.files}
+    try:
+        with tarfile.open(archive) as packed:
+            for member in packed:
+                name = wanted.get(member.name)
+                file = None if name is None else packed.extractfile(member)
+                if name is not None and file is not None:
+                    yield name, archive / member.name, file.read()
+    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+        raise _broken(archive, f"no readable archive ({type(error).__name__})") from None
+
+
+def _checked(path: Path, images: Arrays, records: int) -> Arrays:
+    pixels, labels = images
     if len(pixels) != records or len(labels) != records:
         raise _broken(path, f"{len(pixels)} images and {len(labels)} labels, not {records} of each")
     if labels.min() < 0 or labels.max() >= _CLASSES:
@@ -94,17 +137,16 @@ def _checked(path: Path, read: Callable[[Path], Arrays], records: int) -> Arrays
     return pixels, labels
 
 
-def _read_binary(path: Path) -> Arrays:
-    content = np.fromfile(path, dtype=np.uint8)
+def _read_binary(path: Path, content: bytes) -> Arrays:
     if len(content) == 0 or len(content) % _RECORD:
         raise _broken(path, f"{len(content)} bytes are no whole number of {_RECORD}-byte records")
-    table = content.reshape(-1, _RECORD)
+    table = np.frombuffer(content, dtype=np.uint8).reshape(-1, _RECORD)
     return table[:, 1:], table[:, 0].astype(np.int64)
 
 
-def _read_pickle(path: Path) -> Arrays:
+def _read_pickle(path: Path, content: bytes) -> Arrays:
     try:
-        batch = _RestrictedUnpickler(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+        batch = _RestrictedUnpickler(io.BytesIO(content), encoding="bytes").load()
     except InputError as error:
         raise _broken(path, str(error)) from None
     except Exception as error:  # a damaged pickle raises almost anything
@@ -161,11 +203,13 @@ def _broken(path: Path, what: str) -> InputError:
 
 _LAYOUTS = (
     _Layout(
+        "cifar-10-python.tar.gz",
         "cifar-10-batches-py",
         (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"),
         _read_pickle,
     ),
     _Layout(
+        "cifar-10-binary.tar.gz",
         "cifar-10-batches-bin",
         (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"),
         _read_binary,

@@ -179,6 +179,13 @@ class TrainConfig(ProfiledFields, LearningFields, FaultFields, ClusterFields):
             raise ValueError(
                 "compute: nothing is computed in timing_only mode, so nothing can be measured"
             )
+        if self.timing_only and self.algorithm.counts_examples:
+            raise ValueError(
+                f"algorithm: how many steps {self.algorithm} makes depends on data, of which "
+                "timing_only mode has none: give steps in place of epochs"
+            )
+        if not self.timing_only:
+            self.algorithm.check_optimizer(self.optimizer)
         if self.compute == MEASURED and self.lookahead not in ("auto", "off"):
             raise ValueError(
                 "lookahead: gradients are timed one by one when compute is measured; "
@@ -216,6 +223,8 @@ class TrainConfig(ProfiledFields, LearningFields, FaultFields, ClusterFields):
         """Refuse what cannot fail in such a run, or be done about it."""
         algorithm, topology = self.algorithm, self.resolve_topology()
         recoveries = algorithm.recoveries_on(topology)
+        if self.profile is None and self.strategy is None:
+            self.check_survival(str(algorithm), recoveries, algorithm.in_checkpoints)
         if self.recovery is not None and self.recovery not in recoveries:
             raise ValueError(
                 f'recovery: {algorithm.name} on topology "{topology}" has no {self.recovery}: use '
@@ -304,7 +313,7 @@ class TrainConfig(ProfiledFields, LearningFields, FaultFields, ClusterFields):
         if self.timing_only:
             reason = "nothing is computed in timing_only mode"
             idle[reason] = set(_NUMERICS)
-            if self.message_size is not None and self.servers == 1:
+            if self.message_size is not None and self.servers == self.algorithm.fragments == 1:
                 idle[reason] |= {"model", "data", "data_dir"}
         return idle
 

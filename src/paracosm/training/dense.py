@@ -19,18 +19,22 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from paracosm.models import DataSet, Model
 from paracosm.models.images import MLP
-from paracosm.training.gradient_methods import Gradient, PendingGradient
+from paracosm.training.gradient_methods import Gradient, Request, stack
 from paracosm.training.parameters import ParameterLayout
 
 _MOST_TOGETHER = 2**18
 """Parameters times examples of a minibatch up to which one product for several gradients is faster
 than one after the other: beyond, products are bound by arithmetic and by the caches."""
+
+_CACHE = 2**21
+"""Bytes of parameters, gradients and activations that one call should not exceed by far."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,8 @@ class Dense:
         self._layout = layout
         self._x = data.train_x.flatten(1)
         self._y = data.train_y
+        linear = [layout.shapes[each.weight] for each in chain if isinstance(each, _Linear)]
+        self._widths = sum(outputs + inputs for outputs, inputs in linear)
         self._is_labelled = model.loss is functional.cross_entropy
 
     def pays_together(self, batch: int) -> bool:
@@ -79,7 +85,7 @@ class Dense:
         return self._layout.size * batch <= _MOST_TOGETHER
 
     @torch.no_grad()
-    def compute(self, requests: list[PendingGradient]) -> list[Gradient]:
+    def compute(self, requests: Sequence[Request]) -> list[Gradient]:
         """Return the gradients, together those of minibatches of one size."""
         gradients: list[Gradient] = []
         for size, run in groupby(requests, key=lambda request: len(request.batch)):
@@ -90,7 +96,26 @@ class Dense:
                 gradients += map(self._alone, group)
         return gradients
 
-    def _alone(self, request: PendingGradient) -> Gradient:
+    @torch.no_grad()
+    def stacked(
+        self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64]
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        indices = torch.from_numpy(batches.reshape(-1))
+        x, y = self._x.index_select(0, indices), self._y.index_select(0, indices)
+        return self._differentiate(
+            # Rows of a bias are added to all examples of their request.
+            [each.unsqueeze(1) if each.ndim == 2 else each for each in tensors],
+            x.view(*batches.shape, x.shape[1]),
+            y.view(*batches.shape, *y.shape[1:]),
+            torch.baddbmm,
+            torch.bmm,
+        )
+
+    def most_together(self, batch: int) -> int:
+        each = 2 * 4 * (self._layout.size + batch * self._widths)
+        return max(1, _CACHE // each) if self.pays_together(batch) else 1
+
+    def _alone(self, request: Request) -> Gradient:
         assert request.parameters is not None
         tensors = self._layout.tensors(request.parameters)
         indices = torch.from_numpy(request.batch)
@@ -98,30 +123,13 @@ class Dense:
         loss, found = self._differentiate(tensors, x, y, torch.addmm, torch.mm)
         return Gradient(loss.item(), self._layout.in_form_of(request.parameters, found))
 
-    def _together(self, requests: list[PendingGradient]) -> Iterator[Gradient]:
+    def _together(self, requests: Sequence[Request]) -> Iterator[Gradient]:
         """Return the gradients by products of stacks of matrices, one for each request."""
-        known = [
-            self._layout.tensors(each.parameters)
-            for each in requests
-            if each.parameters is not None
-        ]
-        tensors = [torch.stack(same) for same in zip(*known, strict=True)]
-        # Rows of a bias are added to all examples of their request.
-        tensors = [each.unsqueeze(1) if each.ndim == 2 else each for each in tensors]
-        indices = torch.from_numpy(np.concatenate([request.batch for request in requests]))
-        leading = (len(requests), -1)
-        x = self._x.index_select(0, indices)
-        y = self._y.index_select(0, indices)
-        losses, found = self._differentiate(
-            tensors,
-            x.view(*leading, x.shape[1]),
-            y.view(*leading, *y.shape[1:]),
-            torch.baddbmm,
-            torch.bmm,
-        )
-        for request, loss, *gradient in zip(requests, losses.tolist(), *found, strict=True):
-            assert request.parameters is not None
-            yield Gradient(loss, self._layout.in_form_of(request.parameters, gradient))
+        parameters = [each.parameters for each in requests if each.parameters is not None]
+        tensors = stack(self._layout, parameters)
+        losses, found = self.stacked(tensors, np.stack([request.batch for request in requests]))
+        for each, loss, *gradient in zip(parameters, losses.tolist(), *found, strict=True):
+            yield Gradient(loss, self._layout.in_form_of(each, gradient))
 
     def _differentiate(
         self,

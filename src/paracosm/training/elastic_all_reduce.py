@@ -7,7 +7,7 @@ from functools import cache
 
 from paracosm.cluster import Cluster, ring_all_reduce
 from paracosm.engine import Future, Simulator, Timer
-from paracosm.training.roles import Combine
+from paracosm.training.all_reduces import Combine
 from paracosm.training.store import Contribution
 
 Finished = Callable[[Sequence[Contribution], float], None]

@@ -42,6 +42,7 @@ from paracosm.results import FailureSummary
 from paracosm.rng import FailureStream, TrainingStream, generator
 from paracosm.simulation.schedule import BusyTimes
 from paracosm.timeline import Timeline
+from paracosm.training.all_reduces import Combine
 from paracosm.training.config import TrainConfig
 from paracosm.training.elastic_all_reduce import ElasticAllReduce
 from paracosm.training.failing_roles import FailingServer, FailingWorker
@@ -49,7 +50,7 @@ from paracosm.training.failure_costs import FailureCosts
 from paracosm.training.failures import Failures
 from paracosm.training.job import Job
 from paracosm.training.record import MetricSink, Progress
-from paracosm.training.roles import Combine, TrainingWorker
+from paracosm.training.roles import TrainingWorker
 from paracosm.training.store import Contribution, Numerics, Saved, Store
 from paracosm.units import format_duration
 
@@ -389,7 +390,6 @@ class FailingJob(Job):
     def _end_life(self) -> None:
         """Count for how long the nodes were busy, and away."""
         self._busy = self.busy_times()
-        self.all_reduce_busy = 0.0
         self._count_away()
 
     def _count_away(self) -> None:
@@ -417,12 +417,7 @@ class FailingJob(Job):
 
     def _all_reduced(self, brought: Sequence[Contribution], seconds: float) -> None:
         """Count an all-reduce that ends now."""
-        self.all_reduce_busy += seconds
-        now = self._sim.now
-        if self._timeline is not None:
-            for each in brought:
-                self._timeline.span(each.worker, "send", "all-reduce", now - seconds, now)
-                self._timeline.span(each.worker, "receive", "all-reduce", now - seconds, now)
+        self.all_reduces.ended(brought, self._sim.now - seconds, seconds)
 
     def _row(self, time: float, node: str, name: str, value: float) -> None:
         self._sink.metric(time, self.record.wall_time, node, name, value, self.record.updates)

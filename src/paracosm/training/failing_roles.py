@@ -12,7 +12,7 @@ Servers take note at once of who is away. One that stops ends the whole job, whi
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from math import inf
 from types import coroutine
@@ -20,7 +20,7 @@ from typing import Any, Protocol, cast
 
 from paracosm.engine import Future, Interrupt, Transfer, Worker
 from paracosm.training.roles import ParameterServer, Tag, Team, TrainingWorker
-from paracosm.training.store import Contribution, Gradient, Store
+from paracosm.training.store import Contribution, Gradient, PseudoGradient, Store
 
 
 class Conditions(Protocol):
@@ -167,13 +167,13 @@ class _Node(Worker):
 class FailingWorker(_Node, TrainingWorker):
     """A worker that may stop, and come back."""
 
-    def __init__(self, team: Team, index: int, store: Store | None) -> None:
-        super().__init__(team, index, store)
+    def __init__(self, team: Team, index: int, stores: Sequence[Store] = ()) -> None:
+        super().__init__(team, index, stores)
         self.conditions = cast("Conditions", team)
-        if store is not None:
-            self._read(store)
-        else:
-            self._versions = [each.version for each in self.conditions.stores]
+        self._versions = [each.version for each in self.conditions.stores]
+        if stores:
+            self._read_stores()
+        self._team.numerics.forget(self.client)
         self.life = 0
         self.is_away = False
         self.begun_away = 0.0  # since when, on the engine's clock
@@ -199,18 +199,24 @@ class FailingWorker(_Node, TrainingWorker):
         self.begun_away = self.sim.now
         self.life += 1
         self.interrupt(self.conditions)
+        self._team.numerics.forget(self.client)
         if self._examples:
             self._last.pending.discard()
             self.conditions.discarded(self._examples, self.seconds_in_push())
             self._examples = 0
 
     def _request(self) -> Gradient:
+        self._note_request(1)
+        return super()._request()
+
+    async def local_steps(self, count: int, **how: Any) -> PseudoGradient:
+        self._note_request(count)
+        return await super().local_steps(count, **how)
+
+    def _note_request(self, gradients: int) -> None:
         if not self._examples:
             self._begun = self.compute_time
-        before = self._examples
-        gradient = super()._request()
-        self.conditions.requested(self._examples - before)
-        return gradient
+        self.conditions.requested(gradients * self._team.batch)
 
     def seconds_in_push(self) -> float:
         return self.compute_time - self._begun
@@ -231,14 +237,18 @@ class FailingWorker(_Node, TrainingWorker):
         self.is_away = False
         self.conditions.is_back(self)
         self._rule = None
-        if self._store is None:
+        if not self._stores:
             for server in self._team.servers:
                 self.send(server, self.name, tag=Tag.JOIN)
             await self.pull()
         else:
             await self.conditions.enter(self)
-            self._read(self._store)
+            self._read_stores()
         return True
+
+    def _read_stores(self) -> None:
+        self.parameters = self._team.numerics.join([each.parameters for each in self._stores])
+        self._versions = [each.version for each in self._stores]
 
 
 class FailingServer(_Node, ParameterServer):
@@ -255,6 +265,7 @@ class FailingServer(_Node, ParameterServer):
         self._seconds: dict[str, float] = {}  # of computing that are in each one's newest push
         self._gathered: list[Contribution] = []
         self._round: Future | None = None
+        self._beside: Any = None  # what the newest answer had beside the parameters
         self._is_applying = False  # from the end of a round until its answers
 
     @coroutine
@@ -290,12 +301,13 @@ class FailingServer(_Node, ParameterServer):
         super().drop(contribution)
         self.conditions.discarded(0, self._seconds[contribution.worker])
 
-    def answer(self, *workers: str, parameters: Any = None) -> None:
+    def answer(self, *workers: str, parameters: Any = None, beside: Any = None) -> None:
         self._is_applying = False
+        self._beside = beside
         self._owed.difference_update(workers)
         self._joined.difference_update(workers)
         there = (worker for worker in workers if worker not in self._away)
-        super().answer(*there, parameters=parameters)
+        super().answer(*there, parameters=parameters, beside=beside)
 
     async def welcome(self) -> None:
         """Give the parameters to those who are back."""
@@ -308,7 +320,7 @@ class FailingServer(_Node, ParameterServer):
                 self._owed.add(worker)
                 self._joined.add(worker)
             else:
-                self.answer(worker)
+                self.answer(worker, beside=self._beside)
 
     def leaves(self, worker: str) -> None:
         """Note that a worker is away."""

@@ -23,6 +23,9 @@ rejoin: the others go on as far as the algorithm lets them, and else wait for it
 elastic: updates do without those that are away; one that is back takes part from the next on.
 """
 
+SYNCHRONOUS: tuple[Recovery, ...] = ("restart", "rejoin", "elastic")
+"""Those of an algorithm whose updates wait for all workers."""
+
 
 @dataclass(frozen=True)
 class Failures:
@@ -85,7 +88,7 @@ class FaultFields(FailureFields):
             return None
         for fault in self.fault:
             check_strikes(fault, workers, servers)
-        recovery = self.recovery or recoveries[0]
+        recovery = self.recovery or _own(recoveries)
         restarts = recovery == "restart"
         found = self.job_failures(workers, servers, stops_together=restarts)
         random = inf if found is None else found.mtbf
@@ -110,6 +113,22 @@ class FaultFields(FailureFields):
             job_mtbf=random,
         )
 
+    def check_survival(
+        self, algorithm: str, recoveries: Sequence[Recovery], in_checkpoints: bool
+    ) -> None:
+        """Raise InputError for failures that an algorithm cannot stand."""
+        if self._worker_fails() and not recoveries:
+            raise InputError(
+                f"{algorithm} cannot go on after a worker has failed: what workers and server know "
+                "of one another would be lost; it stands slow nodes and lost messages alone"
+            )
+        restarts = "restart" in (self.recovery, *recoveries[:1]) and self._worker_fails()
+        if not in_checkpoints and (restarts or self._server_fails()):
+            raise InputError(
+                f"{algorithm} cannot restart from a checkpoint of the parameters: its servers know "
+                "more than these; let no server fail"
+            )
+
     def idle_faults(self, recoveries: Sequence[Recovery], has_servers: bool) -> dict[str, set[str]]:
         """Return fields that have no effect on a run on the engine by the reason.
 
@@ -124,7 +143,7 @@ class FaultFields(FailureFields):
             idle["no node fails at random: give --mtbf"] = {"restart_cost"}
         if not self._worker_fails():
             idle["no worker fails: give --mtbf or --fault"] = {"recovery"}
-        if not self._stops_job(self.recovery or recoveries[0], has_servers):
+        if not self._stops_job(self.recovery or _own(recoveries), has_servers):
             if self.mtbf is not None and self.restart_cost is None:
                 costs.remove("checkpoint_cost")  # it stands for the restart's
             idle["nothing brings the job back to a checkpoint"] = costs
@@ -140,12 +159,16 @@ class FaultFields(FailureFields):
 
     def _stops_job(self, recovery: Recovery, has_servers: bool) -> bool:
         """Whether something brings the whole job back to a checkpoint."""
-        server_fails = (self.mtbf is not None and self.mtbf.server != inf) or any(
+        return (has_servers and self._server_fails()) or (
+            recovery == "restart" and self._worker_fails()
+        )
+
+    def _server_fails(self) -> bool:
+        return (self.mtbf is not None and self.mtbf.server != inf) or any(
             isinstance(fault.where, OnNode) and fault.where.kind == "server"
             for fault in self.fault
             if isinstance(fault.model, Stop)
         )
-        return (has_servers and server_fails) or (recovery == "restart" and self._worker_fails())
 
     def slows_servers(self) -> list[Fault]:
         """Return the faults that make servers compute more slowly."""
@@ -156,3 +179,8 @@ class FaultFields(FailureFields):
             and isinstance(fault.where, OnNode)
             and fault.where.kind == "server"
         ]
+
+
+def _own(recoveries: Sequence[Recovery]) -> Recovery:
+    """Return what is done by itself; of nobody who fails, the least."""
+    return recoveries[0] if recoveries else "rejoin"

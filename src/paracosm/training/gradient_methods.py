@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pickle
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import joblib
 import numpy as np
@@ -70,11 +70,40 @@ class PendingGradient:
         self.parameters = None
 
 
+class Request(Protocol):
+    """What a gradient is asked for at, and of what."""
+
+    @property
+    def number(self) -> int: ...  # picks the stream of random numbers
+
+    @property
+    def parameters(self) -> Parameters | None: ...
+
+    @property
+    def batch(self) -> npt.NDArray[np.int64]: ...
+
+
 class Method(Protocol):
     """A way of computing gradients."""
 
-    def compute(self, requests: list[PendingGradient]) -> list[Gradient]:
+    def compute(self, requests: Sequence[Request]) -> list[Gradient]:
         """Return the gradients of the requests, in their order."""
+
+
+@runtime_checkable
+class StackedMethod(Method, Protocol):
+    """One that computes several gradients by products of stacks of tensors."""
+
+    def stacked(
+        self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64]
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        """Return losses [requests] and, by tensor, gradients [requests, ...].
+
+        Tensors are stacks [requests, ...] in the order of the layout, batches [requests, examples].
+        """
+
+    def most_together(self, batch: int) -> int:
+        """Return how many requests of so many examples one call may take."""
 
 
 class Stepper:
@@ -124,7 +153,7 @@ class OneByOne:
         self._x = data.train_x
         self._y = data.train_y
 
-    def compute(self, requests: list[PendingGradient]) -> list[Gradient]:
+    def compute(self, requests: Sequence[Request]) -> list[Gradient]:
         gradients = []
         for request in requests:
             assert request.parameters is not None
@@ -166,55 +195,55 @@ class Vectorised:
 
     def obstacle(self) -> str | None:
         """Try it, and return why the model cannot be vectorised; None if it can."""
-        parameters: list[Parameters] = [self._parameters, self._parameters.clone()]
-        x, y = self._x[:1].expand(2, 1, *self._x.shape[1:]), self._y[:1]
+        tensors = stack(self._layout, [self._parameters, self._parameters.clone()])
         try:
-            self._gradients(parameters, x, y.expand(2, *y.shape))
+            self.stacked(tensors, np.zeros((2, 1), np.int64))
         except Exception as error:  # the model's own code, and all that vmap has no rule for
             return f"the model cannot be vectorised: {one_line(error)}"
         return None
 
-    def compute(self, requests: list[PendingGradient]) -> list[Gradient]:
+    def compute(self, requests: Sequence[Request]) -> list[Gradient]:
         gradients: list[Gradient] = []
         for chunk in self._chunks(requests):
-            indices = torch.from_numpy(np.concatenate([request.batch for request in chunk]))
-            leading = (len(chunk), len(chunk[0].batch))
-            x = self._x.index_select(0, indices).view(*leading, *self._x.shape[1:])
-            y = self._y.index_select(0, indices).view(*leading, *self._y.shape[1:])
             parameters = [request.parameters for request in chunk if request.parameters is not None]
-            losses, found = self._gradients(parameters, x, y)
+            tensors = stack(self._layout, parameters)
+            losses, found = self.stacked(tensors, np.stack([request.batch for request in chunk]))
             for each, loss, *gradient in zip(parameters, losses.tolist(), *found, strict=True):
                 gradients.append(Gradient(loss, self._layout.in_form_of(each, gradient)))
         return gradients
 
-    def _gradients(
-        self, parameters: list[Parameters], x: Tensor, y: Tensor
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the losses and, by tensor, the gradients of all requests."""
-        first = parameters[0]
-        if all(other is first for other in parameters):
-            tensors = [
-                each.expand(len(parameters), *each.shape) for each in self._layout.tensors(first)
-            ]
-        else:
-            known = map(self._layout.tensors, parameters)
-            tensors = [torch.stack(same) for same in zip(*known, strict=True)]
+    def stacked(
+        self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64]
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        indices = torch.from_numpy(batches.reshape(-1))
+        x = self._x.index_select(0, indices).view(*batches.shape, *self._x.shape[1:])
+        y = self._y.index_select(0, indices).view(*batches.shape, *self._y.shape[1:])
         leaves = [each.detach().requires_grad_() for each in tensors]
         losses = self._losses(dict(zip(self._layout.names, leaves, strict=True)), x, y)
         gradients = torch.autograd.grad(
-            losses, leaves, torch.ones(len(parameters)), materialize_grads=True
+            losses, leaves, torch.ones(len(batches)), materialize_grads=True
         )
         return losses.detach(), gradients
 
-    def _chunks(self, requests: list[PendingGradient]) -> Iterator[list[PendingGradient]]:
+    def most_together(self, batch: int) -> int:
+        # Alive at once: parameters, gradients stacked and by request; activations and theirs.
+        each = 3 * 4 * self._layout.size + 2 * batch * self._activation_bytes
+        return max(1, _VMAP_MEMORY // each)
+
+    def _chunks(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
         """Divide requests into runs of one batch size, each small enough for the memory."""
         for size, run in groupby(requests, key=lambda request: len(request.batch)):
-            group = list(run)
-            # Alive at once: parameters, gradients stacked and by request; activations and theirs.
-            each = 3 * 4 * self._layout.size + 2 * size * self._activation_bytes
-            length = max(1, _VMAP_MEMORY // each)
+            group, length = list(run), self.most_together(size)
             for begin in range(0, len(group), length):
                 yield group[begin : begin + length]
+
+
+def stack(layout: ParameterLayout, parameters: Sequence[Parameters]) -> Sequence[Tensor]:
+    """Return by tensor the parameters of all requests; no copies where all have the same."""
+    first = parameters[0]
+    if all(other is first for other in parameters):
+        return [each.expand(len(parameters), *each.shape) for each in layout.tensors(first)]
+    return [torch.stack(same) for same in zip(*map(layout.tensors, parameters), strict=True)]
 
 
 _TASKS_PER_PROCESS = 4  # of one call, so that no process waits long for the last
@@ -274,7 +303,7 @@ class ProcessPool:
             self._warming = [self._executor.submit(int) for _ in range(self.processes)]
         return all(future.done() for future in self._warming)
 
-    def compute(self, requests: list[PendingGradient]) -> list[Gradient]:
+    def compute(self, requests: Sequence[Request]) -> list[Gradient]:
         """Return the gradients; every task starts from the buffers as they are now.
 
         A running statistic becomes the mean of what the tasks end with; a count adds up.
@@ -289,7 +318,7 @@ class ProcessPool:
         self._executor.shutdown(wait=True, kill_workers=True)
         self._file.close()
 
-    def _compute(self, requests: list[PendingGradient]) -> Iterator[Gradient]:
+    def _compute(self, requests: Sequence[Request]) -> Iterator[Gradient]:
         for row, request in zip(self._matrix, requests, strict=False):
             assert request.parameters is not None
             row[:] = self._layout.flat(request.parameters).numpy()

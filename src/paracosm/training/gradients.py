@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from time import perf_counter
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,7 @@ class GradientSource:
     """
 
     def __init__(self, policy: Policy) -> None:
-        self._policy = policy
+        self.policy = policy
         self._waiting: dict[int, PendingGradient] = {}
         self._requests = 0
 
@@ -54,8 +54,11 @@ class GradientSource:
         """Compute the gradient of a request, and perhaps those of others that wait."""
         if request.number not in self._waiting:
             raise RuntimeError(f"gradient {request.number} was discarded before it was needed")
-        computed, gradients = self._policy.compute(request, self._waiting)
-        for pending, gradient in zip(computed, gradients, strict=True):
+        requests, method = self.policy.choose(request, self._waiting)
+        begin = perf_counter()
+        gradients = method.compute(requests)
+        self.policy.note(method, len(requests), perf_counter() - begin)
+        for pending, gradient in zip(requests, gradients, strict=True):
             pending.resolve(gradient)
             del self._waiting[pending.number]
         return request.result()
@@ -64,11 +67,11 @@ class GradientSource:
         self._waiting.pop(request.number, None)
 
     def describe(self) -> str:
-        return self._policy.describe()
+        return self.policy.describe()
 
     def close(self) -> None:
         self._waiting.clear()
-        self._policy.close()
+        self.policy.close()
 
 
 def make_gradients(
@@ -121,7 +124,7 @@ def make_gradients(
     return GradientSource(Automatic(one, usable, make_pool, obstacle or None))
 
 
-Computed = tuple[list[PendingGradient], list[Gradient]]
+Waiting = TypeVar("Waiting")
 
 
 class Policy:
@@ -132,10 +135,15 @@ class Policy:
         self._text = text
         self._together = together
 
-    def compute(self, needed: PendingGradient, waiting: dict[int, PendingGradient]) -> Computed:
-        """Compute the gradient `needed`, perhaps with others of those `waiting` (it is one)."""
-        requests = list(waiting.values()) if self._together else [needed]
-        return requests, self._method.compute(requests)
+    def choose(self, needed: Waiting, waiting: dict[int, Waiting]) -> tuple[list[Waiting], Method]:
+        """Return which requests to compute now, of those `waiting`, and by what.
+
+        The one that is `needed` is among them.
+        """
+        return list(waiting.values()) if self._together else [needed], self._method
+
+    def note(self, method: Method, gradients: int, seconds: float) -> None:
+        """Take note of what has been computed, and of how long it took."""
 
     def describe(self) -> str:
         return self._text
@@ -188,20 +196,23 @@ class Automatic(Policy):
         self._seconds = 0.0
         self._counts: Counter[str] = Counter()
 
-    def compute(self, needed: PendingGradient, waiting: dict[int, PendingGradient]) -> Computed:
+    def choose(self, needed: Waiting, waiting: dict[int, Waiting]) -> tuple[list[Waiting], Method]:
         requests = list(waiting.values())
         if self._vmap is not None and len(requests) >= _FEWEST:
-            self._counts["vmap"] += len(requests)
-            return requests, self._vmap.compute(requests)
+            return requests, self._vmap
         if len(requests) > 1 and self._pool_started():
             assert self._pool is not None
-            self._counts[f"{self._pool.processes} processes"] += len(requests)
-            return requests, self._pool.compute(requests)
-        begin = perf_counter()
-        gradients = self._one.compute([needed])
-        self._seconds += perf_counter() - begin
-        self._counts["one by one"] += 1
-        return [needed], gradients
+            return requests, self._pool
+        return [needed], self._one
+
+    def note(self, method: Method, gradients: int, seconds: float) -> None:
+        if method is self._one:
+            self._seconds += seconds
+            self._counts["one by one"] += gradients
+        elif method is self._vmap:
+            self._counts["vmap"] += gradients
+        elif self._pool is not None:
+            self._counts[f"{self._pool.processes} processes"] += gradients
 
     def describe(self) -> str:
         """Say which methods computed how much."""

@@ -49,7 +49,8 @@ class Job(Team):
         self.record = RunRecord(
             config, numerics, sink, progress, lambda: self.now, lambda: self.parameters()
         )
-        self._add_stores()
+        for _ in self.workers if self.topology == "peers" else self.workers[:1]:
+            self._add_stores()
 
     @property
     def now(self) -> float:
@@ -67,7 +68,7 @@ class Job(Team):
 
     def busy_times(self) -> BusyTimes:
         """Return for how long each node computed, sent and received."""
-        held = self.all_reduce_busy
+        held = self.all_reduces.busy
         return {
             name: {
                 "compute": node.compute_time,
@@ -83,34 +84,27 @@ class Job(Team):
 
     def add_nodes(self, sim: Simulator) -> None:
         """Let servers and workers take part in a simulation."""
-        stores = self.stores
+        stores, peers = self.stores, self.topology == "peers"
         if self.topology == "server":
             for index, name in enumerate(self.servers):
                 sim.add_worker(name, self.server_kind, self, index, stores[index])
+            stores = []
         for index, name in enumerate(self.workers):
-            own = stores[index if self.topology == "peers" else 0]
-            store = None if self.topology == "server" else own
-            worker = sim.add_worker(name, self.worker_kind, self, index, store)
-            if self.topology == "peers":
+            own = [stores[index]] if peers else stores
+            worker = sim.add_worker(name, self.worker_kind, self, index, own)
+            if peers:
                 sim.spawn(self.config.algorithm.listen(worker), name=f"{name}.listen")
 
     def _add_stores(self) -> None:
-        """Make a store for each server, for each peer, or one for all workers."""
-        if self.topology == "server":
-            for part in self.numerics.parts:
-                self.new_store(self.initial[part])
-        else:
-            for _ in self.workers if self.topology == "peers" else "1":
-                self.new_store(self.initial)
-
-    def new_store(self, parameters: Any) -> Store:
-        """Return a store whose updates this job is told of."""
-        store = Store(
-            *(parameters, self.numerics.rule(), self.updated, self.numerics.real),
-            *(self.config.algorithm, len(self.workers)),
-        )
-        self.stores.append(store)
-        return store
+        """Add stores of all parts of the parameters, whose updates this job is told of."""
+        algorithm = self.config.algorithm
+        self.stores += [
+            Store(
+                *(self.initial[part], algorithm.outer() or self.numerics.rule(), self.updated),
+                *(self.numerics.real, algorithm, len(self.workers)),
+            )
+            for part in self.numerics.parts
+        ]
 
     def parameters(self) -> Any:
         """Return the flat vector that the run has reached: of the servers, or the peers' mean."""
@@ -123,14 +117,15 @@ class Job(Team):
     ) -> None:
         """Record an update of one store.
 
-        Contributions are recorded at the first server, each once; the last one makes the update.
+        Where each has a part of the parameters, contributions are recorded at the first one, each
+        once; the last one makes the update.
         """
-        record, has_servers = self.record, self.topology == "server"
-        if store is self.stores[0] or not has_servers:
-            step = store.version if has_servers else record.updates + 1
+        record, has_parts = self.record, self.topology != "peers"
+        if store is self.stores[0] or not has_parts:
+            step = store.version if has_parts else record.updates + 1
             record.gradients(step, contributions, staleness)
-        if has_servers and min(s.version for s in self.stores) == record.updates:
+        if has_parts and min(s.version for s in self.stores) == record.updates:
             return
         record.updated()
-        if record.updates >= self.last_update and not has_servers:
+        if record.updates >= self.last_update and self.topology != "server":
             self.finish()

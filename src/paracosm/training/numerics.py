@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paracosm.errors import require
-from paracosm.models import Optimizer, load_data
+from paracosm.models import load_data
 from paracosm.models.shards import BatchSampler, make_shards
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training.config import MEASURED, TrainConfig
-from paracosm.training.store import Numerics, Pending, Rule
+from paracosm.training.rules import update_rule
+from paracosm.training.store import Numerics, Pending, PendingSteps, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,32 +25,46 @@ def prepare_numerics(
 ) -> Numerics:
     """Build model, data and gradients as `config` says; nothing of it in timing-only mode.
 
-    The parts of the parameters are those of the servers. Where `tensors` are named, each is a part,
-    and parameters and gradients are tuples of tensors instead of flat vectors.
+    The parts of the parameters are those of the servers, or the algorithm's fragments. Where
+    `tensors` are named, each is a part, and parameters and gradients are tuples of tensors instead
+    of flat vectors. PyTorch computes on one thread until they are closed, since small models lose
+    more than they gain by more.
     """
-    sizes_known = config.costless_messages() or (config.message_size and servers == 1)
+    parts = servers * config.algorithm.fragments
+    sizes_known = config.costless_messages() or (config.message_size and parts == 1)
     if config.timing_only and sizes_known:
-        return Numerics(((config.message_size or 0.0) / servers,) * servers)
+        return Numerics(((config.message_size or 0.0) / parts,) * parts)
     require("torch", "torch", "training a model")
-    computing = _Computing(config, seed, workers, servers, tensors)
-    return Numerics(computing.sizes) if config.timing_only else computing
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        computing = _Computing(config, seed, workers, servers, tensors)
+    except BaseException:
+        torch.set_num_threads(threads)
+        raise
+    computing.threads = threads
+    if not config.timing_only:
+        return computing
+    computing.close()
+    return Numerics(computing.sizes)
 
 
 class _Computing(Numerics):
     """The model, its data and its gradients, in PyTorch."""
 
     real = True
+    threads = 1  # that PyTorch computes on when they have been closed
 
     def __init__(
         self, config: TrainConfig, seed: int, workers: int, servers: int, tensors: Sequence[str]
     ) -> None:
-        import torch
-
         from paracosm.models.build import build_model
         from paracosm.training.gradients import make_gradients
+        from paracosm.training.local_steps import LocalStepSource
         from paracosm.training.parameters import ParameterLayout
 
-        torch.set_num_threads(1)  # small models lose more than they gain by more
         self._config = config
         self._data = load_data(config.data, config.data_dir)
         data, most = self._data, config.evaluate_examples
@@ -57,7 +72,8 @@ class _Computing(Numerics):
         self._test = _evenly(most, data.test_x, data.test_y)
         drawn = integer_seed(seed, TrainingStream.MODEL)
         self._model = build_model(config.model, self._data, drawn, config.batch)
-        self._layout = ParameterLayout.of(self._model.module, 1 if tensors else servers)
+        fragments = config.algorithm.fragments
+        self._layout = ParameterLayout.of(self._model.module, 1 if tensors else servers, fragments)
         self.parts = self._layout.places_of(tensors) if tensors else self._layout.slices
         self._by_tensor = bool(tensors)
         # Of the parts, in the order of the model's tensors
@@ -67,11 +83,9 @@ class _Computing(Numerics):
             sizes = tuple(config.message_size * size / sum(sizes) for size in sizes)
         self.sizes = sizes
         rng = generator(seed, TrainingStream.SHARDS)
-        shards = make_shards(self._data.train_y.numpy(), workers, config.shards, rng)
-        self._samplers = [
-            BatchSampler(shard, config.batch, generator(seed, TrainingStream.BATCHES, worker))
-            for worker, shard in enumerate(shards)
-        ]
+        self._shards = make_shards(self._data.train_y.numpy(), workers, config.shards, rng)
+        self._seed = seed
+        self._samplers: dict[int, BatchSampler] = {}  # of the clients that have taken part
         self._gradients = make_gradients(
             self._model,
             self._layout,
@@ -81,6 +95,8 @@ class _Computing(Numerics):
             seed=integer_seed(seed, TrainingStream.DROPOUT),
             batch=config.batch,
         )
+        self._local_steps = LocalStepSource(self._gradients.policy, self._layout)
+        self._rules: dict[int, Rule] = {}  # of clients whose local steps go on from one another
         config.optimizer.try_out(config.lr)
 
     def initial(self) -> Any:
@@ -97,9 +113,41 @@ class _Computing(Numerics):
     def flat(self, parameters: Any) -> Any:
         return self._layout.flat(parameters)
 
-    def request(self, worker: int, parameters: Any) -> Pending:
-        pending: Pending = self._gradients.request(parameters, self._samplers[worker].next())
+    def request(self, client: int, parameters: Any) -> Pending:
+        sampler = self._samplers.get(client) or self._sampler(client)
+        pending: Pending = self._gradients.request(parameters, sampler.next())
         return pending
+
+    def request_steps(
+        self,
+        client: int,
+        parameters: Any,
+        count: int,
+        *,
+        keep_state: bool = True,
+        mu: float = 0.0,
+        shift: Any = None,
+    ) -> PendingSteps:
+        sampler = self._samplers.get(client) or self._sampler(client)
+        batches = np.stack([sampler.next() for _ in range(count)])
+        rule = self._rules.get(client) if keep_state else self.rule()
+        if rule is None:
+            rule = self._rules[client] = self.rule()
+        lr = self._config.lr
+        return self._local_steps.request(parameters, batches, rule, lr, keep_state, mu, shift)
+
+    def forget(self, client: int) -> None:
+        self._rules.pop(client, None)
+
+    def examples_of(self, client: int) -> int:
+        return len(self._shards[client])
+
+    def _sampler(self, client: int) -> BatchSampler:
+        """Return the source of a client's minibatches, from its first one on."""
+        rng = generator(self._seed, TrainingStream.BATCHES, client)
+        made = BatchSampler(self._shards[client], self._config.batch, rng)
+        self._samplers[client] = made
+        return made
 
     def rule(self) -> Rule:
         return update_rule(self._config.optimizer, self._config.lr)
@@ -116,7 +164,10 @@ class _Computing(Numerics):
         return self._gradients.describe()
 
     def close(self) -> None:
+        import torch
+
         self._gradients.close()
+        torch.set_num_threads(self.threads)
 
 
 def _evenly(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -125,32 +176,3 @@ def _evenly(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return x, y
     chosen = np.linspace(0, len(x) - 1, most).round().astype(np.int64).tolist()
     return x[chosen], y[chosen]
-
-
-def update_rule(optimizer: Optimizer, lr: float) -> Rule:
-    """Return the rule by which an optimizer changes parameters, with a state of its own."""
-    if optimizer.name == "sgd" and not optimizer.options:
-        return lambda parameters, direction, step: parameters.sub(direction, alpha=lr * step)
-    return _Stepping(optimizer, lr)
-
-
-class _Stepping:
-    """The rule of an optimizer of PyTorch, whose state it has."""
-
-    def __init__(self, optimizer: Optimizer, lr: float) -> None:
-        import torch
-
-        self._optimizer = optimizer
-        self._lr = lr
-        self._variable = torch.empty(0, requires_grad=True)
-        self._stepper: torch.optim.Optimizer | None = None
-
-    def __call__(self, parameters: Any, direction: Any, step: float) -> Any:
-        # The optimizer works in place, while others still read the parameters: it gets a copy.
-        self._variable.data = parameters.clone()
-        self._variable.grad = direction
-        if self._stepper is None:  # made here, since some allocate their state at once
-            self._stepper = self._optimizer.make([self._variable], self._lr)
-        self._stepper.param_groups[0]["lr"] = self._lr * step
-        self._stepper.step()
-        return self._variable.data

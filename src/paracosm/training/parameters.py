@@ -24,18 +24,21 @@ the parameters that it was asked for at."""
 class ParameterLayout:
     """Where each trainable tensor of a module lies in one flat float32 vector.
 
-    The tensors of one server are contiguous: `slices[s]` is what server `s` holds. Tensors that
-    do not require a gradient are no parameters; they stay in the module.
+    The tensors of one server, or of one fragment, are contiguous: `slices[s]` is what server `s`
+    holds. Tensors that do not require a gradient are no parameters; they stay in the module.
     """
 
     names: tuple[str, ...]  # in the order of the flat vector
     shapes: tuple[torch.Size, ...]
     sizes: tuple[int, ...]  # elements of each tensor
-    slices: tuple[slice, ...]  # of the flat vector, one for each server
+    slices: tuple[slice, ...]  # of the flat vector, one for each server or fragment
 
     @classmethod
-    def of(cls, module: nn.Module, servers: int = 1) -> ParameterLayout:
-        """Lay out the trainable tensors of `module`, all of float32, for a number of servers."""
+    def of(cls, module: nn.Module, servers: int = 1, fragments: int = 1) -> ParameterLayout:
+        """Lay out the trainable tensors of `module`, all of float32.
+
+        They are divided among servers by size, or else into fragments by layer.
+        """
         tensors = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         if not tensors:
             raise InputError("the model has no parameters to train")
@@ -47,7 +50,10 @@ class ParameterLayout:
                 f"{servers} servers for a model of {len(tensors)} tensors: "
                 f"at most {len(tensors)} servers can hold one each"
             )
-        parts = partition([tensor.numel() for _, tensor in tensors], servers)
+        if fragments > 1:
+            parts = strided([name for name, _ in tensors], fragments)
+        else:
+            parts = partition([tensor.numel() for _, tensor in tensors], servers)
         ordered = [tensors[index] for part in parts for index in part]
         ends = accumulate(sum(tensors[index][1].numel() for index in part) for part in parts)
         return cls(
@@ -86,6 +92,13 @@ class ParameterLayout:
     def tensors(self, parameters: Parameters) -> Sequence[Tensor]:
         """Return the tensors of either form: views, no copies."""
         return parameters if isinstance(parameters, tuple) else self._views(parameters)
+
+    def stacks(self, rows: Tensor) -> list[Tensor]:
+        """Return by tensor, [rows, ...], what the flat vectors of a matrix have: views."""
+        parts = torch.split(rows, list(self.sizes), 1)
+        return [
+            part.view(len(rows), *shape) for part, shape in zip(parts, self.shapes, strict=True)
+        ]
 
     def flat(self, parameters: Parameters) -> Tensor:
         """Return the flat vector of either form."""
@@ -127,6 +140,37 @@ def partition(sizes: Sequence[int], servers: int) -> list[list[int]]:
         loads[lightest] += sizes[index]
         parts[lightest].append(index)
     return [sorted(part) for part in parts]
+
+
+def strided(names: Sequence[str], fragments: int) -> list[list[int]]:
+    """Assign tensors to fragments layer by layer in turn: layer l to fragment l modulo `fragments`.
+
+    A layer is an entry of a list of modules, such as `h.3`, or a module beside those, such as an
+    embedding; they count in the order of their tensors. Douillard et al., "Streaming DiLoCo with
+    overlapping communication", 2025 (the strided pattern). Return for each fragment the indices of
+    its tensors, ascending.
+
+    Raises:
+        InputError: there are fewer layers than fragments.
+    """
+    layers: dict[str, int] = {}
+    places = [layers.setdefault(_layer(name), len(layers)) for name in names]
+    if len(layers) < fragments:
+        raise InputError(
+            f"{fragments} fragments of a model of {len(layers)} layers ({', '.join(layers)}): "
+            f"at most {len(layers)} fragments can have one each"
+        )
+    parts: list[list[int]] = [[] for _ in range(fragments)]
+    for index, place in enumerate(places):
+        parts[place % fragments].append(index)
+    return parts
+
+
+def _layer(name: str) -> str:
+    """Return what holds a tensor: up to its name's first number, or all but the tensor's own."""
+    words = name.split(".")
+    number = next((place for place, word in enumerate(words) if word.isdecimal()), len(words) - 2)
+    return ".".join(words[: max(number, 0) + 1])
 
 
 _ELEMENTS = 2**20  # of inputs at a time: a convolution makes fifty times as many of them

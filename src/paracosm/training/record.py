@@ -17,7 +17,7 @@ method, such as a run folder:
 
 An update of the job is one of every tensor or of every server's part. Where a gradient changes
 several tensors, each at a time of its own, its rows stand at the last of them, and its staleness is
-the mean over them; of several servers on the engine, the first one's rows count.
+the mean over them; of several servers or fragments on the engine, the first one's rows count.
 """
 
 from __future__ import annotations

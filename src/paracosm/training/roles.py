@@ -7,12 +7,19 @@ from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
 from paracosm.cluster import Cluster, ring_all_reduce
-from paracosm.engine import Barrier, Simulator, Transfer, Worker
+from paracosm.engine import Barrier, Future, Simulator, Transfer, Worker
 from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Constant, Distribution
-from paracosm.training.store import Contribution, Gradient, Numerics, Rule, Store
+from paracosm.training.all_reduces import AllReduces, Combine
+from paracosm.training.store import (
+    Contribution,
+    Gradient,
+    Numerics,
+    PseudoGradient,
+    Rule,
+    Store,
+)
 
-Combine = Callable[[Sequence[Contribution]], None]
 Topology = Literal["server", "all-reduce", "peers", "local"]
 
 
@@ -44,22 +51,27 @@ class Team:
         self.initial = numerics.initial()  # the flat vector of parameters
         self.dropped = 0  # gradients that were not applied
         self.is_over = False
+        self.kept: dict[int, dict[str, Any]] = {}  # of clients, see `TrainingWorker.kept`
         self._cluster = cluster
         self.seed = seed
         self._compute = compute
         self._update_time = update_time
-        self.all_reduce_busy = 0.0  # seconds for which all-reduces have held everybody's ports
         self._all_reduce_time = 0.0
+        self._all_reduce_times = [0.0] * len(numerics.sizes)  # of each part by itself
         if topology == "all-reduce" and len(self.workers) > 1:
             ring = zip(self.workers, (*self.workers[1:], self.workers[0]), strict=True)
             links = [cluster.link(source, target) for source, target in ring]
             self._all_reduce_time = ring_all_reduce(len(links), sum(numerics.sizes), links)
+            self._all_reduce_times = [
+                ring_all_reduce(len(links), size, links) for size in numerics.sizes
+            ]
         self._begin_on(sim)
 
     def _begin_on(self, sim: Simulator) -> None:
         """Prepare what the workers of a simulation share, in which nothing has happened yet."""
         self._sim = sim
         self._servers_running = len(self.servers)
+        self.all_reduces = AllReduces(sim, len(self.workers))
         self._barrier = Barrier(sim, len(self.workers), "the others of the all-reduce")
         self._arrived: list[Contribution] = []
 
@@ -92,16 +104,19 @@ class Team:
         if last:
             self._arrived = []
         await self._barrier.wait()
+        await self.all_reduces.over()
         began = self._sim.now
         await worker.sleep(self._all_reduce_time)
         if last:  # who goes on first, so that the others find the result
-            self.all_reduce_busy += self._all_reduce_time
-            timeline, now = self._sim.timeline, self._sim.now
-            if timeline is not None and self._all_reduce_time > 0:
-                for each in arrived:
-                    timeline.span(each.worker, "send", "all-reduce", began, now)
-                    timeline.span(each.worker, "receive", "all-reduce", began, now)
+            self.all_reduces.ended(arrived, began, self._all_reduce_time)
             combine(arrived)
+
+    def all_reduce_begin(
+        self, worker: TrainingWorker, part: int, contribution: Contribution, combine: Combine
+    ) -> Future:
+        """Bring a contribution to a part of the parameters, and go on; see `AllReduces`."""
+        seconds = self._all_reduce_times[part]
+        return self.all_reduces.begin(worker.index, contribution, seconds, combine)
 
     def server_finished(self) -> None:
         """End the run once every server has made its last update and its answers arrived."""
@@ -125,12 +140,22 @@ class Tag(StrEnum):
     JOIN = "join"
 
 
+class Push(NamedTuple):
+    """What a worker sends to a server."""
+
+    gradient: Gradient  # the newest that the worker has asked for
+    payload: Any
+    read_version: int
+    second: Any
+
+
 class Answer(NamedTuple):
     """A server's parameters, on their way to a worker."""
 
     server: int
     parameters: Any
     version: int
+    second: Any
 
 
 class Ask(NamedTuple):
@@ -143,17 +168,19 @@ class Ask(NamedTuple):
 class TrainingWorker(Worker):
     """One worker of a run, as an algorithm's `work` sees it."""
 
-    def __init__(self, team: Team, index: int, store: Store | None) -> None:
+    def __init__(self, team: Team, index: int, stores: Sequence[Store] = ()) -> None:
         super().__init__()
         self.index = index  # its number, from 0
+        self.client = index  # whose data it computes on, what differs by client is kept by it
         self.workers = len(team.workers)  # how many there are
         self.topology = team.topology
         self.parameters: Any = team.initial  # a flat vector that is replaced and never changed
         self._team = team
-        self._store = store
-        self._versions = [0] * len(team.servers)
+        self._stores = stores  # of the parameters' parts, where there are no servers
+        self._versions = [0] * len(team.numerics.sizes)
         self._sizes = team.numerics.sizes
         self._parts: list[Any] = [team.initial[part] for part in team.numerics.parts]
+        self.beside: Any = None  # what servers have sent beside their parameters, a flat vector
         self._rule: Rule | None = None
         self._durations = team.compute_times(index)
         self._choice = generator(team.seed, TrainingStream.NEIGHBOURS, index)
@@ -162,6 +189,11 @@ class TrainingWorker(Worker):
 
     async def run(self) -> None:
         await self._team.work(self)
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What the client keeps from one time that it takes part to the next; empty at first."""
+        return self._team.kept.setdefault(self.client, {})
 
     async def compute_gradient(self) -> Gradient:
         """Spend the time of one gradient at `parameters`, on the next minibatch."""
@@ -183,26 +215,87 @@ class TrainingWorker(Worker):
         self._team.dropped += 1
         return None
 
+    async def local_steps(
+        self,
+        count: int,
+        *,
+        keep_state: bool = True,
+        mu: float = 0.0,
+        shift: Any = None,
+        weight: float = 1.0,
+    ) -> PseudoGradient:
+        """Spend the time of `count` local steps from `parameters`, on the next minibatches.
+
+        What they come to is computed when it is looked at, together with what others wait for;
+        `parameters` stay what they are. A step is one of the optimizer, against the minibatch's
+        gradient plus mu times what has moved since the first step plus `shift`.
+
+        Args:
+            count: of steps.
+            keep_state: whether the optimizer goes on from the state in which it left the client
+                the last time; otherwise it begins afresh.
+            mu: of the proximal term mu/2 |theta - theta_read|^2.
+            shift: a flat vector; None for zero.
+            weight: of the pseudo-gradient in a mean with others.
+        """
+        team, parameters = self._team, self.parameters
+        self._examples += count * team.batch
+        pending = team.numerics.request_steps(
+            self.client, parameters, count, keep_state=keep_state, mu=mu, shift=shift
+        )
+        versions = self._versions.copy()
+        local = self._last = PseudoGradient(
+            *(self.name, self.client, parameters, versions, self._examples, pending, weight)
+        )
+        if self._durations is None:
+            for _ in range(count):
+                await self.execute(pending.advance)
+        else:
+            for _ in range(count):
+                await self.compute(next(self._durations))
+        return local
+
+    @property
+    def version(self) -> int:
+        """How often the parameters had been updated that this worker read; of parts, the first."""
+        return self._versions[0]
+
+    @property
+    def examples(self) -> int:
+        """How many examples the client draws its minibatches from."""
+        return self._team.numerics.examples_of(self.client)
+
+    def minibatches(self, epochs: int) -> int:
+        """Return how many minibatches so many passes over the client's examples are."""
+        return -(-epochs * self.examples // self._team.batch)
+
     def step(self, gradient: Gradient) -> None:
         """Take a step of the optimizer on this worker's own parameters."""
         self._rule = self._rule or self._team.numerics.rule()
         self.parameters = self._rule(self.parameters, gradient.value, 1.0)
 
-    def push(self, payload: Any) -> None:
-        """Send a gradient, or a vector of the same form, to the servers: to each its part."""
+    def push(self, payload: Any, beside: Any = None) -> None:
+        """Send a gradient, or a vector of the same form, to the servers: to each its part.
+
+        A second vector may go with it, in a message of twice the size.
+        """
         self._examples = 0
         for index, server in enumerate(self._team.servers):
-            message = (self._last, payload, self._versions[index])
-            self.send(server, message, size=self._sizes[index], tag=Tag.PUSH)
+            message = Push(self._last, payload, self._versions[index], beside)
+            size = _size(self._sizes[index], beside)
+            self.send(server, message, size=size, tag=Tag.PUSH)
 
     async def pull(self) -> Any:
         """Wait for an answer of every server and return the parameters that they make up."""
         parts = self._parts
+        seconds: list[Any] = [None] * len(parts)
         for _ in parts:
             answer: Answer = await self.recv(tag=Tag.ANSWER)
             parts[answer.server] = answer.parameters
+            seconds[answer.server] = answer.second
             self._versions[answer.server] = answer.version
         self.parameters = self._team.numerics.join(parts)
+        self.beside = None if seconds[0] is None else self._team.numerics.join(seconds)
         return self.parameters
 
     async def apply(self, gradient: Gradient) -> None:
@@ -235,6 +328,40 @@ class TrainingWorker(Worker):
         await self._team.all_reduce(self, mine, store.replace_by_mean)
         self._read(store)
 
+    @property
+    def parts(self) -> int:
+        """Into how many parts the parameters are divided."""
+        return len(self._versions)
+
+    def part(self, index: int) -> Any:
+        """Return a part of this worker's own parameters, a flat vector."""
+        return self.parameters[self._team.numerics.parts[index]]
+
+    def shared_part(self, index: int) -> Any:
+        """Return a part of the parameters that the workers share, as it was updated last."""
+        return self._stores[index].parameters
+
+    def replace_part(self, index: int, values: Any) -> None:
+        """Replace a part of this worker's own parameters, knowing the shared part as it is."""
+        numerics = self._team.numerics
+        parts = [self.parameters[part] for part in numerics.parts]
+        parts[index] = values
+        self.parameters = numerics.join(parts)
+        self._versions[index] = self._stores[index].version
+
+    def all_reduce_begin(self, part: int, change: Any) -> Future:
+        """Take the mean of all workers' changes of a part, while this worker computes on.
+
+        `change` is what this worker took off the part as it was shared: a gradient to the optimizer
+        of the shared part. Once what is returned has been awaited, `shared_part` is updated.
+        All workers begin theirs in the same order.
+        """
+        store = self._stores[part]
+        if part == 0:  # whose contributions are those that count
+            self._examples = 0
+        mine = Contribution(self._last, change, None, self._versions[part], store)
+        return self._team.all_reduce_begin(self, part, mine, store.apply)
+
     async def ask_peer(self, neighbours: Sequence[int]) -> Any:
         """Send the parameters to a random neighbour and return what it makes of them."""
         peer = self._team.workers[neighbours[int(self._choice.integers(len(neighbours)))]]
@@ -252,8 +379,8 @@ class TrainingWorker(Worker):
 
     @property
     def _own(self) -> Store:
-        assert self._store is not None, "only where there are no servers"
-        return self._store
+        assert len(self._stores) == 1, "only where there are no servers, and no parts"
+        return self._stores[0]
 
     def _read(self, store: Store) -> None:
         self.parameters = store.parameters
@@ -263,8 +390,9 @@ class TrainingWorker(Worker):
         team = self._team
         parameters = self.parameters
         self._examples += team.batch
-        pending = team.numerics.request(self.index, parameters)
-        self._last = Gradient(self.name, parameters, self._versions.copy(), self._examples, pending)
+        pending = team.numerics.request(self.client, parameters)
+        versions = self._versions.copy()
+        self._last = Gradient(self.name, self.client, parameters, versions, self._examples, pending)
         return self._last
 
 
@@ -274,6 +402,7 @@ class ParameterServer(Worker):
     def __init__(self, team: Team, index: int, store: Store) -> None:
         super().__init__()
         self.workers = team.workers  # the names of all, in the order of their indices
+        self.clients = len(team.workers)  # how many there are, of whom some take part at a time
         self._team = team
         self._index = index
         self._store = store
@@ -300,9 +429,9 @@ class ParameterServer(Worker):
         """Wait for what every worker pushes in this round; return it as it came."""
         return [await self.receive() for _ in self.workers]
 
-    def _contribution(self, pushed: tuple[Gradient, Any, int]) -> Contribution:
-        gradient, payload, read_version = pushed
-        return Contribution(gradient, payload, self._part, read_version, self._store)
+    def _contribution(self, push: Push) -> Contribution:
+        gradient, payload, read_version, second = push
+        return Contribution(gradient, payload, self._part, read_version, self._store, second)
 
     async def apply(self, contributions: Sequence[Contribution]) -> None:
         """Update by the mean of the contributions; see `Store.apply`."""
@@ -321,15 +450,19 @@ class ParameterServer(Worker):
         contribution.gradient.pending.discard()
         self._team.dropped += 1
 
-    def answer(self, *workers: str, parameters: Any = None) -> None:
-        """Send the parameters as they are now (or other ones of this version) to the workers."""
+    def answer(self, *workers: str, parameters: Any = None, beside: Any = None) -> None:
+        """Send the parameters as they are now (or other ones of this version) to the workers.
+
+        A second vector may go with them, in a message of twice the size.
+        """
         store = self._store
         if parameters is None:
             parameters = store.parameters
-        answer = Answer(self._index, parameters, store.version)
+        answer = Answer(self._index, parameters, store.version, beside)
+        size = _size(self._size, beside)
         last = store.version >= self._team.last_update
         for worker in workers:
-            transfer = self.send(worker, answer, size=self._size, tag=Tag.ANSWER)
+            transfer = self.send(worker, answer, size=size, tag=Tag.ANSWER)
             if last:
                 self._answers.append(transfer)
 
@@ -339,3 +472,8 @@ class ParameterServer(Worker):
             await transfer
         self._team.server_finished()
         await self.wait()
+
+
+def _size(parameters: float, second: Any) -> float:
+    """Return the bytes of a message of parameters and perhaps a second vector like them."""
+    return parameters if second is None else 2 * parameters

@@ -143,6 +143,7 @@ class _Run:
         sink: MetricSink,
         progress: Progress | None,
     ) -> None:
+        algorithm = config.algorithm
         self.now = 0.0  # virtual time
         self.dropped = 0
         self.record = RunRecord(config, numerics, sink, progress, lambda: self.now, self.parameters)
@@ -158,12 +159,12 @@ class _Run:
         self._ages: list[Counter[int]] = [Counter() for _ in self._initial]
         self._stores = [
             Store(
-                *(part, numerics.rule(), _not_recorded, numerics.real),
-                *(config.algorithm, len(workers)),
+                *(part, algorithm.outer() or numerics.rule(), _not_recorded, numerics.real),
+                *(algorithm, len(workers)),
             )
             for part in self._initial
         ]
-        self._sends_changes = config.algorithm.server_step is not None
+        self._sends_changes = algorithm.outer() is not None
         self._own_rules: dict[tuple[int, int], Rule] = {}  # by worker and tensor, where it does
         self._steps: dict[tuple[int, int], _Step] = {}  # by worker and number, those under way
         self._begun = [0] * len(workers)  # how many steps of each worker
@@ -330,7 +331,7 @@ class _Run:
         flat = self._numerics.join(step.parts)
         pending = self._numerics.request(worker, flat)
         step.gradient = Gradient(
-            self._workers[worker], flat, step.versions, self._config.batch, pending
+            self._workers[worker], worker, flat, step.versions, self._config.batch, pending
         )
         step.parts = []
 

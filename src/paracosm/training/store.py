@@ -13,7 +13,7 @@ Part = slice | int
 """What one server or tensor has of the parameters: parameters[part]."""
 
 Rule = Callable[[Any, Any, float], Any]
-"""From parameters, direction and relative step to new parameters; see `numerics.update_rule`.
+"""From parameters, direction and relative step to new parameters; see `rules.update_rule`.
 
 A deep copy of a rule has a state of its own.
 """
@@ -30,9 +30,6 @@ class Weighting(Protocol):
 
     @property
     def compensates(self) -> bool: ...
-
-    @property
-    def server_step(self) -> float | None: ...
 
     def weight(self, staleness: int, workers: int) -> float: ...
 
@@ -62,20 +59,23 @@ class Store:
         self._real = real
         self._weighting = weighting
         self._compensates = weighting.compensates
-        self._server_step = weighting.server_step
         self._workers = workers
 
     def apply(self, contributions: Sequence[Contribution]) -> None:
         """Update by the mean of at least one contribution: theta <- rule(theta, mean_i w_i d_i).
 
-        Weights w and directions d are the algorithm's. Where workers made steps of their own, their
-        mean is subtracted as it is, whatever the optimizer.
+        Weights w and directions d are the algorithm's, the mean is one by the contributions' own
+        weights, and the rule is the optimizer's, or the algorithm's own for pseudo-gradients.
         """
         if not self._real:
             self.replace(contributions, self.parameters)
             return
-        by, step = self._weighting, self._server_step
-        weights = [by.weight(c.staleness, self._workers) for c in contributions]
+        by = self._weighting
+        shares = [c.gradient.weight for c in contributions]
+        weights = [
+            share * by.weight(c.staleness, self._workers)
+            for share, c in zip(shares, contributions, strict=True)
+        ]
         terms = [
             by.direction(
                 c.value, self.parameters - c.read_parameters if self._compensates else None
@@ -87,11 +87,8 @@ class Store:
         else:
             mean = sum(w * d for w, d in zip(weights, terms, strict=True)) / sum(weights)
         # The mean scale shortens the step, not the direction: Adam would undo the latter.
-        relative = sum(weights) / len(weights)
-        if step is None:
-            self.replace(contributions, self._rule(self.parameters, mean, relative))
-        else:
-            self.replace(contributions, self.parameters - step * relative * mean)
+        relative = sum(weights) / sum(shares)
+        self.replace(contributions, self._rule(self.parameters, mean, relative))
 
     def replace(self, contributions: Sequence[Contribution], parameters: Any) -> None:
         """Update to `parameters`, which came of the contributions."""
@@ -122,15 +119,32 @@ class Pending(Protocol):
         """Say that nobody will ask for the result."""
 
 
+class PendingSteps(Protocol):
+    """Local steps of a client that are made at the latest when their result is asked for."""
+
+    def result(self) -> Any:
+        """Return an object with `loss` (a float, the mean), `parameters` (after the steps) and
+        `lr` (the learning rates of the steps, added up).
+        """
+
+    def advance(self) -> None:
+        """Make one of the steps now."""
+
+    def discard(self) -> None:
+        """Say that nobody will ask for the result."""
+
+
 @dataclass(eq=False, slots=True)
 class Gradient:
     """A minibatch gradient of one worker, computed when first looked at."""
 
     worker: str  # the name of the worker that made it
+    client: int  # whose minibatch it is of
     parameters: Any  # that it is a gradient at
     versions: list[int]  # how often each server's part had been updated when it was read
     examples: int  # how many it was computed from
-    pending: Pending
+    pending: Pending | PendingSteps
+    weight: float = 1.0  # in a mean with others
 
     @property
     def value(self) -> Any:
@@ -143,11 +157,29 @@ class Gradient:
 
 
 @dataclass(eq=False, slots=True)
+class PseudoGradient(Gradient):
+    """What local steps of one worker took off the parameters that it read: theta - theta_i.
+
+    Reddi et al., "Adaptive Federated Optimization", 2021, section 2: to an optimizer it is what a
+    gradient is.
+    """
+
+    @property
+    def value(self) -> Any:
+        return self.parameters - self.pending.result().parameters
+
+    def result(self) -> Any:
+        """Return what the steps came to; see `PendingSteps`."""
+        return self.pending.result()
+
+
+@dataclass(eq=False, slots=True)
 class Contribution:
     """What one worker brings to one update of one partition of the parameters.
 
     It refers to the newest gradient that the worker computed. Its payload is that gradient or, in
-    algorithms that exchange parameters or their changes, a vector.
+    algorithms that exchange parameters or their changes, a vector; beside it a second vector may
+    have been sent.
     """
 
     gradient: Gradient
@@ -155,10 +187,15 @@ class Contribution:
     part: Part | None
     read_version: int
     target: Store
+    second: Any = None
 
     @property
     def worker(self) -> str:
         return self.gradient.worker
+
+    @property
+    def client(self) -> int:
+        return self.gradient.client
 
     @property
     def staleness(self) -> int:
@@ -170,6 +207,12 @@ class Contribution:
         """The payload's part that belongs to the target, a flat vector."""
         whole = self.payload.value if isinstance(self.payload, Gradient) else self.payload
         return whole if self.part is None else whole[self.part]
+
+    @property
+    def beside(self) -> Any:
+        """The same of the vector that was sent beside the payload; None where there was none."""
+        whole = self.second
+        return whole if self.part is None or whole is None else whole[self.part]
 
     @property
     def read_parameters(self) -> Any:
@@ -187,7 +230,9 @@ class Numerics:
 
     real = False
     loss = float("nan")
+    lr = 1.0
     gradient: Any = np.zeros(0, dtype=np.float32)
+    parameters = gradient
 
     def __init__(self, sizes: tuple[float, ...]) -> None:
         # Of the parameters, by server: slices of the vector; places where they are tuples
@@ -206,12 +251,35 @@ class Numerics:
         """Return parameters that `join` made as one flat vector."""
         return parameters
 
-    def request(self, worker: int, parameters: Any) -> Pending:
-        """Ask for a gradient of the worker's next minibatch at `parameters`."""
+    def request(self, client: int, parameters: Any) -> Pending:
+        """Ask for a gradient of the client's next minibatch at `parameters`."""
         return self
+
+    def request_steps(
+        self,
+        client: int,
+        parameters: Any,
+        count: int,
+        *,
+        keep_state: bool = True,
+        mu: float = 0.0,
+        shift: Any = None,
+    ) -> PendingSteps:
+        """Ask for `count` steps from `parameters`; see `roles.TrainingWorker.local_steps`."""
+        return self
+
+    def forget(self, client: int) -> None:
+        """Forget the state that a client's local steps would go on from."""
+
+    def examples_of(self, client: int) -> int:
+        """Return how many examples a client draws its minibatches from."""
+        return 1
 
     def result(self) -> Any:
         return self
+
+    def advance(self) -> None:
+        pass
 
     def discard(self) -> None:
         pass

@@ -17,9 +17,11 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from paracosm.errors import InputError
-from paracosm.simulation.schedule import Rule
+from paracosm.models import Optimizer
+from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.training.failures import Recovery
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
+from paracosm.training.store import Rule
 
 
 @dataclass(frozen=True)
@@ -28,21 +30,34 @@ class Algorithm:
 
     name: ClassVar[str]
     topologies: ClassVar[tuple[Topology, ...]] = ("server",)
-    # What may be done when a worker fails, in the first place the first; see `recoveries_on`
+    # What may be done when a worker fails, the first by itself; see `recoveries_on`
     recoveries: ClassVar[tuple[Recovery, ...]] = ("rejoin",)
+    in_checkpoints: ClassVar[bool] = (
+        True  # whether a checkpoint of the stores has all that it needs
+    )
     compensates: ClassVar[bool] = False  # whether `direction` looks at what has moved
 
-    @property
-    def server_step(self) -> float | None:
-        """What servers multiply a mean by where workers send what their own steps changed.
+    def outer(self) -> Rule | None:
+        """Return a new rule that steps against the mean pseudo-gradient of workers' local steps.
 
-        None where they send gradients: then the optimizer, at the servers, makes the step.
+        The optimizer of the run is then the one of these steps. None where workers send gradients:
+        then it makes the step at the servers.
         """
         return None
 
     @property
+    def fragments(self) -> int:
+        """Into how many parts workers divide the parameters, to exchange each by itself."""
+        return 1
+
+    @property
     def interrupts(self) -> bool:
         """Whether workers may have to abandon a gradient before it is done."""
+        return False
+
+    @property
+    def counts_examples(self) -> bool:
+        """Whether how long a worker computes depends on how many examples its client has."""
         return False
 
     async def work(self, me: TrainingWorker) -> None:
@@ -61,6 +76,9 @@ class Algorithm:
     def check(self, workers: int, servers: int) -> None:
         """Raise InputError if it makes no sense with so many workers or servers."""
 
+    def check_optimizer(self, optimizer: Optimizer) -> None:
+        """Raise InputError if its formula is not one for steps of that optimizer."""
+
     def weight(self, staleness: int, workers: int) -> float:
         """Return the factor, above 0, of the step by a gradient that is `staleness` updates old."""
         return 1.0
@@ -77,7 +95,7 @@ class Algorithm:
         """Return how many gradients go into one update."""
         return 1
 
-    def rule(self, workers: int) -> Rule | None:
+    def rule(self, workers: int) -> ScheduleRule | None:
         """Return what servers do with what arrives, where a rule without values can say it.
 
         Such a schedule can be generated without running `work` and `serve`, many times faster.
@@ -89,7 +107,7 @@ class Algorithm:
 
         Without servers nobody can go on without a worker, unless the algorithm says so.
         """
-        can_go_on = topology == "server" or self.recoveries[0] == "restart"
+        can_go_on = topology == "server" or "restart" in self.recoveries
         return self.recoveries if can_go_on else ("restart",)
 
     def topology_for(self, wanted: Topology | None) -> Topology:

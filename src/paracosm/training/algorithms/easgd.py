@@ -38,9 +38,7 @@ class EASGD(Algorithm):
     async def work(self, me: TrainingWorker) -> None:
         elasticity = self._pull(me.workers)
         while True:
-            for _ in range(self.period):
-                me.step(await me.compute_gradient())
-            mine = me.parameters
+            mine = (await me.local_steps(self.period)).result().parameters
             me.push(mine)
             centre = await me.pull()
             me.parameters = mine - elasticity * (mine - centre)

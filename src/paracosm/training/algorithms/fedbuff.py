@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from paracosm.errors import InputError
-from paracosm.simulation.schedule import Rule, fedbuff
+from paracosm.simulation.schedule import Rule as ScheduleRule
+from paracosm.simulation.schedule import fedbuff
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.rules import SGD, outer_rule
+from paracosm.training.store import Rule
 
 
 @dataclass(frozen=True)
@@ -33,22 +36,18 @@ class FedBuff(Algorithm):
     def gradients_per_update(self, workers: int) -> int:
         return self.buffer * self.steps
 
-    def rule(self, workers: int) -> Rule | None:
+    def rule(self, workers: int) -> ScheduleRule | None:
         return fedbuff(self.buffer) if self.steps == 1 else None
 
-    @property
-    def server_step(self) -> float:
-        return self.server_lr
+    def outer(self) -> Rule:
+        return outer_rule(SGD, self.server_lr)
 
     def weight(self, staleness: int, workers: int) -> float:
         return float((1 + staleness) ** -0.5)
 
     async def work(self, me: TrainingWorker) -> None:
         while True:
-            start = me.parameters
-            for _ in range(self.steps):
-                me.step(await me.compute_gradient())
-            me.push(start - me.parameters)
+            me.push(await me.local_steps(self.steps))
             await me.pull()
 
     async def serve(self, server: ParameterServer) -> None:

@@ -14,20 +14,32 @@ from paracosm.training.algorithms.asgd import ASGD
 from paracosm.training.algorithms.backup_workers import BackupWorkers
 from paracosm.training.algorithms.dc_asgd import DCASGD
 from paracosm.training.algorithms.delay_adaptive import DelayAdaptive
+from paracosm.training.algorithms.delayed_nesterov import DelayedNesterov
+from paracosm.training.algorithms.diloco import DiLoCo
 from paracosm.training.algorithms.easgd import EASGD
+from paracosm.training.algorithms.fedadam import FedAdam
+from paracosm.training.algorithms.fedavg import FedAvg
+from paracosm.training.algorithms.fedavgm import FedAvgM
 from paracosm.training.algorithms.fedbuff import FedBuff
+from paracosm.training.algorithms.fedprox import FedProx
+from paracosm.training.algorithms.fedyogi import FedYogi
 from paracosm.training.algorithms.local_sgd import LocalSGD
+from paracosm.training.algorithms.post_local_sgd import PostLocalSGD
+from paracosm.training.algorithms.scaffold import Scaffold
 from paracosm.training.algorithms.sequential import Sequential
 from paracosm.training.algorithms.softsync import SoftSync
 from paracosm.training.algorithms.ssgd import SSGD
 from paracosm.training.algorithms.ssp import SSP
 from paracosm.training.algorithms.staleness_aware import StalenessAware
+from paracosm.training.algorithms.streaming_diloco import StreamingDiLoCo
 
 ALGORITHMS: Mapping[str, type[Algorithm]] = {
     algorithm.name: algorithm
     for algorithm in (
         *(Sequential, SSGD, ASGD, StalenessAware, SoftSync, SSP, BackupWorkers),
         *(DelayAdaptive, DCASGD, FedBuff, LocalSGD, EASGD, ADPSGD),
+        *(DiLoCo, StreamingDiLoCo, DelayedNesterov),
+        *(FedAvg, FedAvgM, FedAdam, FedYogi, FedProx, Scaffold, PostLocalSGD),
     )
 }
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from paracosm.simulation.schedule import Rule, ssgd
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.failures import Recovery
+from paracosm.training.failures import SYNCHRONOUS, Recovery
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 
 
@@ -20,7 +20,7 @@ class SSGD(Algorithm):
 
     name: ClassVar[str] = "ssgd"
     topologies: ClassVar[tuple[Topology, ...]] = ("server", "all-reduce")
-    recoveries: ClassVar[tuple[Recovery, ...]] = ("restart", "rejoin", "elastic")
+    recoveries: ClassVar[tuple[Recovery, ...]] = SYNCHRONOUS
 
     def gradients_per_update(self, workers: int) -> int:
         return workers

@@ -1,0 +1,62 @@
+"""Many local steps, then a step of Nesterov's momentum against the mean of what they changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from paracosm.errors import InputError
+from paracosm.models import Optimizer
+from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.failures import SYNCHRONOUS, Recovery
+from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
+from paracosm.training.rules import outer_rule
+from paracosm.training.store import Rule
+
+
+@dataclass(frozen=True)
+class DiLoCo(Algorithm):
+    """Delta = mean_i (theta - theta_i); v <- momentum v + Delta; theta <- theta - outer_lr D.
+
+    theta_i is what worker i makes of theta in `steps` steps of the inner optimizer, which is the
+    run's (the paper's is AdamW) and keeps its state from round to round. D = Delta + momentum v:
+    Nesterov's momentum as PyTorch has it. An update, in the count of the run, is one round.
+    Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language Models", 2023,
+    algorithm 1; it takes 500 steps, outer_lr 0.7 and momentum 0.9.
+    """
+
+    name: ClassVar[str] = "diloco"
+    topologies: ClassVar[tuple[Topology, ...]] = ("all-reduce", "server")
+    recoveries: ClassVar[tuple[Recovery, ...]] = SYNCHRONOUS
+    steps: int = 8
+    outer_lr: float = 0.7
+    momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise InputError(f"{self.name}: steps must be at least 1, got {self.steps}")
+        if not self.outer_lr > 0:
+            raise InputError(f"{self.name}: outer_lr must be above 0, got {self.outer_lr}")
+        if not 0 <= self.momentum < 1:
+            raise InputError(f"{self.name}: momentum must be in [0, 1), got {self.momentum}")
+
+    def outer(self) -> Rule:
+        options = {"momentum": self.momentum, "nesterov": True} if self.momentum else {}
+        return outer_rule(Optimizer("sgd", options), self.outer_lr)
+
+    def gradients_per_update(self, workers: int) -> int:
+        return workers * self.steps
+
+    async def work(self, me: TrainingWorker) -> None:
+        while True:
+            change = await me.local_steps(self.steps)
+            if me.topology == "server":
+                me.push(change)
+                await me.pull()
+            else:
+                await me.all_reduce_gradient(change)
+
+    async def serve(self, server: ParameterServer) -> None:
+        while True:
+            await server.apply(await server.receive_all())
+            server.answer(*server.workers)

@@ -1,0 +1,255 @@
+"""Local steps: several steps of an optimizer in a row by one client, asked for at once.
+
+What they come to depends only on the parameters that the client read, its minibatches and what is
+its own. So all that wait may be computed together: their parameters are rows of one matrix, which
+goes on step by step, by one product of stacks for each layer of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from paracosm.training.gradient_methods import Method, StackedMethod
+from paracosm.training.gradients import Policy
+from paracosm.training.parameters import ParameterLayout
+from paracosm.training.rules import Stepping
+from paracosm.training.store import Rule
+
+Batches = npt.NDArray[np.int64]
+
+
+class Steps(NamedTuple):
+    """What local steps came to."""
+
+    loss: float  # the mean over their minibatches
+    parameters: Tensor  # after the last, a flat vector
+    lr: float  # the learning rates of all, added up
+
+
+class LocalStepSource:
+    """Look-ahead batching of local steps.
+
+    Requests wait until the result of one is needed, and are then computed together where that is
+    faster, which the model and their number decide. One by one, the values are to the bit those of
+    gradients that are asked for in turn, each a step of the optimizer; together they agree to
+    rounding.
+    """
+
+    def __init__(self, policy: Policy, layout: ParameterLayout) -> None:
+        self._policy = policy
+        self._layout = layout
+        self._waiting: dict[int, WaitingSteps] = {}
+        self._numbers = 0
+        self._kept: dict[Rule, WaitingSteps] = {}  # whose state the next ones go on from
+
+    def request(
+        self,
+        parameters: Tensor,  # a flat vector that nobody changes in place afterwards
+        batches: Batches,  # [steps, examples]
+        rule: Rule,  # the optimizer's
+        lr: float,
+        keep_state: bool,  # whether other steps go on from the state of the rule
+        mu: float,
+        shift: Tensor | None,
+    ) -> WaitingSteps:
+        """Ask for a step of each of the batches; see `roles.TrainingWorker.local_steps`."""
+        made = WaitingSteps(self, self._numbers, parameters, batches, rule, lr, mu, shift)
+        self._numbers += len(batches)
+        if keep_state and isinstance(rule, Stepping):
+            earlier = self._kept.get(rule)
+            if earlier is not None:
+                earlier.result()
+            self._kept[rule] = made
+        self._waiting[made.number] = made
+        return made
+
+    def fulfil(self, needed: WaitingSteps) -> None:
+        """Compute a request, and perhaps others that wait."""
+        if needed.number not in self._waiting:
+            raise RuntimeError(f"steps {needed.number} were discarded before they were needed")
+        requests, method = self._policy.choose(needed, self._waiting)
+        steps = sum(request.missing for request in requests)
+        begin = perf_counter()
+        if len(requests) > 1 and isinstance(method, StackedMethod):
+            for group in _alike(requests, method):
+                if len(group) > 1:
+                    self._together(method, group)
+                else:
+                    _in_turn(method, group)
+        else:
+            _in_turn(method, requests)
+        self._policy.note(method, steps, perf_counter() - begin)
+        for request in requests:
+            self._finished(request)
+
+    def advance(self, request: WaitingSteps) -> None:
+        """Make one step of a request, whose others are made later."""
+        _, method = self._policy.choose(request, {request.number: request})
+        _step(method, [request])
+        if not request.missing:
+            self._finished(request)
+
+    def forget(self, request: WaitingSteps) -> None:
+        """Do not compute a request, unless other steps go on from its state."""
+        if self._kept.get(request.rule) is not request:
+            self._waiting.pop(request.number, None)
+
+    def _finished(self, request: WaitingSteps) -> None:
+        del self._waiting[request.number]
+        self._kept.pop(request.rule, None)
+
+    def _together(self, method: StackedMethod, group: list[WaitingSteps]) -> None:
+        """Go on with the rows of one matrix; those with the most steps come first."""
+        layout, mu, shift = self._layout, group[0].mu, None
+        rows = torch.stack([request.parameters for request in group])
+        start = rows
+        if group[0].shift is not None:
+            shift = torch.stack([request.shift for request in group if request.shift is not None])
+        losses = torch.zeros(len(group), dtype=torch.float64)
+        done = 0
+        while group:
+            count = len(group)
+            until = len(group[-1].batches)
+            batches = np.stack([request.batches[done:until] for request in group], axis=1)
+            rule = _joined([request.rule for request in group], rows)
+            for minibatches in batches:
+                loss, found = method.stacked(layout.stacks(rows), minibatches)
+                direction = torch.cat([each.flatten(1) for each in found], 1)
+                if mu:
+                    direction.add_(rows - start[:count], alpha=mu)
+                if shift is not None:
+                    direction.add_(shift[:count])
+                rows = rule(rows, direction, 1.0)
+                losses += loss
+            if isinstance(rule, Stepping):
+                rule.part([request.rule for request in group if isinstance(request.rule, Stepping)])
+            going_on = [request for request in group if len(request.batches) > until]
+            left = len(going_on)
+            for request, row, total in zip(
+                group[left:], rows[left:].unbind(), losses[left:].tolist(), strict=True
+            ):
+                request.finish(row, total)
+            group, rows, losses, done = going_on, rows[:left], losses[:left], until
+
+
+def _alike(requests: Sequence[WaitingSteps], method: StackedMethod) -> Iterator[list[WaitingSteps]]:
+    """Divide requests into groups that one matrix can go on with, of a size that one call takes."""
+    ordered = sorted(requests, key=lambda each: (*_kind(each), -len(each.batches)))
+    for (examples, *_), run in groupby(ordered, key=_kind):
+        group, most = list(run), method.most_together(examples)
+        for begin in range(0, len(group), most):
+            yield group[begin : begin + most]
+
+
+def _kind(request: WaitingSteps) -> tuple[int, float, bool, int, int]:
+    """Return what rows of one matrix have in common."""
+    earlier = request.rule.steps if isinstance(request.rule, Stepping) else 0
+    return request.batches.shape[1], request.mu, request.shift is None, earlier, request.done
+
+
+def _joined(rules: Sequence[Rule], rows: Tensor) -> Rule:
+    """Return the one rule of all rows."""
+    stepping = [rule for rule in rules if isinstance(rule, Stepping)]
+    return Stepping.together(stepping, rows) if stepping else rules[0]
+
+
+def _in_turn(method: Method, requests: Sequence[WaitingSteps]) -> None:
+    """Make all steps, the next of each by a gradient of its own."""
+    while going_on := [request for request in requests if request.missing]:
+        _step(method, going_on)
+
+
+def _step(method: Method, requests: Sequence[WaitingSteps]) -> None:
+    gradients = method.compute([request.next() for request in requests])
+    for request, (loss, gradient) in zip(requests, gradients, strict=True):
+        assert isinstance(gradient, Tensor), "parameters are flat vectors"
+        request.step(loss, gradient)
+
+
+class _Minibatch(NamedTuple):
+    """What the gradient of one step is asked for at, and of what."""
+
+    number: int
+    parameters: Tensor
+    batch: npt.NDArray[np.int64]
+
+
+class WaitingSteps:
+    """Local steps from `parameters`, of which `done` have been made."""
+
+    __slots__ = (
+        *("_losses", "_lr", "_result", "_source", "_start", "batches", "done", "mu", "number"),
+        *("parameters", "rule", "shift"),
+    )
+
+    def __init__(
+        self,
+        source: LocalStepSource,
+        number: int,  # of the first step's gradient, which picks its stream of random numbers
+        parameters: Tensor,
+        batches: Batches,
+        rule: Rule,
+        lr: float,
+        mu: float,
+        shift: Tensor | None,
+    ) -> None:
+        self.number = number
+        self.parameters = parameters
+        self.batches = batches
+        self.rule = rule
+        self.mu = mu
+        self.shift = shift
+        self.done = 0
+        self._source = source
+        self._start = parameters if mu else None
+        self._lr = lr
+        self._losses = 0.0
+        self._result: Steps | None = None
+
+    @property
+    def missing(self) -> int:
+        return 0 if self._result is not None else len(self.batches) - self.done
+
+    def result(self) -> Steps:
+        """Return what the steps came to; the first call computes it."""
+        if self._result is None:
+            self._source.fulfil(self)
+        assert self._result is not None
+        return self._result
+
+    def advance(self) -> None:
+        self._source.advance(self)
+
+    def discard(self) -> None:
+        self._source.forget(self)
+
+    def next(self) -> _Minibatch:
+        """Return what the next step's gradient is asked for at, and of what."""
+        return _Minibatch(self.number + self.done, self.parameters, self.batches[self.done])
+
+    def step(self, loss: float, gradient: Tensor) -> None:
+        """Make the next step, by its gradient."""
+        if self._start is not None:
+            gradient = gradient.add(self.parameters - self._start, alpha=self.mu)
+        if self.shift is not None:
+            gradient = gradient.add(self.shift)
+        self.parameters = self.rule(self.parameters, gradient, 1.0)
+        self._losses += loss
+        self.done += 1
+        if self.done == len(self.batches):
+            self.finish(self.parameters, self._losses)
+
+    def finish(self, parameters: Tensor, losses: float) -> None:
+        """Hand in what the steps came to, and the losses added up; let go of all else."""
+        count = len(self.batches)
+        self._result = Steps(losses / count, parameters, count * self._lr)
+        self.parameters = parameters
+        self._start = self.shift = None
