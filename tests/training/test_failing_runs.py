@@ -455,7 +455,8 @@ FAULTS = st.lists(
 SYNCHRONOUS = ["ssgd", "fedavg(steps=2)", "local-sgd(steps=2)"]
 ALGORITHMS = st.sampled_from(
     [*SYNCHRONOUS, "asgd", "ssp(slack=1)", "fedbuff(buffer=2)", "softsync(n=2)", "easgd",
-     "backup-workers", "backup-workers(interrupt=true)", "delay-adaptive"]
+     "rennala(2)", "ringmaster(2)", "backup-workers", "backup-workers(interrupt=true)",
+     "delay-adaptive"]
 )  # fmt: skip
 
 

@@ -230,6 +230,20 @@ def test_an_evaluation_looks_at_examples_that_are_evenly_spread() -> None:
     assert _evenly(1437, x, y) == (x, y)
 
 
+def test_what_guessing_comes_to_is_that_of_the_shares_of_classes() -> None:
+    from sklearn.datasets import load_digits
+
+    labels = load_digits().target
+    labels = labels[np.random.default_rng(0).permutation(len(labels))]  # as the data set is split
+    shares = np.bincount(labels[360:]) / len(labels[360:])
+    chance = train(TrainConfig(updates=1)).summary.chance
+    assert chance is not None
+    assert chance.accuracy == max(np.bincount(labels[:360])) / 360
+    assert chance.loss == pytest.approx(-np.sum(shares * np.log(shares)))
+    assert chance.examples == 360
+    assert train(TrainConfig(updates=1, timing_only=True)).summary.chance is None
+
+
 def test_a_loss_that_is_not_a_number_counts_as_exploded() -> None:
     result = run(model="quadratic:model", data="quadratic:data", lr=1e30, updates=20)
     assert result.summary["status"] == "diverged"

@@ -166,9 +166,9 @@ def _curvature(
     """Return the largest curvature of the loss before training, and where the target was reached.
 
     The latter with the first seed's run of the best design with the fewest workers. None where the
-    optimizer is not plain SGD, for which there is no such bound.
+    optimizer is not plain SGD, or gradients are clipped, for which there is no such bound.
     """
-    if config.optimizer.name != "sgd" or config.optimizer.options:
+    if config.optimizer.name != "sgd" or config.optimizer.options or config.clip is not None:
         return None
     from paracosm.models.build import build_model
     from paracosm.training.parameters import ParameterLayout

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from paracosm.models import DataSet, Model
 from paracosm.models.images import MLP
-from paracosm.training.gradient_methods import Gradient, Request, stack
+from paracosm.training.gradient_methods import Gradient, Request, compute_stacked
 from paracosm.training.parameters import ParameterLayout
 
 _MOST_TOGETHER = 2**18
@@ -91,7 +91,7 @@ class Dense:
         for size, run in groupby(requests, key=lambda request: len(request.batch)):
             group = list(run)
             if len(group) > 1 and self.pays_together(size):
-                gradients += self._together(group)
+                gradients += compute_stacked(self, self._layout, group)
             else:
                 gradients += map(self._alone, group)
         return gradients
@@ -122,14 +122,6 @@ class Dense:
         x, y = self._x.index_select(0, indices), self._y.index_select(0, indices)
         loss, found = self._differentiate(tensors, x, y, torch.addmm, torch.mm)
         return Gradient(loss.item(), self._layout.in_form_of(request.parameters, found))
-
-    def _together(self, requests: Sequence[Request]) -> Iterator[Gradient]:
-        """Return the gradients by products of stacks of matrices, one for each request."""
-        parameters = [each.parameters for each in requests if each.parameters is not None]
-        tensors = stack(self._layout, parameters)
-        losses, found = self.stacked(tensors, np.stack([request.batch for request in requests]))
-        for each, loss, *gradient in zip(parameters, losses.tolist(), *found, strict=True):
-            yield Gradient(loss, self._layout.in_form_of(each, gradient))
 
     def _differentiate(
         self,

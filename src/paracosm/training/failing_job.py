@@ -43,6 +43,7 @@ from paracosm.rng import FailureStream, TrainingStream, generator
 from paracosm.simulation.schedule import BusyTimes
 from paracosm.timeline import Timeline
 from paracosm.training.all_reduces import Combine
+from paracosm.training.clients import Participation
 from paracosm.training.config import TrainConfig
 from paracosm.training.elastic_all_reduce import ElasticAllReduce
 from paracosm.training.failing_roles import FailingServer, FailingWorker
@@ -94,7 +95,7 @@ class FailingJob(Job):
         )
         self.elastic = failures.recovery == "elastic"
         self.resend_after = failures.resend_after
-        self.resent = 0
+        self.resent = self.dropped_examples = 0
         self._busy: BusyTimes = {}
         self._failures = failures
         self._costs = FailureCosts(len(self.workers))
@@ -214,10 +215,12 @@ class FailingJob(Job):
     async def enter(self, worker: FailingWorker) -> None:
         await self._all_reduce.enter(worker.name)
 
-    def compute_times(self, worker: int) -> Iterator[float] | None:
+    def compute_times(
+        self, worker: int, client: Participation | None = None
+    ) -> Iterator[float] | None:
         """Return the worker's compute times, which go on from life to life."""
         if worker not in self._durations:
-            self._durations[worker] = super().compute_times(worker)
+            self._durations[worker] = super().compute_times(worker, client)
         return self._durations[worker]
 
     def updated(
@@ -319,7 +322,7 @@ class FailingJob(Job):
         nodes = self._sim.workers
         worker = nodes[name]
         assert isinstance(worker, FailingWorker)
-        worker.stop(max(self._sim.now, self._clock.engine(back)))
+        worker.fail(max(self._sim.now, self._clock.engine(back)))
         if (brought := self._all_reduce.leave(name)) is not None:
             self.discarded(brought.gradient.examples, worker.seconds_in_push())
         for node in nodes.values():
@@ -367,8 +370,7 @@ class FailingJob(Job):
             begin = max(begin, again.back)
         costs.lost += self._sim.now - self._at_save[0]
         costs.undone += record.contributions - self._at_save[2]
-        dropped = self.dropped * self.batch
-        self._lost_examples = self._requested - record.examples - dropped
+        self._lost_examples = self._requested - record.examples - self.dropped_examples
         for store, saved in zip(self.stores, self._saved, strict=True):
             store.restore(saved)
         record.restored(self._at_save[1])

@@ -29,6 +29,7 @@ class Conditions(Protocol):
     elastic: bool  # whether updates do without those that are away
     resend_after: float | None  # seconds; None: lost messages are never sent again
     resent: int  # messages
+    dropped_examples: int  # of gradients that a rule has dropped
     stores: list[Store]
 
     def stretched(self, node: str, work: float) -> float:
@@ -190,7 +191,7 @@ class FailingWorker(_Node, TrainingWorker):
                 if interrupt.cause is not self.conditions:
                     raise
 
-    def stop(self, back: float) -> None:
+    def fail(self, back: float) -> None:
         """Let it stop until `back`, in seconds of the engine; from outside of any walker."""
         self.back = max(self.back, back)
         if self.is_away:
@@ -205,6 +206,14 @@ class FailingWorker(_Node, TrainingWorker):
             self.conditions.discarded(self._examples, self.seconds_in_push())
             self._examples = 0
 
+    async def compute_gradient_unless_answered(self) -> Gradient | None:
+        before = self.compute_time
+        gradient = await super().compute_gradient_unless_answered()
+        if gradient is None:
+            self.conditions.dropped_examples += self._team.batches[self.index]
+            self.conditions.discarded(0, self.compute_time - before)
+        return gradient
+
     def _request(self) -> Gradient:
         self._note_request(1)
         return super()._request()
@@ -216,7 +225,7 @@ class FailingWorker(_Node, TrainingWorker):
     def _note_request(self, gradients: int) -> None:
         if not self._examples:
             self._begun = self.compute_time
-        self.conditions.requested(gradients * self._team.batch)
+        self.conditions.requested(gradients * self._team.batches[self.index])
 
     def seconds_in_push(self) -> float:
         return self.compute_time - self._begun
@@ -265,7 +274,6 @@ class FailingServer(_Node, ParameterServer):
         self._seconds: dict[str, float] = {}  # of computing that are in each one's newest push
         self._gathered: list[Contribution] = []
         self._round: Future | None = None
-        self._beside: Any = None  # what the newest answer had beside the parameters
         self._is_applying = False  # from the end of a round until its answers
 
     @coroutine
@@ -299,15 +307,17 @@ class FailingServer(_Node, ParameterServer):
 
     def drop(self, contribution: Contribution) -> None:
         super().drop(contribution)
+        self.conditions.dropped_examples += contribution.gradient.examples
         self.conditions.discarded(0, self._seconds[contribution.worker])
 
-    def answer(self, *workers: str, parameters: Any = None, beside: Any = None) -> None:
+    def answer(
+        self, *workers: str, parameters: Any = None, beside: Any = None, clock: int = 0
+    ) -> None:
         self._is_applying = False
-        self._beside = beside
         self._owed.difference_update(workers)
         self._joined.difference_update(workers)
         there = (worker for worker in workers if worker not in self._away)
-        super().answer(*there, parameters=parameters, beside=beside)
+        super().answer(*there, parameters=parameters, beside=beside, clock=clock)
 
     async def welcome(self) -> None:
         """Give the parameters to those who are back."""
@@ -320,7 +330,7 @@ class FailingServer(_Node, ParameterServer):
                 self._owed.add(worker)
                 self._joined.add(worker)
             else:
-                self.answer(worker, beside=self._beside)
+                self.answer_again(worker)
 
     def leaves(self, worker: str) -> None:
         """Note that a worker is away."""

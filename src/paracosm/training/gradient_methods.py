@@ -195,9 +195,9 @@ class Vectorised:
 
     def obstacle(self) -> str | None:
         """Try it, and return why the model cannot be vectorised; None if it can."""
-        tensors = stack(self._layout, [self._parameters, self._parameters.clone()])
+        rows = self._parameters.repeat(2, 1)
         try:
-            self.stacked(tensors, np.zeros((2, 1), np.int64))
+            self.stacked(self._layout.stacks(rows), np.zeros((2, 1), np.int64))
         except Exception as error:  # the model's own code, and all that vmap has no rule for
             return f"the model cannot be vectorised: {one_line(error)}"
         return None
@@ -205,11 +205,7 @@ class Vectorised:
     def compute(self, requests: Sequence[Request]) -> list[Gradient]:
         gradients: list[Gradient] = []
         for chunk in self._chunks(requests):
-            parameters = [request.parameters for request in chunk if request.parameters is not None]
-            tensors = stack(self._layout, parameters)
-            losses, found = self.stacked(tensors, np.stack([request.batch for request in chunk]))
-            for each, loss, *gradient in zip(parameters, losses.tolist(), *found, strict=True):
-                gradients.append(Gradient(loss, self._layout.in_form_of(each, gradient)))
+            gradients += compute_stacked(self, self._layout, chunk)
         return gradients
 
     def stacked(
@@ -238,12 +234,31 @@ class Vectorised:
                 yield group[begin : begin + length]
 
 
-def stack(layout: ParameterLayout, parameters: Sequence[Parameters]) -> Sequence[Tensor]:
-    """Return by tensor the parameters of all requests; no copies where all have the same."""
-    first = parameters[0]
-    if all(other is first for other in parameters):
-        return [each.expand(len(parameters), *each.shape) for each in layout.tensors(first)]
-    return [torch.stack(same) for same in zip(*map(layout.tensors, parameters), strict=True)]
+def compute_stacked(
+    method: StackedMethod, layout: ParameterLayout, requests: Sequence[Request]
+) -> list[Gradient]:
+    """Return the gradients of requests of one batch size, by one call of the method.
+
+    Flat vectors are rows of one matrix, whose stacks of tensors are views; none is copied where all
+    requests have the same.
+    """
+    parameters = [request.parameters for request in requests if request.parameters is not None]
+    batches = np.stack([request.batch for request in requests])
+    flat = [each for each in parameters if isinstance(each, Tensor)]
+    if len(flat) < len(parameters):
+        known = map(layout.tensors, parameters)
+        tensors = [torch.stack(same) for same in zip(*known, strict=True)]
+        losses, found = method.stacked(tensors, batches)
+        return [
+            Gradient(loss, layout.in_form_of(each, gradient))
+            for each, loss, *gradient in zip(parameters, losses.tolist(), *found, strict=True)
+        ]
+    first = flat[0]
+    is_shared = all(other is first for other in flat)
+    rows = first.expand(len(flat), -1) if is_shared else torch.stack(flat)
+    losses, found = method.stacked(layout.stacks(rows), batches)
+    gradients = layout.rows(found).unbind()
+    return [Gradient(*each) for each in zip(losses.tolist(), gradients, strict=True)]
 
 
 _TASKS_PER_PROCESS = 4  # of one call, so that no process waits long for the last

@@ -26,6 +26,8 @@ from paracosm.training.gradient_methods import (
     inspect_model,
 )
 from paracosm.training.parameters import ParameterLayout, Parameters
+from paracosm.training.privacy import Privacy
+from paracosm.training.private_gradients import Private
 
 Mode = Literal["auto", "off", "vmap", "processes"]
 
@@ -82,6 +84,8 @@ def make_gradients(
     workers_hint: int,  # how many gradients may wait at a time
     seed: int = 0,  # of random numbers that the model draws; each request has its own stream
     batch: int = 32,  # examples of a minibatch
+    privacy: Privacy | None = None,  # of examples
+    noise_seed: int = 0,  # of what hides them; each request has its own stream
 ) -> GradientSource:
     """Return the source of the gradients of a model on a data set's training examples.
 
@@ -91,11 +95,16 @@ def make_gradients(
 
     Mode "off" computes each gradient alone, by automatic differentiation, when it is needed; "vmap"
     and "processes" all that wait together; "auto" does what the model's structure and size say is
-    fastest (dense networks in closed form), so that two runs agree to the bit.
+    fastest (dense networks in closed form), so that two runs agree to the bit. With `privacy` each
+    is computed alone, from the clipped gradients of its examples.
     """
     if mode not in get_args(Mode):
         raise unknown("look-ahead mode", mode, get_args(Mode))
     traits = inspect_model(model, layout, data, batch)
+    if privacy is not None:
+        private = Private(privacy, model, layout, data, traits, noise_seed)
+        text = "by example, clipped and with noise"
+        return GradientSource(Policy(private, text, together=False))
     processes = min(available_cores(), workers_hint)
 
     def pool() -> ProcessPool:

@@ -9,6 +9,7 @@ from paracosm.cluster import Cluster
 from paracosm.engine import Simulator
 from paracosm.results import FailureSummary
 from paracosm.simulation.schedule import BusyTimes
+from paracosm.training.clients import Clients
 from paracosm.training.config import TrainConfig
 from paracosm.training.record import MetricSink, Progress, RunRecord
 from paracosm.training.roles import ParameterServer, Team, TrainingWorker
@@ -40,9 +41,11 @@ class Job(Team):
             config.compute_distribution(),
             config.update_time,
             config.batch,
+            config.batches(len(cluster.workers)),
             config.most_updates,
             config.algorithm.work,
             config.algorithm.serve,
+            self._clients_of(config, seed, numerics),
         )
         self.config = config
         self.stores: list[Store] = []
@@ -95,22 +98,37 @@ class Job(Team):
             if peers:
                 sim.spawn(self.config.algorithm.listen(worker), name=f"{name}.listen")
 
+    @staticmethod
+    def _clients_of(config: TrainConfig, seed: int, numerics: Numerics) -> Clients | None:
+        if config.clients is None:
+            return None
+        by_size = config.sampling == "by-size"
+        sizes = [numerics.examples_of(each) for each in range(config.clients)] if by_size else None
+        return Clients(config, seed, sizes, config.until_time)
+
     def _add_stores(self) -> None:
         """Add stores of all parts of the parameters, whose updates this job is told of."""
         algorithm = self.config.algorithm
-        self.stores += [
-            Store(
-                *(self.initial[part], algorithm.outer() or self.numerics.rule(), self.updated),
-                *(self.numerics.real, algorithm, len(self.workers)),
+        for index, part in enumerate(self.numerics.parts):
+            rule, recipe = algorithm.outer(), self.numerics.outer_recipe(index)
+            if rule is None:
+                rule, recipe = self.numerics.rule(), self.numerics.recipe
+            store = Store(
+                *(self.initial[part], rule, self.updated, self.numerics.real),
+                *(algorithm, len(self.workers), recipe),
+                # Each peer makes some of the run's updates on a store of its own.
+                updates=(lambda: self.record.updates) if self.topology == "peers" else None,
             )
-            for part in self.numerics.parts
-        ]
+            self.stores.append(store)
 
     def parameters(self) -> Any:
         """Return the flat vector that the run has reached: of the servers, or the peers' mean."""
         if self.topology == "peers":
             return sum(store.parameters for store in self.stores) / len(self.stores)
         return self.numerics.join([store.parameters for store in self.stores])
+
+    def note(self, node: str, name: str, value: float) -> None:
+        self.record.note(node, name, value)
 
     def updated(
         self, store: Store, contributions: Sequence[Contribution], staleness: Sequence[int]

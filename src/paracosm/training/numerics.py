@@ -9,10 +9,14 @@ import numpy as np
 from paracosm.errors import require
 from paracosm.models import load_data
 from paracosm.models.shards import BatchSampler, make_shards
+from paracosm.results import Chance
 from paracosm.rng import TrainingStream, generator, integer_seed
+from paracosm.training.clipping import Clipping
 from paracosm.training.config import MEASURED, TrainConfig
+from paracosm.training.learning_rate import scaled_learning_rate
+from paracosm.training.privacy import Accountant, ClientNoise, client_accountant
 from paracosm.training.rules import update_rule
-from paracosm.training.store import Numerics, Pending, PendingSteps, Rule
+from paracosm.training.store import Numerics, Pending, PendingSteps, Recipe, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +25,12 @@ if TYPE_CHECKING:
 
 
 def prepare_numerics(
-    config: TrainConfig, seed: int, workers: int, servers: int, tensors: Sequence[str] = ()
+    config: TrainConfig,
+    seed: int,
+    clients: int,  # whose examples are computed on; without clients, workers
+    servers: int,
+    tensors: Sequence[str] = (),
+    active: int | None = None,  # of the clients at a time (all)
 ) -> Numerics:
     """Build model, data and gradients as `config` says; nothing of it in timing-only mode.
 
@@ -40,7 +49,7 @@ def prepare_numerics(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        computing = _Computing(config, seed, workers, servers, tensors)
+        computing = _Computing(config, seed, clients, servers, tensors, active or clients)
     except BaseException:
         torch.set_num_threads(threads)
         raise
@@ -58,7 +67,13 @@ class _Computing(Numerics):
     threads = 1  # that PyTorch computes on when they have been closed
 
     def __init__(
-        self, config: TrainConfig, seed: int, workers: int, servers: int, tensors: Sequence[str]
+        self,
+        config: TrainConfig,
+        seed: int,
+        clients: int,
+        servers: int,
+        tensors: Sequence[str],
+        active: int,
     ) -> None:
         from paracosm.models.build import build_model
         from paracosm.training.gradients import make_gradients
@@ -70,6 +85,7 @@ class _Computing(Numerics):
         data, most = self._data, config.evaluate_examples
         self._training = _evenly(most, data.train_x, data.train_y)
         self._test = _evenly(most, data.test_x, data.test_y)
+        self.chance = _chance(self._training[1], self._test[1]) if data.classes else None
         drawn = integer_seed(seed, TrainingStream.MODEL)
         self._model = build_model(config.model, self._data, drawn, config.batch)
         fragments = config.algorithm.fragments
@@ -83,21 +99,32 @@ class _Computing(Numerics):
             sizes = tuple(config.message_size * size / sum(sizes) for size in sizes)
         self.sizes = sizes
         rng = generator(seed, TrainingStream.SHARDS)
-        self._shards = make_shards(self._data.train_y.numpy(), workers, config.shards, rng)
+        self._shards = make_shards(self._data.train_y.numpy(), clients, config.shards, rng)
         self._seed = seed
+        self._batches = config.batches(clients) if config.batch_of else None
         self._samplers: dict[int, BatchSampler] = {}  # of the clients that have taken part
         self._gradients = make_gradients(
             self._model,
             self._layout,
             self._data,
             mode="off" if config.compute == MEASURED else config.lookahead,
-            workers_hint=workers,
+            workers_hint=active,
             seed=integer_seed(seed, TrainingStream.DROPOUT),
             batch=config.batch,
+            privacy=config.privacy_of("examples"),
+            noise_seed=integer_seed(seed, TrainingStream.NOISE),
         )
-        self._local_steps = LocalStepSource(self._gradients.policy, self._layout)
+        self._lr = scaled_learning_rate(config.lr, active, config.lr_scaling)
+        config.optimizer.try_out(self._lr)
+        # Of the clients, drawn anew for each round; None where their turns are not drawn by rounds
+        drawn_by_rounds = config.algorithm.has_rounds and config.clients is not None
+        is_uniform = config.availability is None and config.sampling == "uniform"
+        self._client_rate = active / clients if drawn_by_rounds and is_uniform else None
+        factor = config.lr_factor(config.last_update, self._lr / config.lr)
+        clipping = None if config.clip is None else Clipping(config.clip)
+        self.recipe = Recipe(self._lr, factor, clipping)
+        self._local_steps = LocalStepSource(self._gradients.policy, self._layout, self.recipe)
         self._rules: dict[int, Rule] = {}  # of clients whose local steps go on from one another
-        config.optimizer.try_out(config.lr)
 
     def initial(self) -> Any:
         flat = self._layout.flatten(self._model.module)
@@ -127,30 +154,56 @@ class _Computing(Numerics):
         keep_state: bool = True,
         mu: float = 0.0,
         shift: Any = None,
+        updates: int = 0,
     ) -> PendingSteps:
         sampler = self._samplers.get(client) or self._sampler(client)
         batches = np.stack([sampler.next() for _ in range(count)])
         rule = self._rules.get(client) if keep_state else self.rule()
         if rule is None:
             rule = self._rules[client] = self.rule()
-        lr = self._config.lr
-        return self._local_steps.request(parameters, batches, rule, lr, keep_state, mu, shift)
+        factors: tuple[float, ...] = ()
+        if self._config.lr_changes:
+            factors = tuple(self.recipe.lr_factor(updates + j / count) for j in range(count))
+        return self._local_steps.request(parameters, batches, rule, factors, keep_state, mu, shift)
+
+    def outer_recipe(self, part: int) -> Recipe:
+        privacy = self._config.privacy_of("clients")
+        if privacy is None:
+            return Recipe()
+        rng = generator(self._seed, TrainingStream.CLIENT_NOISE, part)
+        return Recipe(noise=ClientNoise(privacy, rng))
+
+    def accountant(self) -> Accountant | None:
+        config = self._config
+        if config.privacy is None:
+            return None
+        if config.privacy.unit == "clients":
+            return client_accountant(config.privacy, self._client_rate)
+        return Accountant(config.privacy, self._releases, config.shards == "shared")
+
+    def _batch_of(self, client: int) -> int:
+        return self._config.batch if self._batches is None else self._batches[client]
+
+    def _releases(self, client: int, examples: int) -> tuple[float, int]:
+        """Return the sampling rate of a client's minibatches, and how many so many examples are."""
+        batch = self._batch_of(client)
+        return min(1.0, batch / self.examples_of(client)), examples // batch
 
     def forget(self, client: int) -> None:
         self._rules.pop(client, None)
 
     def examples_of(self, client: int) -> int:
-        return len(self._shards[client])
+        return int(self._shards.sizes[client])
 
     def _sampler(self, client: int) -> BatchSampler:
         """Return the source of a client's minibatches, from its first one on."""
         rng = generator(self._seed, TrainingStream.BATCHES, client)
-        made = BatchSampler(self._shards[client], self._config.batch, rng)
+        made = BatchSampler(self._shards[client], self._batch_of(client), rng)
         self._samplers[client] = made
         return made
 
     def rule(self) -> Rule:
-        return update_rule(self._config.optimizer, self._config.lr)
+        return update_rule(self._config.optimizer, self._lr)
 
     def evaluate(self, parameters: Any) -> dict[str, float]:
         from paracosm.training.parameters import evaluate
@@ -176,3 +229,13 @@ def _evenly(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return x, y
     chosen = np.linspace(0, len(x) - 1, most).round().astype(np.int64).tolist()
     return x[chosen], y[chosen]
+
+
+def _chance(training: Tensor, test: Tensor) -> Chance:
+    """Return what guessing comes to over labels."""
+    shares = training.flatten().bincount().double() / training.numel()
+    return Chance(
+        accuracy=int(test.flatten().bincount().max()) / test.numel(),
+        loss=-float(shares.xlogy(shares).sum()),
+        examples=test.numel(),
+    )

@@ -79,7 +79,8 @@ def _train(
     log: bool,
 ) -> TrainingResult:
     servers = len(cluster.servers) if config.resolve_topology() == "server" else 1
-    numerics = prepare_numerics(config, seed, len(cluster.workers), servers)
+    clients = config.clients or len(cluster.workers)
+    numerics = prepare_numerics(config, seed, clients, servers, active=len(cluster.workers))
     timeline = Timeline() if _wants_timeline(config, cluster) else None
     sim = Simulator(log=log, network=cluster, timeline=timeline, recording=config.recording)
     run = (config, seed, cluster, numerics, sim, metrics, progress)
@@ -106,6 +107,8 @@ def _train(
             dropped=job.dropped,
             durations=_durations(config, cluster),
         )
+        if job.clients is not None:
+            summary = replace(summary, clients=job.clients.summary())
         if failures is not None:
             summary = replace(
                 summary,
@@ -113,7 +116,10 @@ def _train(
                 durations={**summary.durations, "failures": f"assumed: {failures}"},
             )
         recording = sim.recording if config.compute == MEASURED else None
-        return TrainingResult(summary, recording, timeline, metrics, job.parameters(), schedule)
+        average = None if job.record.average is None else job.record.average.value
+        return TrainingResult(
+            *(summary, recording, timeline, metrics, job.parameters(), schedule), average
+        )
     finally:
         numerics.close()
 
@@ -125,7 +131,9 @@ def schedule_rule(config: TrainConfig, cluster: Cluster) -> Rule | None:
     servers do what a rule can say, and take times that are drawn without end.
     """
     compute = config.compute_distribution()
-    if not config.timing_only or compute is None or _can_end(compute) or config.fails:
+    if not config.timing_only or compute is None or _can_end(compute):
+        return None
+    if config.clients or config.fails:
         return None
     if config.until is not None or config.resolve_topology() != "server":
         return None
@@ -184,6 +192,8 @@ def _durations(config: TrainConfig, cluster: Cluster) -> dict[str, str]:
     compute = config.compute_distribution()
     if compute is not None:
         sources = {"compute": _modelled(compute)}
+        if config.batch_of:
+            sources["compute"] += f" for {config.batch} examples, in proportion to the batch"
     elif config.recording is not None:
         sources = {"compute": f"measured before: {config.recording}"}
     else:

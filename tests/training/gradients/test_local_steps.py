@@ -19,7 +19,7 @@ from paracosm.training.gradients import Mode, make_gradients
 from paracosm.training.local_steps import LocalStepSource, WaitingSteps
 from paracosm.training.parameters import ParameterLayout
 from paracosm.training.rules import update_rule
-from paracosm.training.store import Rule
+from paracosm.training.store import Recipe, Rule
 
 DIGITS = load_data("digits")
 LR, BATCH = 0.05, 6
@@ -40,7 +40,7 @@ class Case:
         self.module = built.module
         self.layout = ParameterLayout.of(self.module)
         gradients = make_gradients(built, self.layout, DIGITS, mode, 16, batch=BATCH)
-        self.source = LocalStepSource(gradients.policy, self.layout)
+        self.source = LocalStepSource(gradients.policy, self.layout, Recipe(lr=LR))
         self.initial = self.layout.flatten(self.module)
         self.rng = np.random.default_rng(3)
 
@@ -55,7 +55,7 @@ class Case:
     ) -> WaitingSteps:
         batches = self.rng.integers(0, len(DIGITS.train_x), (count, BATCH))
         start = self.initial if start is None else start
-        return self.source.request(start, batches, rule, LR, keep_state, mu, shift)
+        return self.source.request(start, batches, rule, (), keep_state, mu, shift)
 
 
 def plainly(

@@ -8,34 +8,42 @@ concern (`paracosm.training.roles`), so the coroutines loop for ever. All values
 are arrays with arithmetic (PyTorch vectors; vectors of length zero in timing-only mode). What an
 update makes of gradients is said once (`weight`, `direction`), for servers and for schedules.
 
-Adding one: write the class, list it in `registry.py`.
+Adding one: write the class. It is named as `file.py:Class` or `package.module:Class`, as
+`file.py:Class(key=value)` with parameters; those that are Paracosm's own are in `registry.py`.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, ClassVar
 
 from paracosm.errors import InputError
+from paracosm.factory import named_function
 from paracosm.models import Optimizer
 from paracosm.simulation.schedule import Rule as ScheduleRule
-from paracosm.training.failures import Recovery
+from paracosm.training.failures import SYNCHRONOUS, Recovery
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
-from paracosm.training.store import Rule
+from paracosm.training.store import Direction, Rule
 
 
 @dataclass(frozen=True)
 class Algorithm:
     """Base of all algorithms: gradients go to parameter servers, fresh parameters come back."""
 
-    name: ClassVar[str]
+    name: ClassVar[str]  # in messages; by default that of the class
     topologies: ClassVar[tuple[Topology, ...]] = ("server",)
-    # What may be done when a worker fails, the first by itself; see `recoveries_on`
-    recoveries: ClassVar[tuple[Recovery, ...]] = ("rejoin",)
-    in_checkpoints: ClassVar[bool] = (
-        True  # whether a checkpoint of the stores has all that it needs
-    )
+    has_rounds: ClassVar[bool] = False  # whether servers wait for all workers, by `receive_all`
+    # What may be done when a worker fails, the first by itself; None: see `recoveries_on`
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = None
+    in_checkpoints: ClassVar[bool] = True  # whether checkpoints of the stores have all it needs
     compensates: ClassVar[bool] = False  # whether `direction` looks at what has moved
+
+    def __init_subclass__(cls) -> None:
+        if "name" not in cls.__dict__:
+            cls.name = cls.__name__
 
     def outer(self) -> Rule | None:
         """Return a new rule that steps against the mean pseudo-gradient of workers' local steps.
@@ -49,6 +57,19 @@ class Algorithm:
     def fragments(self) -> int:
         """Into how many parts workers divide the parameters, to exchange each by itself."""
         return 1
+
+    @property
+    def sums(self) -> bool:
+        """Whether an update is by the sum of gradients and not by their mean."""
+        return False
+
+    @property
+    def pushes_only_changes(self) -> bool:
+        """Whether servers learn nothing of clients but changes by local steps, which are averaged.
+
+        Then clipping and noise hide who took part.
+        """
+        return self.outer() is not None and "server" in self.topologies
 
     @property
     def interrupts(self) -> bool:
@@ -91,6 +112,10 @@ class Algorithm:
         """
         return gradient
 
+    def compensation(self) -> Direction:
+        """Return `direction` for one store, with a state of its own where it has any."""
+        return self.direction
+
     def gradients_per_update(self, workers: int) -> int:
         """Return how many gradients go into one update."""
         return 1
@@ -105,10 +130,14 @@ class Algorithm:
     def recoveries_on(self, topology: Topology) -> tuple[Recovery, ...]:
         """Return what may be done when a worker fails; the first is, where nobody asks for another.
 
-        Without servers nobody can go on without a worker, unless the algorithm says so.
+        Servers go on without a worker, in rounds as a run asks for it. Without servers nobody does,
+        unless an algorithm says so.
         """
-        can_go_on = topology == "server" or "restart" in self.recoveries
-        return self.recoveries if can_go_on else ("restart",)
+        if self.recoveries is not None:
+            return self.recoveries
+        if topology != "server":
+            return ("restart",)
+        return SYNCHRONOUS if self.has_rounds else ("rejoin",)
 
     def topology_for(self, wanted: Topology | None) -> Topology:
         """Return `wanted`, or the algorithm's own topology when nothing is wanted."""
@@ -119,10 +148,57 @@ class Algorithm:
             )
         return wanted or self.topologies[0]
 
+    @classmethod
+    def reference(cls) -> str:
+        """Return how the algorithm is named where one is asked for.
+
+        Paracosm's own by their names; others as `file.py:Class`, where the file lies in the current
+        folder or below it by a relative path, or as `package.module:Class`.
+        """
+        module = cls.__module__
+        if module.startswith(f"{__package__}."):
+            return cls.name
+        if module == "__main__":
+            module = getattr(sys.modules[module], "__file__", module)
+        if module.endswith(".py"):
+            path = Path(module).resolve()
+            folder = Path.cwd()
+            module = str(path.relative_to(folder) if path.is_relative_to(folder) else path)
+        return f"{module}:{cls.__qualname__}"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Let the user's own, out of a file, be sent to processes that have not read it."""
+        if not type(self).__module__.endswith(".py"):
+            return super().__reduce__()
+        reference = f"{type(self).__module__}:{type(self).__qualname__}"
+        arguments = {field.name: getattr(self, field.name) for field in fields(self)}
+        return _made, (reference, arguments)
+
     def __str__(self) -> str:
         changed = [
             f"{field.name}={getattr(self, field.name)}"
             for field in fields(self)
             if getattr(self, field.name) != field.default
         ]
-        return f"{self.name}({', '.join(changed)})" if changed else self.name
+        name = self.reference()
+        return f"{name}({', '.join(changed)})" if changed else name
+
+
+def named_algorithm(reference: str) -> type[Algorithm]:
+    """Return the class that `file.py:Class` or `package.module:Class` names.
+
+    Raises:
+        InputError: it cannot be found or imported, or is no subclass of `Algorithm`.
+    """
+    found: Callable[..., Any] = named_function("algorithm", reference)
+    if not isinstance(found, type) or not issubclass(found, Algorithm) or found is Algorithm:
+        what = "a class" if isinstance(found, type) else "a function"
+        raise InputError(
+            f'algorithm "{reference}": {found.__name__} is {what}, not a subclass of '
+            "paracosm.training.Algorithm"
+        )
+    return found
+
+
+def _made(reference: str, arguments: dict[str, Any]) -> Algorithm:
+    return named_algorithm(reference)(**arguments)

@@ -27,7 +27,7 @@ class DiLoCo(Algorithm):
 
     name: ClassVar[str] = "diloco"
     topologies: ClassVar[tuple[Topology, ...]] = ("all-reduce", "server")
-    recoveries: ClassVar[tuple[Recovery, ...]] = SYNCHRONOUS
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = SYNCHRONOUS
     steps: int = 8
     outer_lr: float = 0.7
     momentum: float = 0.9

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.failures import SYNCHRONOUS, Recovery
 from paracosm.training.roles import ParameterServer, TrainingWorker
 from paracosm.training.rules import SGD, outer_rule
 from paracosm.training.store import PseudoGradient, Rule
@@ -24,7 +23,7 @@ class FedAvg(Algorithm):
     """
 
     name: ClassVar[str] = "fedavg"
-    recoveries: ClassVar[tuple[Recovery, ...]] = SYNCHRONOUS
+    has_rounds: ClassVar[bool] = True
     steps: int = 8
     epochs: int = 0
 

@@ -21,7 +21,7 @@ class LocalSGD(Algorithm):
 
     name: ClassVar[str] = "local-sgd"
     topologies: ClassVar[tuple[Topology, ...]] = ("all-reduce",)
-    recoveries: ClassVar[tuple[Recovery, ...]] = SYNCHRONOUS
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = SYNCHRONOUS
     steps: int = 8
 
     def __post_init__(self) -> None:

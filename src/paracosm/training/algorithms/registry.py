@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 from paracosm.errors import InputError, unknown
 from paracosm.expression import parse_expression, read_literal
+from paracosm.factory import one_line
 from paracosm.training.algorithms.ad_psgd import ADPSGD
-from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.algorithms.algorithm import Algorithm, named_algorithm
 from paracosm.training.algorithms.asgd import ASGD
 from paracosm.training.algorithms.backup_workers import BackupWorkers
 from paracosm.training.algorithms.dc_asgd import DCASGD
+from paracosm.training.algorithms.dc_asgd_a import AdaptiveDCASGD
 from paracosm.training.algorithms.delay_adaptive import DelayAdaptive
 from paracosm.training.algorithms.delayed_nesterov import DelayedNesterov
 from paracosm.training.algorithms.diloco import DiLoCo
 from paracosm.training.algorithms.easgd import EASGD
 from paracosm.training.algorithms.fedadam import FedAdam
+from paracosm.training.algorithms.fedasync import FedAsync
 from paracosm.training.algorithms.fedavg import FedAvg
 from paracosm.training.algorithms.fedavgm import FedAvgM
 from paracosm.training.algorithms.fedbuff import FedBuff
@@ -25,6 +29,8 @@ from paracosm.training.algorithms.fedprox import FedProx
 from paracosm.training.algorithms.fedyogi import FedYogi
 from paracosm.training.algorithms.local_sgd import LocalSGD
 from paracosm.training.algorithms.post_local_sgd import PostLocalSGD
+from paracosm.training.algorithms.rennala import Rennala
+from paracosm.training.algorithms.ringmaster import Ringmaster
 from paracosm.training.algorithms.scaffold import Scaffold
 from paracosm.training.algorithms.sequential import Sequential
 from paracosm.training.algorithms.softsync import SoftSync
@@ -38,22 +44,35 @@ ALGORITHMS: Mapping[str, type[Algorithm]] = {
     for algorithm in (
         *(Sequential, SSGD, ASGD, StalenessAware, SoftSync, SSP, BackupWorkers),
         *(DelayAdaptive, DCASGD, FedBuff, LocalSGD, EASGD, ADPSGD),
+        *(FedAsync, FedAvg, FedAvgM, FedAdam, FedYogi, FedProx, Scaffold),
+        PostLocalSGD,
         *(DiLoCo, StreamingDiLoCo, DelayedNesterov),
-        *(FedAvg, FedAvgM, FedAdam, FedYogi, FedProx, Scaffold, PostLocalSGD),
+        *(AdaptiveDCASGD, Ringmaster, Rennala),
     )
 }
 
 
-def parse_algorithm(text: str) -> Algorithm:
+def parse_algorithm(asked: str | Algorithm | type[Algorithm]) -> Algorithm:
     """Read an algorithm with its parameters: `asgd`, `ssp(slack=3)`, `ssp(3)`.
 
-    An InputError names the algorithm or parameter that is not known, with the nearest one, or the
-    value that a parameter cannot have.
+    One of the user's own is `file.py:Class(key=value)` or `package.module:Class`. What is an
+    algorithm already is returned, of a class the one whose parameters are the defaults.
+
+    Raises:
+        InputError: naming the algorithm or parameter that is not known, with the nearest one, or
+            the value that a parameter cannot have; what `named_algorithm` says.
     """
-    name, positional, named = parse_expression(text, "algorithm")
-    if name not in ALGORITHMS:
-        raise unknown("algorithm", name, ALGORITHMS)
-    kinds = {field.name: type(field.default) for field in fields(ALGORITHMS[name])}
+    if isinstance(asked, Algorithm):
+        return asked
+    if isinstance(asked, type) and issubclass(asked, Algorithm):
+        return _with(asked, asked.reference(), {})
+    reference, text = _split(asked)
+    word, positional, named = parse_expression(text, "algorithm")
+    if reference is None and word not in ALGORITHMS:
+        raise unknown("algorithm", word, ALGORITHMS)
+    kind = ALGORITHMS[word] if reference is None else named_algorithm(reference)
+    name = reference or word
+    kinds = _kinds(kind, name)
     if len(positional) > len(kinds):
         takes = f"the parameters {', '.join(kinds)}" if kinds else "no parameters"
         raise InputError(f"{name} takes {takes}, got {len(positional)} values")
@@ -66,9 +85,44 @@ def parse_algorithm(text: str) -> Algorithm:
         if key in arguments:
             raise InputError(f"{name}: {key} is given twice")
         arguments[key] = value
-    return ALGORITHMS[name](
-        **{key: _read(name, key, value, kinds[key]) for key, value in arguments.items()}
-    )
+    values = {key: _read(name, key, value, kinds[key]) for key, value in arguments.items()}
+    return _with(kind, name, values)
+
+
+_REFERENCE = re.compile(r"\s*([^(]*:\s*[A-Za-z_]\w*)\s*(\(.*)?", re.DOTALL)
+
+
+def _split(asked: object) -> tuple[str | None, object]:
+    """Divide what names one of the user's own from its parameters, behind a name in its place."""
+    match = _REFERENCE.fullmatch(asked) if isinstance(asked, str) else None
+    if match is None:
+        return None, asked
+    return match[1].strip(), f"algorithm{match[2] or ''}"
+
+
+_WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
+
+
+def _kinds(kind: type[Algorithm], name: str) -> dict[str, type]:
+    """Return the parameters of an algorithm, with what their values are."""
+    kinds = {field.name: type(field.default) for field in fields(kind)}
+    for key, each in kinds.items():
+        if each not in _WANTED:
+            raise InputError(
+                f"{name}: its parameter {key} has no default that is a number, a truth value or a "
+                "word: give it one"
+            )
+    return kinds
+
+
+def _with(kind: type[Algorithm], name: str, values: Mapping[str, Any]) -> Algorithm:
+    """Return the algorithm with these parameters; the user's own may raise anything."""
+    try:
+        return kind(**values)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f'algorithm "{name}" failed: {one_line(error)}') from error
 
 
 def _read(name: str, key: str, text: str, kind: type) -> Any:
@@ -76,6 +130,5 @@ def _read(name: str, key: str, text: str, kind: type) -> Any:
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:
-        wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
-        raise InputError(f'{name}: {key} must be {wanted[kind]}, got "{text}"')
+        raise InputError(f'{name}: {key} must be {_WANTED[kind]}, got "{text}"')
     return value

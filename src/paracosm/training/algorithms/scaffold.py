@@ -27,7 +27,9 @@ class Scaffold(FedAvg):
     """
 
     name: ClassVar[str] = "scaffold"
-    recoveries: ClassVar[tuple[Recovery, ...]] = ()  # what clients and server know of one another
+    recoveries: ClassVar[
+        tuple[Recovery, ...] | None
+    ] = ()
     in_checkpoints: ClassVar[bool] = False
     server_lr: float = 1.0
 
@@ -35,6 +37,10 @@ class Scaffold(FedAvg):
         super().__post_init__()
         if not self.server_lr > 0:
             raise InputError(f"scaffold: server_lr must be above 0, got {self.server_lr}")
+
+    @property
+    def pushes_only_changes(self) -> bool:
+        return False  # but control variates too
 
     def check_optimizer(self, optimizer: Optimizer) -> None:
         if optimizer != SGD:
@@ -48,8 +54,8 @@ class Scaffold(FedAvg):
 
     async def work(self, me: TrainingWorker) -> None:
         zero = 0.0 * me.parameters
-        control = zero
         while True:
+            control = zero if me.beside is None else me.beside
             own = me.kept.get("control", zero)
             local = await me.local_steps(self.count(me), keep_state=False, shift=control - own)
             made = local.result()
@@ -57,7 +63,6 @@ class Scaffold(FedAvg):
             me.kept["control"] = fresh
             me.push(local, beside=fresh - own)
             await me.pull()
-            control = me.beside
 
     async def serve(self, server: ParameterServer) -> None:
         control = 0.0 * server.parameters

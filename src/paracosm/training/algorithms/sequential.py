@@ -18,7 +18,7 @@ class Sequential(Algorithm):
 
     name: ClassVar[str] = "sequential"
     topologies: ClassVar[tuple[Topology, ...]] = ("local",)
-    recoveries: ClassVar[tuple[Recovery, ...]] = ("restart",)
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = ("restart",)
 
     def rule(self, workers: int) -> Rule:
         return asgd()

@@ -29,7 +29,7 @@ class StreamingDiLoCo(DiLoCo):
 
     name: ClassVar[str] = "streaming-diloco"
     topologies: ClassVar[tuple[Topology, ...]] = ("all-reduce",)
-    recoveries: ClassVar[tuple[Recovery, ...]] = ("restart",)
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = ("restart",)
     fragments: int = 2
     overlap: int = 1
     mixing: float = 0.5
