@@ -45,6 +45,7 @@ class TrainingStream(IntEnum):
     SPEEDS = 13
     UPLINKS = 14
     DOWNLINKS = 15
+    COMPRESSION = 25
     NOISE = 35
     CLIENT_NOISE = 36
     LOST_MESSAGES = 40

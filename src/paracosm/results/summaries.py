@@ -174,6 +174,21 @@ class Chance(JsonObject):
     examples: int
 
 
+class CompressionSummary(JsonObject):
+    """How what workers send is compressed.
+
+    Attributes:
+        codec: with its parameters.
+        message: bytes of what a worker sends to all servers, or brings to an all-reduce; of
+            `uncompressed` bytes, `ratio` times as many.
+    """
+
+    codec: str
+    message: float
+    uncompressed: float
+    ratio: float
+
+
 class TrainingSummary(Summary):
     """Of `paracosm train`.
 
@@ -189,6 +204,9 @@ class TrainingSummary(Summary):
         epsilon: of the differential privacy of the parameters; `privacy` says at which delta, for
             whom, and what is assumed. None where nothing is hidden.
         clients: what became of them; None where every worker is its own.
+        bytes_sent: of messages that servers or peers received, of answers, and of all-reduces that
+            have ended; None where a schedule was given.
+        compression: of messages; None where they are sent as they are.
     """
 
     kind: Literal["training"] = "training"
@@ -226,6 +244,8 @@ class TrainingSummary(Summary):
     epsilon: float | None = None
     privacy: str | None = None
     clients: ClientsSummary | None = None
+    bytes_sent: float | None = None
+    compression: CompressionSummary | None = None
     unchanged: TrainingSummary | None = None
 
 

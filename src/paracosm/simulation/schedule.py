@@ -164,15 +164,17 @@ def generate_schedule(
     sizes: Sequence[float],
     updates: int,
     compute_times: Sequence[Iterator[float]],
+    pushed: Sequence[float] | None = None,
 ) -> Schedule:
     """Play the schedule of `updates` updates of every tensor, each on a server of its own.
 
     Args:
         cluster: workers and as many servers as tensors.
         rule: when gradients become an update, and whom a server answers.
-        sizes: bytes of each tensor's messages, either way.
+        sizes: bytes of each tensor's messages, either way or, with `pushed`, to workers.
         updates: how many there are to be.
         compute_times: seconds of each worker's steps, without end.
+        pushed: bytes of each tensor's messages to servers.
 
     Raises:
         InputError: nothing joins a worker and a server; virtual time passes 106 days; the rule
@@ -182,7 +184,7 @@ def generate_schedule(
     ways = cluster_ways(cluster)
     ahead = max(FEWEST_AHEAD, updates * rule.pushes // workers * 9 // 8)
     durations = np.stack([_take(ahead, source) for source in compute_times])
-    plan = _plan(cluster, ways, rule, sizes, updates, durations)
+    plan = _plan(cluster, ways, rule, (sizes, pushed or sizes), updates, durations)
     _begin(plan)
     while (reason := kernel.play_schedule(plan)) != kernel.ENDED:
         if reason == kernel.DURATIONS:
@@ -345,13 +347,19 @@ def _take_rows(plan: Plan, ended: bool) -> tuple[Plan, list[Rows]]:
 
 
 def _plan(
-    cluster: Cluster, ways: Ways, rule: Rule, sizes: Sequence[float], updates: int, durations: Ints
+    cluster: Cluster,
+    ways: Ways,
+    rule: Rule,
+    sizes: tuple[Sequence[float], Sequence[float]],  # of messages to workers, and to servers
+    updates: int,
+    durations: Ints,
 ) -> Any:
     """Return the arrays of a schedule that has not begun."""
     workers, tensors = len(cluster.workers), len(cluster.servers)
     routes = 2 * workers * tensors
     records = way_records(ways)
-    size = np.tile(np.asarray(sizes, dtype=float), 2 * workers)
+    # In the order of directions: `schedule_kernel.PULL`, PUSH
+    size = np.repeat(np.asarray(sizes, dtype=float), workers, axis=0).ravel()
     demand = size * records["factor"] + records["held"]
     demand = np.where(records["is_flow"], demand, np.rint(demand))
     heap: Any = np.zeros(routes + workers, kernel.EVENT)

@@ -19,7 +19,7 @@ from paracosm.timing.distribution import NUMBER, Parameter
 from paracosm.training.availability import OnOff, parse_on_off
 from paracosm.training.client_files import is_table, read_columns
 from paracosm.training.fields import AS_TEXT
-from paracosm.units import format_bandwidth
+from paracosm.units import format_bandwidth, format_duration
 
 MOST_CLIENTS = 10_000_000
 
@@ -143,6 +143,19 @@ class ClientFields(BaseModel):
     client_downlink: Annotated[InstanceOf[PerClient], _per_client("downlink"), AS_TEXT] | None = (
         Field(None, description="bandwidth to a client, as --client-uplink")
     )
+
+    def clients_in_words(self, active: int) -> str:
+        """Say what is assumed of the clients."""
+        known = {
+            "there": self.availability,
+            "dropout": self.dropout or None,
+            "rounds end after": self.round_timeout and format_duration(self.round_timeout),
+            "speed": self.client_speed,
+            "uplink": self.client_uplink,
+            "downlink": self.client_downlink,
+        }
+        said = [f"{name} {value}" for name, value in known.items() if value is not None]
+        return ", ".join([f"modelled: {self.clients}, {active} at a time", *said])
 
     def idle_of_clients(self, obstacle: str | None, has_rounds: bool) -> dict[str, set[str]]:
         """Return fields that have no effect by the reason.

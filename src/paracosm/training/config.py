@@ -29,6 +29,7 @@ from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
 from paracosm.training.batches import BatchesOf, batches_of
 from paracosm.training.client_fields import ClientFields
+from paracosm.training.compression import Codec, parse_codec
 from paracosm.training.failures import Failures, FaultFields
 from paracosm.training.fields import AS_TEXT, LearningFields, ProfiledFields
 from paracosm.training.learning_rate import LearningRateScaling
@@ -81,7 +82,7 @@ _DURATIONS = (
     "timeline",
 )
 _NUMERICS = {
-    *("shards", "optimizer", "lr", "evaluate_every", "evaluate_examples"),
+    *("shards", "optimizer", "lr", "buffers", "evaluate_every", "evaluate_examples"),
     *("lookahead", "keep_going", "loss_limit", "lr_scaling"),
     *RecipeFields.model_fields,
 }
@@ -112,6 +113,19 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         parse_algorithm("asgd"),
         description="an algorithm, with its parameters: asgd, ssgd, ssp(slack=3), ..., or "
         "file.py:Class of your own",
+    )
+    compress: (
+        Annotated[
+            InstanceOf[Codec],
+            BeforeValidator(lambda v: v if isinstance(v, Codec) else parse_codec(v)),
+            AS_TEXT,
+        ]
+        | None
+    ) = Field(
+        None,
+        description="how what workers send is compressed: topk(0.01), randomk(0.01), qsgd, "
+        "signsgd, one-bit, powersgd(rank=2), fp16, bf16; topk(0.01, feedback=false) forgets what "
+        "was left out",
     )
     topology: Topology | None = Field(
         None, description="who exchanges with whom, where the algorithm leaves a choice"
@@ -219,6 +233,12 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
                 "give compute a distribution"
             )
         self._check_faults()
+        if self.compress is not None and self.algorithm.sends_parameters:
+            raise ValueError(
+                f"compress: the workers of {self.algorithm} send whole parameters, of which a "
+                "codec would lose most: leave it out, or choose an algorithm that sends gradients "
+                "or changes"
+            )
         for reason, fields in self._idle().items():
             given = sorted(fields & self.model_fields_set)
             if given:
@@ -226,7 +246,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         is_counted = self.schedule is not None and self.updates is None and self.until_time is None
         if not is_counted:  # in the file, and checked then
             self.check_recipe(self.last_update)
-        if self.privacy_of("clients") and not self.algorithm.pushes_only_changes:
+        has_server = self.resolve_topology() == "server"
+        if self.privacy_of("clients") and not (has_server and self.algorithm.pushes_only_changes):
             raise ValueError(
                 f"privacy: {self.algorithm} does not send servers changes by local steps and "
                 "nothing else, as fedavg does: hide examples(clip=1, noise=1.1), or choose fedavg"
@@ -254,6 +275,12 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             )
         algorithm, topology = self.algorithm, self.resolve_topology()
         recoveries = algorithm.recoveries_on(topology)
+        restarts = (self.recovery or next(iter(recoveries), None)) == "restart"
+        if self.compress is not None and self.worker_fails and not restarts:
+            raise ValueError(
+                "compress: what a codec has left out would be lost with a worker that fails: leave "
+                "it out, or let the job restart (recovery restart)"
+            )
         if self.profile is None and self.strategy is None:
             self.check_survival(str(algorithm), recoveries, algorithm.in_checkpoints)
         if self.recovery is not None and self.recovery not in recoveries:
@@ -336,6 +363,14 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             idle[f"{self.algorithm} decides by value: its workers begin together"] = {
                 *("start", "stagger")
             }
+        if self.schedule is not None or self.profile is not None or self.strategy is not None:
+            reason = "compressed messages are sent on the engine: give no schedule, profile, ..."
+            idle[reason] = {"compress"}
+        elif topology == "local":
+            idle[f"{self.algorithm} sends nothing that could be compressed"] = {"compress"}
+        elif self.timing_only and self.costless_messages():
+            reason = "messages take no time, and nothing is computed: give --bandwidth"
+            idle[reason] = {"compress"}
         idle |= self.idle_of_clients(self._obstacle_to_clients(), self.algorithm.has_rounds)
         if topology != "server":
             reason = f'{self.algorithm} runs on topology "{topology}"'
@@ -344,14 +379,12 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
                 idle[reason] |= {"message_size", *LINK_FIELDS}
         if self.clients is not None:
             idle["clients take turns at the workers, with one batch"] = {"batch_of"}
-        if self.privacy_of("examples"):
-            idle["the gradients of examples are computed together, those of minibatches alone"] = {
-                "lookahead"
-            }
+        idle |= self.idle_of_privacy()
         if self.timing_only:
             reason = "nothing is computed in timing_only mode"
             idle[reason] = set(_NUMERICS)
-            if self.message_size is not None and self.servers == self.algorithm.fragments == 1:
+            is_whole = self.servers == self.algorithm.fragments == 1
+            if self.message_size is not None and is_whole and self.compress is None:
                 idle[reason] |= {"model", "data", "data_dir"}
         return idle
 
@@ -361,6 +394,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             return "over a schedule every worker is its own client"
         if self.resolve_topology() != "server":
             return f"clients are picked by a parameter server, which {self.algorithm} has not here"
+        if not self.algorithm.lets_clients_change:
+            return f"{self.algorithm} goes on with each worker from what that was before"
         return None
 
     def _check_clients(self) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 from paracosm.cluster import Cluster
 from paracosm.engine import Simulator
 from paracosm.results import FailureSummary
+from paracosm.results.summaries import CompressionSummary
 from paracosm.simulation.schedule import BusyTimes
 from paracosm.training.clients import Clients
+from paracosm.training.compression import Compression
 from paracosm.training.config import TrainConfig
 from paracosm.training.record import MetricSink, Progress, RunRecord
 from paracosm.training.roles import ParameterServer, Team, TrainingWorker
@@ -32,10 +34,13 @@ class Job(Team):
         sink: MetricSink,
         progress: Progress | None,
     ) -> None:
+        codec, topology = config.compress, config.resolve_topology()
+        is_shared = topology == "all-reduce"
+        compression = None if codec is None else Compression(codec, numerics, seed, is_shared)
         super().__init__(
             sim,
             cluster,
-            config.resolve_topology(),
+            topology,
             numerics,
             seed,
             config.compute_distribution(),
@@ -46,6 +51,7 @@ class Job(Team):
             config.algorithm.work,
             config.algorithm.serve,
             self._clients_of(config, seed, numerics),
+            compression,
         )
         self.config = config
         self.stores: list[Store] = []
@@ -108,7 +114,7 @@ class Job(Team):
 
     def _add_stores(self) -> None:
         """Add stores of all parts of the parameters, whose updates this job is told of."""
-        algorithm = self.config.algorithm
+        algorithm, codec = self.config.algorithm, self.config.compress
         for index, part in enumerate(self.numerics.parts):
             rule, recipe = algorithm.outer(), self.numerics.outer_recipe(index)
             if rule is None:
@@ -118,8 +124,19 @@ class Job(Team):
                 *(algorithm, len(self.workers), recipe),
                 # Each peer makes some of the run's updates on a store of its own.
                 updates=(lambda: self.record.updates) if self.topology == "peers" else None,
+                aggregate=None if codec is None else codec.aggregate,
             )
             self.stores.append(store)
+
+    def compression_summary(self) -> CompressionSummary | None:
+        """Return by how much messages are smaller; None where they are sent as they are."""
+        if self.compression is None:
+            return None
+        sent, whole = sum(self.push_sizes), sum(self.numerics.sizes)
+        ratio = whole / sent
+        return CompressionSummary(
+            codec=str(self.compression.codec), message=sent, uncompressed=whole, ratio=ratio
+        )
 
     def parameters(self) -> Any:
         """Return the flat vector that the run has reached: of the servers, or the peers' mean."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -70,6 +70,19 @@ class ParameterLayout:
     @property
     def bytes_per_server(self) -> tuple[int, ...]:
         return tuple(_BYTES * (part.stop - part.start) for part in self.slices)
+
+    @property
+    def shapes_per_server(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """The shapes of each server's tensors, in the order of the flat vector."""
+        begins = list(accumulate(self.sizes, initial=0))
+        return tuple(
+            tuple(
+                tuple(shape)
+                for begin, shape in zip(begins, self.shapes, strict=False)
+                if part.start <= begin < part.stop
+            )
+            for part in self.slices
+        )
 
     def places_of(self, tensors: Sequence[str]) -> tuple[int, ...]:
         """Return the place of each of the named tensors; they are the model's, in any order.
@@ -187,14 +200,17 @@ def evaluate(
     x: Tensor,
     y: Tensor,
     chunk: int = 2048,
+    buffers: Mapping[str, Tensor] | None = None,
 ) -> tuple[float, float | None]:
     """Return the mean loss and the accuracy of the model at `parameters` on the examples.
 
     The model is in evaluation mode: no dropout, and batch normalisation by the running statistics
-    of the gradients computed so far. Where targets are no class labels (and outputs no scores), the
-    accuracy is None. `chunk` are examples at a time; fewer where they are large.
+    of the gradients computed so far, or by those among the `buffers` by name. Where targets are no
+    class labels (and outputs no scores), the accuracy is None. `chunk` are examples at a time;
+    fewer where they are large.
     """
     tensors = dict(zip(layout.names, layout.tensors(parameters), strict=True))
+    tensors |= buffers or {}
     labelled = not torch.is_floating_point(y)
     total, correct = 0.0, 0
     chunk = max(1, min(chunk, _ELEMENTS // max(1, x[0].numel())))

@@ -24,6 +24,7 @@ from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Constant, Distribution
 from paracosm.training.all_reduces import AllReduces, Combine
 from paracosm.training.clients import Clients, Participation
+from paracosm.training.compression.messages import BESIDE, FIRST_PART, WHOLE, Compression
 from paracosm.training.places import Lost, Places
 from paracosm.training.store import (
     Contribution,
@@ -55,6 +56,7 @@ class Team:
         work: Callable[[TrainingWorker], Awaitable[None]],  # what a worker does
         serve: Callable[[ParameterServer], Awaitable[None]],
         clients: Clients | None = None,  # who take turns at the workers
+        compression: Compression | None = None,  # of what workers send
     ) -> None:
         self.clients = clients
         self.topology = topology
@@ -74,14 +76,18 @@ class Team:
         self.seed = seed
         self._compute = compute
         self._update_time = update_time
-        self._all_reduce_time = 0.0
+        self.compression = compression
+        self.push_sizes = numerics.sizes if compression is None else compression.sizes
+        self.bytes_sent = 0.0  # in pushes received, answers sent, all-reduces that have ended
         self._all_reduce_times = [0.0] * len(numerics.sizes)  # of each part by itself
         if topology == "all-reduce" and len(self.workers) > 1:
             ring = zip(self.workers, (*self.workers[1:], self.workers[0]), strict=True)
             links = [cluster.link(source, target) for source, target in ring]
-            self._all_reduce_time = ring_all_reduce(len(links), sum(numerics.sizes), links)
             self._all_reduce_times = [
-                ring_all_reduce(len(links), size, links) for size in numerics.sizes
+                ring_all_reduce(len(links), size, links)
+                if compression is None
+                else compression.all_reduce_time(part, links)
+                for part, size in enumerate(numerics.sizes)
             ]
         self._begin_on(sim)
 
@@ -133,17 +139,31 @@ class Team:
         await self._barrier.wait()
         await self.all_reduces.over()
         began = self._sim.now
-        await worker.sleep(self._all_reduce_time)
+        seconds = self._all_reduce_times[0]  # there is one part
+        await worker.sleep(seconds)
         if last:  # who goes on first, so that the others find the result
-            self.all_reduces.ended(arrived, began, self._all_reduce_time)
-            combine(arrived)
+            self.all_reduces.ended(arrived, began, seconds)
+            self._combine(0, combine, arrived)
 
     def all_reduce_begin(
         self, worker: TrainingWorker, part: int, contribution: Contribution, combine: Combine
     ) -> Future:
         """Bring a contribution to a part of the parameters, and go on; see `AllReduces`."""
         seconds = self._all_reduce_times[part]
-        return self.all_reduces.begin(worker.index, contribution, seconds, combine)
+        return self.all_reduces.begin(
+            *(worker.index, contribution, seconds),
+            combine=lambda brought: self._combine(part, combine, brought),
+        )
+
+    def _combine(self, part: int, combine: Combine, brought: Sequence[Contribution]) -> None:
+        """End an all-reduce of a part."""
+        ranks = len(brought)
+        if self.compression is None:
+            self.bytes_sent += 2 * (ranks - 1) * self.numerics.sizes[part]
+        else:
+            self.bytes_sent += self.compression.all_reduce_bytes(part, ranks)
+            self.compression.reduce([each.payload for each in brought])
+        combine(brought)
 
     def note(self, node: str, name: str, value: float) -> None:
         """Take note of something that happened now."""
@@ -209,6 +229,7 @@ class TrainingWorker(Worker):
         self._team = team
         self._stores = stores  # of the parameters' parts, where there are no servers
         self._versions = [0] * len(team.numerics.sizes)
+        self._place = (-1, 0, 0)  # whose local steps, from which version, and how many
         self._sizes = team.numerics.sizes
         self._parts: list[Any] = [team.initial[part] for part in team.numerics.parts]
         self.server_clock = 0  # as the newest answer says it
@@ -341,6 +362,7 @@ class TrainingWorker(Worker):
         mu: float = 0.0,
         shift: Any = None,
         weight: float = 1.0,
+        of: int | None = None,
     ) -> PseudoGradient:
         """Spend the time of `count` local steps from `parameters`, on the next minibatches.
 
@@ -355,16 +377,23 @@ class TrainingWorker(Worker):
             mu: of the proximal term mu/2 |theta - theta_read|^2.
             shift: a flat vector; None for zero.
             weight: of the pseudo-gradient in a mean with others.
+            of: how many steps the client makes between two updates, where that are several calls;
+                the learning rate of a step is that of its place between them.
         """
         team, parameters = self._team, self.parameters
         self._examples += count * team.batches[self.index]
         versions = self._versions.copy()
+        if of is None or self._place[:2] != (self.client, versions[0]):
+            self._place = (self.client, versions[0], 0)
+        made, of = self._place[2], of or count
+        self._place = (self.client, versions[0], made + count)
         pending = team.numerics.request_steps(
             *(self.client, parameters, count),
             keep_state=keep_state,
             mu=mu,
             shift=shift,
-            updates=versions[0],
+            updates=versions[0] + made / of,
+            apart=1 / of,
         )
         local = self._last = PseudoGradient(
             *(self.name, self.client, parameters, versions, self._examples, pending, weight)
@@ -407,9 +436,12 @@ class TrainingWorker(Worker):
         self._examples = 0
         if self._team.clients is not None and self.participation is None:
             return  # it was lost at this very instant
+        payload = self._compressed(payload)
+        if beside is not None:
+            beside = self._compressed(beside, BESIDE)
         for index, server in enumerate(self._team.servers):
             message = Push(self._last, payload, self._versions[index], beside)
-            size = _size(self._sizes[index], beside)
+            size = _size(self._team.push_sizes[index], beside)
             upload = self.send(server, message, size=size, tag=Tag.PUSH)
             if self.participation is not None:
                 self._uploads.append(upload)
@@ -450,16 +482,25 @@ class TrainingWorker(Worker):
         """Take the mean of all workers' gradients and apply it to the parameters of all."""
         store = self._own
         self._examples = 0
-        mine = Contribution(gradient, gradient, None, gradient.versions[0], store)
+        payload = self._compressed(gradient)
+        mine = Contribution(gradient, payload, None, gradient.versions[0], store)
         await self._team.all_reduce(self, mine, store.apply)
         self._read(store)
 
     async def all_reduce_parameters(self) -> None:
-        """Replace the parameters of all workers by their mean."""
+        """Replace the parameters of all workers by their mean.
+
+        Where messages are compressed, they have what each has taken off the parameters that all had
+        last, as in Basu, Data, Karakus, Diggavi, "Qsparse-local-SGD", 2019, algorithm 1.
+        """
         store = self._own
         self._examples = 0
-        mine = Contribution(self._last, self.parameters, None, self._versions[0], store)
-        await self._team.all_reduce(self, mine, store.replace_by_mean)
+        payload, combine = self.parameters, store.replace_by_mean
+        if self._team.compression is not None:
+            payload = self._compressed(store.parameters - self.parameters)
+            combine = store.subtract_mean
+        mine = Contribution(self._last, payload, None, self._versions[0], store)
+        await self._team.all_reduce(self, mine, combine)
         self._read(store)
 
     @property
@@ -493,7 +534,8 @@ class TrainingWorker(Worker):
         store = self._stores[part]
         if part == 0:  # whose contributions are those that count
             self._examples = 0
-        mine = Contribution(self._last, change, None, self._versions[part], store)
+        payload = self._compressed(change, FIRST_PART + part)
+        mine = Contribution(self._last, payload, None, self._versions[part], store)
         return self._team.all_reduce_begin(self, part, mine, store.apply)
 
     def ask_peer(self, neighbours: Sequence[int]) -> None:
@@ -509,15 +551,22 @@ class TrainingWorker(Worker):
     async def receive_from_peer(self) -> Ask:
         """Wait for the parameters of a peer that asks for the mean."""
         ask: Ask = await self.recv(tag=Tag.ASK)
+        self._team.bytes_sent += self._sizes[0]
         return ask
 
     def answer_peer(self, ask: Ask, mean: Any) -> None:
         self.send(ask.peer, mean, size=self._sizes[0], tag=Tag.MEAN)
+        self._team.bytes_sent += self._sizes[0]
 
     @property
     def _own(self) -> Store:
         assert len(self._stores) == 1, "only where there are no servers, and no parts"
         return self._stores[0]
+
+    def _compressed(self, payload: Any, stream: int = WHOLE) -> Any:
+        """Return what is sent in place of a payload."""
+        compression = self._team.compression
+        return payload if compression is None else compression.message(self.client, payload, stream)
 
     def _read(self, store: Store) -> None:
         self.parameters = store.parameters
@@ -618,6 +667,7 @@ class ParameterServer(Worker):
 
     def _contribution(self, push: Push) -> Contribution:
         gradient, payload, read_version, second = push
+        self._team.bytes_sent += _size(self._team.push_sizes[self._index], second)
         return Contribution(gradient, payload, self._part, read_version, self._store, second)
 
     async def apply(self, contributions: Sequence[Contribution]) -> None:
@@ -657,6 +707,7 @@ class ParameterServer(Worker):
             transfer = self.send(worker, answer, size=size, tag=Tag.ANSWER)
             if self._places is not None:
                 self._places.answered(worker, transfer)
+            self._team.bytes_sent += size
             if last:
                 self._answers.append(transfer)
 

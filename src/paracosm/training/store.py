@@ -45,9 +45,9 @@ class Recipe:
     clipping: Clipping | None = None
     noise: ClientNoise | None = None  # that hides whose changes a mean is of
 
-    def shrink(self, gradients: Sequence[Any], weights: Sequence[float] = (1.0,)) -> float:
-        """Return the factor to which the weighted mean of whole gradients is to be clipped."""
-        return 1.0 if self.clipping is None else self.clipping.factor(gradients, weights)
+    def shrink(self, gradient: Any) -> float:
+        """Return the factor by which one whole gradient is clipped."""
+        return 1.0 if self.clipping is None else self.clipping.factor([gradient], [1.0])
 
     def clip_rows(self, gradients: Any) -> None:
         """Clip gradients that are the rows of a matrix, in place."""
@@ -56,7 +56,7 @@ class Recipe:
 
     def clipped(self, gradient: Any) -> Any:
         """Return one flat gradient, clipped."""
-        factor = self.shrink([gradient])
+        factor = self.shrink(gradient)
         return gradient if factor == 1 else factor * gradient
 
 
@@ -91,6 +91,7 @@ class Store:
         workers: int,  # how many contribute
         recipe: Recipe,
         updates: Callable[[], int] | None = None,  # of the run so far; of this store by default
+        aggregate: Callable[[Any], Any] | None = None,  # what is stepped against, from a mean
     ) -> None:
         self.parameters = parameters
         self.version = 0
@@ -104,6 +105,7 @@ class Store:
         self._workers = workers
         self._recipe = recipe
         self._updates = updates or (lambda: self.version)
+        self._aggregate = aggregate
 
     def apply(self, contributions: Sequence[Contribution]) -> None:
         """Update by the mean of at least one contribution: theta <- rule(theta, mean_i w_i d_i).
@@ -121,32 +123,40 @@ class Store:
             share * by.weight(c.staleness, self._workers)
             for share, c in zip(shares, contributions, strict=True)
         ]
-        shrink = 1.0
-        if self._recipe.clipping is not None:
-            scale = len(contributions) if self._sums else 1
-            shrink = self._recipe.shrink([scale * c.whole for c in contributions], weights)
+        factors = self._factors(contributions, weights)
         terms = [
             self._direction(
-                c.value if shrink == 1 else shrink * c.value,
+                c.value if factor == 1 else factor * c.value,
                 self.parameters - c.read_parameters if self._compensates else None,
             )
-            for c in contributions
+            for factor, c in zip(factors, contributions, strict=True)
         ]
-        noise = self._recipe.noise
-        if noise is not None:
-            factors = [noise.factor(c.whole) for c in contributions]
-            terms = [factor * term for factor, term in zip(factors, terms, strict=True)]
         if len(terms) == 1:
             mean = terms[0]
         else:
             mean = sum(w * d for w, d in zip(weights, terms, strict=True)) / sum(weights)
         if self._sums:
             mean = len(terms) * mean
-        if noise is not None:
-            mean = noise.add(mean, weights)
+        if self._recipe.noise is not None:
+            mean = self._recipe.noise.add(mean, weights)
+        if self._aggregate is not None:
+            mean = self._aggregate(mean)
         # The mean scale shortens the step, not the direction: Adam would undo the latter.
         relative = sum(weights) / sum(shares) * self._recipe.lr_factor(self._updates())
         self.replace(contributions, self._rule(self.parameters, mean, relative))
+
+    def _factors(
+        self, contributions: Sequence[Contribution], weights: Sequence[float]
+    ) -> Sequence[float]:
+        """Return what each contribution is clipped by: as a part of their mean, or by itself."""
+        recipe = self._recipe
+        if recipe.noise is not None:
+            return [recipe.noise.factor(c.whole) for c in contributions]
+        if recipe.clipping is None:
+            return [1.0] * len(contributions)
+        times = len(contributions) if self._sums else 1
+        shared = recipe.clipping.factor([c.whole for c in contributions], weights, times)
+        return [shared] * len(contributions)
 
     def replace(self, contributions: Sequence[Contribution], parameters: Any) -> None:
         """Update to `parameters`, which came of the contributions."""
@@ -165,6 +175,13 @@ class Store:
 
     def replace_by_mean(self, contributions: Sequence[Contribution]) -> None:
         self.replace(contributions, sum(c.value for c in contributions) / len(contributions))
+
+    def subtract_mean(self, contributions: Sequence[Contribution]) -> None:
+        """Do the same where each brings what it has taken off the parameters, as it was sent."""
+        mean = sum(c.value for c in contributions) / len(contributions)
+        if self._aggregate is not None and self._real:
+            mean = self._aggregate(mean)
+        self.replace(contributions, self.parameters - mean)
 
 
 class Pending(Protocol):
@@ -192,8 +209,19 @@ class PendingSteps(Protocol):
         """Say that nobody will ask for the result."""
 
 
+class Deferred:
+    """A vector that is computed when it is first looked at."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> Any:
+        """The flat vector."""
+        raise NotImplementedError
+
+
 @dataclass(eq=False, slots=True)
-class Gradient:
+class Gradient(Deferred):
     """A minibatch gradient of one worker, computed when first looked at."""
 
     worker: str  # the name of the worker that made it
@@ -236,8 +264,8 @@ class Contribution:
     """What one worker brings to one update of one partition of the parameters.
 
     It refers to the newest gradient that the worker computed. Its payload is that gradient or, in
-    algorithms that exchange parameters or their changes, a vector; beside it a second vector may
-    have been sent.
+    algorithms that exchange parameters or their changes, a vector, or what was sent of
+    either; beside it a second vector may have been sent.
     """
 
     gradient: Gradient
@@ -263,7 +291,7 @@ class Contribution:
     @property
     def whole(self) -> Any:
         """The payload with the parts of all targets."""
-        return self.payload.value if isinstance(self.payload, Gradient) else self.payload
+        return _vector(self.payload)
 
     @property
     def value(self) -> Any:
@@ -274,14 +302,20 @@ class Contribution:
     @property
     def beside(self) -> Any:
         """The same of the vector that was sent beside the payload; None where there was none."""
-        whole = self.second
-        return whole if self.part is None or whole is None else whole[self.part]
+        if self.second is None:
+            return None
+        whole = _vector(self.second)
+        return whole if self.part is None else whole[self.part]
 
     @property
     def read_parameters(self) -> Any:
         """The target's parameters as the gradient was computed from them."""
         whole = self.gradient.parameters
         return whole if self.part is None else whole[self.part]
+
+
+def _vector(payload: Any) -> Any:
+    return payload.value if isinstance(payload, Deferred) else payload
 
 
 class Numerics:
@@ -299,10 +333,13 @@ class Numerics:
     gradient: Any = np.zeros(0, dtype=np.float32)
     parameters = gradient
 
-    def __init__(self, sizes: tuple[float, ...]) -> None:
+    def __init__(
+        self, sizes: tuple[float, ...], shapes: Sequence[Sequence[tuple[int, ...]]] = ()
+    ) -> None:
         # Of the parameters, by server: slices of the vector; places where they are tuples
         self.parts: tuple[Part, ...] = (slice(0, 0),) * len(sizes)
         self.sizes = sizes  # bytes of each part, as a message
+        self.shapes = shapes  # of the tensors of each part; none where no model was needed
 
     def initial(self) -> Any:
         """Return the initial parameters."""
@@ -329,10 +366,12 @@ class Numerics:
         keep_state: bool = True,
         mu: float = 0.0,
         shift: Any = None,
-        updates: int = 0,
+        updates: float = 0.0,
+        apart: float = 0.0,
     ) -> PendingSteps:
-        """Ask for `count` steps from `parameters`, as they were after so many updates.
+        """Ask for `count` steps from `parameters`.
 
+        The first is at so many updates of the run, the others each `apart` of an update later.
         See `roles.TrainingWorker.local_steps`.
         """
         return self

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from paracosm.cluster import Cluster
 from paracosm.cluster.description import describe_link, link_in_words
 from paracosm.engine import Simulator
@@ -115,6 +117,7 @@ def _train(
                 failures=job.failure_summary(end),
                 durations={**summary.durations, "failures": f"assumed: {failures}"},
             )
+        summary = replace(summary, bytes_sent=job.bytes_sent, compression=job.compression_summary())
         recording = sim.recording if config.compute == MEASURED else None
         average = None if job.record.average is None else job.record.average.value
         return TrainingResult(
@@ -153,9 +156,16 @@ def _play(rule: Rule, cluster: Cluster, job: Job) -> Schedule:
     """Generate the job's schedule without the engine, and record it."""
     sources = map(job.compute_times, range(len(cluster.workers)))
     times = [source for source in sources if source is not None]  # none is measured
-    schedule = generate_schedule(cluster, rule, job.numerics.sizes, job.last_update, times)
+    answer, push = job.numerics.sizes, job.push_sizes
+    schedule = generate_schedule(cluster, rule, answer, job.last_update, times, push)
     job.record.adopt(schedule, job.workers, job.last_update)
     job.dropped = schedule.dropped
+    answers, pushes = (
+        np.bincount(rows["tensor"], minlength=len(answer))
+        for rows in (schedule.reads, schedule.updates)
+    )
+    # What is dropped was pushed to the one server that there is then.
+    job.bytes_sent = float(answers @ answer + pushes @ push) + schedule.dropped * push[0]
     return schedule
 
 
@@ -198,6 +208,8 @@ def _durations(config: TrainConfig, cluster: Cluster) -> dict[str, str]:
         sources = {"compute": f"measured before: {config.recording}"}
     else:
         sources = {"compute": "measured: each gradient on this machine"}
+    if config.clients is not None:
+        sources["population"] = config.clients_in_words(len(cluster.workers))
     topology = config.resolve_topology()
     if topology == "server":
         sources["update"] = _modelled(config.update_time)
@@ -205,6 +217,9 @@ def _durations(config: TrainConfig, cluster: Cluster) -> dict[str, str]:
         file = f"cluster file {config.cluster}, " if isinstance(config.cluster, Path) else ""
         link = link_in_words(describe_link(cluster.topology.link))
         sources["network"] = f"modelled: {file}links of {link}"
+        if config.compress is not None:
+            timeless = ", which takes no time on these links" if config.costless_messages() else ""
+            sources["messages"] = f"compressed by {config.compress}{timeless}"
     return sources
 
 

@@ -27,6 +27,7 @@ class ADPSGD(Algorithm):
     """
 
     name: ClassVar[str] = "ad-psgd"
+    sends_parameters: ClassVar[bool] = True
     topologies: ClassVar[tuple[Topology, ...]] = ("peers",)
     recoveries: ClassVar[tuple[Recovery, ...] | None] = ("restart",)
     graph: Literal["complete", "ring"] = "complete"

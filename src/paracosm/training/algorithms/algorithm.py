@@ -25,6 +25,7 @@ from paracosm.factory import named_function
 from paracosm.models import Optimizer
 from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.training.failures import SYNCHRONOUS, Recovery
+from paracosm.training.named import write_named
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 from paracosm.training.store import Direction, Rule
 
@@ -40,6 +41,7 @@ class Algorithm:
     recoveries: ClassVar[tuple[Recovery, ...] | None] = None
     in_checkpoints: ClassVar[bool] = True  # whether checkpoints of the stores have all it needs
     compensates: ClassVar[bool] = False  # whether `direction` looks at what has moved
+    sends_parameters: ClassVar[bool] = False  # whether workers send what they have, not changes
 
     def __init_subclass__(cls) -> None:
         if "name" not in cls.__dict__:
@@ -69,7 +71,15 @@ class Algorithm:
 
         Then clipping and noise hide who took part.
         """
-        return self.outer() is not None and "server" in self.topologies
+        return self.outer() is not None
+
+    @property
+    def lets_clients_change(self) -> bool:
+        """Whether at each answer another client may take a worker's place.
+
+        So where nothing stays at the worker, nor at servers of whom they have answered.
+        """
+        return True
 
     @property
     def interrupts(self) -> bool:
@@ -175,13 +185,7 @@ class Algorithm:
         return _made, (reference, arguments)
 
     def __str__(self) -> str:
-        changed = [
-            f"{field.name}={getattr(self, field.name)}"
-            for field in fields(self)
-            if getattr(self, field.name) != field.default
-        ]
-        name = self.reference()
-        return f"{name}({', '.join(changed)})" if changed else name
+        return write_named(self, self.reference())
 
 
 def named_algorithm(reference: str) -> type[Algorithm]:

@@ -23,6 +23,7 @@ class EASGD(Algorithm):
     """
 
     name: ClassVar[str] = "easgd"
+    sends_parameters: ClassVar[bool] = True
     period: int = 4
     elasticity: float = 0.0
 
@@ -38,6 +39,10 @@ class EASGD(Algorithm):
     def gradients_per_update(self, workers: int) -> int:
         return self.period
 
+    @property
+    def lets_clients_change(self) -> bool:
+        return False
+
     async def work(self, me: TrainingWorker) -> None:
         elasticity = self._pull(me.workers)
         mine = (await me.local_steps(self.period)).result().parameters
@@ -45,10 +50,11 @@ class EASGD(Algorithm):
             me.push(mine)
             centre = await me.pull()
             me.parameters = mine
-            stepped = (await me.local_steps(1)).result().parameters
+            stepped = (await me.local_steps(1, of=self.period)).result().parameters
             me.parameters = mine = stepped - elasticity * (mine - centre)
             if self.period > 1:
-                mine = (await me.local_steps(self.period - 1)).result().parameters
+                rest = await me.local_steps(self.period - 1, of=self.period)
+                mine = rest.result().parameters
 
     async def serve(self, server: ParameterServer) -> None:
         elasticity = self._pull(len(server.workers))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from paracosm.errors import InputError, unknown
-from paracosm.expression import parse_expression, read_literal
+from paracosm.expression import parse_expression
 from paracosm.factory import one_line
 from paracosm.training.algorithms.ad_psgd import ADPSGD
 from paracosm.training.algorithms.algorithm import Algorithm, named_algorithm
@@ -38,6 +37,7 @@ from paracosm.training.algorithms.ssgd import SSGD
 from paracosm.training.algorithms.ssp import SSP
 from paracosm.training.algorithms.staleness_aware import StalenessAware
 from paracosm.training.algorithms.streaming_diloco import StreamingDiLoCo
+from paracosm.training.named import arguments_of
 
 ALGORITHMS: Mapping[str, type[Algorithm]] = {
     algorithm.name: algorithm
@@ -72,21 +72,7 @@ def parse_algorithm(asked: str | Algorithm | type[Algorithm]) -> Algorithm:
         raise unknown("algorithm", word, ALGORITHMS)
     kind = ALGORITHMS[word] if reference is None else named_algorithm(reference)
     name = reference or word
-    kinds = _kinds(kind, name)
-    if len(positional) > len(kinds):
-        takes = f"the parameters {', '.join(kinds)}" if kinds else "no parameters"
-        raise InputError(f"{name} takes {takes}, got {len(positional)} values")
-    arguments = dict(zip(kinds, positional, strict=False))
-    for key, value in named.items():
-        if key not in kinds:
-            if not kinds:
-                raise InputError(f'{name} takes no parameters, got "{key}"')
-            raise unknown(f"parameter of {name}", key, kinds)
-        if key in arguments:
-            raise InputError(f"{name}: {key} is given twice")
-        arguments[key] = value
-    values = {key: _read(name, key, value, kinds[key]) for key, value in arguments.items()}
-    return _with(kind, name, values)
+    return _with(kind, name, arguments_of(kind, name, positional, named))
 
 
 _REFERENCE = re.compile(r"\s*([^(]*:\s*[A-Za-z_]\w*)\s*(\(.*)?", re.DOTALL)
@@ -100,21 +86,6 @@ def _split(asked: object) -> tuple[str | None, object]:
     return match[1].strip(), f"algorithm{match[2] or ''}"
 
 
-_WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
-
-
-def _kinds(kind: type[Algorithm], name: str) -> dict[str, type]:
-    """Return the parameters of an algorithm, with what their values are."""
-    kinds = {field.name: type(field.default) for field in fields(kind)}
-    for key, each in kinds.items():
-        if each not in _WANTED:
-            raise InputError(
-                f"{name}: its parameter {key} has no default that is a number, a truth value or a "
-                "word: give it one"
-            )
-    return kinds
-
-
 def _with(kind: type[Algorithm], name: str, values: Mapping[str, Any]) -> Algorithm:
     """Return the algorithm with these parameters; the user's own may raise anything."""
     try:
@@ -123,12 +94,3 @@ def _with(kind: type[Algorithm], name: str, values: Mapping[str, Any]) -> Algori
         raise
     except Exception as error:
         raise InputError(f'algorithm "{name}" failed: {one_line(error)}') from error
-
-
-def _read(name: str, key: str, text: str, kind: type) -> Any:
-    value = read_literal(text)
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:
-        raise InputError(f'{name}: {key} must be {_WANTED[kind]}, got "{text}"')
-    return value

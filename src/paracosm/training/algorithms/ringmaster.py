@@ -33,6 +33,10 @@ class Ringmaster(Algorithm):
     def interrupts(self) -> bool:
         return self.stop
 
+    @property
+    def lets_clients_change(self) -> bool:
+        return not self.stop
+
     def check(self, workers: int, servers: int) -> None:
         if servers > 1:
             raise InputError(

@@ -27,9 +27,7 @@ class Scaffold(FedAvg):
     """
 
     name: ClassVar[str] = "scaffold"
-    recoveries: ClassVar[
-        tuple[Recovery, ...] | None
-    ] = ()
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = ()
     in_checkpoints: ClassVar[bool] = False
     server_lr: float = 1.0
 

@@ -50,6 +50,10 @@ class SSP(Algorithm):
         """With caches, server and workers know of one another what would be lost."""
         return () if self.cache else super().recoveries_on(topology)
 
+    @property
+    def lets_clients_change(self) -> bool:
+        return not self.cache
+
     def rule(self, workers: int) -> ScheduleRule | None:
         return None if self.cache else ssp(self.slack)
 

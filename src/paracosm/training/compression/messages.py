@@ -1,0 +1,206 @@
+"""Compressed messages: made when somebody looks at them, in the order in which clients sent them.
+
+What a message leaves out is kept by its client. So it counts whatever becomes of the message: one
+that is dropped, or lost on its way, has been sent as far as the client knows, and its gradient is
+computed all the same.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from paracosm.cluster import Link, ring_all_gather, ring_all_reduce
+from paracosm.rng import TrainingStream, generator
+from paracosm.training.compression.codec import FLOAT, Codec, Shapes, elements
+from paracosm.training.store import Deferred, Gradient, Numerics, Part
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+Memory = defaultdict[int, dict[int, Any]]
+"""What a codec keeps, by part of a message."""
+
+WHOLE, BESIDE, FIRST_PART = range(3)
+"""Streams of messages, each with errors of its own: of all parameters; of what is sent beside them;
+of the first part by itself, behind which the other parts come."""
+
+
+class Compression:
+    """How the messages of one run are compressed.
+
+    Attributes:
+        sizes: bytes of the message of each part of the parameters. Where messages were given a
+            size, in proportion to it.
+    """
+
+    def __init__(self, codec: Codec, numerics: Numerics, seed: int, is_shared: bool) -> None:
+        """Compress for servers or, `is_shared`, for all-reduces.
+
+        Raises:
+            InputError: the codec makes no sense for the tensors of the model.
+        """
+        self.codec = codec
+        self._seed = seed
+        self._is_shared = is_shared
+        self._is_real = numerics.real
+        self._parts = numerics.parts
+        self._shapes = numerics.shapes
+        codec.check([shape for part in self._shapes for shape in part])
+        self._rounds = [  # bytes, for each part
+            [bits / (FLOAT * elements(shapes)) * size for bits in codec.bits(shapes)]
+            for shapes, size in zip(self._shapes, numerics.sizes, strict=True)
+        ]
+        self.sizes = tuple(map(sum, self._rounds))
+        self._outboxes: dict[tuple[int, int], _Outbox] = {}  # of clients that have sent, by stream
+        self._memories: defaultdict[int, Memory] = defaultdict(_new_memory)  # of all, by stream
+
+    def message(self, client: int, payload: Any, stream: int = WHOLE) -> Any:
+        """Return what a client sends in place of a gradient, or of a vector of the same form.
+
+        In a stream from `FIRST_PART` on, the vector is that of one part. In timing-only mode the
+        payload is sent as it is.
+        """
+        if not self._is_real:
+            return payload
+        outbox = self._outboxes.get((client, stream))
+        if outbox is None:
+            made = _Outbox(self.codec, client, stream, self._seed, self._is_shared)
+            outbox = self._outboxes[client, stream] = made
+        part = stream - FIRST_PART
+        if part < 0:
+            return outbox.send(payload, self._parts, self._shapes)
+        return outbox.send(payload, [slice(None)], [self._shapes[part]])
+
+    def forget(self) -> None:
+        """Forget what was left out so far, and all else that messages depend on."""
+        self._outboxes.clear()
+        self._memories.clear()
+
+    def reduce(self, messages: Sequence[Any]) -> None:
+        """Compress the messages of an all-reduce together, where the codec does so."""
+        if self._is_real and self.codec.remembers:
+            _compress(messages, self._memories[messages[0].outbox.stream])
+
+    def all_reduce_time(self, part: int, links: Sequence[Link]) -> float:
+        """Return the seconds of an all-reduce of a part between workers on a ring of links.
+
+        Messages that do not add up are gathered at all workers, each as large as it was sent.
+        """
+        ranks = len(links)
+        if self.codec.adds_up:
+            return sum(ring_all_reduce(ranks, size, links) for size in self._rounds[part])
+        return sum(ring_all_gather(ranks, ranks * size, links) for size in self._rounds[part])
+
+    def all_reduce_bytes(self, part: int, ranks: int) -> float:
+        """Return the bytes that all workers together send in such an all-reduce."""
+        return (2 if self.codec.adds_up else ranks) * (ranks - 1) * self.sizes[part]
+
+
+@dataclass(eq=False, slots=True)
+class Message(Deferred):
+    """What a client has sent, as its receiver decodes it: computed when first looked at."""
+
+    outbox: _Outbox
+    number: int  # of those in the outbox
+    parts: Sequence[Part]  # of its vector
+    shapes: Sequence[Shapes]  # of the tensors in each
+    payload: Any  # a gradient or a vector; None once it is compressed
+    decoded: Any = None
+
+    @property
+    def value(self) -> Any:
+        if self.decoded is None:
+            self.outbox.compress_up_to(self)
+        return self.decoded
+
+
+class _Outbox:
+    """What one client has sent in one stream, and what it has left out."""
+
+    def __init__(self, codec: Codec, client: int, stream: int, seed: int, is_shared: bool) -> None:
+        self.codec = codec
+        self.stream = stream
+        # Messages add up where they say the same of what was drawn.
+        self._key = (seed, TrainingStream.COMPRESSION, 0 if is_shared else client, stream)
+        self._is_in_order = codec.feedback or codec.remembers
+        self._error: Any = None
+        self._memory = _new_memory()
+        self._sent = 0
+        self._waiting: deque[Message] = deque()  # those that are not compressed, in order
+
+    def send(self, payload: Any, parts: Sequence[Part], shapes: Sequence[Shapes]) -> Message:
+        message = Message(self, self._sent, parts, shapes, payload)
+        self._sent += 1
+        if self._is_in_order:
+            self._waiting.append(message)
+            if isinstance(payload, Gradient):
+                payload.pending = _Wanted(payload.pending)
+        return message
+
+    def compress_up_to(self, message: Message) -> None:
+        """Compress a message, after those on which it depends."""
+        while self._is_in_order and self._waiting[0] is not message:
+            _compress([self._waiting[0]], self._memory)
+        _compress([message], self._memory)
+
+    def vector(self, message: Message) -> Any:
+        """Return what is to be compressed: the payload, and what was left out before."""
+        payload = message.payload
+        vector = payload.value if isinstance(payload, Deferred) else payload
+        return vector if self._error is None else vector + self._error
+
+    def generator(self, message: Message) -> Generator:
+        seed, *key = self._key
+        return generator(seed, *key, message.number)
+
+    def compressed(self, message: Message, vector: Any, decoded: Any) -> None:
+        """Take note of what became of the vector."""
+        message.decoded, message.payload = decoded, None
+        if self.codec.feedback:
+            self._error = vector - decoded
+        if self._is_in_order:
+            self._waiting.popleft()
+
+
+@dataclass(eq=False, slots=True)
+class _Wanted:
+    """A pending gradient that a later message depends on, so that nobody can discard it."""
+
+    pending: Any
+
+    def result(self) -> Any:
+        return self.pending.result()
+
+    def advance(self) -> None:
+        self.pending.advance()
+
+    def discard(self) -> None:
+        pass
+
+
+def _compress(messages: Sequence[Message], memory: Memory) -> None:
+    """Compress messages, each the first that waits, together."""
+    first = messages[0]
+    vectors = [each.outbox.vector(each) for each in messages]
+    rng = first.outbox.generator(first)
+    decoded: list[list[Any]] = [[] for _ in messages]
+    for number, (part, shapes) in enumerate(zip(first.parts, first.shapes, strict=True)):
+        pieces = [vector[part] for vector in vectors]
+        found = first.outbox.codec.compress(pieces, shapes, rng, memory[number])
+        for mine, piece in zip(decoded, found, strict=True):
+            mine.append(piece)
+    for message, vector, parts in zip(messages, vectors, decoded, strict=True):
+        message.outbox.compressed(message, vector, _joined(parts))
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    import torch
+
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+
+def _new_memory() -> Memory:
+    return defaultdict(dict)

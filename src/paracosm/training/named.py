@@ -1,0 +1,82 @@
+"""Things with a name and parameters, each a dataclass: read from text, and written as text.
+
+`ssp(slack=3)` is the class called "ssp" with its field `slack` at 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from paracosm.errors import InputError, unknown
+from paracosm.expression import parse_expression, read_literal
+
+T = TypeVar("T")
+
+
+def parse_named(text: str, kind: str, classes: Mapping[str, type[T]]) -> T:
+    """Return what a text such as `ssp(slack=3)` or `ssp(3)` names, with its parameters.
+
+    Args:
+        text: a name and, in parentheses, values of the fields of its class.
+        kind: "algorithm", for messages.
+        classes: dataclasses by name, all of whose fields have defaults.
+
+    Raises:
+        InputError: names what is not known, with the nearest that is, or the value that a parameter
+            cannot have.
+    """
+    name, positional, named = parse_expression(text, kind)
+    if name not in classes:
+        raise unknown(kind, name, classes)
+    return classes[name](**arguments_of(classes[name], name, positional, named))
+
+
+def arguments_of(
+    kind: type, name: str, positional: Sequence[str], named: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the values of a dataclass's fields that a text has given, as `parse_named` does."""
+    kinds = {field.name: type(field.default) for field in fields(kind)}
+    for key, each in kinds.items():
+        if each not in _WANTED:
+            raise InputError(
+                f"{name}: its parameter {key} has no default that is a number, a truth value or a "
+                "word: give it one"
+            )
+    if len(positional) > len(kinds):
+        takes = f"the parameters {', '.join(kinds)}" if kinds else "no parameters"
+        raise InputError(f"{name} takes {takes}, got {len(positional)} values")
+    arguments = dict(zip(kinds, positional, strict=False))
+    for key, value in named.items():
+        if key not in kinds:
+            if not kinds:
+                raise InputError(f'{name} takes no parameters, got "{key}"')
+            raise unknown(f"parameter of {name}", key, kinds)
+        if key in arguments:
+            raise InputError(f"{name}: {key} is given twice")
+        arguments[key] = value
+    return {key: _read(name, key, value, kinds[key]) for key, value in arguments.items()}
+
+
+def write_named(thing: Any, name: str | None = None) -> str:
+    """Return the text that `parse_named` reads as `thing`: defaults are left out."""
+    name = thing.name if name is None else name
+    changed = [
+        f"{field.name}={getattr(thing, field.name)}"
+        for field in fields(thing)
+        if getattr(thing, field.name) != field.default
+    ]
+    return f"{name}({', '.join(changed)})" if changed else str(name)
+
+
+_WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
+
+
+def _read(name: str, key: str, text: str, kind: type) -> Any:
+    value = read_literal(text)
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise InputError(f'{name}: {key} must be {_WANTED[kind]}, got "{text}"')
+    return value
