@@ -11,7 +11,8 @@ from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.simulation.schedule import ssp
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.failures import Recovery
+from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 from paracosm.training.rules import SGD, outer_rule
 from paracosm.training.store import Rule
 
@@ -44,6 +45,10 @@ class SSP(Algorithm):
             raise InputError(
                 f"ssp: a cache has one clock, and so 1 server, not {servers}: leave cache out"
             )
+
+    def recoveries_on(self, topology: Topology) -> tuple[Recovery, ...]:
+        """With caches, server and workers know of one another what would be lost."""
+        return () if self.cache else super().recoveries_on(topology)
 
     @property
     def lets_clients_change(self) -> bool:
