@@ -203,6 +203,9 @@ class _Computing(Numerics):
         batch = self._batch_of(client)
         return min(1.0, batch / self.examples_of(client)), examples // batch
 
+    def forget(self, client: int) -> None:
+        self._rules.pop(client, None)
+
     def examples_of(self, client: int) -> int:
         return int(self._shards.sizes[client])
 

@@ -17,7 +17,10 @@ method, such as a run folder:
   and `epsilon` (given away so far) where privacy is asked for;
 - at each evaluation of a run whose messages are compressed, node = "job": `bytes_sent` so far;
 - at the end, node = a worker or server, step = the number of updates: `utilisation.compute`,
-  `utilisation.send`, `utilisation.receive`, fractions of the virtual time.
+  `utilisation.send`, `utilisation.receive`, fractions of the virtual time;
+- where nodes fail, node = who failed, step = the number of updates: `failure` (seconds until it is
+  back, infinite for never), and when it is `restart` (seconds that it was away); node = "job":
+  `restart` of the whole job, and `checkpoint` (seconds that it takes).
 
 An update of the job is one of every tensor or of every server's part. Where a gradient changes
 several tensors, each at a time of its own, its rows stand at the last of them, and its staleness is

@@ -376,6 +376,9 @@ class Numerics:
         """
         return self
 
+    def forget(self, client: int) -> None:
+        """Forget the state that a client's local steps would go on from."""
+
     def outer_recipe(self, part: int) -> Recipe:
         """Return what is done to pseudo-gradients of a part; local steps followed the recipe."""
         return Recipe()
