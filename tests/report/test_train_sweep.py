@@ -63,6 +63,28 @@ def test_workers_that_still_pay_are_said() -> None:
     )
 
 
+def test_runs_are_named_by_no_more_than_tells_them_apart() -> None:
+    none = {"final_loss": None, "final_accuracy": None, "chance": None}
+    runs = [
+        trial(6.0, {"algorithm": "asgd", "workers": 4, "lr": 0.1, "batch": 32}),
+        trial(3.0, {"algorithm": "asgd", "workers": 8, "lr": 0.2, "batch": 16}),
+        # Nothing was computed here, so that it neither reaches the goal nor misses it.
+        trial(None, {"algorithm": "ssgd", "workers": 16, "lr": 0.2, "batch": 32}, **none),
+    ]
+    assert sweep_sentence(Trials(runs, GOAL)) == (
+        "Accuracy >= 0.95 is reached soonest with asgd, 8 workers: 3 s, 2 times as fast as 4 "
+        "workers. More workers pay up to 8, the most that were tried."
+    )
+
+
+def test_designs_that_take_as_long_are_as_fast() -> None:
+    runs = [trial(5.0, {"what_if": each}) for each in ("none", "links: bandwidth 2x")]
+    assert sweep_sentence(Trials(runs, GOAL)) == (
+        "Accuracy >= 0.95 is reached soonest with what if none: 5 s, as fast as what if links: "
+        "bandwidth 2x."
+    )
+
+
 def test_seeds_count_with_their_median_and_those_that_never_come_as_later_than_all() -> None:
     slow = [trial(time, {"lr": 0.1, "seed": seed}) for seed, time in enumerate([6.0, 5.0, 7.0])]
     rash = [trial(time, {"lr": 0.2, "seed": seed}) for seed, time in enumerate([2.0, None, None])]

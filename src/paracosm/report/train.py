@@ -304,7 +304,7 @@ VIEW = View(
     so_far=_so_far,
     origins=_origins,
     remarks=_remarks,
-    endings={"diverged": training_sentence, "stopped": training_sentence},
+    endings=dict.fromkeys(("diverged", "stopped", "interrupted"), training_sentence),
     doubt=_doubt,
     leads=True,
 )

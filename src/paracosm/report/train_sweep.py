@@ -145,11 +145,28 @@ def by_design(trials: Trials, *without: str) -> dict[tuple[tuple[str, Any], ...]
 
 def sweep_sentence(trials: Trials) -> str | None:
     """Say which design is best, by how much, and where it stops paying; None for one design."""
-    designs = by_design(trials)
-    if len(designs) < 2:
+    computed = [each for each in trials.runs if each.summary.final_loss is not None]
+    trials = _told_apart(replace(trials, runs=computed) if computed else trials)
+    if len(by_design(trials)) < 2:
         return None
     parts = [_fastest(trials), _lowest(trials), *_failing(trials)]
     return " ".join(part for part in parts if part) or None
+
+
+def _told_apart(trials: Trials) -> Trials:
+    """Return the trials with no more arguments than it takes to tell their designs apart."""
+    count = len(by_design(trials))
+    names = [name for name in trials.variables if name != "seed"]
+    kept = next(
+        names[:number]
+        for number in range(len(names) + 1)
+        if len(by_design(trials, *names[number:])) == count
+    )
+    runs = [
+        replace(each, varied={n: v for n, v in each.varied.items() if n in (*kept, "seed")})
+        for each in trials.runs
+    ]
+    return replace(trials, runs=runs)
 
 
 def _fastest(trials: Trials) -> str:
@@ -198,14 +215,19 @@ def _compared(best: Any, costs: Mapping[Any, float]) -> str:
         fewest = min(dict(name)["workers"] for name in costs)
         alone = ratio({n: c for n, c in costs.items() if dict(n)["workers"] == fewest})
         if alone is not None and own["workers"] != fewest:
-            said.append(f"{alone[0] / cost:.2g} times as fast as {argument('workers', fewest)}")
+            said.append(_faster(alone[0] / cost, argument("workers", fewest)))
     if "algorithm" in own:
         others = {n: c for n, c in costs.items() if dict(n).get("algorithm") != own["algorithm"]}
         if (other := ratio(others)) is not None:
-            said.append(f"{other[0] / cost:.2g} times as fast as {design_name(other[1])}")
+            said.append(_faster(other[0] / cost, design_name(other[1])))
     if not said and (other := ratio({n: c for n, c in costs.items() if n != best})) is not None:
-        said.append(f"{other[0] / cost:.2g} times as fast as {design_name(other[1])}")
+        said.append(_faster(other[0] / cost, design_name(other[1])))
     return f", {' and '.join(said)}" if said else ""
+
+
+def _faster(ratio: float, other: str) -> str:
+    times = f"{ratio:.2g}"
+    return f"{'' if times == '1' else f'{times} times '}as fast as {other}"
 
 
 def _paying(costs: Mapping[Any, float]) -> str:

@@ -81,7 +81,7 @@ _DURATIONS = (
     "timeline",
 )
 _NUMERICS = {
-    *("shards", "optimizer", "lr", "evaluate_every", "evaluate_examples"),
+    *("shards", "optimizer", "lr", "buffers", "evaluate_every", "evaluate_examples"),
     *("lookahead", "keep_going", "loss_limit", "lr_scaling"),
     *RecipeFields.model_fields,
 }
@@ -244,7 +244,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
         is_counted = self.schedule is not None and self.updates is None and self.until_time is None
         if not is_counted:  # in the file, and checked then
             self.check_recipe(self.last_update)
-        if self.privacy_of("clients") and not self.algorithm.pushes_only_changes:
+        has_server = self.resolve_topology() == "server"
+        if self.privacy_of("clients") and not (has_server and self.algorithm.pushes_only_changes):
             raise ValueError(
                 f"privacy: {self.algorithm} does not send servers changes by local steps and "
                 "nothing else, as fedavg does: hide examples(clip=1, noise=1.1), or choose fedavg"
@@ -332,10 +333,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
                 idle[reason] |= {"message_size", *LINK_FIELDS}
         if self.clients is not None:
             idle["clients take turns at the workers, with one batch"] = {"batch_of"}
-        if self.privacy_of("examples"):
-            idle["the gradients of examples are computed together, those of minibatches alone"] = {
-                "lookahead"
-            }
+        idle |= self.idle_of_privacy()
         if self.timing_only:
             reason = "nothing is computed in timing_only mode"
             idle[reason] = set(_NUMERICS)

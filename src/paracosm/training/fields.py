@@ -46,6 +46,11 @@ class LearningFields(RecipeFields):
         Optimizer("sgd", {}),
         description="sgd, sgd(momentum=0.9), adam, ... where parameters are updated",
     )
+    buffers: Literal["shared", "own"] = Field(
+        "shared",
+        description="running statistics of batch normalisation: one set that follows all gradients "
+        "(shared), or one of each worker (own), whose mean is evaluated",
+    )
     evaluate_examples: int = Field(
         2000, ge=1, description="examples of each set, evenly spread, that an evaluation looks at"
     )

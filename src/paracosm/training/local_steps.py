@@ -17,7 +17,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from paracosm.training.gradient_methods import Method, StackedMethod
+from paracosm.training.buffers import SHARED, Buffers, State
+from paracosm.training.gradient_methods import Method, StackedMethod, evenly
 from paracosm.training.gradients import Policy
 from paracosm.training.parameters import ParameterLayout
 from paracosm.training.rules import Stepping
@@ -43,7 +44,10 @@ class LocalStepSource:
     rounding.
     """
 
-    def __init__(self, policy: Policy, layout: ParameterLayout, recipe: Recipe) -> None:
+    def __init__(
+        self, policy: Policy, layout: ParameterLayout, recipe: Recipe, buffers: Buffers
+    ) -> None:
+        self.buffers = buffers
         self._policy = policy
         self._layout = layout
         self._recipe = recipe
@@ -60,10 +64,12 @@ class LocalStepSource:
         keep_state: bool,  # whether other steps go on from the state of the rule
         mu: float,
         shift: Tensor | None,
+        replica: int = SHARED,  # whose buffers they change
     ) -> WaitingSteps:
         """Ask for a step of each of the batches; see `roles.TrainingWorker.local_steps`."""
         made = WaitingSteps(
-            *(self, self._numbers, parameters, batches, rule, self._recipe, factors, mu, shift)
+            *(self, self._numbers, parameters, batches, rule, self._recipe, factors, mu, shift),
+            replica=replica,
         )
         self._numbers += len(batches)
         if keep_state and isinstance(rule, Stepping):
@@ -148,9 +154,7 @@ def _alike(requests: Sequence[WaitingSteps], method: StackedMethod) -> Iterator[
     """Divide requests into groups that one matrix can go on with, of a size that one call takes."""
     ordered = sorted(requests, key=lambda each: (*_kind(each), -len(each.batches)))
     for (examples, *_), run in groupby(ordered, key=_kind):
-        group, most = list(run), method.most_together(examples)
-        for begin in range(0, len(group), most):
-            yield group[begin : begin + most]
+        yield from evenly(list(run), method.most_together(examples))
 
 
 def _kind(request: WaitingSteps) -> tuple[int, float, bool, int, int, tuple[float, ...]]:
@@ -174,9 +178,9 @@ def _in_turn(method: Method, requests: Sequence[WaitingSteps]) -> None:
 
 def _step(method: Method, requests: Sequence[WaitingSteps]) -> None:
     gradients = method.compute([request.next() for request in requests])
-    for request, (loss, gradient) in zip(requests, gradients, strict=True):
+    for request, (loss, gradient, buffers) in zip(requests, gradients, strict=True):
         assert isinstance(gradient, Tensor), "parameters are flat vectors"
-        request.step(loss, gradient)
+        request.step(loss, gradient, buffers)
 
 
 class _Minibatch(NamedTuple):
@@ -185,14 +189,25 @@ class _Minibatch(NamedTuple):
     number: int
     parameters: Tensor
     batch: npt.NDArray[np.int64]
+    replica: int
 
 
 class WaitingSteps:
     """Local steps from `parameters`, of which `done` have been made."""
 
     __slots__ = (
-        *("_losses", "_recipe", "_result", "_source", "_start", "batches", "done", "factors"),
-        *("mu", "number", "parameters", "rule", "shift"),
+        *(
+            "_buffers",
+            "_losses",
+            "_recipe",
+            "_result",
+            "_source",
+            "_start",
+            "batches",
+            "done",
+            "factors",
+        ),
+        *("mu", "number", "parameters", "replica", "rule", "shift"),
     )
 
     def __init__(
@@ -206,8 +221,10 @@ class WaitingSteps:
         factors: tuple[float, ...],
         mu: float,
         shift: Tensor | None,
+        replica: int,
     ) -> None:
         self.number = number
+        self.replica = replica
         self.parameters = parameters
         self.batches = batches
         self.rule = rule
@@ -219,6 +236,7 @@ class WaitingSteps:
         self._source = source
         self._start = parameters if mu else None
         self._losses = 0.0
+        self._buffers: State | None = None
         self._result: Steps | None = None
 
     @property
@@ -229,6 +247,9 @@ class WaitingSteps:
         """Return what the steps came to; the first call computes it."""
         if self._result is None:
             self._source.fulfil(self)
+        if self._buffers is not None:
+            self._source.buffers.see(self.replica, self._buffers)
+            self._buffers = None
         assert self._result is not None
         return self._result
 
@@ -237,6 +258,8 @@ class WaitingSteps:
 
     def discard(self) -> None:
         self._source.forget(self)
+        if self._buffers is not None:
+            self._source.buffers.rewind(self.replica)
 
     def factor(self, step: int) -> float:
         """Return the factor of the learning rate at a step, from 0."""
@@ -244,10 +267,12 @@ class WaitingSteps:
 
     def next(self) -> _Minibatch:
         """Return what the next step's gradient is asked for at, and of what."""
-        return _Minibatch(self.number + self.done, self.parameters, self.batches[self.done])
+        batch = self.batches[self.done]
+        return _Minibatch(self.number + self.done, self.parameters, batch, self.replica)
 
-    def step(self, loss: float, gradient: Tensor) -> None:
-        """Make the next step, by its gradient."""
+    def step(self, loss: float, gradient: Tensor, buffers: State | None) -> None:
+        """Make the next step, by its gradient; `buffers` are those after one computed ahead."""
+        self._buffers = buffers
         gradient = self._recipe.clipped(gradient)
         if self._start is not None:
             gradient = gradient.add(self.parameters - self._start, alpha=self.mu)

@@ -114,6 +114,7 @@ class _Computing(Numerics):
             batch=config.batch,
             privacy=config.privacy_of("examples"),
             noise_seed=integer_seed(seed, TrainingStream.NOISE),
+            own_buffers=config.buffers == "own",
         )
         self._lr = scaled_learning_rate(config.lr, active, config.lr_scaling)
         config.optimizer.try_out(self._lr)
@@ -124,7 +125,9 @@ class _Computing(Numerics):
         factor = config.lr_factor(config.last_update, self._lr / config.lr)
         clipping = None if config.clip is None else Clipping(config.clip)
         self.recipe = Recipe(self._lr, factor, clipping)
-        self._local_steps = LocalStepSource(self._gradients.policy, self._layout, self.recipe)
+        self._local_steps = LocalStepSource(
+            *(self._gradients.policy, self._layout, self.recipe, self._gradients.buffers)
+        )
         self._rules: dict[int, Rule] = {}  # of clients whose local steps go on from one another
 
     def initial(self) -> Any:
@@ -143,7 +146,8 @@ class _Computing(Numerics):
 
     def request(self, client: int, parameters: Any) -> Pending:
         sampler = self._samplers.get(client) or self._sampler(client)
-        pending: Pending = self._gradients.request(parameters, sampler.next())
+        batch, replica = sampler.next(), self._replica(client)
+        pending: Pending = self._gradients.request(parameters, batch, replica)
         return pending
 
     def request_steps(
@@ -155,7 +159,8 @@ class _Computing(Numerics):
         keep_state: bool = True,
         mu: float = 0.0,
         shift: Any = None,
-        updates: int = 0,
+        updates: float = 0.0,
+        apart: float = 0.0,
     ) -> PendingSteps:
         sampler = self._samplers.get(client) or self._sampler(client)
         batches = np.stack([sampler.next() for _ in range(count)])
@@ -164,8 +169,16 @@ class _Computing(Numerics):
             rule = self._rules[client] = self.rule()
         factors: tuple[float, ...] = ()
         if self._config.lr_changes:
-            factors = tuple(self.recipe.lr_factor(updates + j / count) for j in range(count))
-        return self._local_steps.request(parameters, batches, rule, factors, keep_state, mu, shift)
+            factors = tuple(self.recipe.lr_factor(updates + j * apart) for j in range(count))
+        replica = self._replica(client)
+        return self._local_steps.request(
+            parameters, batches, rule, factors, keep_state, mu, shift, replica
+        )
+
+    def _replica(self, client: int) -> int:
+        from paracosm.training.buffers import SHARED
+
+        return SHARED if self._config.buffers == "shared" else client
 
     def outer_recipe(self, part: int) -> Recipe:
         privacy = self._config.privacy_of("clients")
@@ -206,8 +219,9 @@ class _Computing(Numerics):
     def evaluate(self, parameters: Any) -> dict[str, float]:
         from paracosm.training.parameters import evaluate
 
-        loss, _ = evaluate(self._model, self._layout, parameters, *self._training)
-        test_loss, accuracy = evaluate(self._model, self._layout, parameters, *self._test)
+        model, layout, buffers = self._model, self._layout, self._gradients.buffers.mean()
+        loss, _ = evaluate(model, layout, parameters, *self._training, buffers=buffers)
+        test_loss, accuracy = evaluate(model, layout, parameters, *self._test, buffers=buffers)
         metrics = {"loss": loss, "test_loss": test_loss}
         return metrics if accuracy is None else {**metrics, "accuracy": accuracy}
 

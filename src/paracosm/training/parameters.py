@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -200,14 +200,17 @@ def evaluate(
     x: Tensor,
     y: Tensor,
     chunk: int = 2048,
+    buffers: Mapping[str, Tensor] | None = None,
 ) -> tuple[float, float | None]:
     """Return the mean loss and the accuracy of the model at `parameters` on the examples.
 
     The model is in evaluation mode: no dropout, and batch normalisation by the running statistics
-    of the gradients computed so far. Where targets are no class labels (and outputs no scores), the
-    accuracy is None. `chunk` are examples at a time; fewer where they are large.
+    of the gradients computed so far, or by those among the `buffers` by name. Where targets are no
+    class labels (and outputs no scores), the accuracy is None. `chunk` are examples at a time;
+    fewer where they are large.
     """
     tensors = dict(zip(layout.names, layout.tensors(parameters), strict=True))
+    tensors |= buffers or {}
     labelled = not torch.is_floating_point(y)
     total, correct = 0.0, 0
     chunk = max(1, min(chunk, _ELEMENTS // max(1, x[0].numel())))

@@ -218,6 +218,7 @@ class TrainingWorker(Worker):
         self._team = team
         self._stores = stores  # of the parameters' parts, where there are no servers
         self._versions = [0] * len(team.numerics.sizes)
+        self._place = (-1, 0, 0)  # whose local steps, from which version, and how many
         self._sizes = team.numerics.sizes
         self._parts: list[Any] = [team.initial[part] for part in team.numerics.parts]
         self.server_clock = 0  # as the newest answer says it
@@ -350,6 +351,7 @@ class TrainingWorker(Worker):
         mu: float = 0.0,
         shift: Any = None,
         weight: float = 1.0,
+        of: int | None = None,
     ) -> PseudoGradient:
         """Spend the time of `count` local steps from `parameters`, on the next minibatches.
 
@@ -364,16 +366,23 @@ class TrainingWorker(Worker):
             mu: of the proximal term mu/2 |theta - theta_read|^2.
             shift: a flat vector; None for zero.
             weight: of the pseudo-gradient in a mean with others.
+            of: how many steps the client makes between two updates, where that are several calls;
+                the learning rate of a step is that of its place between them.
         """
         team, parameters = self._team, self.parameters
         self._examples += count * team.batches[self.index]
         versions = self._versions.copy()
+        if of is None or self._place[:2] != (self.client, versions[0]):
+            self._place = (self.client, versions[0], 0)
+        made, of = self._place[2], of or count
+        self._place = (self.client, versions[0], made + count)
         pending = team.numerics.request_steps(
             *(self.client, parameters, count),
             keep_state=keep_state,
             mu=mu,
             shift=shift,
-            updates=versions[0],
+            updates=versions[0] + made / of,
+            apart=1 / of,
         )
         local = self._last = PseudoGradient(
             *(self.name, self.client, parameters, versions, self._examples, pending, weight)

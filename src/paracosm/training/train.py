@@ -222,7 +222,7 @@ def _durations(config: TrainConfig, cluster: Cluster) -> dict[str, str]:
     else:
         sources = {"compute": "measured: each gradient on this machine"}
     if config.clients is not None:
-        sources["clients"] = config.clients_in_words(len(cluster.workers))
+        sources["population"] = config.clients_in_words(len(cluster.workers))
     topology = config.resolve_topology()
     if topology == "server":
         sources["update"] = _modelled(config.update_time)

@@ -52,7 +52,7 @@ class StreamingDiLoCo(DiLoCo):
         made = 0
         for step, is_taken, fragment in self._exchanges():
             if step > made:
-                change = await me.local_steps(step - made)
+                change = await me.local_steps(step - made, of=self.steps)
                 me.parameters = change.result().parameters
                 made = step
             if is_taken:
