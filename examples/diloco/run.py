@@ -2,11 +2,11 @@
 
     python examples/diloco/run.py
 
-prints what it finds and checks it; it takes a few minutes on one core. Douillard et al., "DiLoCo:
-Distributed Low-Communication Training of Language Models", 2023: eight workers that exchange 500
-times less reach the loss of data parallelism, from a model that was trained for a while. Douillard
-et al., "Streaming DiLoCo with overlapping communication", 2025: by fragments the peak bandwidth
-falls by their number; where workers compute on, what they need falls further.
+prints what it finds and checks it; it takes about five minutes on one core. Douillard et al.,
+"DiLoCo: Distributed Low-Communication Training of Language Models", 2023: eight workers that
+exchange 500 times less reach the loss of data parallelism, from a model that was trained for a
+while. Douillard et al., "Streaming DiLoCo with overlapping communication", 2025: by fragments the
+peak bandwidth falls by their number; where workers compute on, what they need falls further.
 """
 
 from __future__ import annotations

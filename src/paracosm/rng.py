@@ -48,6 +48,8 @@ class TrainingStream(IntEnum):
     COMPRESSION = 25
     NOISE = 35
     CLIENT_NOISE = 36
+    LOST_MESSAGES = 40
+    FAULTS = 41
 
 
 class ServerStream(IntEnum):

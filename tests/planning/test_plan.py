@@ -242,3 +242,16 @@ def test_a_shorter_run_of_a_plan_sees_the_beginning_of_the_same_schedule(tmp_pat
         PlanConfig.model_validate(
             config.model_dump(exclude_unset=True) | {"lr_schedule": "step(160)"}
         )
+
+
+def test_a_plan_hides_examples_but_not_clients(tmp_path: Path) -> None:
+    def config(privacy: str, **changes: Any) -> PlanConfig:
+        asked = {**SMALL, **changes, "privacy": privacy}
+        del asked["lookahead"]
+        return PlanConfig.model_validate({"profile": save_network(tmp_path), **asked})
+
+    hidden = config("examples(clip=1, noise=1.1)")
+    (design,) = designs_of([2], [parse_algorithm("asgd")], [0.1])
+    assert str(train_config(hidden, design, 10).privacy) == "examples(clip=1, noise=1.1)"
+    with pytest.raises(InputError, match="a plan has it by tensors"):
+        config("clients(clip=1, noise=1)", algorithm="fedbuff").check()

@@ -55,7 +55,7 @@ def test_staleness_is_told_by_how_often_clients_took_part(tmp_path: Path) -> Non
     assert spread[1].tolist() == [4, 1.5]
     assert spread[:, 1].tolist() == pytest.approx([1.0, 1.5, 2.7])
     assert labels == [
-        "1 clients, 1 times: staleness 4 (4 to 4)",
+        "1 client, 1 times: staleness 4 (4 to 4)",
         "2 clients, 2 times: staleness 1.5 (1 to 2.7)",
     ]
 

@@ -68,9 +68,9 @@ NOTHING = {"final_loss": None, "final_accuracy": None, "chance": None, "lr": Non
         (
             {**LOST, "algorithm": "staleness-aware(power=0.5)", "status": "interrupted"},
             (
-                "Interrupted: does not learn: 9.17 % accuracy (guessing: 11.1 %) after 3,000 "
-                "updates, 17.2 s, mean staleness 15, at lr 0.2. Try a lower learning rate, or "
-                "fewer workers."
+                "The run was interrupted: does not learn: 9.17 % accuracy (guessing: 11.1 %) after "
+                "3,000 updates, 17.2 s, mean staleness 15, at lr 0.2. Try a lower learning rate, "
+                "or fewer workers."
             ),
         ),
         (
@@ -170,3 +170,12 @@ def test_without_changes_nothing_is_said_of_them() -> None:
     summary = TrainingSummary.from_dict({"virtual_time": 2.0})
     assert FIGURES["Unchanged"](summary) is None
     assert VIEW.remarks(summary) == {}
+
+
+def test_clients_stand_among_the_key_figures() -> None:
+    counts = {"clients": 10_000, "took_part": 120, "participations": 150}
+    lost = {"dropped_out": 7, "gone": 0, "late": 12}
+    run = TrainingSummary.from_dict({"clients": {**counts, **lost}})
+    expected = "120 of 10,000 took part, 150 times, 7 dropped out, 12 late"
+    assert FIGURES["Clients"](run) == expected
+    assert FIGURES["Clients"](summary()) is None

@@ -158,7 +158,7 @@ def test_a_round_goes_on_at_its_time_out_with_those_that_came(tmp_path: Path) ->
         "gone": 0,
         "late": 2,
     }
-    assert result.summary.durations["clients"] == (
+    assert result.summary.durations["population"] == (
         f"modelled: 3, 3 at a time, rounds end after 5 s, speed {table}"
     )
     waited = sorted(row[2] for row in rows(result, "waiting"))

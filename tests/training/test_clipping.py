@@ -16,9 +16,11 @@ from torch.nn.functional import cross_entropy
 
 from paracosm.errors import InputError
 from paracosm.models.shards import BatchSampler
+from paracosm.planning.scheduled import iterations
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
 from paracosm.training.clipping import Clipping
+from paracosm.training.scheduled import train_on_schedule
 from paracosm.validation import validated
 
 SEED = 5
@@ -111,6 +113,26 @@ def test_over_a_schedule_the_clipped_losses_are_the_same(tmp_path: Path) -> None
             run(algorithm=algorithm, updates=15, schedule=tmp_path / "schedule.parquet", clip=9),
             "minibatch_loss",
         )
+
+
+@pytest.mark.parametrize("tensors", [False, True])
+def test_a_sum_is_clipped_as_what_it_is(tensors: bool, tmp_path: Path) -> None:
+    """Three gradients of the quadratic, 1 each: their sum, 3, is clipped to 0.6."""
+    given: dict[str, Any] = {
+        "model": "quadratic:model",
+        "data": "quadratic:data",
+        "batch": 1,
+        "lr": 0.5,
+        "algorithm": "ssgd(reduce=sum)",
+        "updates": 1,
+        "clip": 0.6,
+    }
+    if not tensors:
+        assert float(run(**given, workers=3).parameters) == pytest.approx(1 - 0.5 * 0.6, rel=1e-5)
+        return
+    (block,) = [next(iterations(3, 1.0))]
+    result = train_on_schedule(TrainConfig(**given, workers=3), [block], ("x",), SEED)
+    assert float(result.parameters) == pytest.approx(1 - 0.5 * 0.6, rel=1e-5)
 
 
 @given(

@@ -257,6 +257,21 @@ def test_local_steps_have_the_rates_of_a_loop_over_all_of_them(optimizer: str) -
         assert float(result.parameters) == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
+def test_steps_between_two_updates_in_several_calls_go_on_from_one_another() -> None:
+    """easgd of one worker, 2 steps a move of the centre, at t = 0, 1/2, 1, 3/2, ..."""
+    x, centre, updates = 1.0, 1.0, 4
+    rate = lambda t: LR * (1 - t / updates)
+    mine = x * (1 - rate(0)) * (1 - rate(0.5))
+    for update in range(1, updates + 1):
+        read, centre = centre, centre + 0.5 * (mine - centre)
+        stepped = mine * (1 - rate(update)) - 0.5 * (mine - read)
+        mine = stepped * (1 - rate(update + 0.5))
+    result = run(
+        **QUADRATIC, algorithm="easgd(period=2, elasticity=0.5)", updates=4, lr_schedule="linear"
+    )
+    assert float(result.parameters) == pytest.approx(centre, rel=1e-5)
+
+
 def test_rates_and_clipping_are_the_same_together_as_one_by_one() -> None:
     common = {"algorithm": "fedavg(steps=3)", "workers": 20, "lr_schedule": "cosine", "clip": 0.3}
     alone, together = run(**common, updates=6), run(**common, updates=6, lookahead="auto")

@@ -168,6 +168,25 @@ def test_clients_changes_are_clipped_and_their_mean_gets_noise() -> None:
     assert abs(np.mean(loud)) < 4 * 0.05 / 60**0.5
 
 
+def test_only_the_change_of_a_client_is_clipped_not_what_has_moved_meanwhile() -> None:
+    """fedasync mixes x_read - change into x: two clients in turn, changes of 0.5 x_read."""
+    reads, x = [1.0, 1.0], 1.0
+    for update in range(5):
+        read = reads[update % 2]
+        x = 0.4 * x + 0.6 * (read - min(0.5 * read, 0.2))
+        reads[update % 2] = x
+    quadratic = {"model": "quadratic:model", "data": "quadratic:data", "batch": 1, "lr": 0.5}
+    result = run(
+        **quadratic,
+        algorithm="fedasync(steps=1, decay=constant)",
+        workers=2,
+        updates=5,
+        compute="1s",
+        privacy="clients(clip=0.2, noise=1e-9)",
+    )
+    assert float(result.parameters) == pytest.approx(x, abs=1e-5)
+
+
 def test_servers_clip_changes_by_the_norm_of_the_whole() -> None:
     common: dict[str, Any] = {"algorithm": "fedavg(steps=2)", "workers": 2, "evaluate_every": 1}
     common["privacy"] = "clients(clip=0.05, noise=1e-9)"
@@ -212,6 +231,7 @@ def test_privacy_is_written_as_it_is_read(text: str) -> None:
         ({"privacy": NEXT_TO_NONE, "lookahead": "vmap"}, "lookahead: no effect here"),
         ({"privacy": "clients(clip=1, noise=1)"}, "hide examples(clip=1, noise=1.1)"),
         ({"privacy": "clients(clip=1, noise=1)", "algorithm": "scaffold"}, "nothing else"),
+        ({"privacy": "clients(clip=1, noise=1)", "algorithm": "diloco"}, "nothing else"),
         ({"privacy": NEXT_TO_NONE, "shards": "bootstrap(9)"}, "with several clients"),
         ({"privacy": NEXT_TO_NONE, "timing_only": True, "lr": None}, "privacy: no effect here"),
         ({"privacy": NEXT_TO_NONE, "model": "resnet20", "data": None}, "group normalisation"),

@@ -81,6 +81,7 @@ class Simulator(TransferScheduler):
         recording: Recording | str | Path | None = None,
     ) -> None:
         super().__init__(network)
+        self.log = log
         self.timeline = timeline
         self.seed = seed
         self.workers: dict[str, Worker] = {}

@@ -133,7 +133,7 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         return idle if "batch" in self.model_fields_set else {*idle, "batch"}
 
     def _idle(self) -> dict[str, set[str]]:
-        idle = self.idle_of_start()
+        idle = self.idle_of_start() | self.idle_of_privacy()
         rules = [algorithm.rule(self.workers[-1]) for algorithm in self.algorithm]
         idle |= self.idle_of_failures([rule.needs_all for rule in rules if rule])
         if self.cluster is not None:
@@ -143,6 +143,11 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
     def check(self) -> None:
         """Raise InputError for what can be known to be wrong before the profile is read."""
         self.check_learning()
+        if self.privacy_of("clients"):
+            raise InputError(
+                "privacy: a client's change is clipped as a whole, and a plan has it by tensors: "
+                "hide examples(clip=1, noise=1.1)"
+            )
         others = [change for change in self.what_if if not is_of_cluster(change)]
         refuse_changes(others, "plan", "how fast workers and servers compute, and values of links")
         for algorithm in self.algorithm:
@@ -167,6 +172,8 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         """Return what all runs have in common, as arguments of a training."""
         names = (*LearningFields.model_fields, "evaluate_every", "updates")
         common = {name: getattr(self, name) for name in names}
+        if self.privacy_of("examples"):
+            del common["lookahead"]
         if isinstance(self.lr_schedule, Decay):  # shorter runs see the beginning of the same one
             common["lr_schedule"] = self.lr_schedule.until(self.updates)
         return common

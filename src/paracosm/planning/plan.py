@@ -168,7 +168,9 @@ def _curvature(
     The latter with the first seed's run of the best design with the fewest workers. None where the
     optimizer is not plain SGD, or gradients are clipped, for which there is no such bound.
     """
-    if config.optimizer.name != "sgd" or config.optimizer.options or config.clip is not None:
+    if config.clip is not None or config.privacy is not None:
+        return None
+    if config.optimizer.name != "sgd" or config.optimizer.options:
         return None
     from paracosm.models.build import build_model
     from paracosm.training.parameters import ParameterLayout

@@ -49,7 +49,10 @@
 
   // A logarithmic axis has 1, 2, 5, 10, 20, ... where there is room, else powers of ten, as plain
   // numbers; one that shows less than a factor of three, or is linear, has what Plotly finds.
+  // What it changes itself is no reason to look again: labels and lengths could go on for ever.
+  const settling = new Set();
   const ticks = (plot) => {
+    if (settling.has(plot)) return;
     const changes = {};
     for (const name of ["xaxis", "yaxis"]) {
       const axis = plot._fullLayout[name];
@@ -67,7 +70,9 @@
         }
       }
     }
-    if (Object.keys(changes).length) Plotly.relayout(plot, changes);
+    if (!Object.keys(changes).length) return;
+    settling.add(plot);
+    Plotly.relayout(plot, changes).finally(() => settling.delete(plot));
   };
 
   for (const { plot, data, layout } of plots) {

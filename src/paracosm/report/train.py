@@ -36,7 +36,7 @@ from paracosm.report.train_sweep_charts import sweep_charts
 from paracosm.report.train_words import is_at_chance, training_sentence
 from paracosm.report.view import Figure, Run, Verdict, View, figure
 from paracosm.results import TrainingSummary
-from paracosm.units import format_duration
+from paracosm.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from paracosm.studies import Series
@@ -61,12 +61,24 @@ def _failures(summary: TrainingSummary) -> str | None:
     shares = {"lost": found.lost, "saving": found.saving, "restarting": found.restarting}
     spent = ", ".join(f"{share:.1%} {name}" for name, share in shares.items())
     often = {"the job stopped": found.stops, "single workers failed": found.failures}
+    often |= {"nodes were slow": found.slowdowns or 0}
+    often |= {"messages were lost": found.lost_messages or 0}
     struck = [f"{what} {_times(count)}" for what, count in often.items() if count]
     return (
         f"{found.effective:.1%} of the time effective ({spent}); "
         f"{', '.join(struck) or 'nothing failed'}; "
         f"{found.goodput:,.4g} of {found.throughput:,.4g} steps/s last"
     )
+
+
+def _compression(summary: TrainingSummary) -> str | None:
+    """Say how large messages are in place of how large."""
+    found = summary.compression
+    if found is None or summary.bytes_sent is None:
+        return None
+    sizes = f"{format_size(found.message)} in place of {format_size(found.uncompressed)}"
+    sent = format_size(summary.bytes_sent)
+    return f"{found.codec}: {sizes} ({found.ratio:.3g} times less); {sent} sent in all"
 
 
 def _times(count: int) -> str:
@@ -104,6 +116,7 @@ FIGURES: Mapping[str, Figure] = {
     "Examples/s": figure("examples_per_second", "{:,.0f}".format),
     "Clients": _clients,
     "Failures": _failures,
+    "Compression": _compression,
     "Unchanged": _unchanged,
     "Wall time": figure("wall_time", format_duration),
 }
@@ -304,7 +317,7 @@ VIEW = View(
     so_far=_so_far,
     origins=_origins,
     remarks=_remarks,
-    endings={"diverged": training_sentence, "stopped": training_sentence},
+    endings=dict.fromkeys(("diverged", "stopped", "interrupted"), training_sentence),
     doubt=_doubt,
     leads=True,
 )

@@ -80,7 +80,7 @@ def staleness_by_participation(run: Run) -> tuple[Floats, Floats, list[str]] | N
     counts = np.bincount(places)
     ranked = np.sort(counts)
     bounds = ranked[np.linspace(0, len(ranked) - 1, GROUPS + 1).round().astype(int)]
-    edges = np.unique(np.append(bounds, ranked[-1] + 1))
+    edges = np.unique([*bounds[:-1], ranked[-1] + 1])
     group = np.searchsorted(edges, counts, side="right") - 1
     x, spread, labels = [], [], []
     for each in np.unique(group):
@@ -91,7 +91,8 @@ def staleness_by_participation(run: Run) -> tuple[Floats, Floats, list[str]] | N
         spread.append((low, middle, high))
         often = f"{own.min():,}" if own.min() == own.max() else f"{own.min():,} to {own.max():,}"
         labels.append(
-            f"{len(own):,} clients, {often} times: staleness {middle:.3g} ({low:.3g} to {high:.3g})"
+            f"{len(own):,} client{'' if len(own) == 1 else 's'}, {often} times: staleness "
+            f"{middle:.3g} ({low:.3g} to {high:.3g})"
         )
     return np.array(x), np.array(spread).T, labels
 

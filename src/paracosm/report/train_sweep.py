@@ -87,7 +87,7 @@ def trials_of(runs: Sequence[Run]) -> Trials:
         ]
         if not best:
             return Trials(found, None)
-        level = _rounded_up(max(best))
+        level = rounded_up(max(best))
         reached = [_first_passage(loss, level) for loss in losses]
         goal = Goal(f"training loss {level:g}", False)
     return Trials(
@@ -112,12 +112,14 @@ def _first_passage(loss: Series, level: float) -> tuple[float | None, int | None
     return float(loss.virtual_time[there[0]]), int(loss.step[there[0]])
 
 
-def _rounded_up(value: float) -> float:
-    """Return a value with two digits that is no lower."""
+def rounded_up(value: float) -> float:
+    """Return the least value with two digits, or the next one, that is no lower."""
     if value <= 0:
         return value
-    unit = 10.0 ** (floor(log10(value)) - 1)
-    return float(f"{ceil(value / unit - 1e-9) * unit:.2g}")
+    power = floor(log10(value)) - 1
+    digits = ceil(value / 10.0**power)
+    candidates = (float(f"{digits + more}e{power}") for more in range(3))
+    return next(each for each in candidates if each >= value)
 
 
 def _varied(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -145,11 +147,28 @@ def by_design(trials: Trials, *without: str) -> dict[tuple[tuple[str, Any], ...]
 
 def sweep_sentence(trials: Trials) -> str | None:
     """Say which design is best, by how much, and where it stops paying; None for one design."""
-    designs = by_design(trials)
-    if len(designs) < 2:
+    computed = [each for each in trials.runs if each.summary.final_loss is not None]
+    trials = _told_apart(replace(trials, runs=computed) if computed else trials)
+    if len(by_design(trials)) < 2:
         return None
     parts = [_fastest(trials), _lowest(trials), *_failing(trials)]
     return " ".join(part for part in parts if part) or None
+
+
+def _told_apart(trials: Trials) -> Trials:
+    """Return the trials with no more arguments than it takes to tell their designs apart."""
+    count = len(by_design(trials))
+    names = [name for name in trials.variables if name != "seed"]
+    kept = next(
+        names[:number]
+        for number in range(len(names) + 1)
+        if len(by_design(trials, *names[number:])) == count
+    )
+    runs = [
+        replace(each, varied={n: v for n, v in each.varied.items() if n in (*kept, "seed")})
+        for each in trials.runs
+    ]
+    return replace(trials, runs=runs)
 
 
 def _fastest(trials: Trials) -> str:
@@ -198,14 +217,19 @@ def _compared(best: Any, costs: Mapping[Any, float]) -> str:
         fewest = min(dict(name)["workers"] for name in costs)
         alone = ratio({n: c for n, c in costs.items() if dict(n)["workers"] == fewest})
         if alone is not None and own["workers"] != fewest:
-            said.append(f"{alone[0] / cost:.2g} times as fast as {argument('workers', fewest)}")
+            said.append(_faster(alone[0] / cost, argument("workers", fewest)))
     if "algorithm" in own:
         others = {n: c for n, c in costs.items() if dict(n).get("algorithm") != own["algorithm"]}
         if (other := ratio(others)) is not None:
-            said.append(f"{other[0] / cost:.2g} times as fast as {design_name(other[1])}")
+            said.append(_faster(other[0] / cost, design_name(other[1])))
     if not said and (other := ratio({n: c for n, c in costs.items() if n != best})) is not None:
-        said.append(f"{other[0] / cost:.2g} times as fast as {design_name(other[1])}")
+        said.append(_faster(other[0] / cost, design_name(other[1])))
     return f", {' and '.join(said)}" if said else ""
+
+
+def _faster(ratio: float, other: str) -> str:
+    times = f"{ratio:.2g}"
+    return f"{'' if times == '1' else f'{times} times '}as fast as {other}"
 
 
 def _paying(costs: Mapping[Any, float]) -> str:

@@ -33,7 +33,7 @@ def training_sentence(summary: TrainingSummary) -> str:
     """Say what a run came to, or why to nothing."""
     if summary.status == "diverged":
         return _diverged(summary)
-    began = "Interrupted: " if summary.status == "interrupted" else ""
+    began = "The run was interrupted: " if summary.status == "interrupted" else ""
     if is_at_chance(summary):
         said = _does_not_learn(summary)
     elif summary.status == "stopped":

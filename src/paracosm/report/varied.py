@@ -20,11 +20,13 @@ def asked_of(folder: RunFolder) -> dict[str, Any]:
     asked = study.get(folder.kind or "")
     given = {**(asked if isinstance(asked, Mapping) else {})}
     given.setdefault("seed", study.get("seed"))
-    return {
-        name: value if isinstance(value, str | int | float) else str(value)
-        for name, value in given.items()
-        if value is not None
-    }
+    return {name: _scalar(value) for name, value in given.items() if value is not None}
+
+
+def _scalar(value: Any) -> str | int | float:
+    if isinstance(value, list):
+        return "; ".join(map(str, value)) or "none"
+    return value if isinstance(value, str | int | float) else str(value)
 
 
 def differing(asked: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

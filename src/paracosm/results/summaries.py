@@ -110,13 +110,19 @@ class FailureSummary(JsonObject):
         waiting: of that, the workers that wait for the node that failed.
         throughput: steps per second while the job works, with those that were lost later.
         goodput: steps per second that last, of all the time.
+        lost_gradients: that were discarded with a worker that failed, or with the whole job.
+        slowdowns: periods in which a node was slow.
+        lost_messages, resent_messages: how often a message was lost, and sent again.
+        faults: the single faults that were asked for.
+
+    The last five are None over a predicted schedule.
     """
 
     job_mtbf: float | None
     worker_mtbf: float | None
     interval: float | None
     checkpoint_cost: float
-    restart_cost: float
+    restart_cost: float | None
     stops: int
     failures: int
     checkpoints: int
@@ -127,6 +133,11 @@ class FailureSummary(JsonObject):
     waiting: float
     throughput: float
     goodput: float
+    lost_gradients: int | None = None
+    slowdowns: int | None = None
+    lost_messages: int | None = None
+    resent_messages: int | None = None
+    faults: Sequence[str] | None = None
 
 
 class ClientsSummary(JsonObject):

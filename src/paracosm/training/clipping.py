@@ -23,8 +23,8 @@ class Clipping:
         self._limit = limit
         self._newest: tuple[list[Any], list[float], float] = ([], [], 1.0)
 
-    def factor(self, gradients: Sequence[Any], weights: Sequence[float]) -> float:
-        """Return the factor, at most 1, of the weighted mean of whole gradients.
+    def factor(self, gradients: Sequence[Any], weights: Sequence[float], times: int = 1) -> float:
+        """Return the factor, at most 1, of so many times the weighted mean of whole gradients.
 
         Args:
             gradients: flat vectors, or tuples of tensors.
@@ -35,7 +35,7 @@ class Clipping:
         is_same = len(known) == len(gradients) and weighted == list(weights)
         if is_same and all(a is b for a, b in zip(known, gradients, strict=True)):
             return found
-        norm = _norm_of_mean(gradients, weights)
+        norm = times * _norm_of_mean(gradients, weights)
         # Written so that a norm that is not a number shortens nothing, and shows in the loss.
         found = self._limit / (norm + _EPSILON) if norm + _EPSILON > self._limit else 1.0
         self._newest = (list(gradients), list(weights), found)

@@ -22,7 +22,7 @@ from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.link import Packets
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
-from paracosm.faults import FailureFields
+from paracosm.faults import FailureFields, Lose
 from paracosm.models.shards import has_equal_sizes
 from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
@@ -30,6 +30,7 @@ from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
 from paracosm.training.batches import BatchesOf, batches_of
 from paracosm.training.client_fields import ClientFields
 from paracosm.training.compression import Codec, parse_codec
+from paracosm.training.failures import Failures, FaultFields
 from paracosm.training.fields import AS_TEXT, LearningFields, ProfiledFields
 from paracosm.training.learning_rate import LearningRateScaling
 from paracosm.training.recipe import RecipeFields
@@ -87,7 +88,7 @@ _NUMERICS = {
 }
 
 
-class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, ClusterFields):
+class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, ClusterFields):
     """A hybrid simulation: what is trained, by which algorithm, on which simulated cluster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -237,6 +238,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
                 "codec would lose most: leave it out, or choose an algorithm that sends gradients "
                 "or changes"
             )
+        self._check_faults()
         for reason, fields in self._idle().items():
             given = sorted(fields & self.model_fields_set)
             if given:
@@ -244,7 +246,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
         is_counted = self.schedule is not None and self.updates is None and self.until_time is None
         if not is_counted:  # in the file, and checked then
             self.check_recipe(self.last_update)
-        if self.privacy_of("clients") and not self.algorithm.pushes_only_changes:
+        has_server = self.resolve_topology() == "server"
+        if self.privacy_of("clients") and not (has_server and self.algorithm.pushes_only_changes):
             raise ValueError(
                 f"privacy: {self.algorithm} does not send servers changes by local steps and "
                 "nothing else, as fedavg does: hide examples(clip=1, noise=1.1), or choose fedavg"
@@ -262,6 +265,40 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
         if isinstance(given, dict) and given.get("strategy") is not None:
             return {"algorithm": "ssgd", **given}
         return given
+
+    def _check_faults(self) -> None:
+        """Refuse what cannot fail in such a run, or be done about it."""
+        if self.fails and self.clients is not None:
+            raise ValueError(
+                "clients: they come and go by --availability and --dropout, on nodes that do not "
+                "fail: leave mtbf and fault out"
+            )
+        algorithm, topology = self.algorithm, self.resolve_topology()
+        recoveries = algorithm.recoveries_on(topology)
+        if self.profile is None and self.strategy is None:
+            self.check_survival(str(algorithm), recoveries, algorithm.in_checkpoints)
+        if self.recovery is not None and self.recovery not in recoveries:
+            raise ValueError(
+                f'recovery: {algorithm.name} on topology "{topology}" has no {self.recovery}: use '
+                f"{' or '.join(recoveries)}"
+            )
+        if self.fails and self.compute == MEASURED and self.profile is None:
+            raise ValueError(
+                "compute: where nodes fail, how long workers compute must be modelled, not "
+                "measured: give a distribution"
+            )
+        if topology not in ("server", "peers"):
+            for fault in self.fault:
+                if isinstance(fault.model, Lose):
+                    raise ValueError(
+                        f'fault "{fault}": {algorithm.name} on topology "{topology}" sends no '
+                        "single messages that could be lost"
+                    )
+        slow = self.slows_servers()
+        if slow and topology == "server" and self.update_time == Constant(0.0):
+            raise ValueError(
+                f'fault "{slow[0]}": has no effect: updates take no time; give update_time'
+            )
 
     def _check_changes(self) -> None:
         """Refuse changes that a training cannot make, or that make no difference to it."""
@@ -302,14 +339,18 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
         if self.strategy is None:
             idle["only a strategy is predicted: give --strategy ddp"] = {"db", "hardware"}
         rule = self.algorithm.rule(self.workers)
-        if self.profile is None and self.strategy is None:
-            reason = "nodes fail where a schedule is predicted: give --profile or --strategy"
-            idle[reason] = set(FailureFields.model_fields)
+        on_engine = FaultFields.model_fields.keys() - FailureFields.model_fields.keys()
+        if self.schedule is not None:
+            reason = "the schedule says what is lost, and when"
+            idle[reason] = set(FaultFields.model_fields)
+        elif self.profile is None and self.strategy is None:
+            idle |= self.idle_faults(self.algorithm.recoveries_on(topology), topology == "server")
         elif rule is None:
             reason = f"{self.algorithm} decides by value, on nodes that do not fail"
-            idle[reason] = set(FailureFields.model_fields)
+            idle[reason] = set(FaultFields.model_fields)
         else:
             idle |= self.idle_of_failures([rule.needs_all])
+            idle["single faults are simulated on the engine: leave out --profile"] = set(on_engine)
         if self.profile is None:
             idle["only a job profile has it: give --profile"] = {"node", "start", "stagger"}
         elif rule is None:
@@ -332,10 +373,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
                 idle[reason] |= {"message_size", *LINK_FIELDS}
         if self.clients is not None:
             idle["clients take turns at the workers, with one batch"] = {"batch_of"}
-        if self.privacy_of("examples"):
-            idle["the gradients of examples are computed together, those of minibatches alone"] = {
-                "lookahead"
-            }
+        idle |= self.idle_of_privacy()
         if self.timing_only:
             reason = "nothing is computed in timing_only mode"
             idle[reason] = set(_NUMERICS)
@@ -433,6 +471,26 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FailureFields, C
                 "one, or choose a topology without"
             )
         self.changed(cluster)
+        self.failures_on(cluster)
+
+    def failures_on(self, cluster: Cluster) -> Failures | None:
+        """Return what fails in a run on the engine, and what is done; None where nothing fails.
+
+        Raises:
+            InputError: such a run cannot have it, or a cost of it is missing.
+        """
+        if self.profile is not None or self.strategy is not None:
+            return None
+        algorithm, topology = self.algorithm, self.resolve_topology()
+        servers = len(cluster.servers) if topology == "server" else 0
+        recoveries = algorithm.recoveries_on(topology)
+        found = self.failures(recoveries, len(cluster.workers), servers)
+        if found is not None and found.in_step and found.recovery != "restart" and servers > 1:
+            raise InputError(
+                f"recovery: {algorithm.name} with {found.recovery} runs on 1 server, not "
+                f"{servers}: several would not agree on who takes part in an update"
+            )
+        return found
 
     def batches(self, workers: int) -> list[int]:
         """Return the examples in a minibatch of each worker."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import joblib
 import numpy as np
@@ -82,6 +82,9 @@ class PendingGradient:
         """Hand in the gradient, and let go of the parameters."""
         self._gradient = gradient
         self.parameters = None
+
+
+Item = TypeVar("Item")
 
 
 class Request(Protocol):
@@ -255,9 +258,14 @@ class Vectorised:
     def _chunks(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
         """Divide requests into runs of one batch size, each small enough for the memory."""
         for size, run in groupby(requests, key=lambda request: len(request.batch)):
-            group, length = list(run), self.most_together(size)
-            for begin in range(0, len(group), length):
-                yield group[begin : begin + length]
+            yield from evenly(list(run), self.most_together(size))
+
+
+def evenly(items: list[Item], most: int) -> Iterator[list[Item]]:
+    """Yield as few parts as there can be of at most so many items, of one size but for one item."""
+    parts = -(-len(items) // most)
+    for part in range(parts):
+        yield items[len(items) * part // parts : len(items) * (part + 1) // parts]
 
 
 def compute_stacked(

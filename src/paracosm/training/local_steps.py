@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from paracosm.training.buffers import SHARED, Buffers, State
-from paracosm.training.gradient_methods import Method, StackedMethod
+from paracosm.training.gradient_methods import Method, StackedMethod, evenly
 from paracosm.training.gradients import Policy
 from paracosm.training.parameters import ParameterLayout
 from paracosm.training.rules import Stepping
@@ -154,9 +154,7 @@ def _alike(requests: Sequence[WaitingSteps], method: StackedMethod) -> Iterator[
     """Divide requests into groups that one matrix can go on with, of a size that one call takes."""
     ordered = sorted(requests, key=lambda each: (*_kind(each), -len(each.batches)))
     for (examples, *_), run in groupby(ordered, key=_kind):
-        group, most = list(run), method.most_together(examples)
-        for begin in range(0, len(group), most):
-            yield group[begin : begin + most]
+        yield from evenly(list(run), method.most_together(examples))
 
 
 def _kind(request: WaitingSteps) -> tuple[int, float, bool, int, int, tuple[float, ...]]:

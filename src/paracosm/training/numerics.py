@@ -159,7 +159,8 @@ class _Computing(Numerics):
         keep_state: bool = True,
         mu: float = 0.0,
         shift: Any = None,
-        updates: int = 0,
+        updates: float = 0.0,
+        apart: float = 0.0,
     ) -> PendingSteps:
         sampler = self._samplers.get(client) or self._sampler(client)
         batches = np.stack([sampler.next() for _ in range(count)])
@@ -168,7 +169,7 @@ class _Computing(Numerics):
             rule = self._rules[client] = self.rule()
         factors: tuple[float, ...] = ()
         if self._config.lr_changes:
-            factors = tuple(self.recipe.lr_factor(updates + j / count) for j in range(count))
+            factors = tuple(self.recipe.lr_factor(updates + j * apart) for j in range(count))
         replica = self._replica(client)
         return self._local_steps.request(
             parameters, batches, rule, factors, keep_state, mu, shift, replica
@@ -201,6 +202,9 @@ class _Computing(Numerics):
         """Return the sampling rate of a client's minibatches, and how many so many examples are."""
         batch = self._batch_of(client)
         return min(1.0, batch / self.examples_of(client)), examples // batch
+
+    def forget(self, client: int) -> None:
+        self._rules.pop(client, None)
 
     def examples_of(self, client: int) -> int:
         return int(self._shards.sizes[client])

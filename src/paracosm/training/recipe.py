@@ -79,6 +79,13 @@ class RecipeFields(BaseModel):
         """Return the privacy of "examples" or "clients", if that is what is hidden."""
         return self.privacy if self.privacy is not None and self.privacy.unit == unit else None
 
+    def idle_of_privacy(self) -> dict[str, set[str]]:
+        """Return fields that have no effect by the reason."""
+        if self.privacy_of("examples") is None:
+            return {}
+        reason = "the gradients of examples are computed together, those of minibatches alone"
+        return {reason: {"lookahead"}}
+
     @property
     def lr_changes(self) -> bool:
         """Whether the learning rate is not the same at all updates."""

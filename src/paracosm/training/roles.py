@@ -70,14 +70,12 @@ class Team:
         self.servers = cluster.servers if topology == "server" else ("",)
         self.initial = numerics.initial()  # the flat vector of parameters
         self.dropped = 0  # gradients that were not applied
+        self.is_over = False
         self.kept: dict[int, dict[str, Any]] = {}  # of clients, see `TrainingWorker.kept`
-        self._sim = sim
         self._cluster = cluster
         self.seed = seed
         self._compute = compute
         self._update_time = update_time
-        self._servers_running = len(self.servers)
-        self.all_reduces = AllReduces(sim, len(self.workers))
         self.compression = compression
         self.push_sizes = numerics.sizes if compression is None else compression.sizes
         self.bytes_sent = 0.0  # in pushes received, answers sent, all-reduces that have ended
@@ -91,6 +89,13 @@ class Team:
                 else compression.all_reduce_time(part, links)
                 for part, size in enumerate(numerics.sizes)
             ]
+        self._begin_on(sim)
+
+    def _begin_on(self, sim: Simulator) -> None:
+        """Prepare what the workers of a simulation share, in which nothing has happened yet."""
+        self._sim = sim
+        self._servers_running = len(self.servers)
+        self.all_reduces = AllReduces(sim, len(self.workers))
         self._barrier = Barrier(sim, len(self.workers), "the others of the all-reduce")
         self._arrived: list[Contribution] = []
 
@@ -167,7 +172,12 @@ class Team:
         """End the run once every server has made its last update and its answers arrived."""
         self._servers_running -= 1
         if not self._servers_running:
-            self._sim.stop()
+            self.finish()
+
+    def finish(self) -> None:
+        """End the run."""
+        self.is_over = True
+        self._sim.stop()
 
 
 class Tag(StrEnum):
@@ -177,6 +187,7 @@ class Tag(StrEnum):
     ANSWER = "answer"
     ASK = "ask"
     MEAN = "mean"
+    JOIN = "join"
 
 
 class Push(NamedTuple):
@@ -218,6 +229,7 @@ class TrainingWorker(Worker):
         self._team = team
         self._stores = stores  # of the parameters' parts, where there are no servers
         self._versions = [0] * len(team.numerics.sizes)
+        self._place = (-1, 0, 0)  # whose local steps, from which version, and how many
         self._sizes = team.numerics.sizes
         self._parts: list[Any] = [team.initial[part] for part in team.numerics.parts]
         self.server_clock = 0  # as the newest answer says it
@@ -350,6 +362,7 @@ class TrainingWorker(Worker):
         mu: float = 0.0,
         shift: Any = None,
         weight: float = 1.0,
+        of: int | None = None,
     ) -> PseudoGradient:
         """Spend the time of `count` local steps from `parameters`, on the next minibatches.
 
@@ -364,16 +377,23 @@ class TrainingWorker(Worker):
             mu: of the proximal term mu/2 |theta - theta_read|^2.
             shift: a flat vector; None for zero.
             weight: of the pseudo-gradient in a mean with others.
+            of: how many steps the client makes between two updates, where that are several calls;
+                the learning rate of a step is that of its place between them.
         """
         team, parameters = self._team, self.parameters
         self._examples += count * team.batches[self.index]
         versions = self._versions.copy()
+        if of is None or self._place[:2] != (self.client, versions[0]):
+            self._place = (self.client, versions[0], 0)
+        made, of = self._place[2], of or count
+        self._place = (self.client, versions[0], made + count)
         pending = team.numerics.request_steps(
             *(self.client, parameters, count),
             keep_state=keep_state,
             mu=mu,
             shift=shift,
-            updates=versions[0],
+            updates=versions[0] + made / of,
+            apart=1 / of,
         )
         local = self._last = PseudoGradient(
             *(self.name, self.client, parameters, versions, self._examples, pending, weight)
@@ -385,6 +405,11 @@ class TrainingWorker(Worker):
             for duration in list(islice(self._durations, count)):
                 await self.compute(duration)
         return local
+
+    @property
+    def version(self) -> int:
+        """How often the parameters had been updated that this worker read; of parts, the first."""
+        return self._versions[0]
 
     @property
     def examples(self) -> int:

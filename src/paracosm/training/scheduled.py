@@ -354,7 +354,7 @@ class _Run:
         """Return what a step of the worker's own takes off a tensor that it read."""
         rule = self._own_rules.setdefault((worker, tensor), self._numerics.rule())
         read, factor = gradient.read_parameters, self._numerics.recipe.lr_factor(version)
-        shrink = self._numerics.recipe.shrink([gradient.whole])
+        shrink = self._numerics.recipe.shrink(gradient.whole)
         value = gradient.value if shrink == 1 else shrink * gradient.value
         return read - rule(read, value, factor)
 

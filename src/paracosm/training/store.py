@@ -45,9 +45,9 @@ class Recipe:
     clipping: Clipping | None = None
     noise: ClientNoise | None = None  # that hides whose changes a mean is of
 
-    def shrink(self, gradients: Sequence[Any], weights: Sequence[float] = (1.0,)) -> float:
-        """Return the factor to which the weighted mean of whole gradients is to be clipped."""
-        return 1.0 if self.clipping is None else self.clipping.factor(gradients, weights)
+    def shrink(self, gradient: Any) -> float:
+        """Return the factor by which one whole gradient is clipped."""
+        return 1.0 if self.clipping is None else self.clipping.factor([gradient], [1.0])
 
     def clip_rows(self, gradients: Any) -> None:
         """Clip gradients that are the rows of a matrix, in place."""
@@ -56,7 +56,7 @@ class Recipe:
 
     def clipped(self, gradient: Any) -> Any:
         """Return one flat gradient, clipped."""
-        factor = self.shrink([gradient])
+        factor = self.shrink(gradient)
         return gradient if factor == 1 else factor * gradient
 
 
@@ -123,34 +123,40 @@ class Store:
             share * by.weight(c.staleness, self._workers)
             for share, c in zip(shares, contributions, strict=True)
         ]
-        shrink = 1.0
-        if self._recipe.clipping is not None:
-            scale = len(contributions) if self._sums else 1
-            shrink = self._recipe.shrink([scale * c.whole for c in contributions], weights)
+        factors = self._factors(contributions, weights)
         terms = [
             self._direction(
-                c.value if shrink == 1 else shrink * c.value,
+                c.value if factor == 1 else factor * c.value,
                 self.parameters - c.read_parameters if self._compensates else None,
             )
-            for c in contributions
+            for factor, c in zip(factors, contributions, strict=True)
         ]
-        noise = self._recipe.noise
-        if noise is not None:
-            factors = [noise.factor(c.whole) for c in contributions]
-            terms = [factor * term for factor, term in zip(factors, terms, strict=True)]
         if len(terms) == 1:
             mean = terms[0]
         else:
             mean = sum(w * d for w, d in zip(weights, terms, strict=True)) / sum(weights)
         if self._sums:
             mean = len(terms) * mean
-        if noise is not None:
-            mean = noise.add(mean, weights)
+        if self._recipe.noise is not None:
+            mean = self._recipe.noise.add(mean, weights)
         if self._aggregate is not None:
             mean = self._aggregate(mean)
         # The mean scale shortens the step, not the direction: Adam would undo the latter.
         relative = sum(weights) / sum(shares) * self._recipe.lr_factor(self._updates())
         self.replace(contributions, self._rule(self.parameters, mean, relative))
+
+    def _factors(
+        self, contributions: Sequence[Contribution], weights: Sequence[float]
+    ) -> Sequence[float]:
+        """Return what each contribution is clipped by: as a part of their mean, or by itself."""
+        recipe = self._recipe
+        if recipe.noise is not None:
+            return [recipe.noise.factor(c.whole) for c in contributions]
+        if recipe.clipping is None:
+            return [1.0] * len(contributions)
+        times = len(contributions) if self._sums else 1
+        shared = recipe.clipping.factor([c.whole for c in contributions], weights, times)
+        return [shared] * len(contributions)
 
     def replace(self, contributions: Sequence[Contribution], parameters: Any) -> None:
         """Update to `parameters`, which came of the contributions."""
@@ -360,13 +366,18 @@ class Numerics:
         keep_state: bool = True,
         mu: float = 0.0,
         shift: Any = None,
-        updates: int = 0,
+        updates: float = 0.0,
+        apart: float = 0.0,
     ) -> PendingSteps:
-        """Ask for `count` steps from `parameters`, as they were after so many updates.
+        """Ask for `count` steps from `parameters`.
 
+        The first is at so many updates of the run, the others each `apart` of an update later.
         See `roles.TrainingWorker.local_steps`.
         """
         return self
+
+    def forget(self, client: int) -> None:
+        """Forget the state that a client's local steps would go on from."""
 
     def outer_recipe(self, part: int) -> Recipe:
         """Return what is done to pseudo-gradients of a part; local steps followed the recipe."""

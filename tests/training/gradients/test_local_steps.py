@@ -220,13 +220,3 @@ def test_models_that_are_no_chain_are_stepped_one_by_one(name: str) -> None:
     loss, parameters = plainly(case, first.batches, "sgd", case.initial)
     assert first.result().loss == pytest.approx(loss, rel=1e-5)
     assert near(first.result().parameters, parameters, case.initial)
-
-
-def test_processes_make_the_steps_of_one_by_one() -> None:
-    ends = []
-    for mode in ("off", "processes"):
-        case = Case(mode)
-        rules = [update_rule(optimizer("sgd(momentum=0.9)"), LR) for _ in range(3)]
-        asked = [case.ask(count, rule) for count, rule in zip((3, 1, 2), rules, strict=True)]
-        ends.append([request.result().parameters for request in asked])
-    assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))

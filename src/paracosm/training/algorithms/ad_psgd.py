@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.failures import Recovery
 from paracosm.training.roles import Topology, TrainingWorker
 
 
@@ -28,6 +29,7 @@ class ADPSGD(Algorithm):
     name: ClassVar[str] = "ad-psgd"
     sends_parameters: ClassVar[bool] = True
     topologies: ClassVar[tuple[Topology, ...]] = ("peers",)
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = ("restart",)
     graph: Literal["complete", "ring"] = "complete"
 
     def __post_init__(self) -> None:

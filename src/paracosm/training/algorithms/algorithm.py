@@ -24,6 +24,7 @@ from paracosm.errors import InputError
 from paracosm.factory import named_function
 from paracosm.models import Optimizer
 from paracosm.simulation.schedule import Rule as ScheduleRule
+from paracosm.training.failures import SYNCHRONOUS, Recovery
 from paracosm.training.named import write_named
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 from paracosm.training.store import Direction, Rule
@@ -36,6 +37,9 @@ class Algorithm:
     name: ClassVar[str]  # in messages; by default that of the class
     topologies: ClassVar[tuple[Topology, ...]] = ("server",)
     has_rounds: ClassVar[bool] = False  # whether servers wait for all workers, by `receive_all`
+    # What may be done when a worker fails, the first by itself; None: see `recoveries_on`
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = None
+    in_checkpoints: ClassVar[bool] = True  # whether checkpoints of the stores have all it needs
     compensates: ClassVar[bool] = False  # whether `direction` looks at what has moved
     sends_parameters: ClassVar[bool] = False  # whether workers send what they have, not changes
 
@@ -67,7 +71,7 @@ class Algorithm:
 
         Then clipping and noise hide who took part.
         """
-        return self.outer() is not None and "server" in self.topologies
+        return self.outer() is not None
 
     @property
     def lets_clients_change(self) -> bool:
@@ -132,6 +136,18 @@ class Algorithm:
         Such a schedule can be generated without running `work` and `serve`, many times faster.
         """
         return None
+
+    def recoveries_on(self, topology: Topology) -> tuple[Recovery, ...]:
+        """Return what may be done when a worker fails; the first is, where nobody asks for another.
+
+        Servers go on without a worker, in rounds as a run asks for it. Without servers nobody does,
+        unless an algorithm says so.
+        """
+        if self.recoveries is not None:
+            return self.recoveries
+        if topology != "server":
+            return ("restart",)
+        return SYNCHRONOUS if self.has_rounds else ("rejoin",)
 
     def topology_for(self, wanted: Topology | None) -> Topology:
         """Return `wanted`, or the algorithm's own topology when nothing is wanted."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 from paracosm.errors import InputError
 from paracosm.models import Optimizer
 from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.failures import SYNCHRONOUS, Recovery
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 from paracosm.training.rules import outer_rule
 from paracosm.training.store import Rule
@@ -27,6 +28,7 @@ class DiLoCo(Algorithm):
     name: ClassVar[str] = "diloco"
     topologies: ClassVar[tuple[Topology, ...]] = ("all-reduce", "server")
     has_rounds: ClassVar[bool] = True
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = SYNCHRONOUS
     steps: int = 8
     outer_lr: float = 0.7
     momentum: float = 0.9

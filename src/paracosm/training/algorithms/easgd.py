@@ -50,10 +50,11 @@ class EASGD(Algorithm):
             me.push(mine)
             centre = await me.pull()
             me.parameters = mine
-            stepped = (await me.local_steps(1)).result().parameters
+            stepped = (await me.local_steps(1, of=self.period)).result().parameters
             me.parameters = mine = stepped - elasticity * (mine - centre)
             if self.period > 1:
-                mine = (await me.local_steps(self.period - 1)).result().parameters
+                rest = await me.local_steps(self.period - 1, of=self.period)
+                mine = rest.result().parameters
 
     async def serve(self, server: ParameterServer) -> None:
         elasticity = self._pull(len(server.workers))

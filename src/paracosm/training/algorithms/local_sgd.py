@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import count
 from typing import ClassVar
 
 from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.failures import SYNCHRONOUS, Recovery
 from paracosm.training.roles import Topology, TrainingWorker
 
 
@@ -21,6 +21,7 @@ class LocalSGD(Algorithm):
 
     name: ClassVar[str] = "local-sgd"
     topologies: ClassVar[tuple[Topology, ...]] = ("all-reduce",)
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = SYNCHRONOUS
     steps: int = 8
 
     def __post_init__(self) -> None:
@@ -35,7 +36,7 @@ class LocalSGD(Algorithm):
         return self.steps
 
     async def work(self, me: TrainingWorker) -> None:
-        for mean in count():
-            local = await me.local_steps(self.steps_before(mean))
+        while True:
+            local = await me.local_steps(self.steps_before(me.version))
             me.parameters = local.result().parameters
             await me.all_reduce_parameters()

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.failures import Recovery
+from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,10 @@ class Ringmaster(Algorithm):
                 f"ringmaster runs on 1 server, not {servers}: several would not agree on which "
                 "gradients are too old"
             )
+
+    def recoveries_on(self, topology: Topology) -> tuple[Recovery, ...]:
+        """A server that stops workers has to know what each of them has read."""
+        return () if self.stop else super().recoveries_on(topology)
 
     async def work(self, me: TrainingWorker) -> None:
         if not self.stop:

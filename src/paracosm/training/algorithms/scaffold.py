@@ -8,6 +8,7 @@ from typing import ClassVar
 from paracosm.errors import InputError
 from paracosm.models import Optimizer
 from paracosm.training.algorithms.fedavg import FedAvg
+from paracosm.training.failures import Recovery
 from paracosm.training.roles import ParameterServer, TrainingWorker
 from paracosm.training.rules import SGD, outer_rule
 from paracosm.training.store import Rule
@@ -26,6 +27,8 @@ class Scaffold(FedAvg):
     """
 
     name: ClassVar[str] = "scaffold"
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = ()
+    in_checkpoints: ClassVar[bool] = False
     server_lr: float = 1.0
 
     def __post_init__(self) -> None:

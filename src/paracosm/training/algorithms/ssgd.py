@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule, ssgd
 from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.failures import SYNCHRONOUS, Recovery
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 
 
@@ -21,6 +22,7 @@ class SSGD(Algorithm):
 
     name: ClassVar[str] = "ssgd"
     topologies: ClassVar[tuple[Topology, ...]] = ("server", "all-reduce")
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = SYNCHRONOUS
     has_rounds: ClassVar[bool] = True
     reduce: Literal["mean", "sum"] = "mean"
 

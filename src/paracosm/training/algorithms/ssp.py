@@ -11,7 +11,8 @@ from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.simulation.schedule import ssp
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.failures import Recovery
+from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 from paracosm.training.rules import SGD, outer_rule
 from paracosm.training.store import Rule
 
@@ -48,6 +49,10 @@ class SSP(Algorithm):
     @property
     def lets_clients_change(self) -> bool:
         return not self.cache
+
+    def recoveries_on(self, topology: Topology) -> tuple[Recovery, ...]:
+        """With caches, server and workers know of one another what would be lost."""
+        return () if self.cache else super().recoveries_on(topology)
 
     def rule(self, workers: int) -> ScheduleRule | None:
         return None if self.cache else ssp(self.slack)

@@ -11,6 +11,7 @@ from typing import ClassVar
 from paracosm.engine import Future
 from paracosm.errors import InputError
 from paracosm.training.algorithms.diloco import DiLoCo
+from paracosm.training.failures import Recovery
 from paracosm.training.roles import Topology, TrainingWorker
 
 
@@ -28,6 +29,7 @@ class StreamingDiLoCo(DiLoCo):
 
     name: ClassVar[str] = "streaming-diloco"
     topologies: ClassVar[tuple[Topology, ...]] = ("all-reduce",)
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = ("restart",)
     fragments: int = 2
     overlap: int = 1
     mixing: float = 0.5
@@ -52,7 +54,7 @@ class StreamingDiLoCo(DiLoCo):
         made = 0
         for step, is_taken, fragment in self._exchanges():
             if step > made:
-                change = await me.local_steps(step - made)
+                change = await me.local_steps(step - made, of=self.steps)
                 me.parameters = change.result().parameters
                 made = step
             if is_taken:
