@@ -551,6 +551,17 @@ def test_no_run_hangs_and_time_never_goes_back(
         ({"fault": "lose(3)"}, "in percent"),
         ({"fault": "lose(1%) on 10%"}, 'write "on worker 3"'),
         ({"fault": "signflip on worker 3 at 1s"}, "data of a processor"),
+        ({"fault": "lose(1%)", "clients": 9}, "come and go by --availability"),
+        ({"fault": "stop(1s) every 9s", "algorithm": "scaffold"}, "scaffold cannot go on after"),
+        ({"fault": "stop(1s) every 9s", "algorithm": "ssp(cache=true)"}, "cannot go on after"),
+        ({"mtbf": "1h a worker", "algorithm": "ringmaster(stop=true)"}, "cannot go on after"),
+        ({"mtbf": "1h a server", "algorithm": "delayed-nesterov"}, "cannot restart from"),
+        ({"mtbf": "1h a server", "algorithm": "scaffold"}, "cannot restart from"),
+        ({"fault": "stop(1s) every 9s", "compress": "topk(0.1)"}, "a codec has left out"),
+        (
+            {"fault": "stop(1s) every 9s", "recovery": "elastic", "algorithm": "streaming-diloco"},
+            "streaming-diloco .* has no elastic: use restart",
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_fail_so_is_refused(arguments: dict[str, Any], words: str) -> None:

@@ -275,6 +275,12 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             )
         algorithm, topology = self.algorithm, self.resolve_topology()
         recoveries = algorithm.recoveries_on(topology)
+        restarts = (self.recovery or next(iter(recoveries), None)) == "restart"
+        if self.compress is not None and self.worker_fails and not restarts:
+            raise ValueError(
+                "compress: what a codec has left out would be lost with a worker that fails: leave "
+                "it out, or let the job restart (recovery restart)"
+            )
         if self.profile is None and self.strategy is None:
             self.check_survival(str(algorithm), recoveries, algorithm.in_checkpoints)
         if self.recovery is not None and self.recovery not in recoveries:

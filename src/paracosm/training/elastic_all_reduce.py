@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from paracosm.cluster import Cluster, ring_all_reduce
+from paracosm.cluster import Cluster, Link
 from paracosm.engine import Future, Simulator, Timer
 from paracosm.training.all_reduces import Combine
 from paracosm.training.store import Contribution
 
-Finished = Callable[[Sequence[Contribution], float], None]
-"""Told of what was brought to an all-reduce that ends now, and how many seconds it took."""
+Finished = Callable[[Sequence[Contribution], float, Combine], None]
+"""Told of what was brought to an all-reduce that ends now, how many seconds it took, and what makes
+one of it."""
 
 
 class ElasticAllReduce:
@@ -23,7 +24,12 @@ class ElasticAllReduce:
     """
 
     def __init__(
-        self, sim: Simulator, cluster: Cluster, size: float, elastic: bool, finished: Finished
+        self,
+        sim: Simulator,
+        cluster: Cluster,
+        elastic: bool,
+        time: Callable[[Sequence[Link]], float],  # seconds, by the links of the ring
+        finished: Finished,
     ) -> None:
         self._sim = sim
         self._elastic = elastic
@@ -41,7 +47,7 @@ class ElasticAllReduce:
         def seconds(ring: tuple[str, ...]) -> float:
             ways = zip(ring, (*ring[1:], ring[0]), strict=True)
             links = [cluster.link(source, target) for source, target in ways]
-            return ring_all_reduce(len(ring), size, links) if len(ring) > 1 else 0.0
+            return time(links) if len(ring) > 1 else 0.0
 
         self._seconds_of = seconds
 
@@ -86,8 +92,7 @@ class ElasticAllReduce:
         self._brought.clear()
         self._ends.clear()
         self._timer = None
-        self._finished(brought, self._seconds)
-        self._combine(brought)
+        self._finished(brought, self._seconds, self._combine)
         for end in (ends[-1], *ends[:-1]):  # as from a barrier
             end.set_result()
         self._admit()

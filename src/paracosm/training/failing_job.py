@@ -25,7 +25,7 @@ from itertools import repeat
 from math import inf
 from typing import NamedTuple
 
-from paracosm.cluster import Cluster
+from paracosm.cluster import Cluster, Link, ring_all_reduce
 from paracosm.engine import DeadlockError, Simulator, Worker
 from paracosm.errors import InputError
 from paracosm.faults import (
@@ -242,9 +242,8 @@ class FailingJob(Job):
 
     def _begin_life(self) -> None:
         sim = self._sim
-        size = sum(self.numerics.sizes)
         self._all_reduce = ElasticAllReduce(
-            *(sim, self._cluster, size, self.elastic, self._all_reduced)
+            *(sim, self._cluster, self.elastic, self._ring_time, self._all_reduced)
         )
         self.add_nodes(sim)
         for name, node in sim.workers.items():
@@ -353,6 +352,7 @@ class FailingJob(Job):
             end = self._until if failure is None else failure.time
         else:
             self._saved = [store.save() for store in self.stores]
+            self.record.saved()
             self._at_save = (self._sim.now, self.record.updates, self.record.contributions)
             costs.checkpoints += 1
             self._row(begin, "job", "checkpoint", self._failures.cost)
@@ -382,6 +382,8 @@ class FailingJob(Job):
             self._clock.pause(self._sim.now, end)
             return False
         self._end_life()
+        if self.compression is not None:
+            self.compression.forget()
         self._clock.begin(begin)
         self.initial = self.parameters()
         self._begin_on(self._simulator(self._cluster))
@@ -417,9 +419,18 @@ class FailingJob(Job):
             for node in self._sim.workers:
                 self._timeline.inner.span(node, "down", name, begin, end)
 
-    def _all_reduced(self, brought: Sequence[Contribution], seconds: float) -> None:
-        """Count an all-reduce that ends now."""
+    def _ring_time(self, links: Sequence[Link]) -> float:
+        """Return the seconds of an all-reduce over a ring of such links; there is one part."""
+        if self.compression is not None:
+            return self.compression.all_reduce_time(0, links)
+        return ring_all_reduce(len(links), self.numerics.sizes[0], links)
+
+    def _all_reduced(
+        self, brought: Sequence[Contribution], seconds: float, combine: Combine
+    ) -> None:
+        """End an all-reduce."""
         self.all_reduces.ended(brought, self._sim.now - seconds, seconds)
+        self._combine(0, combine, brought)
 
     def _row(self, time: float, node: str, name: str, value: float) -> None:
         self._sink.metric(time, self.record.wall_time, node, name, value, self.record.updates)

@@ -117,12 +117,12 @@ class FaultFields(FailureFields):
         self, algorithm: str, recoveries: Sequence[Recovery], in_checkpoints: bool
     ) -> None:
         """Raise InputError for failures that an algorithm cannot stand."""
-        if self._worker_fails() and not recoveries:
+        if self.worker_fails and not recoveries:
             raise InputError(
                 f"{algorithm} cannot go on after a worker has failed: what workers and server know "
                 "of one another would be lost; it stands slow nodes and lost messages alone"
             )
-        restarts = "restart" in (self.recovery, *recoveries[:1]) and self._worker_fails()
+        restarts = "restart" in (self.recovery, *recoveries[:1]) and self.worker_fails
         if not in_checkpoints and (restarts or self._server_fails()):
             raise InputError(
                 f"{algorithm} cannot restart from a checkpoint of the parameters: its servers know "
@@ -141,7 +141,7 @@ class FaultFields(FailureFields):
             idle["no message is lost: give --fault lose(1%)"] = {"resend_after"}
         if self.mtbf is None:
             idle["no node fails at random: give --mtbf"] = {"restart_cost"}
-        if not self._worker_fails():
+        if not self.worker_fails:
             idle["no worker fails: give --mtbf or --fault"] = {"recovery"}
         if not self._stops_job(self.recovery or _own(recoveries), has_servers):
             if self.mtbf is not None and self.restart_cost is None:
@@ -149,7 +149,9 @@ class FaultFields(FailureFields):
             idle["nothing brings the job back to a checkpoint"] = costs
         return idle
 
-    def _worker_fails(self) -> bool:
+    @property
+    def worker_fails(self) -> bool:
+        """Whether any worker may stop."""
         return (self.mtbf is not None and self.mtbf.worker != inf) or any(
             fault.where is None
             or (isinstance(fault.where, OnNode) and fault.where.kind == "worker")
@@ -160,7 +162,7 @@ class FaultFields(FailureFields):
     def _stops_job(self, recovery: Recovery, has_servers: bool) -> bool:
         """Whether something brings the whole job back to a checkpoint."""
         return (has_servers and self._server_fails()) or (
-            recovery == "restart" and self._worker_fails()
+            recovery == "restart" and self.worker_fails
         )
 
     def _server_fails(self) -> bool:

@@ -157,7 +157,7 @@ class Team:
 
     def _combine(self, part: int, combine: Combine, brought: Sequence[Contribution]) -> None:
         """End an all-reduce of a part."""
-        ranks = len(self.workers)
+        ranks = len(brought)
         if self.compression is None:
             self.bytes_sent += 2 * (ranks - 1) * self.numerics.sizes[part]
         else:

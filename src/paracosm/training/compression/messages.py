@@ -74,6 +74,11 @@ class Compression:
             return outbox.send(payload, self._parts, self._shapes)
         return outbox.send(payload, [slice(None)], [self._shapes[part]])
 
+    def forget(self) -> None:
+        """Forget what was left out so far, and all else that messages depend on."""
+        self._outboxes.clear()
+        self._memories.clear()
+
     def reduce(self, messages: Sequence[Any]) -> None:
         """Compress the messages of an all-reduce together, where the codec does so."""
         if self._is_real and self.codec.remembers:
