@@ -5,7 +5,7 @@ READY := .venv/.ready
 # Benchmarks of accuracy on what others measured; they look into the folder that PARACOSM_DATA names.
 OTHERS := neusight sailor pollux pollux_time vtrain nccl param hta kineto psthroughput
 # Tests run side by side, one on each core, except those in which time counts.
-BESIDE := --numprocesses logical --maxprocesses 8
+BESIDE := --numprocesses logical --maxprocesses 8 --dist loadgroup
 
 .PHONY: demo test test-all lint types format bench clean browser
 

@@ -7,8 +7,9 @@ errors cannot cancel:
 
 1. the losses over recorded schedules, and the staleness that they say;
 2. throughput, whether workers are in step, and the staleness of predicted schedules;
-3. time, updates and throughput to a target, over seeds;
-4. the choice between designs, and which of them learn.
+3. the spread of short measurements of throughput;
+4. time, updates and throughput to a target, over seeds;
+5. the choice between designs, and which of them learn.
 
     python benchmarks/accuracy/time_to_accuracy.py            # what is stored in the example
     python benchmarks/accuracy/time_to_accuracy.py FOLDER     # what was measured anew
@@ -20,14 +21,17 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from printing import print_table, signed
 
+import paracosm
 from paracosm.planning.spread import spread
 from paracosm.prediction.parameter_servers.in_step import coherence
+from paracosm.profiling.jobs import load_job_profile
 from paracosm.profiling.jobs.pytorch import RecordedRun, load_run
 from paracosm.simulation.schedule import Schedule
 from paracosm.training import Metrics, TrainConfig
@@ -36,12 +40,16 @@ from paracosm.training.scheduled import train_on_schedule
 EXAMPLE = Path(__file__).parents[2] / "examples" / "time_to_accuracy"
 sys.path.insert(0, str(EXAMPLE))
 from cells import Cell, plan  # noqa: E402 - found in the example's folder
-from comparing import Course, measured, predicted  # noqa: E402
+from comparing import DROPPED, Course, measured, predicted  # noqa: E402
 
 TARGETS = ("loss <= 0.2", "loss <= 0.1")
+WINDOW = 20.0  # seconds of a short measurement
 REPLAYED = 1000  # updates of a recorded schedule
 SEVERAL = 4  # seeds
 LEARNT = 1.0  # a loss below which a design has learnt something; guessing has 2.3
+
+
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +81,7 @@ def main() -> int:
     if not trainings:
         print(f"{folder}: no measured run; examples/time_to_accuracy/run.py measures some")
         return 1
-    for part in (replays, schedules, targets, designs):
+    for part in (replays, schedules, partial(spreads, folder), targets, designs):
         part(trainings)
         print()
     return 0
@@ -160,10 +168,59 @@ def schedules(trainings: Iterable[Training]) -> None:
         print(f"{link}: {values.mean():.1%} in the mean, {values.max():.1%} at worst")
 
 
+def spreads(folder: Path, trainings: Iterable[Training]) -> None:
+    """Compare the spread of short measurements, which `predict` says as "±", with real ones."""
+    windows: dict[tuple[str, int], list[Floats]] = {}
+    for each in trainings:
+        if (each.cell.algorithm, each.cell.lr) == ("asgd", 0.1):
+            key = each.cell.link, each.cell.workers
+            windows.setdefault(key, []).append(windows_of(each.real.schedule))
+    rows = []
+    distances: dict[str, list[Floats]] = {}
+    for (link, workers), found in sorted(windows.items()):
+        real, profile = np.concatenate(found), folder / f"{link}.profile"
+        bandwidth = load_job_profile(profile).bandwidth
+        said = paracosm.predict(
+            profile=profile, workers=workers, bandwidth=bandwidth, measure=WINDOW
+        )
+        (row,) = said.summary.throughput
+        away = np.abs(real - row.steps_per_second) / row.spread
+        distances.setdefault(link, []).append(away)
+        rows.append(
+            (
+                f"{link}, {workers}",
+                f"{len(real)}",
+                f"{real.mean():.2f} ± {real.std(ddof=1):.2f}",
+                f"{row.steps_per_second:.2f} ± {row.spread:.2f}",
+                f"{(away <= 1).mean():.0%}",
+                f"{(away <= 2).mean():.0%}",
+            )
+        )
+    print(
+        f"3. Steps/s in windows of {WINDOW:g} s (aims: 60 to 80 % within one deviation of what is"
+    )
+    print("predicted, 90 % within two)")
+    print_table(("link, workers", "windows", "steps/s", "predicted", "within one", "two"), rows)
+    for link, values in distances.items():
+        every = np.concatenate(values)
+        shares = f"{(every <= 1).mean():.0%} within one deviation, {(every <= 2).mean():.0%}"
+        print(f"{link}: of {len(every)} windows {shares} within two")
+
+
+def windows_of(schedule: Schedule) -> Floats:
+    """Return steps/s in windows, one after the other, from when all workers are under way."""
+    steps = schedule.steps
+    ends = [np.sort(steps["end"][steps["worker"] == w]) / 1e12 for w in np.unique(steps["worker"])]
+    begin = max(float(each[DROPPED - 1]) for each in ends)
+    count = int((min(float(each[-1]) for each in ends) - begin) // WINDOW)
+    edges = begin + WINDOW * np.arange(count + 1)
+    return np.histogram(np.concatenate(ends), bins=edges)[0] / WINDOW
+
+
 def targets(trainings: Iterable[Training]) -> None:
     """Compare times to the targets of designs that were trained with several seeds."""
     print(
-        "3. To a loss, medians over seeds (aims: time 7 % in the mean, 12 % at worst, synchronous"
+        "4. To a loss, medians over seeds (aims: time 7 % in the mean, 12 % at worst, synchronous"
     )
     print("4 %; updates 6 %, throughput 8 %; 70 to 90 % of real runs within the interval)")
     rows, inside, runs = [], 0, 0
@@ -227,7 +284,7 @@ def designs(trainings: Iterable[Training]) -> None:
                 "" if learns == said else "wrong",
             )
         )
-    print(f"4. Designs: seconds to {TARGETS[-1]}, medians over runs, and the first run's last loss")
+    print(f"5. Designs: seconds to {TARGETS[-1]}, medians over runs, and the first run's last loss")
     print_table(("workers", "runs", "s", "predicted", "loss", "predicted", "learns?"), rows)
     chosen = int(np.argmin(expected))
     print(

@@ -187,12 +187,9 @@ class Result(Generic[S]):
 
     @cached_property
     def _charts(self) -> list[Any]:
-        from paracosm.report.kinds import view_of
+        from paracosm.report.kinds import all_charts
 
-        if not self._runs:
-            return []
-        sections = view_of(self._runs[0].numbers).sections(self._runs)
-        return [chart for section in sections for chart in section.charts]
+        return list(all_charts(self._runs)) if self._runs else []
 
     def _key_figures(self) -> str:
         from paracosm.report.writing import key_numbers
@@ -280,8 +277,11 @@ class Sweep(Result[S]):
 
     @property
     def sentence(self) -> str:
-        """How many runs there are, and of which kind."""
-        return f"{len(self._points):,} runs of kind {self._summary.kind}."
+        """What is best, where the kind of run says that; how many runs there are, and of which."""
+        from paracosm.report.kinds import view_of
+
+        found = view_of(self._runs[0].numbers).compare(self._runs)
+        return found or f"{len(self._points):,} runs of kind {self._summary.kind}."
 
     def _there(self) -> list[str]:
         return ["points", "table", "figures", "report", "save"]

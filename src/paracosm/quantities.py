@@ -22,7 +22,7 @@ from paracosm.units import (
     parse_size,
 )
 
-__all__ = ["Bandwidth", "Duration", "Size", "read_duration"]
+__all__ = ["Bandwidth", "Duration", "Size", "read_bandwidth", "read_duration"]
 
 
 def _with_unit(parse: Callable[[Any], float], what: str, example: str) -> Callable[[Any], float]:
@@ -55,11 +55,10 @@ read_duration = _with_unit(parse_duration, "duration", "20us")
 Duration = Annotated[float, BeforeValidator(read_duration), _exactly(format_duration)]
 """Seconds."""
 
-Bandwidth = Annotated[
-    float,
-    BeforeValidator(_with_unit(parse_bandwidth, "bandwidth", "25Gbit/s")),
-    _exactly(format_bandwidth),
-]
+read_bandwidth = _with_unit(parse_bandwidth, "bandwidth", "25Gbit/s")
+"""Returns the bytes/s that a number says, or a text with a unit."""
+
+Bandwidth = Annotated[float, BeforeValidator(read_bandwidth), _exactly(format_bandwidth)]
 """Bytes/s."""
 
 Size = Annotated[

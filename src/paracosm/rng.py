@@ -39,7 +39,17 @@ class TrainingStream(IntEnum):
     SERVER = 4
     NEIGHBOURS = 5
     DROPOUT = 6
+    PICKS = 10
+    AVAILABILITY = 11
+    PARTICIPATION = 12
+    SPEEDS = 13
+    UPLINKS = 14
+    DOWNLINKS = 15
     COMPRESSION = 25
+    NOISE = 35
+    CLIENT_NOISE = 36
+    LOST_MESSAGES = 40
+    FAULTS = 41
 
 
 class ServerStream(IntEnum):

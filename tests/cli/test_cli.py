@@ -363,6 +363,16 @@ def test_a_loss_that_explodes_ends_the_run_and_says_which_gradient_did_it(
     assert run.series("minibatch_loss").step[-1] == divergence["update"]
 
 
+def test_the_first_line_is_the_answer(tmp_path: Path, capsys: Capture) -> None:
+    assert call(*SMALL, "--lr", "1e-9") == 0
+    answer, _, status, *_ = capsys.readouterr().out.splitlines()
+    assert answer.startswith("Does not learn: ")
+    assert status.split(maxsplit=1) == ["status", "at chance"]
+    flags = ("--workers", "1,2", "--timing-only", "--updates", "5", "--out", str(tmp_path / "out"))
+    assert call("train", *flags) == 0
+    assert capsys.readouterr().out.startswith("Most examples/s with 2 workers: ")
+
+
 def test_an_interrupted_run_keeps_what_it_has_and_says_so(tmp_path: Path) -> None:
     out = tmp_path / "run"
     program = "import sys; from paracosm.cli import main; sys.exit(main(sys.argv[1:]))"

@@ -24,6 +24,7 @@ GUIDES = (
     "replay",
     "calibration",
     "throughput",
+    "diloco",
 )
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
+from math import inf, isnan
+from types import MappingProxyType
 
 import pytest
 from hypothesis import given, settings
@@ -251,15 +254,21 @@ def test_a_flow_of_more_than_a_hundred_days_is_refused() -> None:
 Asked = tuple[int, int, int, int]  # when, from whom, to whom, bytes
 
 
-def exact_ends(asked: list[Asked]) -> list[Fraction]:
+def exact_ends(
+    asked: list[Asked], taken_back: Mapping[int, Fraction] = MappingProxyType({})
+) -> list[Fraction]:
     """Return when each message is there: fluid flows at ports of 1 byte/s, in exact fractions.
 
-    At every instant rates are raised alike until a port is full, whose flows keep theirs.
+    At every instant rates are raised alike until a port is full, whose flows keep theirs. Messages
+    that are taken back before they are there, by their numbers, never are: -1.
     """
     left = [Fraction(size) for _, _, _, size in asked]
     ends: list[Fraction | None] = [None] * len(asked)
     now = Fraction(0)
     while None in ends:
+        for number, time in taken_back.items():
+            if ends[number] is None and time <= now:
+                ends[number] = Fraction(-1)
         heads: dict[tuple[int, int], int] = {}  # the oldest of each connection
         for number, (time, source, target, _) in enumerate(asked):
             if ends[number] is None and time <= now:
@@ -280,7 +289,9 @@ def exact_ends(asked: list[Asked]) -> list[Fraction]:
             side, end = port
             rates |= {n: level for n in flowing if asked[n][side] == end and n not in rates}
         later = [Fraction(time) for time, *_ in asked if time > now]
-        instant = min(later + [now + left[n] / rate for n, rate in rates.items()])
+        later += [time for time in taken_back.values() if time > now]
+        finished = [now + left[n] / rate for n, rate in rates.items()]
+        instant = min(later + finished, default=now)
         for n, rate in rates.items():
             left[n] -= rate * (instant - now)
             if left[n] == 0:
@@ -307,3 +318,57 @@ def test_flows_end_when_exact_fractions_say(asked: list[Asked]) -> None:
     numbers = {name: iter(times) for name, times in found.items()}
     ends = [next(numbers[f"worker{source}"])[1] for _, source, _, _ in asked]
     assert ends == pytest.approx([float(end) for end in exact_ends(asked)], abs=1e-10)
+
+
+class Taker(Worker):
+    """Sends what a plan says, and takes some of it back: (when, to whom, bytes, until when)."""
+
+    def __init__(self, plan: list[tuple[float, str, float, float]]) -> None:
+        super().__init__()
+        self.plan = plan
+        self.sent: list[Transfer] = []
+
+    async def run(self) -> None:
+        for when, to, size, until in self.plan:
+            await self.sleep(when - self.sim.now)
+            transfer = self.send(to, size=size)
+            self.sent.append(transfer)
+            if until < inf:
+                self.sim.call_later(until - self.sim.now, lambda _, t=transfer: t.cancel())
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 6),
+            st.integers(0, 3),
+            st.integers(0, 3),
+            st.integers(1, 9),
+            st.none() | st.integers(0, 5),
+        ).filter(lambda each: each[1] != each[2]),
+        max_size=12,
+    )
+)
+def test_what_is_taken_back_leaves_its_share_to_others(
+    planned: list[tuple[int, int, int, int, int | None]],
+) -> None:
+    planned.sort(key=lambda each: each[:2])
+    asked = [each[:4] for each in planned]
+    # At instants at which nothing else happens
+    taken_back = {
+        number: Fraction(each[0] + each[4]) + Fraction(number + 1, 97)
+        for number, each in enumerate(planned)
+        if each[4] is not None
+    }
+    sim = Simulator(network=switch(4, link=Link(bandwidth=1.0)))
+    workers: list[Taker] = [sim.add_worker(f"worker{n}", Taker, []) for n in range(4)]
+    order = []
+    for number, (time, source, target, size) in enumerate(asked):
+        until = float(taken_back[number]) if number in taken_back else inf
+        order.append((source, len(workers[source].plan)))
+        workers[source].plan.append((float(time), f"worker{target}", float(size), until))
+    sim.run()
+    found = [workers[source].sent[place].arrived for source, place in order]
+    expected = [float(end) for end in exact_ends(asked, taken_back)]
+    assert [-1.0 if isnan(end) else end for end in found] == pytest.approx(expected, abs=1e-10)

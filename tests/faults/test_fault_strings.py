@@ -20,11 +20,15 @@ from paracosm.faults import (
     Every,
     ExponentFlip,
     Fault,
+    Lose,
+    Node,
+    OnNode,
     OnProcessor,
     Rows,
     Share,
     Shuffle,
     SignFlip,
+    Slow,
     Stale,
     Stop,
     UniformPerturbation,
@@ -50,9 +54,15 @@ DATA: st.SearchStrategy[FaultModel] = st.one_of(
     st.sampled_from([SignFlip(), ExponentFlip(), Shuffle()]),
 )
 PROCESSOR: st.SearchStrategy[FaultModel] = st.one_of(
-    st.just(Stop()), DURATION.map(Stop), DURATION.map(Stale), st.just(Stale(inf))
+    *(st.just(Stop()), DURATION.map(Stop), DURATION.map(Stale), st.just(Stale(inf))),
+    st.builds(Slow, st.floats(1, 1e6, exclude_min=True), DURATION | st.just(inf)),
+)
+MESSAGES: st.SearchStrategy[FaultModel] = st.builds(
+    Lose, st.floats(0, 100, exclude_min=True), DURATION | st.just(inf)
 )
 ON_PROCESSOR = st.integers(0, 10**6).map(OnProcessor)
+NODES: st.SearchStrategy[Node] = st.sampled_from(["worker", "server"])
+ON_NODE = st.builds(OnNode, NODES, st.integers(0, 10**6))
 WHERE = st.one_of(
     st.none(),
     st.floats(0, 100, exclude_min=True).map(Share),
@@ -70,13 +80,15 @@ WHEN = st.one_of(
 
 @given(st.data())
 def test_every_fault_parses_back_from_its_string(data: st.DataObject) -> None:
-    model = data.draw(DATA | PROCESSOR)
+    model = data.draw(DATA | PROCESSOR | MESSAGES)
     if isinstance(model, DataFault):
         target, where = data.draw(st.sampled_from(["x", "halo", "A", "b"])), data.draw(WHERE)
         few = where == Count(1) or (isinstance(where, Rows) and where.first == where.last)
         assume(not (isinstance(model, Shuffle) and few))
+    elif isinstance(model, Lose):
+        target, where = "x", data.draw(st.none() | ON_NODE)
     else:
-        target, where = "x", data.draw(st.none() | ON_PROCESSOR)
+        target, where = "x", data.draw(st.none() | ON_PROCESSOR | ON_NODE)
     fault = Fault(model, target, where, data.draw(WHEN))
     assert parse_fault(str(fault)) == fault
     assert str(parse_fault(str(fault))) == str(fault)
@@ -99,6 +111,14 @@ def test_every_fault_parses_back_from_its_string(data: st.DataObject) -> None:
         ("stop", Fault(Stop())),
         ("stop(30s) on processor 3 at 12s", Fault(Stop(30), where=OnProcessor(3), when=At(12))),
         ("stale(20) at random(0s, 100s)", Fault(Stale(20), when=AtRandom(0, 100))),
+        ("stop(30s) on worker 3 at 12s", Fault(Stop(30), "x", OnNode("worker", 3), At(12))),
+        ("slow(3x) on server 0 at 1s", Fault(Slow(3), "x", OnNode("server", 0), At(1))),
+        ("slow(factor=1.5, duration=2s) every 9s", Fault(Slow(1.5, 2), when=Every(9))),
+        ("lose(1%)", Fault(Lose(1), when=At(0))),
+        (
+            "lose(0.5%, 2min) on worker 1 at 3s",
+            Fault(Lose(0.5, 120), "x", OnNode("worker", 1), At(3)),
+        ),
         ("shuffle every 50s on 10% in x", Fault(Shuffle(), where=Share(10), when=Every(50))),
     ],
 )
@@ -134,7 +154,7 @@ def test_every_fault_in_the_documentation_is_read() -> None:
     models = {
         parse_fault(text).model.name for row in table for text in re.findall("`([^`]+)`", row)
     }
-    assert len(models) == 7
+    assert len(models) == 9
     (block,) = re.findall(r"```\n(uniform.*?)```", page, re.DOTALL)
     for line in block.splitlines():
         parse_fault(line.partition("#")[0])
@@ -207,6 +227,10 @@ def test_what_cannot_be_read_is_refused_in_one_line(text: object, words: list[st
         (lambda: Fault(SignFlip(), "y"), "unknown target"),  # type: ignore[arg-type]
         (lambda: Fault(Stop(), "A"), 'drop "in A"'),
         (lambda: Fault(Stale(3), where=Rows(1, 2)), "strikes a processor"),
+        (lambda: Fault(Slow(2), where=Count(1)), "strikes a processor"),
+        (lambda: Fault(Lose(2), where=OnProcessor(1)), 'write "on worker 3"'),
+        (lambda: Fault(Lose(2), "A"), 'drop "in A"'),
+        (lambda: Fault(SignFlip(), where=OnNode("worker", 1)), "data of a processor"),
         (lambda: OnProcessor(-1), "count from 0"),
         (lambda: Rows(-1, 2), "count from 0"),
         (lambda: AtRandom(3), "needs a latest one"),

@@ -17,16 +17,22 @@ LABELS = np.repeat(np.arange(10), 100)
 @given(
     examples=st.integers(1, 200),
     share=st.floats(0, 1),
-    scheme=st.sampled_from(["iid", "dirichlet(100)", "dirichlet(0.5)", "dirichlet(1e-9)"]),
+    scheme=st.sampled_from(
+        [
+            *("iid", "dirichlet(100)", "dirichlet(0.5)", "dirichlet(1e-9)"),
+            *("classes(1)", "sizes(0.01)"),
+        ]
+    ),
     seed=st.integers(0, 2**32),
 )
 def test_shards_are_a_partition(examples: int, share: float, scheme: str, seed: int) -> None:
-    workers = 1 + int(share * (examples - 1))
+    clients = 1 + int(share * (examples - 1))
     rng = np.random.default_rng(seed)
-    shards = make_shards(rng.integers(0, 5, examples), workers, scheme, rng)
-    assert len(shards) == workers
-    assert all(len(shard) > 0 for shard in shards)
-    assert sorted(np.concatenate(shards)) == list(range(examples))
+    shards = make_shards(rng.integers(0, 5, examples), clients, scheme, rng)
+    assert len(shards) == clients
+    assert [len(shard) for shard in shards] == shards.sizes.tolist()
+    assert shards.sizes.min() > 0
+    assert sorted(np.concatenate(list(shards))) == list(range(examples))
 
 
 def test_iid_shards_are_equal_to_one_example() -> None:
@@ -84,6 +90,9 @@ def test_a_seed_decides_the_shards() -> None:
         ("dirichlet(nan)", "must be a positive number"),
         ("dirichlet(many)", "must be a positive number"),
         ("dirichlet", 'did you mean "dirichlet'),
+        ("classes(1.5)", "must be a whole number above 0"),
+        ("bootstrap(0)", "must be a whole number above 0"),
+        ("sizes(-1)", "must be a positive number"),
     ],
 )
 def test_unknown_schemes_are_refused(scheme: str, message: str) -> None:
@@ -91,9 +100,49 @@ def test_unknown_schemes_are_refused(scheme: str, message: str) -> None:
         make_shards(LABELS, 2, scheme, np.random.default_rng(0))
 
 
-def test_more_workers_than_examples_are_refused() -> None:
-    with pytest.raises(InputError, match="1001 workers for 1000 examples"):
-        make_shards(LABELS, 1001, "iid", np.random.default_rng(0))
+@pytest.mark.parametrize(
+    ("clients", "scheme", "client"),
+    [(1001, "iid", 1000), (501, "classes(2)", 500), (1001, "dirichlet(1)", 1000)],
+)
+def test_a_client_that_would_be_left_without_examples_is_named(
+    clients: int, scheme: str, client: int
+) -> None:
+    message = f"of 1000 examples for {clients} clients none is left for client {client};"
+    with pytest.raises(InputError, match=message):
+        make_shards(LABELS, clients, scheme, np.random.default_rng(0))
+
+
+def test_skewed_sizes_can_leave_a_client_without_examples() -> None:
+    with pytest.raises(InputError, match=r"none is left for client \d+;"):
+        make_shards(LABELS, 900, "sizes(3)", np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("classes", [1, 2, 5])
+def test_a_client_sees_as_many_classes_as_it_was_dealt_parts(classes: int) -> None:
+    # 20 clients of 1000 examples: parts of 50 / classes examples divide each class of 100.
+    shards = make_shards(LABELS, 20, f"classes({classes})", np.random.default_rng(1))
+    seen = [len(set(LABELS[shard].tolist())) for shard in shards]
+    assert max(seen) == classes
+    assert {len(shard) for shard in shards} == {50}
+
+
+def test_sizes_are_lognormal_but_for_rounding() -> None:
+    shards = make_shards(np.zeros(10**6, int), 5000, "sizes(0.5)", np.random.default_rng(2))
+    logarithms = np.log(shards.sizes)
+    assert logarithms.std() == pytest.approx(0.5, rel=0.03)
+    assert shards.sizes.sum() == 10**6
+
+
+def test_a_bootstrap_serves_any_number_of_clients_and_draws_each_alike() -> None:
+    shards = make_shards(LABELS, 10**6, "bootstrap(50)", np.random.default_rng(3))
+    assert len(shards) == 10**6
+    drawn = np.concatenate([shards[client] for client in range(2000)])
+    assert len(drawn) == 2000 * 50
+    # 100 expected draws of each example: chi-square over 1000 of them.
+    counts = np.bincount(drawn, minlength=1000)
+    assert ((counts - 100) ** 2 / 100).sum() == pytest.approx(999, abs=5 * (2 * 999) ** 0.5)
+    assert np.array_equal(shards[7], shards[7])
+    assert not np.array_equal(shards[7], shards[8])
 
 
 def test_skew_needs_labels() -> None:

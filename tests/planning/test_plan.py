@@ -13,10 +13,12 @@ from profiled_network import save_network
 from paracosm.cli import main
 from paracosm.errors import InputError
 from paracosm.planning.config import PlanConfig
-from paracosm.planning.designs import Outcome
+from paracosm.planning.designs import Outcome, designs_of
 from paracosm.planning.plan import run_plan
+from paracosm.planning.runs import train_config
 from paracosm.results import PlanSummary
 from paracosm.studies import RunFolder
+from paracosm.training.algorithms import parse_algorithm
 
 Capture = pytest.CaptureFixture[str]
 
@@ -225,3 +227,31 @@ def test_a_target_that_is_met_before_training_is_refused(tmp_path: Path) -> None
 def test_a_profile_of_another_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"its layers\.0\.weight has 16,384 bytes"):
         planned(tmp_path, model="mlp(hidden=32)")
+
+
+def test_a_shorter_run_of_a_plan_sees_the_beginning_of_the_same_schedule(tmp_path: Path) -> None:
+    asked = {**SMALL, "lr_schedule": "cosine", "warmup": "10 updates", "lr_scaling": "linear"}
+    config = PlanConfig.model_validate({"profile": save_network(tmp_path), **asked})
+    (design,) = designs_of([2], [parse_algorithm("asgd")], [0.1], "linear")
+    short = train_config(config, design, 10)
+    assert short.updates == 10
+    assert str(short.lr_schedule) == "cosine(updates=160)"
+    assert str(short.warmup) == "10 updates from 0.5"  # the rate of one worker
+    assert (short.lr, short.lr_scaling) == (0.2, None)
+    with pytest.raises(ValueError, match="ends after the run, which has 160 updates"):
+        PlanConfig.model_validate(
+            config.model_dump(exclude_unset=True) | {"lr_schedule": "step(160)"}
+        )
+
+
+def test_a_plan_hides_examples_but_not_clients(tmp_path: Path) -> None:
+    def config(privacy: str, **changes: Any) -> PlanConfig:
+        asked = {**SMALL, **changes, "privacy": privacy}
+        del asked["lookahead"]
+        return PlanConfig.model_validate({"profile": save_network(tmp_path), **asked})
+
+    hidden = config("examples(clip=1, noise=1.1)")
+    (design,) = designs_of([2], [parse_algorithm("asgd")], [0.1])
+    assert str(train_config(hidden, design, 10).privacy) == "examples(clip=1, noise=1.1)"
+    with pytest.raises(InputError, match="a plan has it by tensors"):
+        config("clients(clip=1, noise=1)", algorithm="fedbuff").check()

@@ -7,7 +7,7 @@ Liu et al., "Asynchronous Local-SGD Training for Language Modeling", 2024, algor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 
 import torch
@@ -180,3 +180,31 @@ def delayed_nesterov(
         ]
         read[worker] = theta
     return dict(zip(names, theta, strict=True))
+
+
+def streaming_end(
+    times: Sequence[Iterator[float]],  # of each worker: seconds of its steps
+    seconds: Sequence[float],  # of the all-reduce of each fragment
+    rounds: int,
+    steps: int,
+    offsets: Sequence[int],
+    overlap: int,
+) -> float:
+    """Return when every fragment has been updated `rounds` times."""
+    clocks = [0.0] * len(times)
+    over: dict[int, float] = {}  # of the fragments under way
+    free = 0.0  # when the last all-reduce is over
+    updated: list[list[float]] = [[] for _ in seconds]
+    t = 0
+    while min(map(len, updated)) < rounds:
+        t += 1
+        clocks = [now + next(each) for now, each in zip(clocks, times, strict=True)]
+        for p, length in enumerate(seconds):
+            if (t - offsets[p]) % steps == 0:
+                free = over[p] = max(free, *clocks) + length
+                updated[p].append(free)
+        for p in list(over):
+            if (t - offsets[p] - overlap) % steps == 0:
+                late = over.pop(p)
+                clocks = [max(now, late) for now in clocks]
+    return max(ends[rounds - 1] for ends in updated)

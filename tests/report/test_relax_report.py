@@ -185,15 +185,19 @@ INTERRUPTED = "The run was interrupted before its end."
 
 
 @pytest.mark.parametrize(
-    ("status", "sentence"),
-    [("diverged", DIVERGED), ("stopped", STOPPED), ("interrupted", INTERRUPTED)],
+    ("status", "level", "sentence"),
+    [
+        ("diverged", "bad", DIVERGED),
+        ("stopped", "warning", STOPPED),
+        ("interrupted", "warning", INTERRUPTED),
+    ],
 )
 def test_an_end_short_of_convergence_is_told_in_words(
-    tmp_path: Path, status: str, sentence: str
+    tmp_path: Path, status: str, level: str, sentence: str
 ) -> None:
     html = page_of(tmp_path, make_relaxation(tmp_path / "run", sweeps=120, rate=1.1, status=status))
     assert sentence in text_of(html)
-    assert f'<span class="status bad">{status}' in html
+    assert f'<span class="status {level}">{status}' in html
 
 
 def test_an_unfinished_run_shows_how_far_it_got(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def test_several_runs_overlay_and_each_has_its_timeline(tmp_path: Path) -> None:
     runs.append(make_run(tmp_path / "diverged", status="diverged"))
     written = write_images(runs, tmp_path / "images")
     assert [file.stem for file in written] == [
+        *("final_loss", "time_to_goal", "updates_to_goal", "throughput"),
         *NAMES[:-1],
         "timeline_1",
         "timeline_2",

@@ -173,6 +173,17 @@ def test_a_click_switches_between_linear_and_log(browser: Browser, one: Path) ->
     assert browser.problems == []
 
 
+def test_logarithmic_axes_have_plain_numbers(browser: Browser, one: Path) -> None:
+    browser.open(one)
+    browser.click('#loss_updates [data-axis="y"] [data-scale="log"]')
+    ticks = "[...document.querySelectorAll('#loss_updates .ytick text')].map(t => t.textContent)"
+    # The loss falls from 2.3 to 0.16, that of minibatches a little further.
+    browser.wait(f"{ticks}.slice(-4).join() === '0.2,0.5,1,2'")
+    browser.click('#loss_updates [data-axis="y"] [data-scale="linear"]')
+    browser.wait(f"{ticks}.includes('1.5')")
+    assert browser.problems == []
+
+
 def test_the_mouse_over_a_curve_shows_its_value(browser: Browser, one: Path) -> None:
     browser.open(one)
     x, y = browser.run(

@@ -52,13 +52,23 @@ def test_all_figures_are_there_and_valid_for_plotly(tmp_path: Path) -> None:
 def test_what_has_no_data_is_left_out(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", {"train": {"algorithm": "asgd"}})
     for step in range(10):
-        run.metric(step, step, "worker0", "staleness", 0, step)
+        run.metric(step, step, "worker0", "staleness", step % 2, step)
     run.finish({"updates": 10})
     html = page_of(tmp_path, run)
     assert list(figures_of(html)) == ["staleness"]
     assert "Where the time went" not in html
     assert "First rounds" not in html
     assert "Measured, modelled, computed" not in html
+
+
+def test_a_single_bar_or_dot_is_no_figure(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", {"train": {"algorithm": "sequential"}})
+    for step in range(10):
+        run.metric(step, step, "worker0", "staleness", 0, step)
+    run.metric(9.0, 9.0, "evaluation", "loss", 0.5, 10)
+    run.metric(9.0, 9.0, "worker0", "utilisation.compute", 1.0, 10)
+    run.finish({"updates": 10})
+    assert figures_of(page_of(tmp_path, run)) == {}
 
 
 def test_a_run_killed_before_its_first_metric_still_has_a_page(tmp_path: Path) -> None:
@@ -77,6 +87,27 @@ def test_an_unfinished_run_shows_how_far_it_got(tmp_path: Path) -> None:
     assert "Status unfinished" in text
     assert "Updates 100" in text
     assert "Last training loss 0.23" in text
+
+
+def test_the_answer_comes_first(tmp_path: Path) -> None:
+    text = text_of(page_of(tmp_path, make_run(tmp_path / "run")))
+    answer = "Loss 0.163 (94.6 % accuracy) after 200 updates, 4 s; mean staleness 3."
+    assert text.index(answer) < text.index("Status")
+
+
+def test_a_run_that_ends_at_chance_is_not_green(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    learnt = {"final_loss": 2.29, "final_accuracy": 0.1, "chance": CHANCE, "lr": "0.2"}
+    file = run.path / "summary.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **learnt}))
+    html = page_of(tmp_path, run)
+    assert '<span class="status warning">at chance' in html
+    assert "Does not learn: 10 % accuracy (guessing: 11 %) after 200 updates" in text_of(html)
+    table = page_of(tmp_path, run, make_run(tmp_path / "good"))
+    assert table.count("status warning") == table.count("status good") == 1
+
+
+CHANCE = {"accuracy": 0.11, "loss": 2.3, "examples": 360}
 
 
 def test_a_divergence_is_told_in_words(tmp_path: Path) -> None:
@@ -99,8 +130,9 @@ def test_several_runs_share_a_table_and_every_figure(tmp_path: Path) -> None:
     for n in (1, 4, 16):
         assert f"asgd, {n} worker{'s' * (n > 1)}<td>" in html
     for name, figure in figures_of(html).items():
-        if not name.startswith("timeline"):
-            assert {trace["meta"]["run"] for trace in figure["data"]} == {0, 1, 2}, name
+        shown = {trace["meta"]["run"] for trace in figure["data"]}
+        if shown != {-1} and not name.startswith("timeline"):
+            assert shown == {0, 1, 2}, name
     # What differs stands in a table, what does not in a list.
     assert "<th scope=col>workers" in html
     assert "<dt>lr<dd>0.2" in html

@@ -68,6 +68,14 @@ def test_synchronous_workers_on_equal_gradients_are_gradient_descent(topology: s
     assert column(result, "staleness") == [0] * 20
 
 
+@pytest.mark.parametrize("topology", ["server", "all-reduce"])
+def test_summed_gradients_are_a_larger_step_of_sgd_and_none_of_adam(topology: str) -> None:
+    arguments = {"algorithm": "ssgd(reduce=sum)", "workers": 4, "topology": topology}
+    assert end(**arguments, updates=5, lr=0.1) == pytest.approx((1 - 4 * 0.1) ** 5)
+    # A first step of Adam is as long as the learning rate, however long the gradient is.
+    assert end(**arguments, updates=1, optimizer="adam") == pytest.approx(1 - LR)
+
+
 def test_two_asynchronous_workers_in_turn_apply_the_gradient_before_last() -> None:
     # Both read x0; from then on each update comes from the parameters two updates ago.
     x = [1.0, 1 - LR * 1.0]
@@ -174,6 +182,30 @@ def test_fedbuff_averages_changes_weighted_by_age() -> None:
     assert result.summary["examples"] == 8
 
 
+@pytest.mark.parametrize(
+    ("decay", "factors"),
+    [
+        ("constant", {1: 1.0, 2: 1.0, 3: 1.0}),
+        ("polynomial", {1: 2**-0.5, 2: 3**-0.5, 3: 0.5}),
+        ("hinge, a=2, b=1", {1: 1.0, 2: 1 / 3, 3: 1 / 5}),
+    ],
+)
+def test_fedasync_mixes_what_clients_made_by_its_delay(
+    decay: str, factors: dict[int, float]
+) -> None:
+    # Three workers in turn: delays 1, 2, 3, 3, ...; two local steps with a proximal term.
+    read, now, mu = [1.0, 1.0, 1.0], 1.0, 0.5
+    for update, delay in enumerate([1, 2, 3, 3, 3, 3]):
+        start = y = read[update % 3]
+        for _ in range(2):
+            y -= LR * (y + mu * (y - start))
+        share = 0.6 * factors[delay]
+        now = (1 - share) * now + share * y
+        read[update % 3] = now
+    algorithm = f"fedasync(steps=2, mu=0.5, decay={decay})"
+    assert end(algorithm=algorithm, workers=3, updates=6) == pytest.approx(now)
+
+
 def test_local_sgd_averages_after_its_local_steps() -> None:
     result = run(algorithm="local-sgd(3)", workers=4, updates=2)
     assert float(result.parameters) == pytest.approx(0.75**6)
@@ -182,43 +214,53 @@ def test_local_sgd_averages_after_its_local_steps() -> None:
 
 
 def test_easgd_workers_read_the_centre_of_before_their_move() -> None:
-    a, x, centre = 0.45, [1.0, 1.0], 1.0
+    # The first gradients are at 1, and each later one where its worker was before its move.
+    a, x, centre = 0.45, [0.75, 0.75], 1.0
     for _ in range(3):
         for worker in (0, 1):
-            mine = x[worker] * 0.75
-            difference = a * (mine - centre)
-            x[worker], centre = mine - difference, centre + difference
+            difference = a * (x[worker] - centre)
+            x[worker] = x[worker] * 0.75 - difference
+            centre += difference
     result = run(algorithm="easgd(period=1)", workers=2, updates=6)
     assert float(result.parameters) == pytest.approx(centre)
     assert column(result, "staleness") == [0, 1, 1, 1, 1, 1]
 
 
 def test_easgd_pulls_worker_and_centre_together() -> None:
-    a, mine, centre = 0.5, 1.0, 1.0
+    a, mine, centre = 0.5, 0.75**2, 1.0
     for _ in range(3):
-        mine *= 0.75**2
         difference = a * (mine - centre)
-        mine, centre = mine - difference, centre + difference
+        mine, centre = (mine * 0.75 - difference) * 0.75, centre + difference
     result = end(algorithm="easgd(period=2, elasticity=0.5)", workers=1, updates=3)
     assert result == pytest.approx(centre)
 
 
-def test_gossip_averages_with_the_neighbour_before_it_steps(tmp_path: Path) -> None:
+def test_gossip_averages_while_it_computes(tmp_path: Path) -> None:
     cluster = unequal(tmp_path, 1, 1 / 1.5, latency="0.2s", servers=0)
     result = run(algorithm="ad-psgd", cluster=cluster, updates=3)
-    # Worker 0 needs 1 s for a gradient and asks; worker 1 needs 1.5 s and answers; 0.2 s each way.
-    # 1.2 s: both are averaged, 1. 1.4 s: worker 0 steps to 0.75. 1.5 s: so does worker 1.
-    # 2.6 s: both are averaged, 0.75. 2.8 s: worker 0 steps to 0.75^2.
-    assert float(result.parameters) == pytest.approx((0.75**2 + 0.75) / 2)
+    # Worker 0 needs 1 s for a gradient and asks as it begins; worker 1 needs 1.5 s and answers;
+    # 0.2 s each way.
+    # 0.2 s: both are averaged, 1. 1 s: worker 0 steps to 0.75.
+    # 1.2 s: both are averaged, 0.875. 1.5 s: worker 1, which began at 1, steps to 0.625.
+    # 2 s: worker 0, which began at 0.75, steps from the mean to 0.875 - 0.25 * 0.75.
+    assert float(result.parameters) == pytest.approx((0.875 - 0.25 * 0.75 + 0.625) / 2)
     assert isinstance(result.metrics, Metrics)
     rows = result.metrics.series("staleness")
     assert [(row.node, round(row.virtual_time, 9)) for row in rows] == [
-        ("worker0", 1.4),
+        ("worker0", 1),
         ("worker1", 1.5),
-        ("worker0", 2.8),
+        ("worker0", 2),
     ]
-    # Worker 0 read, was averaged once, then applied; worker 1 was averaged once in between, too.
-    assert [row.value for row in rows] == [1, 1, 1]
+    # Since they read, worker 0 was averaged once, and worker 1 twice.
+    assert [row.value for row in rows] == [1, 2, 1]
+
+
+def test_a_step_waits_for_a_mean_that_is_late(tmp_path: Path) -> None:
+    cluster = unequal(tmp_path, 1, 1 / 1.5, latency="0.7s", servers=0)
+    result = run(algorithm="ad-psgd", cluster=cluster, updates=2)
+    assert isinstance(result.metrics, Metrics)
+    rows = result.metrics.series("staleness")
+    assert [(row.node, row.virtual_time) for row in rows] == [("worker0", 1.4), ("worker1", 1.5)]
 
 
 LEARNERS = [(name, 1) for name in sorted(ALGORITHMS)] + [("asgd", 2), ("ssgd", 2), ("fedbuff", 2)]
@@ -264,7 +306,7 @@ def test_an_algorithm_is_written_as_it_is_read(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("ssp(3, 4)", "takes the parameters slack"),
+        ("ssp(3, true, 4)", "takes the parameters slack, cache"),
         ("ssp(slack=x)", 'slack must be a whole number, got "x"'),
         ("ssp(1, slack=2)", "slack is given twice"),
         ("asgd(3)", "takes no parameters"),
@@ -272,6 +314,10 @@ def test_an_algorithm_is_written_as_it_is_read(name: str) -> None:
         ("ssp(3", "write name or name(key=value, ...)"),
         ("fedbuff(buffer=0)", "buffer must be above 0"),
         ("easgd(elasticity=1.0)", "elasticity must be in [0, 1)"),
+        ("ssgd(reduce=max)", 'reduce must be "mean" or "sum"'),
+        ("ringmaster(-1)", "threshold must be at least 0"),
+        ("rennala(0)", "gradients must be at least 1"),
+        ("dc-asgd-a(decay=1.0)", "decay must be in [0, 1)"),
         ("ad-psgd(graph=torus)", 'graph must be "complete" or "ring"'),
     ],
 )
@@ -297,3 +343,9 @@ def test_an_algorithm_refuses_numbers_of_workers_it_cannot_run_on(
     with pytest.raises(InputError) as caught:
         run(algorithm=algorithm, workers=workers, updates=1)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("algorithm", ["ringmaster", "rennala", "ssp(cache=true)"])
+def test_what_is_decided_by_one_version_runs_on_one_server(algorithm: str) -> None:
+    with pytest.raises(InputError, match=r"1 server, not 2"):
+        run(algorithm=algorithm, servers=2, updates=1)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -14,8 +15,11 @@ from hypothesis import strategies as st
 from paracosm.engine import Simulator, Worker
 from paracosm.errors import InputError
 from paracosm.timeline import Timeline
+from paracosm.training import TrainConfig, train
+from paracosm.training.algorithms import Algorithm, Topology
 from paracosm.training.all_reduces import AllReduces
 from paracosm.training.parameters import ParameterLayout, strided
+from paracosm.training.roles import TrainingWorker
 from paracosm.training.store import Contribution
 
 
@@ -90,6 +94,45 @@ def test_nobody_computes_longer_for_it() -> None:
         *(("w0", 0.0, 2.0), ("w0", 2.0, 2.5), ("w0", 2.5, 10.0)),
         *(("w1", 0.0, 3.0), ("w1", 3.0, 3.25), ("w1", 3.25, 3.5)),
     ]
+
+
+@dataclass(frozen=True)
+class Both(Algorithm):
+    """Means that workers do not wait for at once, and means that they do."""
+
+    name: ClassVar[str] = "both"
+    topologies: ClassVar[tuple[Topology, ...]] = ("all-reduce",)
+
+    async def work(self, me: TrainingWorker) -> None:
+        while True:
+            gradient = await me.compute_gradient()
+            under_way = me.all_reduce_begin(0, gradient.value)
+            await me.all_reduce_gradient(await me.compute_gradient())
+            assert under_way.done
+
+
+def test_those_that_workers_wait_for_come_after_those_under_way() -> None:
+    # A gradient takes a second, an all-reduce among two workers of 3 bytes 3 s: the first goes on
+    # from 1 to 4 s, the second is come to at 2 s and goes on from 4 to 7 s.
+    config = TrainConfig(
+        algorithm=Both(),
+        workers=2,
+        compute="1s",
+        message_size="3B",
+        bandwidth="1B/s",
+        updates=2,
+        timing_only=True,
+        timeline=True,
+    )
+    result = train(config)
+    assert result.summary["virtual_time"] == 7
+    assert result.timeline is not None
+    sent = [
+        (span.begin, span.end)
+        for span in result.timeline.spans
+        if (span.node, span.resource) == ("worker1", "send")
+    ]
+    assert sent == [(1, 4), (4, 7)]
 
 
 @given(

@@ -135,6 +135,7 @@ def plainly(schedule: Schedule, workers: int, **arguments: Any) -> Any:
     [
         *("asgd", "staleness-aware", "delay-adaptive(2)", "dc-asgd", "softsync(n=2)"),
         *("fedbuff(buffer=3)", "ssp(slack=1)", "ssgd", "backup-workers"),
+        *("ssgd(reduce=sum)", "dc-asgd-a"),
     ],
 )
 def test_over_the_schedule_of_a_run_come_its_own_losses(algorithm: str, optimizer: str) -> None:
@@ -288,7 +289,7 @@ def test_the_first_tensor_that_the_model_does_not_have_is_named() -> None:
         train_on_schedule(config(), [], TENSORS[:5], SEED)
 
 
-@pytest.mark.parametrize("algorithm", ["local-sgd", "easgd", "fedbuff(steps=2)"])
+@pytest.mark.parametrize("algorithm", ["local-sgd", "easgd", "fedbuff(steps=2)", "ssp(cache=true)"])
 def test_algorithms_that_do_more_than_a_schedule_says_are_refused(algorithm: str) -> None:
     with pytest.raises(InputError, match="does more than a schedule"):
         train_on_schedule(config(algorithm=algorithm), [], TENSORS, SEED)

@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +230,20 @@ def test_an_evaluation_looks_at_examples_that_are_evenly_spread() -> None:
     assert _evenly(1437, x, y) == (x, y)
 
 
+def test_what_guessing_comes_to_is_that_of_the_shares_of_classes() -> None:
+    from sklearn.datasets import load_digits
+
+    labels = load_digits().target
+    labels = labels[np.random.default_rng(0).permutation(len(labels))]  # as the data set is split
+    shares = np.bincount(labels[360:]) / len(labels[360:])
+    chance = train(TrainConfig(updates=1)).summary.chance
+    assert chance is not None
+    assert chance.accuracy == max(np.bincount(labels[:360])) / 360
+    assert chance.loss == pytest.approx(-np.sum(shares * np.log(shares)))
+    assert chance.examples == 360
+    assert train(TrainConfig(updates=1, timing_only=True)).summary.chance is None
+
+
 def test_a_loss_that_is_not_a_number_counts_as_exploded() -> None:
     result = run(model="quadratic:model", data="quadratic:data", lr=1e30, updates=20)
     assert result.summary["status"] == "diverged"
@@ -369,6 +384,34 @@ def test_workers_share_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(snapshots) for snapshots in read.values()] == [16, 16, 16]
     for snapshots in read.values():
         assert len({snapshot.data_ptr() for snapshot in snapshots}) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"timing_only": True, "bandwidth": "1Gbit/s"},
+        {"model": "resnet18", "data": "quadratic:data"},
+    ],
+)
+def test_a_caller_has_its_threads_back(arguments: dict[str, Any]) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with suppress(InputError):  # of a model that cannot take the data
+            run(updates=2, evaluate_every=None, **arguments)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_gradients_are_computed_on_one_thread() -> None:
+    seen: list[int] = []
+    train(
+        TrainConfig(updates=3, lookahead="off"),
+        progress=lambda updates, time: seen.append(torch.get_num_threads()),
+    )
+    assert seen == [1, 1, 1]
 
 
 def test_adding_a_worker_changes_no_other_worker_s_compute_times() -> None:

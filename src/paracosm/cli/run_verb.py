@@ -14,8 +14,8 @@ import typer
 from paracosm.cli.display import aligned, counter, printer, progress_bar
 from paracosm.cli.options import RunFlags, check_folder
 from paracosm.errors import InputError
-from paracosm.report.kinds import view_of
-from paracosm.report.view import SUCCESSES, Figure, View, answer, trouble
+from paracosm.report.kinds import described, view_of
+from paracosm.report.view import TROUBLES, Figure, View, answer, endings_of, verdict
 from paracosm.results import Summary, to_json
 from paracosm.studies import (
     KINDS,
@@ -138,10 +138,11 @@ def show_summary(
         sys.stdout.write(to_json(summary))
         return
     say, view = printer(), view_of(summary)
+    ended = verdict(view, summary)
     if view.leads:
-        say(answer(summary))
+        say(answer(summary), style=STYLES[ended.level])
         say()
-    facts = [("status", summary.status)]
+    facts = [("status", ended.word)]
     for label, write in view.figures.items():
         if (text := write(summary)) is not None:
             facts.append((_small(label), text))
@@ -152,8 +153,8 @@ def show_summary(
     for part in view.tables(summary):
         say()
         say(aligned([(part.title, *(f">{word}" for word in part.header[1:])), *part.rows]))
-    if (why := trouble(view, summary)) is not None and not view.leads:
-        say(why, style="red")
+    if ended.why is not None and not view.leads:
+        say(ended.why, style=STYLES[ended.level])
     if out is not None:
         say(f"report: {out / 'report.html'}")
 
@@ -164,14 +165,25 @@ def show_sweep(rows: Sequence[SweepRow], out: Path, json: bool) -> None:
         sys.stdout.write(to_json([row.to_dict() for row in rows]))
         return
     say, view = printer(), view_of(rows[0].summary)
+    compared = view.compare(described([RunFolder.open(out / row.point) for row in rows]))
+    if compared is not None:
+        say(compared)
+        say()
     columns = [*_varied(rows), *_figures(view, rows)]
     headers = [f">{header}" for header, _ in columns]
     say(aligned([headers, *([cell(row) for _, cell in columns] for row in rows)]))
-    for row in rows:
-        if (why := trouble(view, row.summary)) is not None:
-            say(f"{row.point}: {why}", style="red")
+    endings = [verdict(view, row.summary) for row in rows]
+    if sum(ended.why is not None for ended in endings) > TROUBLES:
+        say(endings_of(endings), style=STYLES["warning"])
+        endings = []
+    for row, ended in zip(rows, endings, strict=False):
+        if ended.why is not None:
+            say(f"{row.point}: {ended.why}", style=STYLES[ended.level])
     say(f"report: {out / 'report.html'}")
 
+
+STYLES = {"good": None, "warning": "yellow", "bad": "red"}
+"""Of a sentence in a terminal, by how the run ended."""
 
 Column = tuple[str, Callable[[SweepRow], str]]
 
@@ -202,8 +214,9 @@ def _figures(view: View, rows: Sequence[SweepRow]) -> list[Column]:
 
     varied = {key.replace("_", " ") for row in rows for key in row.varied}
     columns: list[Column] = []
-    if any(row.summary.status not in SUCCESSES for row in rows):
-        columns.append(("status", lambda row: row.summary.status))
+    ended = [verdict(view, row.summary) for row in rows]
+    if any(each.level != "good" for each in ended):
+        columns.append(("status", lambda row: verdict(view, row.summary).word))
     for label, write in view.figures.items():
         known = any(write(row.summary) is not None for row in rows)
         if known and label != "Wall time" and _small(label) not in varied:

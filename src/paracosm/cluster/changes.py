@@ -163,22 +163,33 @@ def _parse(text: str, subject: str, rest: str) -> Change:
     if lower == "collectives" or lower in COLLECTIVES:
         kinds = COLLECTIVES if lower == "collectives" else (lower,)
         return _of_collectives(Change(text, "collectives", "time", kinds=kinds), rest)
-    if match := _PLACES.fullmatch(lower):
-        word, first, last = match.groups()
-        return _of_nodes(text, word, first, last, rest)
+    if _PLACES.fullmatch(lower):
+        return _of_nodes(text, lower, rest)
     if lower in PARTS[:4] or lower.startswith("kernel "):
         return _of_part(Change(text, "workers", ""), f"{subject} {rest}")
     raise unknown("subject", subject, _SUBJECTS)
 
 
-def _of_nodes(text: str, word: str, first: str | None, last: str | None, rest: str) -> Change:
-    subject: Subject = "servers" if word.startswith("server") else "workers"
+def parse_places(text: str) -> tuple[Literal["workers", "servers"], int | None, int | None]:
+    """Read "worker 3", "workers 4..7", "servers" as what they are and the first and last number.
+
+    Raises:
+        InputError: what is not understood.
+    """
+    match = _PLACES.fullmatch(text.lower())
+    if match is None:
+        raise InputError(f'"{text}" are no workers or servers: write worker 3, or workers 4..7')
+    word, first, last = match[1], *(None if at is None else int(at) for at in match.groups()[1:])
     if first is None and not word.endswith("s"):
         raise InputError(f"which {word}? write {word} 3, or {word}s for all")
-    numbers = [None if at is None else int(at) for at in (first, last)]
-    change = Change(text, subject, "", numbers[0], numbers[1])
-    if change.last is not None and change.first is not None and change.last <= change.first:
+    if first is not None and last is not None and last <= first:
         raise InputError(f"{first}..{last} goes nowhere: the larger number comes last")
+    return "servers" if word.startswith("server") else "workers", first, last
+
+
+def _of_nodes(text: str, places: str, rest: str) -> Change:
+    subject, first, last = parse_places(places)
+    change = Change(text, subject, "", first, last)
     if rest.startswith("+"):
         late = rest[1:].strip()
         return replace(change, what="late", added=late if "(" in late else _added(late))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import numpy as np
 
+from paracosm.cluster import Link
 from paracosm.engine.transfers import (
     Endpoint,
     Mailbox,
@@ -80,6 +81,7 @@ class Simulator(TransferScheduler):
         recording: Recording | str | Path | None = None,
     ) -> None:
         super().__init__(network)
+        self.log = log
         self.timeline = timeline
         self.seed = seed
         self.workers: dict[str, Worker] = {}
@@ -407,6 +409,25 @@ class Worker(Endpoint):
         route = self.__routes[to] = Route(self, target, link, self.sim._flows)
         return route
 
+    def use_link(self, to: str, link: Link) -> None:
+        """Let messages to the worker called `to` travel over `link` from now on.
+
+        It takes the place of the cluster's link in this direction alone, as of a client that a
+        server reaches through its own port and the client's line. The ports of both nodes are as
+        wide as before.
+
+        Args:
+            to: the receiver's name.
+            link: full duplex, of finite bandwidth; of its sharing the cluster's counts.
+
+        Raises:
+            InputError: nobody is called so, no link joins the two nodes or one of half duplex, or
+                the cluster serves packets.
+            RuntimeError: a message is on its way there.
+        """
+        route = self.__routes.get(to) or self.__open_route(to)
+        route.use(link)
+
     # Receiving
 
     @coroutine
@@ -640,6 +661,10 @@ class Observer:
     def deliver(self, transfer: Transfer) -> None:
         self._arrives(transfer)
         deliver(transfer)
+
+    def withdrawn(self, transfer: Transfer) -> None:
+        self._transferred(transfer)
+        self._recorded_until.pop(transfer.number, None)
 
     def _arrives(self, transfer: Transfer) -> None:
         if self._log:

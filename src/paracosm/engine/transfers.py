@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from heapq import heappush
+from heapq import heapify, heappush
 from math import inf, isinf, isnan
 from typing import Any, Literal
 
-from paracosm.cluster import Cluster
+from paracosm.cluster import Cluster, Link
 from paracosm.cluster.link import Packets
 from paracosm.engine.walkers import (
     Awaitable,
@@ -120,6 +120,20 @@ class Transfer(Awaitable):
     @property
     def target(self) -> str:
         return self.route.target.name
+
+    def cancel(self) -> bool:
+        """Take the message back, wherever on its way it is; return False if it has arrived.
+
+        Its ports are free at once; who awaits it gets `FutureCancelledError`.
+
+        Raises:
+            InputError: ports serve packets, which cannot be taken back.
+        """
+        if not isnan(self.arrived):
+            return False
+        self.route.withdraw(self)
+        self._as_future().cancel()
+        return True
 
     def _as_future(self) -> Future:
         if self.awaited is None:
@@ -247,6 +261,38 @@ class Route:
             )
         transfer.propagation = propagation
         return occupancy
+
+    def use(self, link: Link) -> None:
+        """Let messages travel over a link of this route alone; none may be on its way."""
+        if self.local or len(self.ports) > 2 or link.duplex == "half" or isinf(link.bandwidth):
+            raise InputError(
+                f"the way from {self.source.name} to {self.target.name} takes no link of its own: "
+                "that joins two nodes, full duplex, by a finite bandwidth"
+            )
+        self.link = link
+        if self.flow is not None:
+            self.flow.use(link)
+
+    def withdraw(self, transfer: Transfer) -> None:
+        """Let a message that has not arrived go no further."""
+        sim = self.sim
+        began = not isnan(transfer.began)
+        under_way = [event for event in sim.near if event[3] is transfer]
+        if under_way:
+            sim.near.remove(under_way[0])
+            heapify(sim.near)
+            if under_way[0][2] == sim._deliver:
+                return  # its ports are free
+        if began and sim._observer is not None:
+            sim._observer.withdrawn(transfer)
+        if self.flow is not None:
+            self.flow.withdraw(transfer)
+        elif began:
+            self.busy_time += sim.now - transfer.began
+            release(self)
+        else:
+            for port in self.ports:
+                port.leave(transfer)
 
 
 def complete(transfer: Transfer) -> Continuation | None:
@@ -430,6 +476,28 @@ class Flows:
             return FlowWay(self, route, None)
         return FlowWay(self, route, self._traffic.connect(found.stations, self.now()))
 
+    def open_alone(self, route: Route, link: Link) -> tuple[FairConnection, int]:
+        """Return a connection over a link of its own, and the number of the link's station."""
+        if isinstance(self._traffic, PacketTraffic):
+            raise InputError(f"sharing {self._stations.sharing}: no link is of one route alone")
+        stations = self._stations.over_link(route.source.name, route.target.name, link)
+        for capacity in self._stations.capacity[self._known :]:
+            self._traffic.add_station(capacity)
+        self._known = len(self._stations.capacity)
+        return self._traffic.connect(stations, self.now()), stations[-1]
+
+    def set_capacity(self, station: int, capacity: float) -> None:
+        assert isinstance(self._traffic, FairTraffic)
+        self._traffic.set_capacity(station, capacity, self.now())
+
+    def withdraw(self, transfer: Transfer, connection: FairConnection) -> None:
+        """Let a transfer flow no further."""
+        if isinstance(self._traffic, PacketTraffic):
+            raise InputError(f"sharing {self._stations.sharing}: packets cannot be taken back")
+        del self.under_way[transfer.number]
+        self._traffic.withdraw(connection, self.now())
+        self._settle_later()
+
     def now(self) -> int:
         seconds = self._sim.now
         if seconds != self._seconds:
@@ -482,7 +550,7 @@ class Flows:
 class FlowWay:
     """The connection of one sender to one receiver."""
 
-    __slots__ = ("_connection", "_flows", "_held", "_route", "_waiting", "current")
+    __slots__ = ("_connection", "_flows", "_held", "_own", "_route", "_waiting", "current")
 
     def __init__(self, flows: Flows, route: Route, connection: FairConnection | None) -> None:
         self._flows = flows
@@ -490,9 +558,33 @@ class FlowWay:
         self._connection = connection
         self._waiting = _NOTHING
         self.current: Transfer | None = None
+        self._own = -1  # the station of a link that is of this way alone
+        self._hold()
+
+    def use(self, link: Link) -> None:
+        """Let messages flow over a link of this way alone."""
+        if self.current is not None:
+            raise RuntimeError(f"{self.current} is on its way: its link cannot be changed")
+        if self._own < 0:
+            self._connection, self._own = self._flows.open_alone(self._route, link)
+        else:
+            self._flows.set_capacity(self._own, link.bandwidth)
+        self._hold()
+
+    def withdraw(self, transfer: Transfer) -> None:
+        """Let a transfer go no further, or never begin; the next one begins."""
+        if transfer is not self.current:
+            self._waiting = deque(each for each in self._waiting if each[0] is not transfer)
+            return
+        if transfer.number in self._flows.under_way:
+            assert self._connection is not None
+            self._flows.withdraw(transfer, self._connection)
+        self.finish(transfer)
+
+    def _hold(self) -> None:
         # Overhead, and latency that holds a port, count as the bytes that could flow meanwhile.
-        link = route.link
-        shared = connection is not None and not isinf(link.bandwidth)
+        link = self._route.link
+        shared = self._connection is not None and not isinf(link.bandwidth)
         self._held = link.occupancy(0.0) * link.bandwidth if shared else 0.0
 
     def request(self, transfer: Transfer, delay: float | None) -> None:

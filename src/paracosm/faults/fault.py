@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, dataclass, fields
 from math import inf, isfinite
-from typing import Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import PlainSerializer, PlainValidator
 
 from paracosm.errors import InputError, unknown
-from paracosm.faults.models import MODELS, DataFault, FaultModel, ProcessorFault
+from paracosm.faults.models import MODELS, DataFault, FaultModel, Lose, ProcessorFault, Slow
 from paracosm.timing.distribution import inside
 from paracosm.units import format_duration, format_number, parse_duration, parse_number
 
@@ -80,7 +81,21 @@ class OnProcessor:
         return f"processor {self.index}"
 
 
-Where = Share | Count | Rows | OnProcessor
+Node = Literal["worker", "server"]
+
+
+@dataclass(frozen=True)
+class OnNode:
+    """The worker or server `index` of a training, counted from 0; of messages, its own."""
+
+    kind: Node
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.index}"
+
+
+Where = Share | Count | Rows | OnProcessor | OnNode
 
 
 @dataclass(frozen=True)
@@ -182,7 +197,8 @@ class Fault:
     model: FaultModel
     # of a data fault: the iterate, a halo message, the non-zeros of A, the right side b
     target: Target = "x"
-    # which components (None: all), or which processor (None: a random one)
+    # which components (None: all), which processor, worker or server (None: a random processor or
+    # worker), or whose messages (None: everybody's)
     where: Where | None = None
     when: When = _AT_RANDOM
 
@@ -193,10 +209,19 @@ class Fault:
         if isinstance(self.model, ProcessorFault):
             if self.target != "x":
                 raise InputError(f'{name} strikes a processor, not data: drop "in {self.target}"')
-            if not isinstance(self.where, OnProcessor | None):
+            if not isinstance(self.where, OnProcessor | OnNode | None):
                 raise InputError(
                     f'{name} strikes a processor: write "on processor 3", not "on {self.where}"'
                 )
+        if isinstance(self.model, Lose):
+            if self.target != "x":
+                raise InputError(f'{name} strikes messages: drop "in {self.target}"')
+            if not isinstance(self.where, OnNode | None):
+                raise InputError(
+                    f'{name} strikes messages: write "on worker 3", not "on {self.where}"'
+                )
+        if isinstance(self.model, DataFault) and isinstance(self.where, OnNode):
+            raise InputError(f'{name} strikes data of a processor: drop "on {self.where}"')
         if isinstance(self.model, DataFault) and self._most_components() < (
             least := self.model.least_components
         ):
@@ -258,8 +283,13 @@ def check_fault(
 
     Raises:
         InputError: a row, processor or number of components that the run does not have; a halo
-            message in shared memory.
+            message in shared memory; what strikes a training alone.
     """
+    if isinstance(fault.model, Slow | Lose) or isinstance(fault.where, OnNode):
+        raise InputError(
+            f'fault "{fault}": workers, servers and their messages are those of a training; here '
+            "write one such as stop(30s) on processor 3 at 12s"
+        )
     if fault.target == "halo" and not distributed:
         raise InputError(f'fault "{fault}": shared memory has no halo messages; write "in x"')
     match fault.where:
@@ -304,18 +334,20 @@ def choose_components(
             if rows is None:
                 return np.arange(min(first, size), min(last + 1, size), dtype=np.int64)
             return np.flatnonzero((rows >= first) & (rows <= last))
-        case OnProcessor():
+        case OnProcessor() | OnNode():
             if owned is None:
                 raise TypeError("the rows of the processor are needed: owned=")
             return np.sort(owned) if rows is None else np.flatnonzero(np.isin(rows, owned))
 
 
 def choose_processor(where: Where | None, processors: int, rng: np.random.Generator) -> int:
-    """Return the processor that a fault strikes: that of an `OnProcessor`, or a random one.
+    """Return the processor that a fault strikes: the one that it names, or a random one.
 
     For a fault in halo messages it is the one whose message is corrupted.
     """
-    return where.index if isinstance(where, OnProcessor) else int(rng.integers(processors))
+    if isinstance(where, OnProcessor | OnNode):
+        return where.index
+    return int(rng.integers(processors))
 
 
 _FAULT = re.compile(r"\s*(?P<name>[^\s()]+)\s*(?:\((?P<arguments>[^()]*)\))?(?P<clauses>.*)", re.S)
@@ -340,17 +372,25 @@ def parse_faults(value: str | Fault | Iterable[str | Fault] | None) -> tuple[Fau
     return tuple(fault for part in value for fault in parse_faults(part))
 
 
+Faults = Annotated[
+    tuple[Fault, ...],
+    PlainValidator(parse_faults),
+    PlainSerializer(lambda faults: [str(fault) for fault in faults]),
+]
+"""The field `fault` of a configuration."""
+
+
 def parse_fault(text: str | Fault) -> Fault:
     """Return the fault that `text` describes: "uniform(-100, 100) in x on 10% at random".
 
         fault  = model ["in" ("x" | "halo" | "A" | "b")] ["on" where] [when]
         model  = name ["(" argument {"," argument} ")"]
         where  = percent "%" | number "components" | "rows" first "-" last | "row" index
-               | "processor" index
+               | ("processor" | "worker" | "server") index
         when   = "at" time | "at random" ["(" earliest "," latest ")"] | "every" mean
 
     The clauses after the model may come in any order. Without them a data fault strikes all of x, a
-    processor fault a random processor, once, at a random time.
+    processor fault a random processor, once, at a random time; messages are lost from the start on.
 
     Raises:
         InputError: one line that names the unknown model, target or clause and a valid one, or the
@@ -411,7 +451,7 @@ def _with_clauses(model: FaultModel, text: str) -> Fault:
         raise InputError(f'unexpected "{before.strip()}"; after the model come in, on, at or every')
     target: Target = "x"
     where: Where | None = None
-    when: When = AtRandom()
+    when: When = At(0.0) if isinstance(model, Lose) else AtRandom()
     seen: set[str] = set()
     for word, value in zip(rest[::2], map(str.strip, rest[1::2]), strict=True):
         subject = _SUBJECTS[word]
@@ -423,10 +463,9 @@ def _with_clauses(model: FaultModel, text: str) -> Fault:
         match word:
             case "in":
                 target = cast(Target, value)  # which `Fault` checks
-                if isinstance(model, ProcessorFault):
-                    raise InputError(
-                        f'{model.name} strikes a processor, not data: drop "in {target}"'
-                    )
+                if isinstance(model, ProcessorFault | Lose):
+                    what = "messages" if isinstance(model, Lose) else "a processor"
+                    raise InputError(f'{model.name} strikes {what}, not data: drop "in {target}"')
             case "on":
                 where = _read_where(value)
             case _:
@@ -443,8 +482,11 @@ def _read_where(text: str) -> Where:
         return Rows(int(match[1]), int(match[2] or match[1]))
     if match := re.fullmatch(r"processor\s+(\d+)", text):
         return OnProcessor(int(match[1]))
+    if match := re.fullmatch(r"(worker|server)\s+(\d+)", text):
+        return OnNode(cast(Node, match[1]), int(match[2]))
     raise InputError(
-        f'cannot read "on {text}": write on 10%, on 5 components, on rows 3-7 or on processor 3'
+        f'cannot read "on {text}": write on 10%, on 5 components, on rows 3-7, on processor 3 or '
+        "on worker 3"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a fault does: to numbers in memory (data faults), or to a processor."""
+"""What a fault does: to numbers in memory (data faults), to a processor, or to messages."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class DataFault(FaultModel):
 
 
 class ProcessorFault(FaultModel):
-    """A fault of one processor, which lasts for `duration` seconds (inf: to the end of the run).
+    """A fault of one processor, worker or server, for `duration` seconds (inf: to the run's end).
 
     Raises:
         InputError: a duration that is not above 0.
@@ -198,12 +198,74 @@ class Shuffle(DataFault):
 class Stop(ProcessorFault):
     """The processor does nothing for `duration` seconds, then restarts; by default it never does.
 
-    The update that it was computing is lost: it restarts by reading x afresh.
+    The update that it was computing is lost: it restarts by reading x afresh. So does a worker with
+    its gradient; `paracosm.training.failures` says what the stop of a server is.
     """
 
     duration: float = inf
     name: ClassVar[str] = "stop"
     parameters: ClassVar[dict[str, Parameter]] = {"duration": DURATION}
+
+
+def _parse_factor(value: object) -> float:
+    return parse_number(str(value).strip().removesuffix("x"))
+
+
+@dataclass(frozen=True)
+class Slow(ProcessorFault):
+    """For `duration` seconds, computing takes the node `factor` times as long.
+
+    What is under way when that begins or ends takes longer for its part within.
+
+    Raises:
+        InputError: a factor that is not above 1.
+    """
+
+    factor: float
+    duration: float = inf
+    name: ClassVar[str] = "slow"
+    parameters: ClassVar[dict[str, Parameter]] = {
+        "factor": Parameter(_parse_factor, lambda value: f"{format_number(value)}x"),
+        "duration": DURATION,
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 < self.factor < inf:
+            raise InputError(f"slow: factor must be above 1 and finite, not {self.factor:g}")
+
+
+def _parse_percent(value: object) -> float:
+    text = str(value).strip()
+    if not text.endswith("%"):
+        raise InputError(f'write a share in percent, such as "1%", not "{text}"')
+    return parse_number(text[:-1])
+
+
+@dataclass(frozen=True)
+class Lose(FaultModel):
+    """For `duration` seconds, each message is lost with a chance of `percent` in 100.
+
+    A message that is lost has taken its time on the network all the same.
+
+    Raises:
+        InputError: a percentage that is not above 0 and at most 100, or a duration that is not
+            above 0.
+    """
+
+    percent: float
+    duration: float = inf
+    name: ClassVar[str] = "lose"
+    parameters: ClassVar[dict[str, Parameter]] = {
+        "share": Parameter(_parse_percent, lambda value: f"{format_number(value)}%"),
+        "duration": DURATION,
+    }
+
+    def __post_init__(self) -> None:
+        if not 0 < self.percent <= 100:
+            raise InputError(f"lose: a share is above 0% and at most 100%, not {self.percent:g}%")
+        if not self.duration > 0:
+            raise InputError(f"lose: duration must be above 0, not {self.duration}")
 
 
 @dataclass(frozen=True)
@@ -221,5 +283,8 @@ class Stale(ProcessorFault):
 
 MODELS: dict[str, type[FaultModel]] = {
     model.name: model
-    for model in (UniformPerturbation, BitFlip, SignFlip, ExponentFlip, Shuffle, Stop, Stale)
+    for model in (
+        *(UniformPerturbation, BitFlip, SignFlip, ExponentFlip, Shuffle),
+        *(Stop, Stale, Slow, Lose),
+    )
 }

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, InstanceOf, PlainSerializer
 
 from paracosm.errors import InputError, unknown
+from paracosm.faults.fault import Node, OnNode
 from paracosm.faults.intervals import INTERVALS
 from paracosm.quantities import Duration, read_duration
 from paracosm.rng import FailureStream, generator
@@ -166,19 +167,7 @@ class FailureFields(BaseModel):
                 "restart cost not specified: add --restart-cost 60s, how long it takes from a "
                 "failure until work goes on"
             )
-        interval = None
-        if together != inf:
-            if self.checkpoint_cost is None:
-                raise InputError(
-                    "checkpoint cost not specified: add --checkpoint-cost 10s, how long the job "
-                    "waits until its parameters are saved"
-                )
-            every = self.checkpoint_every
-            interval = (
-                INTERVALS[every](self.checkpoint_cost, together)
-                if isinstance(every, str)
-                else every
-            )
+        interval = None if together == inf else self.checkpoint_interval(together)
         return JobFailures(
             mtbf=together,
             worker_mtbf=inf if stops_together else self.mtbf.worker,
@@ -187,6 +176,30 @@ class FailureFields(BaseModel):
             cost=self.checkpoint_cost or 0.0,
             nodes=self.mtbf,
         )
+
+    def checkpoint_interval(self, mtbf: float) -> float:
+        """Return the seconds of work between two checkpoints of a job that may stop.
+
+        Args:
+            mtbf: seconds between its failures; infinite where they come at given times.
+
+        Raises:
+            InputError: nobody said what a checkpoint costs or, without an mtbf, when it is due.
+        """
+        if self.checkpoint_cost is None:
+            raise InputError(
+                "checkpoint cost not specified: add --checkpoint-cost 10s, how long the job "
+                "waits until its parameters are saved"
+            )
+        every = self.checkpoint_every
+        if not isinstance(every, str):
+            return every
+        if mtbf == inf:
+            raise InputError(
+                f"checkpoint interval not specified: {every} suggests one for an mtbf, and there "
+                "is none: add --checkpoint-every 60s"
+            )
+        return INTERVALS[every](self.checkpoint_cost, mtbf)
 
     def idle_of_failures(self, stops_together: Collection[bool]) -> dict[str, set[str]]:
         """Return fields that have no effect by the reason.
@@ -210,13 +223,23 @@ def failure_instants(mtbf: Mtbf, workers: int, servers: int, seed: int) -> Itera
 
     Each node has a stream of its own, so that one more changes nothing for the others.
     """
+    return (instant for instant, _ in node_failures(mtbf, workers, servers, seed))
+
+
+def node_failures(
+    mtbf: Mtbf, workers: int, servers: int, seed: int
+) -> Iterator[tuple[float, OnNode]]:
+    """Yield the same instants, and who fails at each."""
     return merge(
-        _failures(mtbf.worker, workers, seed, FailureStream.WORKERS),
-        _failures(mtbf.server, servers, seed, FailureStream.SERVERS),
+        _failures(mtbf.worker, workers, seed, FailureStream.WORKERS, "worker"),
+        _failures(mtbf.server, servers, seed, FailureStream.SERVERS, "server"),
+        key=lambda failure: failure[0],
     )
 
 
-def _failures(mtbf: float, nodes: int, seed: int, stream: FailureStream) -> Iterator[float]:
+def _failures(
+    mtbf: float, nodes: int, seed: int, stream: FailureStream, kind: Node
+) -> Iterator[tuple[float, OnNode]]:
     if mtbf == inf or not nodes:
         return
     sources = [generator(seed, stream, node) for node in range(nodes)]
@@ -224,5 +247,5 @@ def _failures(mtbf: float, nodes: int, seed: int, stream: FailureStream) -> Iter
     heapify(following)
     while True:
         instant, node = following[0]
-        yield instant
+        yield instant, OnNode(kind, node)
         heapreplace(following, (instant + sources[node].exponential(mtbf), node))

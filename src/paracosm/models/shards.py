@@ -1,97 +1,209 @@
-"""Which examples each worker draws from, and in which order."""
+"""Which examples each client draws from, and in which order."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError, unknown
+from paracosm.rng import generator
 
 Indices = npt.NDArray[np.int64]
 
-_DIRICHLET = re.compile(r"dirichlet\(\s*([^()\s]+)\s*\)")
+_SCHEMES = ("shared", "iid", "dirichlet(0.5)", "classes(2)", "sizes(0.5)", "bootstrap(50)")
+_WITH_PARAMETER = re.compile(r"(dirichlet|classes|sizes|bootstrap)\(\s*([^()\s]+)\s*\)")
+
+
+class Shards:
+    """The indices of the examples that each client draws from, made when they are asked for.
+
+    Attributes:
+        sizes: examples of each client's shard.
+    """
+
+    def __init__(self, sizes: Indices, shard: Callable[[int], Indices]) -> None:
+        self.sizes = sizes
+        self._shard = shard
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, client: int) -> Indices:
+        if not 0 <= client < len(self.sizes):
+            raise IndexError(client)
+        return self._shard(client)
+
+    def __iter__(self) -> Iterator[Indices]:
+        return map(self._shard, range(len(self.sizes)))
 
 
 def make_shards(
-    targets: npt.ArrayLike, workers: int, scheme: str, rng: np.random.Generator
-) -> list[Indices]:
-    """Return for each worker the indices of the examples that it draws from.
+    targets: npt.ArrayLike, clients: int, scheme: str, rng: np.random.Generator
+) -> Shards:
+    """Return what each client draws from, by one of these schemes.
 
-    "shared" is the whole set for everybody, "iid" a random partition into shards of equal size (to
-    one example), "dirichlet(alpha)" one that is skewed by label: the examples of each class are
-    divided in proportions drawn from a symmetric Dirichlet distribution (Yurochkin et al.,
-    "Bayesian Nonparametric Federated Learning of Neural Networks", 2019; after Hsu, Qi, Brown,
-    "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification",
-    2019). The smaller alpha, the fewer classes a worker sees. A worker that is left with nothing
-    gets one example of the largest shard.
+    - "shared": the whole set for everybody.
+    - "iid": a random partition into shards of equal size (to one example).
+    - "dirichlet(alpha)": a partition that is skewed by label: the examples of each class are
+      divided in proportions drawn from a symmetric Dirichlet distribution (Yurochkin et al.,
+      "Bayesian Nonparametric Federated Learning of Neural Networks", 2019; after Hsu, Qi, Brown,
+      "Measuring the Effects of Non-Identical Data Distribution for Federated Visual
+      Classification", 2019). The smaller alpha, the fewer classes a client sees. A client that is
+      left with nothing gets one example of the largest shard.
+    - "classes(k)": the examples, sorted by label, are cut into k equal parts a client, of which
+      each gets k at random, so that most see at most k classes (McMahan et al.,
+      "Communication-Efficient Learning of Deep Networks from Decentralized Data", 2017, section
+      3, with k = 2).
+    - "sizes(sigma)": a random partition into shards whose sizes are proportional to exp(sigma Z),
+      Z standard normal, by largest remainders.
+    - "bootstrap(n)": n examples for each client, drawn with replacement; any number of clients can
+      share a small set.
+
+    Raises:
+        InputError: there is no such scheme, it needs labels and has none, or a client would be left
+            without examples.
     """
     labels = np.asarray(targets)
     examples = len(labels)
-    if workers < 1:
-        raise InputError(f"{workers} workers: at least one is needed")
-    if scheme == "shared":
+    if clients < 1:
+        raise InputError(f"{clients} clients: at least one is needed")
+    name, parameter = _parse(scheme)
+    if name == "shared":
         everything = np.arange(examples)
-        return [everything] * workers
-    alpha = _alpha(scheme)
-    if workers > examples:
-        raise InputError(
-            f'shards "{scheme}": {workers} workers for {examples} examples; '
-            'each needs at least one (or use "shared")'
-        )
-    if alpha is None:
-        return [np.sort(part) for part in np.array_split(rng.permutation(examples), workers)]
+        return Shards(np.full(clients, examples), lambda client: everything)
+    if name == "bootstrap":
+        return _drawn(examples, clients, int(parameter), rng)
+    if clients > examples:
+        raise _empty(scheme, examples, clients, examples)
+    if name == "iid":
+        begins = _equal_parts(examples, clients)
+        return _cut(rng.permutation(examples), begins)
+    if name == "sizes":
+        sizes = _by_largest_remainder(examples, np.exp(parameter * rng.standard_normal(clients)))
+        if not sizes.all():
+            raise _empty(scheme, examples, clients, int(sizes.argmin()))
+        return _cut(rng.permutation(examples), np.concatenate([[0], np.cumsum(sizes)]))
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         raise InputError(f'shards "{scheme}" need class labels as targets; use "iid"')
-    return _by_label(labels, workers, alpha, rng)
+    if name == "classes":
+        parts = int(parameter)
+        if parts * clients > examples:
+            raise _empty(f"{scheme}", examples, clients, examples // parts)
+        return _sorted_parts(labels, clients, parts, rng)
+    return _by_label(labels, clients, parameter, rng)
 
 
 def check_scheme(scheme: str) -> None:
     """Raise InputError if there is no such scheme."""
-    if scheme != "shared":
-        _alpha(scheme)
+    _parse(scheme)
 
 
-def _alpha(scheme: str) -> float | None:
-    """Return the Dirichlet parameter of a scheme, or None for "iid"."""
-    if scheme == "iid":
-        return None
-    match = _DIRICHLET.fullmatch(scheme.strip())
+def has_equal_sizes(scheme: str) -> bool:
+    """Whether all clients have as many examples, to one."""
+    return _parse(scheme)[0] in ("shared", "iid", "classes", "bootstrap")
+
+
+def _parse(scheme: str) -> tuple[str, float]:
+    """Return a scheme's name and its parameter, 0 where it has none."""
+    if scheme in ("shared", "iid"):
+        return scheme, 0.0
+    match = _WITH_PARAMETER.fullmatch(scheme.strip())
     if match is None:
-        raise unknown("shards", scheme, ["shared", "iid", "dirichlet(0.5)"])
+        raise unknown("shards", scheme, _SCHEMES)
+    name = match[1]
     try:
-        alpha = float(match[1])
+        parameter = float(match[2])
     except ValueError:
-        alpha = math.nan
-    if not 0 < alpha < math.inf:
-        raise InputError(f'shards "{scheme}": the parameter must be a positive number')
-    return alpha
+        parameter = math.nan
+    counts = name in ("classes", "bootstrap")
+    if not 0 < parameter < math.inf or (counts and parameter != int(parameter)):
+        what = "whole number above 0" if counts else "positive number"
+        raise InputError(f'shards "{scheme}": the parameter must be a {what}')
+    return name, parameter
+
+
+def _empty(scheme: str, examples: int, clients: int, client: int) -> InputError:
+    return InputError(
+        f'shards "{scheme}": of {examples} examples for {clients} clients none is left for client '
+        f'{client}; use fewer clients, "shared" or "bootstrap(50)"'
+    )
+
+
+def _equal_parts(examples: int, parts: int) -> Indices:
+    """Return where parts of equal size begin, and the end: the first ones are one larger."""
+    size, larger = divmod(examples, parts)
+    index = np.arange(parts + 1, dtype=np.int64)
+    begins: Indices = index * size + np.minimum(index, larger)
+    return begins
+
+
+def _cut(order: Indices, begins: Indices) -> Shards:
+    """Return the shards that are consecutive parts of `order`, each sorted."""
+    return Shards(
+        np.diff(begins), lambda client: np.sort(order[begins[client] : begins[client + 1]])
+    )
+
+
+def _drawn(examples: int, clients: int, size: int, rng: np.random.Generator) -> Shards:
+    seed = int(rng.integers(2**63))
+    return Shards(
+        np.full(clients, size),
+        lambda client: np.sort(generator(seed, client).integers(examples, size=size)),
+    )
+
+
+def _by_largest_remainder(whole: int, weights: npt.NDArray[np.float64]) -> Indices:
+    """Divide a whole number in proportion to weights."""
+    exact = whole * (weights / weights.sum())
+    counts: Indices = np.floor(exact).astype(np.int64)
+    order = np.argsort(counts - exact, kind="stable")
+    counts[order[: whole - int(counts.sum())]] += 1
+    return counts
+
+
+def _sorted_parts(
+    labels: npt.NDArray[np.integer], clients: int, parts: int, rng: np.random.Generator
+) -> Shards:
+    """Cut the examples, sorted by label, into parts, and deal `parts` of them to each client."""
+    shuffled = rng.permutation(len(labels))
+    order = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    begins = _equal_parts(len(labels), parts * clients)
+    hands = rng.permutation(parts * clients).reshape(clients, parts)
+
+    def shard(client: int) -> Indices:
+        dealt = [order[begins[part] : begins[part + 1]] for part in hands[client].tolist()]
+        return np.sort(np.concatenate(dealt))
+
+    return Shards(np.diff(begins)[hands].sum(axis=1), shard)
 
 
 def _by_label(
-    labels: npt.NDArray[np.integer], workers: int, alpha: float, rng: np.random.Generator
-) -> list[Indices]:
-    """Divide each class among the workers in Dirichlet proportions; leave no worker without."""
+    labels: npt.NDArray[np.integer], clients: int, alpha: float, rng: np.random.Generator
+) -> Shards:
+    """Divide each class among the clients in Dirichlet proportions; leave no client without."""
     owner = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == label))
-        shares = rng.dirichlet(np.full(workers, alpha))
+        shares = rng.dirichlet(np.full(clients, alpha))
         # A tiny alpha underflows every gamma variate and leaves 0/0: its limit is one owner.
         if not np.isfinite(shares).all():
-            shares = np.eye(workers)[rng.integers(workers)]
+            shares = np.zeros(clients)
+            shares[rng.integers(clients)] = 1.0
         cuts = np.rint(np.cumsum(shares)[:-1] * len(members)).astype(np.int64)
-        for index, part in enumerate(np.split(members, cuts)):
-            owner[part] = index
-    counts = np.bincount(owner, minlength=workers)
-    for worker in np.flatnonzero(counts == 0).tolist():
+        begins = np.concatenate([[0], cuts, [len(members)]])
+        owner[members] = np.repeat(np.arange(clients), np.diff(begins))
+    counts = np.bincount(owner, minlength=clients)
+    for client in np.flatnonzero(counts == 0).tolist():
         largest = int(counts.argmax())
-        owner[np.flatnonzero(owner == largest)[0]] = worker
+        owner[np.flatnonzero(owner == largest)[0]] = client
         counts[largest] -= 1
-        counts[worker] = 1
+        counts[client] = 1
     order = np.argsort(owner, kind="stable")
-    return np.split(order, np.cumsum(counts)[:-1])
+    return _cut(order, np.concatenate([[0], np.cumsum(counts)]))
 
 
 class BatchSampler:

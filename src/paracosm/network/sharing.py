@@ -133,6 +133,16 @@ class SerialPort:
         number: int = in_order[0].number
         return number
 
+    def leave(self, claim: Claim) -> None:
+        """Let a request wait here no longer, if it does."""
+        before = len(self._in_order) + len(self._late)
+        if self._in_order:
+            self._in_order = deque(each for each in self._in_order if each is not claim)
+        if self._late:
+            self._late = [each for each in self._late if each[1] is not claim]
+            heapify(self._late)
+        self.waiting -= before - len(self._in_order) - len(self._late)
+
     def pop(self) -> Any:
         """Remove and return the request that was made first of those that wait here."""
         self.waiting -= 1
@@ -339,6 +349,27 @@ class FairTraffic:
         """Let `demand` bytes flow over a route; how fast, `settle` says."""
         self._enter(message, self._requests, route, demand, now)
         self._requests += 1
+
+    def withdraw(self, connection: FairConnection, now: int) -> None:
+        """Let the message that flows over a connection flow no further."""
+        route = connection.route
+        flows = [flow for flow in route.flows if flow[2] != connection.message]
+        if len(flows) == len(route.flows):  # it ends now
+            self._done = [each for each in self._done if each[1] != connection.message]
+            heapify(self._done)
+            return
+        _advance(route, now)
+        heapify(flows)
+        route.flows = flows
+        self._leave(route)
+
+    def set_capacity(self, number: int, capacity: float, now: int) -> None:
+        """Make a station that nothing flows through as wide as `capacity` bytes/s."""
+        station = self._stations[number]
+        station.bandwidth = capacity * 1e-12
+        if station.first is not None:
+            self._reroute(station.first, now)
+            station.first.route.shared = -1  # its rate is not that of the last flow
 
     def next_end(self) -> int:
         """Return the instant at which the next flow ends; the last instant where nothing flows."""

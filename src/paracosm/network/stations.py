@@ -102,6 +102,22 @@ class Stations:
             self.connections.append(known)
         return known
 
+    def over_link(self, source: str, target: str, link: Link) -> tuple[int, ...]:
+        """Return the stations of a way whose link is of finite bandwidth and shared with nobody.
+
+        That link is a station of its own, the last one; the ports are left out where they are
+        infinitely fast.
+        """
+        here, there = self.cluster.node(source).name, self.cluster.node(target).name
+        outer = self.leaves_group(source, target)
+        within = ".outer" if outer else ""
+        ports = (
+            (f"{here}{within}.send", self._port_capacity(here, outer)),
+            (f"{there}{within}.receive", self._port_capacity(there, outer)),
+        )
+        found = [self._number(name, width) for name, width in ports if not isinf(width)]
+        return (*found, self._number(f"{source} to {target}, alone", link.bandwidth))
+
     @property
     def routes(self) -> list[tuple[int, ...]]:
         """The stations of each connection, by its number."""

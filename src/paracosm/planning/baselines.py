@@ -106,14 +106,16 @@ def with_baselines(summary: PlanSummary, learning: Mapping[str, Any]) -> PlanSum
 
     They start from the best design of one worker: its updates to the target (the median of its
     seeds), and the noise of the first seed's gradients, measured here. A plan that has no such
-    design, or was interrupted, is returned as it is.
+    design, or was interrupted, is returned as it is, and one whose gradients have noise to hide
+    examples.
 
     Args:
         summary: of the plan; throughput is what it says of each design.
         learning: what all runs have in common, as arguments of a training.
     """
     best = next((each.design for each in summary.by_workers if each.workers == 1), None)
-    if best is None or summary.status == "interrupted":
+    has_noise = learning.get("privacy") is not None
+    if best is None or summary.status == "interrupted" or has_noise:
         return summary
     alone = summary.designs[best]
     if alone.updates.median is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import (
     BeforeValidator,
@@ -23,6 +23,7 @@ from paracosm.faults import FailureFields
 from paracosm.planning.price import Price, parse_price
 from paracosm.training.algorithms import Algorithm, parse_algorithm
 from paracosm.training.fields import LearningFields, ProfiledFields
+from paracosm.training.learning_rate import Decay, LearningRateScaling
 from paracosm.training.target import Target, parse_target
 from paracosm.units import format_number, parse_number
 
@@ -33,10 +34,11 @@ _COMMA = re.compile(r",(?![^(]*\))")  # but not those between parentheses
 
 def _algorithms(value: Any) -> Any:
     parts = _COMMA.split(value) if isinstance(value, str) else value
+    if isinstance(parts, Algorithm | type):
+        parts = [parts]
     if not isinstance(parts, list | tuple) or not parts:
         raise InputError("write algorithms as asgd, ssgd, ssp(slack=3)")
-    found = [each if isinstance(each, Algorithm) else parse_algorithm(each) for each in parts]
-    return _each_once(tuple(found))
+    return _each_once(tuple(map(parse_algorithm, parts)))
 
 
 def _rates(value: Any) -> Any:
@@ -95,7 +97,7 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
     lr: Annotated[tuple[float, ...], BeforeValidator(_rates)] = Field(
         (0.1,), description="learning rates to compare: 0.05,0.1,0.2"
     )
-    lr_scaling: Literal["linear", "sqrt"] | None = Field(
+    lr_scaling: LearningRateScaling | None = Field(
         None,
         description="learning rates are those of one worker, and grow with workers: linear, sqrt "
         "(the same rates for any number of workers)",
@@ -122,6 +124,7 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         for reason, fields in self._idle().items():
             if given := sorted(fields & self.model_fields_set):
                 raise ValueError(f"{', '.join(given)}: no effect here, leave out: {reason}")
+        self.check_recipe(self.updates)
         return self
 
     def without_effect(self) -> set[str]:
@@ -130,7 +133,7 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         return idle if "batch" in self.model_fields_set else {*idle, "batch"}
 
     def _idle(self) -> dict[str, set[str]]:
-        idle = self.idle_of_start()
+        idle = self.idle_of_start() | self.idle_of_privacy()
         rules = [algorithm.rule(self.workers[-1]) for algorithm in self.algorithm]
         idle |= self.idle_of_failures([rule.needs_all for rule in rules if rule])
         if self.cluster is not None:
@@ -140,6 +143,11 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
     def check(self) -> None:
         """Raise InputError for what can be known to be wrong before the profile is read."""
         self.check_learning()
+        if self.privacy_of("clients"):
+            raise InputError(
+                "privacy: a client's change is clipped as a whole, and a plan has it by tensors: "
+                "hide examples(clip=1, noise=1.1)"
+            )
         others = [change for change in self.what_if if not is_of_cluster(change)]
         refuse_changes(others, "plan", "how fast workers and servers compute, and values of links")
         for algorithm in self.algorithm:
@@ -162,9 +170,13 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
 
     def learning(self) -> dict[str, Any]:
         """Return what all runs have in common, as arguments of a training."""
-        return {
-            name: getattr(self, name) for name in (*LearningFields.model_fields, "evaluate_every")
-        }
+        names = (*LearningFields.model_fields, "evaluate_every", "updates")
+        common = {name: getattr(self, name) for name in names}
+        if self.privacy_of("examples"):
+            del common["lookahead"]
+        if isinstance(self.lr_schedule, Decay):  # shorter runs see the beginning of the same one
+            common["lr_schedule"] = self.lr_schedule.until(self.updates)
+        return common
 
 
 def _text(value: Any) -> str:

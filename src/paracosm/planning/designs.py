@@ -9,9 +9,8 @@ from typing import Literal
 
 from paracosm.results import JsonObject
 from paracosm.training import Algorithm
+from paracosm.training.learning_rate import LearningRateScaling, scaled_learning_rate
 from paracosm.units import format_number
-
-Scaling = Literal["linear", "sqrt"]
 
 
 @dataclass(frozen=True)
@@ -31,23 +30,20 @@ def designs_of(
     workers: Sequence[int],
     algorithms: Sequence[Algorithm],
     rates: Sequence[float],
-    scaling: Scaling | None = None,
+    scaling: LearningRateScaling | None = None,
 ) -> list[Design]:
     """Return every combination once, in the order in which they are written.
 
-    With `scaling` the rates are those of one worker: with W they are W times as high ("linear":
-    Goyal et al., "Accurate, Large Minibatch SGD", 2017), or the square root of W ("sqrt":
-    Krizhevsky, "One weird trick for parallelizing convolutional neural networks", 2014). One worker
-    is never stale, so algorithms that differ only in how they meet staleness, or wait for others,
-    are one design there.
+    With `scaling` the rates are those of one worker (`scaled_learning_rate`). One worker is never
+    stale, so algorithms that differ only in how they meet staleness, or wait for others, are one
+    design there.
     """
     found: list[Design] = []
     for count in workers:
-        factor = {None: 1.0, "linear": float(count), "sqrt": count**0.5}[scaling]
         alike: set[float] = set()
         for algorithm in algorithms:
             for rate in rates:
-                lr = float(f"{rate * factor:.6g}")
+                lr = scaled_learning_rate(rate, count, scaling)
                 if count == 1 and _is_plain(algorithm):
                     if lr in alike:
                         continue

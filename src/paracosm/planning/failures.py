@@ -27,6 +27,7 @@ from paracosm.simulation.rollback import (
 )
 from paracosm.simulation.schedule import Rule, Schedule
 from paracosm.simulation.system import System
+from paracosm.training.failure_costs import FailureCosts
 
 Life = Callable[[int, Callable[[System], System]], Iterator[Schedule]]
 """From a seed, and what makes of a system one whose workers fail, to a schedule that begins at 0.
@@ -112,31 +113,27 @@ class FailureRecord:
             counted.add(mark, last)
         if self._newest is not None:
             counted.add(_work(self._newest, last), last)
-        failures, workers = self._failures, self._workers
-        total = max(last, 1)
+        failures = self._failures
         restart = round(failures.restart * 1e12)
-        away = sum(min(restart, last - instant) for instant in counted.failed)
-        saving, stopped = counted.saving / total, counted.stopped / total
-        lost = counted.lost / total + counted.abandoned / total / workers
-        restarting = stopped + away / total / workers
-        running = last - counted.saving - counted.stopped
-        made = counted.kept + counted.undone
-        return FailureSummary(
+        return FailureCosts(
+            workers=self._workers,
+            stops=counted.stops,
+            failures=len(counted.failed),
+            checkpoints=counted.checkpoints,
+            saving=counted.saving,
+            stopped=counted.stopped,
+            lost=counted.lost,
+            abandoned=counted.abandoned,
+            away=sum(min(restart, last - instant) for instant in counted.failed),
+            kept=counted.kept,
+            undone=counted.undone,
+        ).summary(
+            *(last, 1e12),
             job_mtbf=None if failures.mtbf == inf else failures.mtbf,
             worker_mtbf=None if failures.worker_mtbf == inf else failures.worker_mtbf,
             interval=failures.interval,
             checkpoint_cost=failures.cost,
             restart_cost=failures.restart,
-            stops=counted.stops,
-            failures=len(counted.failed),
-            checkpoints=counted.checkpoints,
-            effective=max(0.0, 1 - saving - lost - restarting),
-            lost=lost,
-            saving=saving,
-            restarting=restarting,
-            waiting=stopped * (workers - 1) / workers,
-            throughput=made / running * 1e12 if running > 0 else 0.0,
-            goodput=counted.kept / total * 1e12,
         )
 
 

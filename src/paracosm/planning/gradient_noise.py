@@ -77,7 +77,8 @@ def measure_noise(config: TrainConfig, seed: int, at: Sequence[int]) -> list[Gra
                 found.append(estimate_noise(squares, float(mean.square().sum()), config.batch))
             if update < at[-1]:
                 gradient = numerics.request(0, parameters).result().gradient
-                parameters = rule(parameters, gradient, 1.0)
+                gradient = numerics.recipe.clipped(gradient)
+                parameters = rule(parameters, gradient, numerics.recipe.lr_factor(update))
     finally:
         numerics.close()
     return found

@@ -166,8 +166,10 @@ def _curvature(
     """Return the largest curvature of the loss before training, and where the target was reached.
 
     The latter with the first seed's run of the best design with the fewest workers. None where the
-    optimizer is not plain SGD, for which there is no such bound.
+    optimizer is not plain SGD, or gradients are clipped, for which there is no such bound.
     """
+    if config.clip is not None or config.privacy is not None:
+        return None
     if config.optimizer.name != "sgd" or config.optimizer.options:
         return None
     from paracosm.models.build import build_model

@@ -24,6 +24,7 @@ from paracosm.results import TrainingSummary
 from paracosm.simulation.rollback import Block
 from paracosm.simulation.schedule import ROWS, Rule, Schedule
 from paracosm.training import Metrics, TrainConfig, train
+from paracosm.training.learning_rate import scaled_learning_rate
 from paracosm.training.scheduled import train_on_schedule
 
 Group = tuple[int, Rule | None, int]
@@ -204,8 +205,9 @@ def run_design(
 def run_coupled(config: PlanConfig, job: ProfiledJob, request: Request) -> Outcome:
     """Train by a design whose algorithm decides by value: on the engine, without a horizon."""
     metrics = Metrics()
-    learning = learning_of(config, request.design, request.updates)
+    learning = learning_of(config, request.design)
     asked = coupled_config(config, job, learning, request.design.workers)
+    asked = asked.model_copy(update={"updates": request.updates})
     return _outcome(config, request, train(asked, request.seed, metrics).summary, metrics, None)
 
 
@@ -259,16 +261,21 @@ def _divergence(found: object) -> str | None:
 
 
 def train_config(config: PlanConfig, design: Design, updates: int) -> TrainConfig:
-    """Return what a run of a design is, over a schedule that is given."""
-    return TrainConfig(**learning_of(config, design, updates), workers=design.workers)
+    """Return what a run of a design is, over a schedule that is given, which may end sooner."""
+    asked = TrainConfig(**learning_of(config, design), workers=design.workers)
+    return asked.model_copy(update={"updates": updates})
 
 
-def learning_of(config: PlanConfig, design: Design, updates: int) -> dict[str, Any]:
+def learning_of(config: PlanConfig, design: Design) -> dict[str, Any]:
     """Return what a run of a design has to learn, and how, as arguments of a training."""
+    warmup = config.warmup
+    if warmup is not None:
+        scale = scaled_learning_rate(1.0, design.workers, config.lr_scaling)
+        warmup = warmup.scaled(scale)
     return {
         **config.learning(),
         "algorithm": design.algorithm,
         "lr": design.lr,
+        "warmup": warmup,
         "until": config.target,
-        "updates": updates,
     }

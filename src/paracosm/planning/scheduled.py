@@ -31,7 +31,8 @@ from paracosm.training.scheduled import train_on_schedule
 
 LEARNING = (
     *LearningFields.model_fields,
-    *("algorithm", "topology", "lr", "updates", "until", "evaluate_every", "keep_going"),
+    *("algorithm", "topology", "lr", "lr_scaling", "updates", "until", "evaluate_every"),
+    "keep_going",
 )
 """What a run has that is trained over a schedule, as arguments of a training."""
 

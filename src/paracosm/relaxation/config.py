@@ -27,10 +27,9 @@ from paracosm.errors import InputError, unknown
 from paracosm.expression import parse_expression
 from paracosm.faults import (
     CheckpointPolicy,
-    Fault,
+    Faults,
     mean_time_between_faults,
     parse_checkpoint,
-    parse_faults,
 )
 from paracosm.quantities import Duration
 from paracosm.relaxation.methods import Method, parse_method
@@ -246,11 +245,9 @@ class RelaxConfig(ClusterFields):
     )
 
     # What goes wrong, and what is done about it.
-    fault: Annotated[
-        tuple[Fault, ...],
-        PlainValidator(parse_faults),
-        PlainSerializer(lambda faults: [str(fault) for fault in faults]),
-    ] = Field((), description='faults: "uniform(-100, 100) at random", several separated by ;')
+    fault: Faults = Field(
+        (), description='faults: "uniform(-100, 100) at random", several separated by ;'
+    )
     checkpoint: Annotated[CheckpointPolicy | None, _TEXT] = Field(
         None, description='policy: "alpha=2, omega=10" and scope, monitor, cost, restore'
     )

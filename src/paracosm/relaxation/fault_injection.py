@@ -89,7 +89,7 @@ def _strike(run: Run, fault: Fault, rng: np.random.Generator) -> None:
     run.struck += 1
     if a.counters[k.MARKS] < a.history.marks.shape[0]:
         run.faults.append((words, before, isinstance(fault.model, DataFault)))
-    mark(a, k.FAULT)
+    mark(a.watched, k.FAULT)
 
 
 def _hit_processor(run: Run, fault: Fault, rng: np.random.Generator) -> str:

@@ -79,7 +79,7 @@ def _prepared(spec: RunSpec) -> Run:
         run.tolerance = config.tolerance * (run.initial_residual if config.relative else 1.0)
         rules = arrays.rules._replace(limit=float(run.tolerance))
         run.arrays = arrays._replace(rules=rules)
-    sample(run.arrays)
+    sample(run.arrays.watched)
     schedule_faults(run)
     for instant, pattern in spec.patterns[1:]:
         run.at(instant, partial(change_pattern, run, pattern))
@@ -192,7 +192,7 @@ def _from_outside(run: Run, until: float) -> Ending:
         a.gauges[k.SHIFT] = min(a.gauges[k.SHIFT], spec.max_time * run.ticks - a.gauges[k.NOW])
         return "stopped", f"stopped at virtual time {spec.max_time:g} s"
     heapq.heappop(run.agenda).act()
-    answer = observe(run.arrays)
+    answer = observe(run.arrays.watched)
     return _judge(run, answer) if answer in (k.DETECTED, k.DIVERGED) else None
 
 
@@ -221,7 +221,7 @@ def _result(run: Run, status: Status, reason: str, wall_time: float) -> Relaxati
     counters, gauges = a.counters, a.gauges
     residual = true_norm(run)
     if a.history.rows[counters[k.SAMPLES] - 1, 1] < counters[k.RELAXATIONS]:
-        sample(a)
+        sample(a.watched)
     history = a.history.rows[: counters[k.SAMPLES]]
     updates = a.flight.updates[:processors].copy()
     return RelaxationResult(

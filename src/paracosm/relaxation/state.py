@@ -82,7 +82,7 @@ class Run:
 def begin_update(run: Run, who: int) -> None:
     """Let a processor read, now, and compute."""
     now = float(run.arrays.gauges[k.NOW])
-    while (answer := begin(run.arrays, who, now)) != k.GO_ON:
+    while (answer := begin(run.arrays, run.arrays.watched, who, now)) != k.GO_ON:
         if answer == k.BAD_ROWS:
             raise bad_rows(run)
         grow(run)

@@ -46,7 +46,8 @@ class Curve:
     run: int
     series: str
     faint: bool = False
-    color: int | None = None
+    color: int | None = None  # of the palette, in place of the run's
+    shade: float = 1.0  # of the colour: 1 is full, less is paler
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Area:
     labels: tuple[str, ...]
     run: int
     series: str
+    color: int | None = None
+    shade: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class Dots:
     series: str
     symbol: Symbol = "dot"
     color: int | None = None
+    shade: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -109,8 +113,20 @@ def color_of(mark: Mark) -> str:
     """Return the colour of a mark: that of its run, or its own; grey of what belongs to none."""
     if isinstance(mark, Level):
         return GREY
-    own = None if isinstance(mark, Area) else mark.color
-    return COLORS[(mark.run if own is None else own) % len(COLORS)]
+    color = COLORS[(mark.run if mark.color is None else mark.color) % len(COLORS)]
+    return color if isinstance(mark, Boxes) else _paler(color, mark.shade)
+
+
+def _paler(color: str, shade: float) -> str:
+    """Return a colour mixed with white, of which the shade leaves room."""
+    parts = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(255 - shade * (255 - part)):02X}" for part in parts)
+
+
+def dash_of(curve: Curve) -> str:
+    """Return how a curve is dashed: by its run, where that decides its colour."""
+    run = 0 if curve.run == NO_RUN or curve.color is not None else curve.run
+    return DASHES[run // len(COLORS) % len(DASHES)]
 
 
 @dataclass(frozen=True)
@@ -167,15 +183,41 @@ def dot(run: int, row: int, x: float, label: str, series: str, symbol: Symbol) -
     return Dots(np.array([x]), np.array([float(row)]), (label,), run, series, symbol)
 
 
+HISTOGRAMS = 20  # rows of a chart of histograms
+
+
 def histogram_height(runs: int) -> int:
     """Return the height of the histograms, a row for each run, and of the figure beside them."""
-    return max(320, 110 + 30 * runs)
+    return max(320, 110 + 30 * min(runs, HISTOGRAMS))
 
 
 def shown_sections(parts: Iterable[tuple[str, Iterable[Chart | None]]]) -> list[Section]:
-    """Return the sections that have a chart, of those for which there is no data None."""
-    found = ((title, tuple(filter(None, charts))) for title, charts in parts)
+    """Return the sections that have a chart that says more than a number would.
+
+    A chart without data is None; one with a single bar or dot is left out as well.
+    """
+    found = (
+        (title, tuple(chart for chart in charts if chart is not None and _says_more(chart)))
+        for title, charts in parts
+    )
     return [Section(title, charts) for title, charts in found if charts]
+
+
+def _says_more(chart: Chart) -> bool:
+    """Whether a chart has a line, or at least two bars or dots that differ."""
+    places: set[tuple[float, ...]] = set()
+    edges: set[float] = set()  # of outlines: between two of them stands a bar
+    for mark in chart.marks:
+        match mark:
+            case Curve() | Dots():
+                shown = np.isfinite(mark.x) & np.isfinite(mark.y)
+                places |= set(zip(mark.x[shown].tolist(), mark.y[shown].tolist(), strict=True))
+            case Area():
+                edges |= set(mark.x.tolist())
+            case Boxes():
+                ends = (mark.begin.tolist(), mark.end.tolist(), mark.row.tolist())
+                places |= set(zip(*ends, strict=True))
+    return len(places) + max(0, len(edges) - 1) > 1
 
 
 def time_unit(longest: float) -> tuple[float, str]:

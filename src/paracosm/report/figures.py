@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -9,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from paracosm.report.chart import (
-    COLORS,
-    DASHES,
     GREY,
+    NO_RUN,
     Area,
     Axis,
     Boxes,
@@ -22,6 +22,7 @@ from paracosm.report.chart import (
     Level,
     Mark,
     color_of,
+    dash_of,
 )
 
 FAINT = 0.4
@@ -57,8 +58,9 @@ def _trace(mark: Mark, names: Sequence[str]) -> dict[str, Any]:
     if isinstance(mark, Level):
         return _level(mark)
     color = color_of(mark)
+    name = "" if mark.run == NO_RUN else names[mark.run]
     base: dict[str, Any] = {
-        "name": names[mark.run],
+        "name": name or escape(mark.series),
         "meta": {"run": mark.run, "series": mark.series},
     }
     if not isinstance(mark, Boxes):
@@ -66,14 +68,14 @@ def _trace(mark: Mark, names: Sequence[str]) -> dict[str, Any]:
     if not isinstance(mark, Curve):
         base |= {
             "text": [escape(text) for text in mark.labels],
-            "hovertemplate": f"%{{text}}<extra>{names[mark.run] if len(names) > 1 else ''}</extra>",
+            "hovertemplate": f"%{{text}}<extra>{name if len(names) > 1 else ''}</extra>",
         }
     match mark:
         case Curve():
             line = {
                 "color": color,
                 "width": 1 if mark.faint else 2,
-                "dash": DASHES[mark.run // len(COLORS) % len(DASHES)],
+                "dash": dash_of(mark),
             }
             return base | {
                 # A single value would be no line at all.
@@ -82,7 +84,7 @@ def _trace(mark: Mark, names: Sequence[str]) -> dict[str, Any]:
                 "marker": {"color": color},
                 "opacity": FAINT if mark.faint else 1,
                 "hoverinfo": "skip" if mark.faint else "all",
-                "hovertemplate": None if mark.faint else _point(mark.series, names[mark.run]),
+                "hovertemplate": None if mark.faint else _point(mark.series, name),
             }
         case Area():
             return base | {
@@ -140,7 +142,7 @@ def _axis(axis: Axis) -> dict[str, Any]:
     if axis.percent:
         layout["tickformat"] = ".2~%"
     if axis.limits:
-        layout["range"] = list(axis.limits)
+        layout["range"] = [math.log10(end) if axis.log else end for end in axis.limits]
     if axis.names:
         layout |= {
             "tickvals": list(range(len(axis.names))),

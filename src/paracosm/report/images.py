@@ -12,9 +12,8 @@ import numpy as np
 
 from paracosm.errors import unknown
 from paracosm.report.chart import (
-    COLORS,
-    DASHES,
     GREY,
+    NO_RUN,
     Area,
     Axis,
     Boxes,
@@ -24,8 +23,9 @@ from paracosm.report.chart import (
     Level,
     Mark,
     color_of,
+    dash_of,
 )
-from paracosm.report.kinds import described, view_of
+from paracosm.report.kinds import all_charts, described
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("png", "svg")
+CLOSE = 1000.0  # times the lowest value, up to which a logarithmic axis has 1, 2, 5, 10, ...
 PLAIN = (0.001, 1e6)  # between them a logarithmic axis has 1,000 in place of a power of ten
 SYMBOLS = {"dot": "o", "cross": "x", "triangle": "^", "diamond": "D"}
 LINE_STYLES = {"solid": "-", "dash": "--", "dot": ":"}
@@ -73,8 +74,7 @@ def write_images(
     folder.mkdir(parents=True, exist_ok=True)
     shown = described(runs)
     written = []
-    sections = view_of(shown[0].numbers).sections(shown)
-    for chart in (chart for section in sections for chart in section.charts):
+    for chart in all_charts(shown):
         path = folder / f"{chart.name}.{image_format}"
         path.write_bytes(picture(chart, [run.name for run in shown], image_format))
         written.append(path)
@@ -111,7 +111,7 @@ def draw(chart: Chart, names: Sequence[str], figure: Figure) -> None:
     _set_axis(chart.x, axes, "x")
     _set_axis(chart.y, axes, "y")
     rows_have_names = any(isinstance(mark, Area) for mark in marks) and chart.y.names
-    if len(labelled) > 1 and not rows_have_names:
+    if labelled and not rows_have_names:
         columns = 2 if len(names) > 1 else min(4, len(labelled))
         figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(labelled) / columns))
         figure.legend(fontsize=8, loc="outside lower left", ncols=columns)
@@ -121,7 +121,7 @@ def _label(mark: Mark, names: Sequence[str], marks: Sequence[Mark]) -> str:
     """Name a mark in the legend: by its run; by its series where that is not the main one."""
     if isinstance(mark, Level):
         return mark.label
-    if isinstance(mark, Boxes) or len(names) == 1:
+    if isinstance(mark, Boxes) or mark.run == NO_RUN or len(names) == 1:
         return mark.series
     main = next((m.series for m in marks if not (isinstance(m, Curve) and m.faint)), None)
     return names[mark.run] if mark.series == main else f"{names[mark.run]}: {mark.series}"
@@ -138,7 +138,7 @@ def _draw_mark(mark: Mark, label: str | None, axes: Axes) -> None:
                 mark.x,
                 np.where(np.isfinite(mark.y), mark.y, np.nan),
                 color=color,
-                linestyle=LINE_STYLES[DASHES[mark.run // len(COLORS) % len(DASHES)]],
+                linestyle=LINE_STYLES[dash_of(mark)],
                 linewidth=1 if mark.faint else 1.5,
                 alpha=0.5 if mark.faint else 1,
                 marker="o" if len(mark.x) == 1 else None,
@@ -169,12 +169,17 @@ def _draw_mark(mark: Mark, label: str | None, axes: Axes) -> None:
 
 
 def _set_axis(axis: Axis, axes: Axes, which: str) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     side = axes.xaxis if which == "x" else axes.yaxis
     side.set_label_text(axis.label)
     limits = axis.limits
     if axis.log:
         axes.set(**{f"{which}scale": "log"})
-        low, high = side.get_view_interval()
+        low, high = limits or side.get_view_interval()
+        if high < CLOSE * low:
+            side.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            side.set_minor_formatter(NullFormatter())
         if low > PLAIN[0] and high < PLAIN[1]:
             side.set_major_formatter(lambda value, _: f"{value:,g}")
     if axis.percent:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from paracosm.errors import InputError
 from paracosm.report import emulate_words, plan, predict_words, relax, replay, train
-from paracosm.report.view import Run, View, trouble
+from paracosm.report.chart import Chart, Section
+from paracosm.report.varied import asked_of, design_name, differing
+from paracosm.report.view import Run, View, verdict
 from paracosm.results import SUMMARIES, Summary
 
 if TYPE_CHECKING:
@@ -34,13 +36,13 @@ def view_of(summary: Summary) -> View:
 
 
 def described(folders: Sequence[RunFolder]) -> list[Run]:
-    """Name the runs: as their kind does; where that is ambiguous, by folder as well."""
+    """Name the runs: as their kind does; those of one name by what they differ in, or by folder."""
     if not folders:
         raise InputError("a report needs at least one run")
     kinds = sorted({str(folder.kind) for folder in folders})
     if len(kinds) > 1:
         raise InputError(f"runs of different kinds do not compare: {', '.join(kinds)}")
-    short = [_short_name(folder) for folder in folders]
+    short = _told_apart([_short_name(folder) for folder in folders], folders)
     times = Counter(short)
     leaf = Counter(folder.path.resolve().name for folder in folders)
     runs = []
@@ -54,10 +56,34 @@ def described(folders: Sequence[RunFolder]) -> list[Run]:
                 name if times[name] == 1 else f"{name} ({place})",
                 index,
                 summary,
-                trouble(view_of(summary), summary),
+                verdict(view_of(summary), summary),
             )
         )
     return runs
+
+
+def _told_apart(names: Sequence[str], folders: Sequence[RunFolder]) -> list[str]:
+    """Return names to which those that occur several times add what differs."""
+    found = list(names)
+    for name in {name for name, times in Counter(names).items() if times > 1}:
+        places = [place for place, other in enumerate(names) if other == name]
+        own = differing([asked_of(folders[place]) for place in places])
+        for place, varied in zip(places, own, strict=True):
+            found[place] = ", ".join(filter(None, [name, design_name(varied.items())]))
+    return found
+
+
+def all_sections(runs: Sequence[Run]) -> tuple[list[Section], list[Section]]:
+    """Return what comes before the table of several runs, and what comes after it."""
+    view = view_of(runs[0].numbers)
+    overview = view.overview(runs) if len(runs) > 1 else None
+    return [] if overview is None else [overview], view.sections(runs)
+
+
+def all_charts(runs: Sequence[Run]) -> list[Chart]:
+    """Return every chart of runs, in the order of their report."""
+    first, then = all_sections(runs)
+    return [chart for section in (*first, *then) for chart in section.charts]
 
 
 def _known(folder: RunFolder) -> Summary:

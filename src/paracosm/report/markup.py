@@ -13,6 +13,7 @@ from typing import Any
 from paracosm.report.chart import (
     COLORS,
     DASHES,
+    Area,
     Axis,
     Boxes,
     Chart,
@@ -23,7 +24,7 @@ from paracosm.report.chart import (
     Section,
     color_of,
 )
-from paracosm.report.view import SUCCESSES, Run, Table
+from paracosm.report.view import TROUBLES, Ended, Run, Table, Verdict, endings_of
 
 
 def page(title: str, subtitle: str, body: str, figures: Mapping[str, Any]) -> str:
@@ -53,6 +54,8 @@ def _read(name: str) -> str:
     return files("paracosm.report").joinpath(name).read_text(encoding="utf-8")
 
 
+LONG = 40  # letters: a text of more is a sentence
+
 # What a reader calls the end of a run.
 STATUS = {"done": "finished"}
 SYMBOLS = {
@@ -65,7 +68,7 @@ SYMBOLS = {
 
 def tiles(run: Run, numbers: Mapping[str, Sequence[str]]) -> str:
     """Return the key numbers of one run, large."""
-    cells = {"Status": _status(run.folder.status)}
+    cells = {"Status": _status(run.verdict)}
     cells |= {label: escape(texts[0]) for label, texts in numbers.items()}
     return _definitions(cells, "tiles")
 
@@ -75,22 +78,31 @@ def run_table(runs: Sequence[Run], numbers: Mapping[str, Sequence[str]]) -> str:
     head = "".join(f"<th scope=col>{escape(label)}" for label in ("Run", "Status", *numbers))
     rows = "".join(
         f"<tr><th scope=row>{_swatch(run.index)}{escape(run.name)}"
-        f"<td>{_status(run.folder.status)}"
+        f"<td>{_status(run.verdict)}"
         + "".join(f"<td>{escape(texts[i])}" for texts in numbers.values())
         for i, run in enumerate(runs)
     )
     return _table(head, rows, "numbers")
 
 
+def lead(sentence: str | None, level: Ended = "good") -> str:
+    """Return the answer, or what is wrong; nothing for none."""
+    return "" if sentence is None else _said(level, escape(sentence))
+
+
 def troubles(runs: Sequence[Run]) -> str:
-    """Return a line for each run that did not end as it should."""
-    lines = (
-        f'<p class="trouble" role=note>{f"<b>{escape(run.name)}.</b> " if len(runs) > 1 else ""}'
-        f"{escape(run.trouble)}</p>"
-        for run in runs
-        if run.trouble
+    """Return a line for each run that did not end as it should; of many, how many did how."""
+    found = [run for run in runs if run.verdict.why]
+    if len(found) > TROUBLES:
+        return _said("warning", escape(endings_of([run.verdict for run in runs])))
+    return "".join(
+        _said(run.verdict.level, f"<b>{escape(run.name)}.</b> {escape(run.verdict.why or '')}")
+        for run in found
     )
-    return "".join(lines)
+
+
+def _said(level: Ended, html: str) -> str:
+    return f'<p class="said {level}" role=note>{html}</p>'
 
 
 def run_legend(runs: Sequence[Run]) -> str:
@@ -136,10 +148,15 @@ def facts(mapping: Mapping[str, str]) -> str:
 
 
 def text_table(table: Table) -> str:
-    """Return a table of texts under its title."""
-    head = "".join(f"<th scope=col>{escape(_words(word))}" for word in table.header)
+    """Return a table of texts under its title; columns of sentences are flush left, and folded."""
+    columns = list(zip(*table.rows, strict=True))[1:]
+    kinds = [" class=long" if max(map(len, texts)) > LONG else "" for texts in columns]
+    first, *others = (escape(_words(word)) for word in table.header)
+    head = f"<th scope=col>{first}"
+    head += "".join(f"<th scope=col{k}>{word}" for k, word in zip(kinds, others, strict=True))
     rows = "".join(
-        f"<tr><th scope=row>{escape(first)}" + "".join(f"<td>{escape(text)}" for text in others)
+        f"<tr><th scope=row>{escape(first)}"
+        + "".join(f"<td{k}>{escape(text)}" for k, text in zip(kinds, others, strict=True))
         for first, *others in table.rows
     )
     return f"<h3>{escape(table.title)}</h3>" + _table(head, rows, "texts")
@@ -155,7 +172,7 @@ def _figure(chart: Chart) -> str:
         f'aria-pressed="{_truth(name not in chart.hidden)}">{_sample(mark)}{escape(name)}</button>'
         for name, mark in chart.series.items()
     )
-    series = f"<div class=series>{chips}</div>" if len(chart.series) > 1 else ""
+    series = f"<div class=series>{chips}</div>"
     caption = f"<p class=caption>{escape(chart.caption)}</p>" if chart.caption else ""
     return (
         f'<figure id="{escape(chart.name)}"{" class=wide" if chart.wide else ""}>'
@@ -184,8 +201,8 @@ def _sample(mark: Mark) -> str:
         case Boxes():
             color = color_of(mark)
             return f'<svg viewBox="0 0 18 10"><rect y=1 width=18 height=8 fill="{color}"/></svg>'
-        case Curve() | Dots() if mark.color is not None:
-            path = "M0 5h18" if isinstance(mark, Curve) else SYMBOLS[mark.symbol]
+        case Curve() | Area() | Dots() if mark.color is not None:
+            path = SYMBOLS[mark.symbol] if isinstance(mark, Dots) else "M0 5h18"
             style = f'class=line style="stroke:{color_of(mark)}"'
             return f'<svg viewBox="0 0 18 10"><path d="{path}" {style}/></svg>'
         case Dots():
@@ -207,9 +224,9 @@ def _swatch(index: int) -> str:
     )
 
 
-def _status(status: str) -> str:
-    kind, text = "ok" if status in SUCCESSES else "bad", escape(STATUS.get(status, status))
-    return f'<span class="status {kind}">{text}</span>'
+def _status(verdict: Verdict) -> str:
+    text = escape(STATUS.get(verdict.word, verdict.word))
+    return f'<span class="status {verdict.level}">{text}</span>'
 
 
 def _table(head: str, rows: str, kind: str) -> str:

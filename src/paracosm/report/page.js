@@ -47,9 +47,39 @@
     plotlyServerURL: "",
   };
 
+  // A logarithmic axis has 1, 2, 5, 10, 20, ... where there is room, else powers of ten, as plain
+  // numbers; one that shows less than a factor of three, or is linear, has what Plotly finds.
+  // What it changes itself is no reason to look again: labels and lengths could go on for ever.
+  const settling = new Set();
+  const ticks = (plot) => {
+    if (settling.has(plot)) return;
+    const changes = {};
+    for (const name of ["xaxis", "yaxis"]) {
+      const axis = plot._fullLayout[name];
+      if (axis.tickvals || axis.tickformat.endsWith("%")) continue;
+      const decades = Math.abs(axis.range[1] - axis.range[0]);
+      const room = axis._length / (name === "xaxis" ? 36 : 16);
+      let dtick = null;
+      if (axis.type === "log" && decades > 0.48) {
+        dtick = 3 * decades <= room ? "D2" : Math.max(1, Math.ceil(decades / room));
+      }
+      const wanted = { dtick, tickmode: dtick ? "linear" : "auto", tickformat: dtick ? ",~g" : "" };
+      for (const [key, value] of Object.entries(wanted)) {
+        if ((axis[key] ?? null) !== value && (dtick || key !== "dtick")) {
+          changes[`${name}.${key}`] = value;
+        }
+      }
+    }
+    if (!Object.keys(changes).length) return;
+    settling.add(plot);
+    Plotly.relayout(plot, changes).finally(() => settling.delete(plot));
+  };
+
   for (const { plot, data, layout } of plots) {
     Plotly.newPlot(plot, data, { ...layout, dragmode: mouse ? "zoom" : false }, config);
     Plotly.relayout(plot, themed(layout));
+    ticks(plot);
+    plot.on("plotly_relayout", () => ticks(plot));
   }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     for (const { plot, layout } of plots) Plotly.relayout(plot, themed(layout));

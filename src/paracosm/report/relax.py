@@ -21,12 +21,11 @@ from paracosm.report.chart import (
     Section,
     Symbol,
     extremes,
-    histogram,
     histogram_height,
     shown_sections,
     time_unit,
 )
-from paracosm.report.shared_charts import Histogram, Shares, staleness_chart, utilisation_chart
+from paracosm.report.shared_charts import Shares, counted, staleness_chart, utilisation_chart
 from paracosm.report.timeline_charts import PHASES, lane_of, node_group, timeline_chart
 from paracosm.report.view import Figure, Run, View, figure
 from paracosm.results import RelaxationSummary
@@ -255,7 +254,11 @@ def _number(node: str) -> float:
 
 
 def _staleness(runs: Sequence[Run]) -> Chart | None:
-    histograms = {run.index: found for run in runs if (found := _histogram(run)) is not None}
+    histograms = {
+        run.index: found
+        for run in runs
+        if (found := counted(run.numbers.get("staleness") or {})) is not None
+    }
     beyond = any(
         (run.numbers.get("staleness") or {}).get("max", 0) > histograms[run.index][0][-1]
         for run in runs
@@ -263,21 +266,6 @@ def _staleness(runs: Sequence[Run]) -> Chart | None:
     )
     caption = "The last bin holds everything beyond it." if beyond else ""
     return staleness_chart(runs, histograms, "updates", histogram_height(len(runs)), caption)
-
-
-def _histogram(run: Run) -> Histogram | None:
-    """Return the histogram of the summary's counts: of `width` staleness values each (1)."""
-    known = run.numbers.get("staleness") or {}
-    counts: Floats = np.array(known.get("counts") or [], dtype=np.float64)
-    seen = np.flatnonzero(counts)
-    if not len(seen):
-        return None
-    width = int(known.get("width") or 1)
-    if width == 1:
-        return histogram(seen.astype(np.float64), counts=counts[seen])
-    first, last = seen[0], seen[-1]
-    edges = width * np.arange(first, last + 2, dtype=np.float64) - 0.5
-    return edges, counts[first : last + 1] / (counts.sum() * width)
 
 
 def _shares(run: Run) -> Shares:

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from paracosm.report.chart import Area, Axis, Boxes, Chart, Dots, Floats, quantiles, row_chart
+from paracosm.report.chart import (
+    HISTOGRAMS,
+    Area,
+    Axis,
+    Boxes,
+    Chart,
+    Dots,
+    Floats,
+    histogram,
+    quantiles,
+    row_chart,
+)
 from paracosm.report.timeline_charts import LANES, laid_out, node_group, node_order
 from paracosm.report.view import Run
 
 RECORDED = ("compute", "send", "receive")
-RESOURCES = ("copy", "compute", "update", "send", "receive")
+RESOURCES = ("copy", "compute", "wait", "update", "send", "receive")
 NAMED_NODES = 20  # more nodes than this are shown as a crowd of dots
+MOST_PIXELS = 150  # of a row of the crowd, however many runs share it
 SHARE = Axis("share of virtual time", percent=True, limits=(0, 1.02))
 
 
@@ -21,13 +35,21 @@ Shares = dict[tuple[str, str], float]
 
 
 def recorded_shares(run: Run) -> Shares:
-    """Return the utilisation that a run noted, without what a group of nodes never uses."""
+    """Return the utilisation that a run noted, without what a group of nodes never uses.
+
+    Where a run notes how long workers wait to be answered, that is a share as well.
+    """
     found: Shares = {}
     for resource in RECORDED:
         series = run.series(f"utilisation.{resource}")
         pairs = list(zip(series.node, series.value.tolist(), strict=True))
         used = {node_group(node) for node, share in pairs if share > 0}
         found |= {(node, resource): share for node, share in pairs if node_group(node) in used}
+    end = run.numbers.get("virtual_time")
+    if end and len(waiting := run.series("waiting")):
+        nodes, places = np.unique(waiting.node.astype(str), return_inverse=True)
+        seconds = np.bincount(places, waiting.value)
+        found |= {(str(n), "wait"): float(s) / end for n, s in zip(nodes, seconds, strict=True)}
     return found
 
 
@@ -80,7 +102,7 @@ def _crowds(runs: Sequence[Run], shares: Sequence[Shares], title: str) -> Chart:
                 marks.append(_crowd(run, each, nodes, resource, row + middle, room * 0.6))
     names = [f"{group}s, {resource}" for group, resource in rows]
     caption = "A dot is a node; of more than 200 alike, 200 are shown, evenly by rank."
-    pixels = max(36, 14 * len(runs))
+    pixels = min(max(36, 14 * len(runs)), MOST_PIXELS)
     return row_chart("utilisation", title, SHARE, names, marks, caption, pixels=pixels)
 
 
@@ -104,6 +126,23 @@ Histogram = tuple[Floats, Floats]
 """The edges (n + 1,) and the shares (n,) of bins."""
 
 
+@dataclass(frozen=True)
+class Measure:
+    """What a chart of histograms counts."""
+
+    name: str  # of the chart
+    title: str
+    quantity: str  # a word: "staleness"
+    axis: str  # the same with its unit: "staleness (updates)"
+    what: str  # what has it: "gradients"
+
+
+def staleness_of(what: str) -> Measure:
+    """Return the staleness of gradients, or of updates."""
+    title = f"Staleness of {what}"
+    return Measure("staleness", title, "staleness", "staleness (updates)", what)
+
+
 def staleness_chart(
     runs: Sequence[Run],
     histograms: Mapping[int, Histogram],
@@ -111,32 +150,77 @@ def staleness_chart(
     height: int = 320,
     caption: str = "",
 ) -> Chart | None:
-    """Return one histogram on an axis of its own, or several in rows, each to its own scale."""
-    known = [run for run in runs if run.index in histograms]
-    if not known:
+    """Return the staleness of runs by their index; see `histograms_chart`."""
+    return histograms_by_run(runs, histograms, staleness_of(what), height, caption)
+
+
+def histograms_by_run(
+    runs: Sequence[Run],
+    histograms: Mapping[int, Histogram],
+    measure: Measure,
+    height: int = 320,
+    caption: str = "",
+) -> Chart | None:
+    """Return the histograms of runs by their index; see `histograms_chart`."""
+    rows = [(run.name, run.index, histograms[run.index]) for run in runs if run.index in histograms]
+    return histograms_chart(rows, measure, "run" if len(runs) > 1 else "", height, caption)
+
+
+def histograms_chart(
+    rows: Sequence[tuple[str, int, Histogram]],
+    measure: Measure,
+    noun: str,
+    height: int = 320,
+    caption: str = "",
+) -> Chart | None:
+    """Return histograms in rows that have names, each to its own scale; None for none.
+
+    Args:
+        rows: of each its name, the index of its run, and its histogram.
+        measure: what is counted.
+        noun: what a row is of; empty for a single histogram, on an axis of its own.
+        height: of the plot.
+        caption: what else there is to say.
+    """
+    if not rows:
         return None
-    short = (run.name if len(run.name) <= 30 else f"{run.name[:29]}…" for run in known)
-    rows = tuple(short) if len(runs) > 1 else ()
+    left_out, rows = len(rows) - HISTOGRAMS, rows[:HISTOGRAMS]
+    names = tuple(name if len(name) <= 30 else f"{name[:29]}…" for name, _, _ in rows)
     marks = []
     peak, highest = 0.0, 0.0
-    for row, run in enumerate(known):
-        edges, shares = histograms[run.index]
+    for row, (_, run, (edges, shares)) in enumerate(rows):
         peak, highest = max(peak, float(shares.max())), max(highest, float(edges[-1]))
         x = np.repeat(edges, 2)
         heights = np.concatenate([[0.0], np.repeat(shares, 2), [0.0]])
         labels = tuple(
-            f"staleness {np.ceil(e):.0f}: {h:.2%}" for e, h in zip(x, heights, strict=True)
+            f"{measure.quantity} {np.ceil(e) + 0.0:.0f}: {h:.2%}"
+            for e, h in zip(x, heights, strict=True)
         )
-        y: Floats = row + 0.4 - 0.8 * heights / shares.max() if rows else heights
-        marks.append(Area(x, y, labels, run.index, what))
-    scaled = "Each run is scaled to its own peak." if rows else ""
-    share = Axis(f"share of {what}", percent=True, limits=(0.0, 1.05 * peak))
+        y: Floats = row + 0.4 - 0.8 * heights / shares.max() if noun else heights
+        marks.append(Area(x, y, labels, run, measure.what))
+    scaled = f"Each {noun} is scaled to its own peak." if noun else ""
+    more = f"{left_out:,} more {noun}s are not shown." if left_out > 0 else ""
+    share = Axis(f"share of {measure.what}", percent=True, limits=(0.0, 1.05 * peak))
     return Chart(
-        name="staleness",
-        title=f"Staleness of {what}",
-        x=Axis("staleness (updates)", limits=(-0.5, max(5.5, highest))),
-        y=Axis("", names=rows) if rows else share,
+        name=measure.name,
+        title=measure.title,
+        x=Axis(measure.axis, limits=(-0.5, max(5.5, highest))),
+        y=Axis("", names=names) if noun else share,
         marks=tuple(marks),
-        caption=" ".join(filter(None, [scaled, caption])),
+        caption=" ".join(filter(None, [scaled, more, caption])),
         height=height,
     )
+
+
+def counted(staleness: Mapping[str, Any]) -> Histogram | None:
+    """Return the histogram of a summary's counts: of `width` values of staleness each (1)."""
+    counts: Floats = np.array(staleness.get("counts") or [], dtype=np.float64)
+    seen = np.flatnonzero(counts)
+    if not len(seen):
+        return None
+    width = int(staleness.get("width") or 1)
+    if width == 1:
+        return histogram(seen.astype(np.float64), counts=counts[seen])
+    first, last = seen[0], seen[-1]
+    edges = width * np.arange(first, last + 2, dtype=np.float64) - 0.5
+    return edges, counts[first : last + 1] / (counts.sum() * width)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,19 @@ from paracosm.report.chart import (
     shown_sections,
     time_unit,
 )
-from paracosm.report.shared_charts import staleness_chart, utilisation_chart
+from paracosm.report.shared_charts import (
+    counted,
+    histograms_chart,
+    staleness_chart,
+    staleness_of,
+    utilisation_chart,
+)
 from paracosm.report.timeline_charts import timeline_chart
-from paracosm.report.view import Figure, Run, View, figure
+from paracosm.report.train_clients import client_charts
+from paracosm.report.train_sweep import sweep_sentence, trials_of
+from paracosm.report.train_sweep_charts import sweep_charts
+from paracosm.report.train_words import is_at_chance, training_sentence
+from paracosm.report.view import Figure, Run, Verdict, View, figure
 from paracosm.results import TrainingSummary
 from paracosm.units import format_duration, format_size
 
@@ -43,15 +53,6 @@ def _target(summary: TrainingSummary) -> str | None:
     return f"{summary.target}: reached after {after}, {summary.reached_updates:,} updates"
 
 
-def _stopped(summary: TrainingSummary) -> str:
-    best = "nothing" if summary.best is None else f"{summary.best:.4g}"
-    return (
-        f"The target {summary.target} was not reached in {summary.updates:,} updates: the best was "
-        f"{best}. Three evaluations in a row have to meet it: give the run more updates, or "
-        "another learning rate."
-    )
-
-
 def _failures(summary: TrainingSummary) -> str | None:
     """Say what failures have cost, as shares of the workers' time."""
     found = summary.failures
@@ -60,6 +61,8 @@ def _failures(summary: TrainingSummary) -> str | None:
     shares = {"lost": found.lost, "saving": found.saving, "restarting": found.restarting}
     spent = ", ".join(f"{share:.1%} {name}" for name, share in shares.items())
     often = {"the job stopped": found.stops, "single workers failed": found.failures}
+    often |= {"nodes were slow": found.slowdowns or 0}
+    often |= {"messages were lost": found.lost_messages or 0}
     struck = [f"{what} {_times(count)}" for what, count in often.items() if count]
     return (
         f"{found.effective:.1%} of the time effective ({spent}); "
@@ -92,6 +95,17 @@ def _unchanged(summary: TrainingSummary) -> str | None:
     return ", ".join(f"{label} {text}" for label, text in figures if text is not None)
 
 
+def _clients(summary: Mapping[str, Any]) -> str | None:
+    """Say how many clients took part, how often, and how often one was lost."""
+    found = summary.get("clients")
+    if found is None:
+        return None
+    lost = {"dropped out": "dropped_out", "gone": "gone", "late": "late"}
+    said = [f"{found[key]:,} {word}" for word, key in lost.items() if found[key]]
+    took = f"{found['took_part']:,} of {found['clients']:,} took part, {found['participations']:,}"
+    return ", ".join([f"{took} times", *said])
+
+
 FIGURES: Mapping[str, Figure] = {
     "Target": _target,
     "Updates": figure("updates", "{:,}".format),
@@ -100,6 +114,7 @@ FIGURES: Mapping[str, Figure] = {
     "Mean staleness": figure("mean_staleness", "{:.3g}".format),
     "Virtual time": figure("virtual_time", format_duration),
     "Examples/s": figure("examples_per_second", "{:,.0f}".format),
+    "Clients": _clients,
     "Failures": _failures,
     "Compression": _compression,
     "Unchanged": _unchanged,
@@ -137,17 +152,11 @@ def _so_far(series: Callable[[str], Series]) -> dict[str, Any]:
     return found
 
 
-def _diverged(summary: TrainingSummary) -> str:
-    divergence = summary.divergence
-    if divergence is None:
-        return "The loss exploded."
-    loss = divergence.get("loss")
-    finite = loss is not None and math.isfinite(loss)
-    became = f"was {loss:.4g}" if finite else "was not a finite number"
-    return (
-        f"The run diverged at update {divergence.get('update')}: the minibatch loss {became}, on a "
-        f"gradient of {divergence.get('worker')} with staleness {divergence.get('staleness')}."
-    )
+def _doubt(summary: TrainingSummary) -> Verdict | None:
+    """Say of a run that has learnt nothing that it has not."""
+    if not is_at_chance(summary):
+        return None
+    return Verdict("warning", "at chance", training_sentence(summary))
 
 
 def _origins(summary: TrainingSummary) -> dict[str, str]:
@@ -156,7 +165,19 @@ def _origins(summary: TrainingSummary) -> dict[str, str]:
 
 
 def _remarks(summary: TrainingSummary) -> dict[str, str]:
-    return {"what if": "; ".join(summary.what_if)} if summary.what_if else {}
+    said = {"what if": "; ".join(summary.what_if)} if summary.what_if else {}
+    more = {"learning rate": summary.learning_rate, "privacy": summary.privacy}
+    return said | {what: how for what, how in more.items() if how is not None}
+
+
+def _compare(runs: Sequence[Run]) -> str | None:
+    return sweep_sentence(trials_of(runs))
+
+
+def _overview(runs: Sequence[Run]) -> Section | None:
+    """Return the charts against what several runs vary."""
+    charts = sweep_charts(trials_of(runs))
+    return next(iter(shown_sections([("What it depends on", charts)])), None)
 
 
 LOSSES = {"minibatch_loss": "minibatch loss", "test_loss": "test loss", "loss": "training loss"}
@@ -170,8 +191,12 @@ def sections(runs: Sequence[Run]) -> list[Section]:
     parts: list[tuple[str, list[Chart | None]]] = [
         (
             "Convergence",
-            [_loss(runs, "updates"), _loss(runs, "time"), _accuracy(runs), _staleness(runs)],
+            [
+                *(_loss(runs, "updates"), _loss(runs, "time"), _accuracy(runs), _staleness(runs)),
+                _staleness_by_tensor(runs),
+            ],
         ),
+        ("Clients", client_charts(runs)),
         ("Where the time went", [utilisation_chart(runs)]),
         ("First rounds", list(islice(filter(None, timelines), TIMELINES))),
     ]
@@ -250,6 +275,22 @@ def _staleness(runs: Sequence[Run]) -> Chart | None:
     return staleness_chart(runs, histograms, "gradients", histogram_height(len(runs)))
 
 
+def _staleness_by_tensor(runs: Sequence[Run]) -> Chart | None:
+    """Return the staleness of each tensor of one run, the stalest first."""
+    by_tensor = runs[0].numbers.get("staleness") or {}
+    if len(runs) > 1 or len(by_tensor) < 2:
+        return None
+    ordered = sorted(by_tensor.items(), key=lambda each: -(each[1].mean or 0.0))
+    rows = [
+        (name, runs[0].index, found)
+        for name, each in ordered
+        if (found := counted(each)) is not None
+    ]
+    title = "Staleness by tensor"
+    measure = replace(staleness_of("gradients"), name="staleness_tensor", title=title)
+    return histograms_chart(rows, measure, "tensor", histogram_height(len(rows)))
+
+
 def _x(values: Series, against: str, unit: tuple[float, str]) -> Floats:
     if against == "updates":
         return values.step.astype(np.float64)
@@ -269,10 +310,14 @@ def _time_unit(runs: Sequence[Run]) -> tuple[float, str]:
 VIEW = View(
     figures=FIGURES,
     sections=sections,
+    overview=_overview,
+    compare=_compare,
     subject=_subject,
     name=_name,
     so_far=_so_far,
     origins=_origins,
     remarks=_remarks,
-    endings={"diverged": _diverged, "stopped": _stopped},
+    endings=dict.fromkeys(("diverged", "stopped", "interrupted"), training_sentence),
+    doubt=_doubt,
+    leads=True,
 )

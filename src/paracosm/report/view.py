@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from paracosm.cluster.description import link_in_words
 from paracosm.report.chart import Section
 from paracosm.report.plan_words import plan_sentence
+from paracosm.report.train_words import training_sentence
 from paracosm.results import (
     EmulationSummary,
     IterationSummary,
@@ -31,6 +33,18 @@ if TYPE_CHECKING:
     from paracosm.studies import RunFolder, Series
 
 
+Ended = Literal["good", "warning", "bad"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a run ended."""
+
+    level: Ended
+    word: str  # its status, or what is to be said in place of it
+    why: str | None = None  # one sentence on why it did not end as it should
+
+
 @dataclass(frozen=True, eq=False)
 class Run:
     """One run of a report."""
@@ -39,7 +53,7 @@ class Run:
     name: str  # different for every run of the report
     index: int  # its place in the report, which decides its colour
     numbers: Summary  # the summary; unfinished: what the metrics say so far
-    trouble: str | None = None  # one sentence on why it did not end as it should
+    verdict: Verdict
     _read: dict[str, Series] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -57,6 +71,9 @@ class Run:
 
 SUCCESSES = frozenset({"done", "converged"})
 """The statuses of runs that ended as they should."""
+
+FAILURES = frozenset({"diverged", "failed"})
+"""The statuses of runs that came to nothing; others came to less than they should."""
 
 Figure = Callable[[Any], str | None]
 """Returns the text of a key figure from a summary, with its unit; None where it has none."""
@@ -87,6 +104,8 @@ class View:
 
     figures: Mapping[str, Figure]  # by label, in the order in which they are shown
     sections: Callable[[Sequence[Run]], list[Section]] = lambda runs: []
+    overview: Callable[[Sequence[Run]], Section | None] = lambda runs: None  # of several, first
+    compare: Callable[[Sequence[Run]], str | None] = lambda runs: None  # several, in a sentence
     subject: Callable[[Known], str | None] = lambda known: None
     name: Callable[[Known], str | None] = lambda known: None
     so_far: Callable[[Callable[[str], Series]], dict[str, Any]] = lambda series: {}  # from metrics
@@ -94,6 +113,8 @@ class View:
     remarks: Callable[[Any], dict[str, str]] = lambda summary: {}  # by what they are about
     tables: Callable[[Any], list[Table]] = lambda summary: []
     endings: Mapping[str, Ending] = field(default_factory=dict)  # status -> why a run ended so
+    # What is wrong with a run that ended as it should: it has learnt nothing, say
+    doubt: Callable[[Any], Verdict | None] = lambda summary: None
     leads: bool = False  # whether the answer in a sentence comes first
 
 
@@ -107,10 +128,27 @@ def figure(key: str, form: Callable[[Any], str]) -> Figure:
     return write
 
 
-def trouble(view: View, summary: Summary) -> str | None:
-    """Return one sentence on why a run did not end as it should; None if it did."""
+def verdict(view: View, summary: Summary) -> Verdict:
+    """Return how a run ended."""
     if summary.status in SUCCESSES:
-        return None
+        doubt = view.doubt(summary)
+        return Verdict("good", summary.status) if doubt is None else doubt
+    level: Ended = "bad" if summary.status in FAILURES else "warning"
+    return Verdict(level, summary.status, _why(view, summary))
+
+
+TROUBLES = 4  # runs whose endings are told one by one
+
+
+def endings_of(verdicts: Sequence[Verdict]) -> str:
+    """Return how many of many runs did not end as they should, and how they did."""
+    words = Counter(each.word for each in verdicts if each.why is not None)
+    how = ", ".join(f"{count:,} {word}" for word, count in words.items())
+    return f"{words.total():,} of {len(verdicts):,} runs did not end as they should: {how}."
+
+
+def _why(view: View, summary: Summary) -> str:
+    """Return one sentence on why a run did not end as it should."""
     if (ending := view.endings.get(summary.status)) is not None:
         return ending(summary)
     match summary.status:
@@ -142,7 +180,7 @@ def answer(summary: Summary) -> str:
         return "The run is not finished: it is still going on, or it was killed."
     match summary:
         case TrainingSummary():
-            return _training(summary)
+            return training_sentence(summary)
         case RelaxationSummary():
             where = f"{summary.processors:,} processor{_s(summary.processors)}"
             return (
@@ -200,19 +238,6 @@ def answer(summary: Summary) -> str:
                 "without faults."
             )
     return f"The run ended as: {summary.status}."
-
-
-def _training(summary: TrainingSummary) -> str:
-    learnt = ""
-    if summary.final_accuracy is not None:
-        learnt = f", test accuracy {summary.final_accuracy:.1%}"
-    elif summary.final_loss is not None:
-        learnt = f", training loss {summary.final_loss:.4g}"
-    return (
-        f"{summary.algorithm} with {summary.workers:,} worker{_s(summary.workers)}: "
-        f"{summary.updates:,} updates in {format_duration(summary.virtual_time)} of virtual "
-        f"time{learnt} ({summary.status})."
-    )
 
 
 WIDE_BAND = 0.1  # relative difference between workers in step and apart that is worth saying

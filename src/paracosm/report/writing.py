@@ -12,9 +12,9 @@ import yaml
 
 from paracosm.report import markup
 from paracosm.report.figures import plotly_figure
-from paracosm.report.kinds import described, view_of
+from paracosm.report.kinds import all_sections, described, view_of
 from paracosm.report.markup import page
-from paracosm.report.view import Run
+from paracosm.report.view import Run, answer
 from paracosm.units import format_duration
 
 if TYPE_CHECKING:
@@ -31,15 +31,16 @@ def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
         InputError: no run is given, a run's files are damaged, or the runs are of different kinds.
     """
     shown = described(runs)
-    parts = view_of(shown[0].numbers).sections(shown)
-    names = [run.name for run in shown]
-    charts = [chart for part in parts for chart in part.charts]
-    numbers = key_numbers(shown)
     single = len(shown) == 1
+    first, parts = all_sections(shown)
+    names = [run.name for run in shown]
+    charts = [chart for part in (*first, *parts) for chart in part.charts]
+    numbers = key_numbers(shown)
     body = [
-        markup.troubles(shown),
+        _lead(shown),
+        *map(markup.section, first),
         markup.tiles(shown[0], numbers) if single else markup.run_table(shown, numbers),
-        markup.run_legend(shown) if charts else "",
+        markup.run_legend(shown) if parts else "",
         *map(markup.section, parts),
         _details(shown),
     ]
@@ -50,6 +51,16 @@ def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
         figures={chart.name: plotly_figure(chart, names) for chart in charts},
     )
     Path(path).write_text(html, encoding="utf-8")
+
+
+def _lead(runs: Sequence[Run]) -> str:
+    """Return what runs came to, where their kind says that first, and what is wrong with them."""
+    view = view_of(runs[0].numbers)
+    if len(runs) > 1:
+        return markup.lead(view.compare(runs)) + markup.troubles(runs)
+    why = runs[0].verdict.why
+    said = answer(runs[0].numbers) if why is None and view.leads else why
+    return markup.lead(said, runs[0].verdict.level)
 
 
 def _subtitle(runs: Sequence[Run]) -> str:

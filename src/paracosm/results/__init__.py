@@ -3,6 +3,8 @@
 from paracosm.results.json_object import JsonObject, to_builtin, to_json
 from paracosm.results.summaries import (
     SUMMARIES,
+    Chance,
+    ClientsSummary,
     EmulationSummary,
     FailureSummary,
     Interval,
@@ -26,6 +28,8 @@ from paracosm.results.summaries import (
 
 __all__ = [
     "SUMMARIES",
+    "Chance",
+    "ClientsSummary",
     "EmulationSummary",
     "FailureSummary",
     "Interval",

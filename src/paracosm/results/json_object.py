@@ -99,8 +99,8 @@ def _typed(kind: Any, value: Any) -> Any:
 def to_builtin(value: object) -> Any:
     """Return `value` made of dict, list, str, int, float, bool and None only.
 
-    Scalars and arrays of NumPy and PyTorch become numbers and lists, enums their values, paths
-    and everything else strings.
+    Scalars and arrays of NumPy and PyTorch become numbers and lists, enums their values,
+    classes what names them (`package.module:Class`), paths and everything else strings.
     """
     match value:
         case Enum():
@@ -115,6 +115,8 @@ def to_builtin(value: object) -> Any:
             return float(value)
         case Mapping():
             return {str(key): to_builtin(item) for key, item in value.items()}
+        case type():
+            return f"{value.__module__}:{value.__qualname__}"
         case list() | tuple():
             return [to_builtin(item) for item in value]
     if callable(to_list := getattr(value, "tolist", None)):

@@ -110,13 +110,19 @@ class FailureSummary(JsonObject):
         waiting: of that, the workers that wait for the node that failed.
         throughput: steps per second while the job works, with those that were lost later.
         goodput: steps per second that last, of all the time.
+        lost_gradients: that were discarded with a worker that failed, or with the whole job.
+        slowdowns: periods in which a node was slow.
+        lost_messages, resent_messages: how often a message was lost, and sent again.
+        faults: the single faults that were asked for.
+
+    The last five are None over a predicted schedule.
     """
 
     job_mtbf: float | None
     worker_mtbf: float | None
     interval: float | None
     checkpoint_cost: float
-    restart_cost: float
+    restart_cost: float | None
     stops: int
     failures: int
     checkpoints: int
@@ -127,6 +133,45 @@ class FailureSummary(JsonObject):
     waiting: float
     throughput: float
     goodput: float
+    lost_gradients: int | None = None
+    slowdowns: int | None = None
+    lost_messages: int | None = None
+    resent_messages: int | None = None
+    faults: Sequence[str] | None = None
+
+
+class ClientsSummary(JsonObject):
+    """The clients that took turns at the workers of a training.
+
+    Attributes:
+        clients: how many there are.
+        took_part: how many of them did so at least once.
+        participations: how often one was picked.
+        dropped_out: of these, how often it was lost while it computed; `gone`, went away before
+            what it sent was there; `late`, was not done when its round ended.
+    """
+
+    clients: int
+    took_part: int
+    participations: int
+    dropped_out: int
+    gone: int
+    late: int
+
+
+class Chance(JsonObject):
+    """What guessing comes to, over examples with class labels.
+
+    Attributes:
+        accuracy: share of the commonest class among `examples` of the test set: who always says
+            that class is right so often.
+        loss: cross-entropy of the classes' shares over the training set, in nats: the lowest loss
+            of a model that looks at no input.
+    """
+
+    accuracy: float
+    loss: float
+    examples: int
 
 
 class CompressionSummary(JsonObject):
@@ -148,11 +193,17 @@ class TrainingSummary(Summary):
     """Of `paracosm train`.
 
     Attributes:
+        lr: the learning rate as it was asked for.
+        chance: what guessing comes to, None where targets are no classes or nothing was computed.
         target: what the run was to reach, None where nothing was asked for; `reached_at` is the
             virtual time at which it did, `reached_updates` the number of updates, None where it did
             not, and `best` the best value of the target's metric.
         failures: what they have cost; None where nothing fails.
         staleness: by tensor, where a run keeps versions of each.
+        learning_rate: how it has changed, in words; None where it is the same at all updates.
+        epsilon: of the differential privacy of the parameters; `privacy` says at which delta, for
+            whom, and what is assumed. None where nothing is hidden.
+        clients: what became of them; None where every worker is its own.
         bytes_sent: of messages that servers or peers received, of answers, and of all-reduces that
             have ended; None where a schedule was given.
         compression: of messages; None where they are sent as they are.
@@ -181,12 +232,18 @@ class TrainingSummary(Summary):
     lookahead: str | None
     durations: Mapping[str, str]
     divergence: Json | None
+    lr: str | None = None
+    chance: Chance | None = None
     target: str | None = None
     reached_at: float | None = None
     reached_updates: int | None = None
     best: float | None = None
     staleness: Mapping[str, Staleness] | None = None
     failures: FailureSummary | None = None
+    learning_rate: str | None = None
+    epsilon: float | None = None
+    privacy: str | None = None
+    clients: ClientsSummary | None = None
     bytes_sent: float | None = None
     compression: CompressionSummary | None = None
     unchanged: TrainingSummary | None = None

@@ -28,7 +28,8 @@ from paracosm.simulation import schedule_kernel as kernel
 from paracosm.simulation.failures_kernel import FAILURE
 from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
 from paracosm.simulation.simulate import play_on
-from paracosm.simulation.steps_kernel import CLOCK, FAULTY, OVER, Plan, way_records, write_plan
+from paracosm.simulation.steps_kernel import FAULTY, OVER
+from paracosm.simulation.steps_plan import CLOCK, Plan, way_records, write_plan
 from paracosm.simulation.system import DOWNLINK, SERVER, System, Ways, Workload, cluster_ways
 from paracosm.simulation.versions_kernel import Versions, make_versions
 

@@ -11,17 +11,8 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.network.compiled import LAST_INSTANT
-from paracosm.simulation.steps_kernel import (
-    CHUNKS,
-    CLOCK,
-    FULL,
-    LATE,
-    NEVER,
-    OVER,
-    Plan,
-    play_steps,
-    write_plan,
-)
+from paracosm.simulation.steps_kernel import FULL, LATE, OVER, play_steps
+from paracosm.simulation.steps_plan import CHUNKS, CLOCK, NEVER, Plan, write_plan
 from paracosm.simulation.system import System, Workload
 
 Ints = npt.NDArray[np.int64]

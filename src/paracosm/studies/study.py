@@ -103,7 +103,7 @@ class Study(BaseModel):
 
     def as_written(self) -> dict[str, Any]:
         """Return the mapping that a file of this study holds."""
-        return self.model_dump(exclude=KINDS.keys() - {self.kind})
+        return {"seed": self.seed, self.kind: self.arguments, "over": self.over}
 
     @field_validator(*KINDS, mode="before")
     @classmethod

@@ -102,9 +102,14 @@ class Distribution(ABC):
         return self if speed == 1 else Scaled(self, speed)
 
     def __str__(self) -> str:
+        return self.written(DURATION)
+
+    def written(self, quantity: Parameter) -> str:
+        """Return the distribution of another quantity than durations as it is parsed."""
         values = (getattr(self, field.name) for field in fields(cast(Any, self)))
         arguments = (
-            kind.format(value) for kind, value in zip(self.parameters.values(), values, strict=True)
+            _written(kind, value, quantity)
+            for kind, value in zip(self.parameters.values(), values, strict=True)
         )
         return f"{self.name}({', '.join(arguments)})"
 
@@ -117,6 +122,12 @@ class Distribution(ABC):
             raise InputError(f"{self.name}: {parameter} must be finite and {rule}, not {value}")
         if value > most:
             raise InputError(f"{self.name}: {parameter} must be at most {most:g}, not {value}")
+
+
+def _written(kind: Parameter, value: Any, quantity: Parameter) -> str:
+    if isinstance(value, Distribution):
+        return value.written(quantity)
+    return (quantity if kind is DURATION else kind).format(value)
 
 
 DISTRIBUTION = Parameter(lambda value: value, str)  # `parse_distribution` reads it

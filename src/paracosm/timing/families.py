@@ -221,11 +221,12 @@ class SampleDistribution(Distribution):
     def mean(self) -> float:
         return math.fsum(self.samples) / len(self.samples)
 
-    def __str__(self) -> str:
-        arguments = [DURATION.format(sample) for sample in self.samples]
+    def written(self, quantity: Parameter) -> str:
+        arguments = [quantity.format(sample) for sample in self.samples]
         for key, kind in self.parameters.items():
             if value := getattr(self, key):  # not None or False, which say nothing
-                arguments.append(f"{key}={kind.format(value)}")
+                form = quantity if kind is DURATION else kind
+                arguments.append(f"{key}={form.format(value)}")
         return f"{self.name}({', '.join(arguments)})"
 
     @cached_property

@@ -14,19 +14,32 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from paracosm.errors import InputError, unknown
-from paracosm.timing.distribution import DISTRIBUTION, DURATION, Distribution, Scaled, Slowdown
+from paracosm.timing.distribution import (
+    DISTRIBUTION,
+    DURATION,
+    Distribution,
+    Parameter,
+    Scaled,
+    Slowdown,
+)
 from paracosm.timing.families import FAMILIES, Constant, SampleDistribution
 
 _CLASSES: dict[str, type[Distribution]] = FAMILIES | {"scaled": Scaled, "slowdown": Slowdown}
 _TOKEN = re.compile(r'\s*(?:"(?P<quoted>[^"]*)"|(?P<mark>[(),=])|(?P<word>[^"(),=\s][^"(),=]*))')
 
 
-def parse_distribution(value: str | float | Mapping[str, Any] | Distribution) -> Distribution:
+def parse_distribution(
+    value: str | float | Mapping[str, Any] | Distribution, quantity: Parameter = DURATION
+) -> Distribution:
     """Return the distribution that `value` describes.
+
+    What is distributed is a duration, or another `quantity`, whose values are read in place of
+    durations; `Distribution.written` writes it with the same one.
 
     `value` is a string ("lognormal(20ms, 0.1)", "gamma(mean=20ms, shape=4)", "20ms"), a number of
     seconds (a constant), a mapping from a study file, or a distribution, which is returned as is.
@@ -40,10 +53,10 @@ def parse_distribution(value: str | float | Mapping[str, Any] | Distribution) ->
     if isinstance(value, str):
         value = _Reader(value).read()
     if isinstance(value, Mapping):
-        return _build(_call_of(value))
+        return _build(_call_of(value), quantity)
     if isinstance(value, str):
-        return _constant(value)
-    return Constant(DURATION.parse(value))
+        return _constant(value, quantity)
+    return Constant(quantity.parse(value))
 
 
 class _Call(NamedTuple):
@@ -111,11 +124,11 @@ class _Reader:
         return InputError(f'cannot read the distribution "{self.text}": {reason}')
 
 
-def _constant(text: str) -> Distribution:
+def _constant(text: str, quantity: Parameter) -> Distribution:
     """Read a string without parentheses: a duration, or a name whose arguments were forgotten."""
     if re.match(r"(?!inf\b)[A-Za-z_]", text):
-        return _build(_Call(text, [], {}))
-    return Constant(DURATION.parse(text))
+        return _build(_Call(text, [], {}), quantity)
+    return Constant(quantity.parse(text))
 
 
 def _call_of(mapping: Mapping[str, Any]) -> _Call:
@@ -131,12 +144,12 @@ def _call_of(mapping: Mapping[str, Any]) -> _Call:
     return _Call(name, list(arguments) if isinstance(arguments, list) else [arguments], {})
 
 
-def _build(call: _Call) -> Distribution:
+def _build(call: _Call, quantity: Parameter) -> Distribution:
     cls = _CLASSES.get(call.name)
     if cls is None:
         raise unknown("distribution", str(call.name), _CLASSES)
     if issubclass(cls, SampleDistribution):
-        return _build_from_samples(cls, call)
+        return _build_from_samples(cls, call, quantity)
     names = list(cls.parameters)
     usage = f"write {cls.name}({', '.join(names)})"
     if len(call.positional) > len(names):
@@ -146,21 +159,23 @@ def _build(call: _Call) -> Distribution:
         if name in named:
             raise InputError(f"{cls.name}: {name} is given twice; {usage}")
         named[name] = value
-    values = _parse_parameters(cls, named)
+    values = _parse_parameters(cls, named, quantity)
     for name in names:
         if name not in values:
             raise InputError(f"{cls.name}: {name} is missing; {usage}")
     return cls(*(values[name] for name in names))
 
 
-def _build_from_samples(cls: type[SampleDistribution], call: _Call) -> Distribution:
+def _build_from_samples(
+    cls: type[SampleDistribution], call: _Call, quantity: Parameter
+) -> Distribution:
     """Read durations, or one file of them (`file`, and `series` where it holds several)."""
     named = dict(call.named)
     series = named.pop("series", None)
     positional = list(call.positional)
     if "file" in named:
         positional.append(named.pop("file"))
-    options = _parse_parameters(cls, named)
+    options = _parse_parameters(cls, named, quantity)
     if len(positional) == 1 and str(positional[0]).endswith(".json"):
         samples = load_durations(positional[0], series)
     elif series is not None:
@@ -168,17 +183,21 @@ def _build_from_samples(cls: type[SampleDistribution], call: _Call) -> Distribut
             f"{cls.name}: a series is part of a file; write {cls.name}(file.json, ...)"
         )
     else:
-        samples = tuple(_parse_one(cls, "a sample", DURATION.parse, value) for value in positional)
+        samples = tuple(_parse_one(cls, "a sample", quantity.parse, value) for value in positional)
     return cls(samples, **options)
 
 
-def _parse_parameters(cls: type[Distribution], named: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_parameters(
+    cls: type[Distribution], named: Mapping[str, Any], quantity: Parameter
+) -> dict[str, Any]:
     values = {}
     for name, value in named.items():
         if name not in cls.parameters:
             raise unknown(f"parameter of {cls.name}", str(name), cls.parameters)
         kind = cls.parameters[name]
-        parse = parse_distribution if kind is DISTRIBUTION else kind.parse
+        parse = quantity.parse if kind is DURATION else kind.parse
+        if kind is DISTRIBUTION:
+            parse = partial(parse_distribution, quantity=quantity)
         values[name] = _parse_one(cls, name, parse, value)
     return values
 

@@ -7,6 +7,7 @@ from paracosm.training.algorithms import ALGORITHMS, Algorithm
 from paracosm.training.config import TrainConfig
 from paracosm.training.record import Divergence, Metrics, MetricSink
 from paracosm.training.result import TrainingResult
+from paracosm.training.roles import ParameterServer, TrainingWorker
 from paracosm.training.train import train
 
 __all__ = [
@@ -15,7 +16,9 @@ __all__ = [
     "Divergence",
     "MetricSink",
     "Metrics",
+    "ParameterServer",
     "TrainConfig",
     "TrainingResult",
+    "TrainingWorker",
     "train",
 ]

@@ -37,7 +37,7 @@ class AllReduces:
         self._sim = sim
         self._workers = workers
         self._begun = [0] * workers  # how many, by worker
-        self._over = 0
+        self._finished = 0
         self._is_running = False
         self._open: deque[_AllReduce] = deque()  # all that are not over, in order
 
@@ -49,7 +49,7 @@ class AllReduces:
         `combine` is called once, at the end, before those that await the future go on. All workers
         give the same `seconds` and an equivalent `combine`.
         """
-        place = self._begun[worker] - self._over
+        place = self._begun[worker] - self._finished
         self._begun[worker] += 1
         if place == len(self._open):
             end = self._sim.future("the end of an all-reduce")
@@ -57,6 +57,11 @@ class AllReduces:
         self._open[place].brought.append(contribution)
         self._start()
         return self._open[place].end
+
+    async def over(self) -> None:
+        """Wait until all that have been begun are over."""
+        if self._open:
+            await self._open[-1].end
 
     def ended(self, brought: Sequence[Contribution], began: float, seconds: float) -> None:
         """Record an all-reduce that ends now."""
@@ -75,7 +80,7 @@ class AllReduces:
 
     def _finish(self, began: float) -> None:
         done = self._open.popleft()
-        self._over += 1
+        self._finished += 1
         self._is_running = False
         self.ended(done.brought, began, done.seconds)
         self._start()

@@ -19,14 +19,21 @@ from pydantic import (
 from paracosm.cluster import Cluster
 from paracosm.cluster.changes import is_of_cluster, refuse_changes
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
+from paracosm.cluster.link import Packets
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
-from paracosm.faults import FailureFields
+from paracosm.faults import FailureFields, Lose
+from paracosm.models.shards import has_equal_sizes
 from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
+from paracosm.training.batches import BatchesOf, batches_of
+from paracosm.training.client_fields import ClientFields
 from paracosm.training.compression import Codec, parse_codec
+from paracosm.training.failures import Failures, FaultFields
 from paracosm.training.fields import AS_TEXT, LearningFields, ProfiledFields
+from paracosm.training.learning_rate import LearningRateScaling
+from paracosm.training.recipe import RecipeFields
 from paracosm.training.target import Target, parse_target
 from paracosm.units import format_duration, parse_number
 
@@ -75,12 +82,13 @@ _DURATIONS = (
     "timeline",
 )
 _NUMERICS = {
-    *("shards", "optimizer", "lr", "evaluate_every", "evaluate_examples"),
-    *("lookahead", "keep_going", "loss_limit"),
+    *("shards", "optimizer", "lr", "buffers", "evaluate_every", "evaluate_examples"),
+    *("lookahead", "keep_going", "loss_limit", "lr_scaling"),
+    *RecipeFields.model_fields,
 }
 
 
-class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
+class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, ClusterFields):
     """A hybrid simulation: what is trained, by which algorithm, on which simulated cluster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -99,11 +107,12 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
     # How; what is trained are fields of `LearningFields`.
     algorithm: Annotated[
         InstanceOf[Algorithm],
-        BeforeValidator(lambda v: v if isinstance(v, Algorithm) else parse_algorithm(v)),
+        BeforeValidator(parse_algorithm),
         AS_TEXT,
     ] = Field(
         parse_algorithm("asgd"),
-        description="an algorithm, with its parameters: asgd, ssgd, ssp(slack=3), ...",
+        description="an algorithm, with its parameters: asgd, ssgd, ssp(slack=3), ..., or "
+        "file.py:Class of your own",
     )
     compress: (
         Annotated[
@@ -122,6 +131,10 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         None, description="who exchanges with whom, where the algorithm leaves a choice"
     )
     lr: float = Field(0.2, gt=0, allow_inf_nan=False, description="learning rate")
+    lr_scaling: LearningRateScaling | None = Field(
+        None,
+        description="the learning rate is that of one worker, and grows with workers: linear, sqrt",
+    )
     updates: int | None = Field(
         None,
         ge=1,
@@ -151,6 +164,11 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
     ] = Field(
         parse_distribution("lognormal(20ms, 0.1)"),
         description='duration of one gradient: a distribution, or "measured"',
+    )
+    batch_of: BatchesOf = Field(
+        (),
+        description='workers with another batch: "worker 3: 64", "workers 4..7: 64", which takes '
+        "them in proportion as long; may be given several times",
     )
     recording: Path | None = Field(
         None, description="recording.json of a measured run, whose durations to replay"
@@ -192,6 +210,13 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
             raise ValueError(
                 "compute: nothing is computed in timing_only mode, so nothing can be measured"
             )
+        if self.timing_only and self.algorithm.counts_examples:
+            raise ValueError(
+                f"algorithm: how many steps {self.algorithm} makes depends on data, of which "
+                "timing_only mode has none: give steps in place of epochs"
+            )
+        if not self.timing_only:
+            self.algorithm.check_optimizer(self.optimizer)
         if self.compute == MEASURED and self.lookahead not in ("auto", "off"):
             raise ValueError(
                 "lookahead: gradients are timed one by one when compute is measured; "
@@ -213,10 +238,21 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
                 "codec would lose most: leave it out, or choose an algorithm that sends gradients "
                 "or changes"
             )
+        self._check_faults()
         for reason, fields in self._idle().items():
             given = sorted(fields & self.model_fields_set)
             if given:
                 raise ValueError(f"{', '.join(given)}: no effect here, leave out: {reason}")
+        is_counted = self.schedule is not None and self.updates is None and self.until_time is None
+        if not is_counted:  # in the file, and checked then
+            self.check_recipe(self.last_update)
+        has_server = self.resolve_topology() == "server"
+        if self.privacy_of("clients") and not (has_server and self.algorithm.pushes_only_changes):
+            raise ValueError(
+                f"privacy: {self.algorithm} does not send servers changes by local steps and "
+                "nothing else, as fedavg does: hide examples(clip=1, noise=1.1), or choose fedavg"
+            )
+        self._check_clients()
         if self.cluster is None:
             self.resolve_cluster()
         self._check_changes()
@@ -229,6 +265,40 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         if isinstance(given, dict) and given.get("strategy") is not None:
             return {"algorithm": "ssgd", **given}
         return given
+
+    def _check_faults(self) -> None:
+        """Refuse what cannot fail in such a run, or be done about it."""
+        if self.fails and self.clients is not None:
+            raise ValueError(
+                "clients: they come and go by --availability and --dropout, on nodes that do not "
+                "fail: leave mtbf and fault out"
+            )
+        algorithm, topology = self.algorithm, self.resolve_topology()
+        recoveries = algorithm.recoveries_on(topology)
+        if self.profile is None and self.strategy is None:
+            self.check_survival(str(algorithm), recoveries, algorithm.in_checkpoints)
+        if self.recovery is not None and self.recovery not in recoveries:
+            raise ValueError(
+                f'recovery: {algorithm.name} on topology "{topology}" has no {self.recovery}: use '
+                f"{' or '.join(recoveries)}"
+            )
+        if self.fails and self.compute == MEASURED and self.profile is None:
+            raise ValueError(
+                "compute: where nodes fail, how long workers compute must be modelled, not "
+                "measured: give a distribution"
+            )
+        if topology not in ("server", "peers"):
+            for fault in self.fault:
+                if isinstance(fault.model, Lose):
+                    raise ValueError(
+                        f'fault "{fault}": {algorithm.name} on topology "{topology}" sends no '
+                        "single messages that could be lost"
+                    )
+        slow = self.slows_servers()
+        if slow and topology == "server" and self.update_time == Constant(0.0):
+            raise ValueError(
+                f'fault "{slow[0]}": has no effect: updates take no time; give update_time'
+            )
 
     def _check_changes(self) -> None:
         """Refuse changes that a training cannot make, or that make no difference to it."""
@@ -260,23 +330,27 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         if self.profile is not None and self.strategy is not None:
             idle["the profile says what a step is"] = {"strategy"}
         if self.profile is not None:
-            idle["the profile says what takes how long"] = set(_DURATIONS)
+            idle["the profile says what takes how long"] = {*_DURATIONS, "batch_of"}
             idle |= self.idle_of_start()
         elif self.strategy is not None:
             idle["the database and the strategy say what takes how long"] = {
-                *(*_DURATIONS, "servers", "topology")
+                *(*_DURATIONS, "servers", "topology", "batch_of")
             }
         if self.strategy is None:
             idle["only a strategy is predicted: give --strategy ddp"] = {"db", "hardware"}
         rule = self.algorithm.rule(self.workers)
-        if self.profile is None and self.strategy is None:
-            reason = "nodes fail where a schedule is predicted: give --profile or --strategy"
-            idle[reason] = set(FailureFields.model_fields)
+        on_engine = FaultFields.model_fields.keys() - FailureFields.model_fields.keys()
+        if self.schedule is not None:
+            reason = "the schedule says what is lost, and when"
+            idle[reason] = set(FaultFields.model_fields)
+        elif self.profile is None and self.strategy is None:
+            idle |= self.idle_faults(self.algorithm.recoveries_on(topology), topology == "server")
         elif rule is None:
             reason = f"{self.algorithm} decides by value, on nodes that do not fail"
-            idle[reason] = set(FailureFields.model_fields)
+            idle[reason] = set(FaultFields.model_fields)
         else:
             idle |= self.idle_of_failures([rule.needs_all])
+            idle["single faults are simulated on the engine: leave out --profile"] = set(on_engine)
         if self.profile is None:
             idle["only a job profile has it: give --profile"] = {"node", "start", "stagger"}
         elif rule is None:
@@ -291,11 +365,15 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         elif self.timing_only and self.costless_messages():
             reason = "messages take no time, and nothing is computed: give --bandwidth"
             idle[reason] = {"compress"}
+        idle |= self.idle_of_clients(self._obstacle_to_clients(), self.algorithm.has_rounds)
         if topology != "server":
             reason = f'{self.algorithm} runs on topology "{topology}"'
             idle[reason] = {"servers", "update_time"}
             if topology == "local":
                 idle[reason] |= {"message_size", *LINK_FIELDS}
+        if self.clients is not None:
+            idle["clients take turns at the workers, with one batch"] = {"batch_of"}
+        idle |= self.idle_of_privacy()
         if self.timing_only:
             reason = "nothing is computed in timing_only mode"
             idle[reason] = set(_NUMERICS)
@@ -304,11 +382,68 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
                 idle[reason] |= {"model", "data", "data_dir"}
         return idle
 
+    def _obstacle_to_clients(self) -> str | None:
+        """Return why workers cannot be places of clients; None where they can."""
+        if self.schedule is not None or self.profile is not None or self.strategy is not None:
+            return "over a schedule every worker is its own client"
+        if self.resolve_topology() != "server":
+            return f"clients are picked by a parameter server, which {self.algorithm} has not here"
+        if not self.algorithm.lets_clients_change:
+            return f"{self.algorithm} goes on with each worker from what that was before"
+        return None
+
+    def _check_clients(self) -> None:
+        """Refuse clients that a run cannot have."""
+        if self.privacy_of("examples") and self.shards.startswith("bootstrap"):
+            raise ValueError(
+                f"privacy: by shards {self.shards} an example may be with several clients, and "
+                "what they give away of it is not counted: use iid or another partition"
+            )
+        if self.clients is None:
+            return
+        compute = self.compute_distribution()
+        if compute is None or compute.in_order:
+            raise ValueError(
+                "compute: clients take turns, so how long they compute is a distribution, neither "
+                "measured nor a recording"
+            )
+        if self.sampling == "by-size" and (self.timing_only or has_equal_sizes(self.shards)):
+            raise ValueError(
+                "sampling: by-size makes no difference where all clients have as many examples: "
+                "give --shards dirichlet(0.5) or sizes(0.5), or leave it out"
+            )
+
+    def _check_places(self, cluster: Cluster) -> None:
+        """Refuse a cluster whose workers cannot be places of the clients."""
+        if self.clients is None:
+            return
+        workers = len(cluster.workers)
+        if workers > self.clients:
+            raise InputError(
+                f"clients: {workers} workers take part at a time, of {self.clients} clients: give "
+                "fewer --workers"
+            )
+        if len(cluster.servers) != 1:
+            raise InputError(f"clients: they are picked by 1 server, not by {len(cluster.servers)}")
+        if isinstance(cluster.sharing, Packets):
+            raise InputError(
+                f"clients: sharing {cluster.sharing} cannot take back what a client that is lost "
+                "has sent: use fair or serial"
+            )
+        has_lines = self.client_uplink is not None or self.client_downlink is not None
+        if has_lines and any(link.duplex == "half" for link in cluster.links):
+            raise InputError(
+                "clients: uplink and downlink are two directions: not with half duplex"
+            )
+        if cluster.placement != "own":
+            raise InputError("clients: their server has a node of its own, placement: own")
+
     def costless_messages(self) -> bool:
         """Whether the size of a message makes no difference."""
         if any(change.what == "bandwidth" for change in self.what_if):
             return False
-        return self.cluster is None and self.bandwidth in (None, inf)
+        has_lines = self.client_uplink is not None or self.client_downlink is not None
+        return self.cluster is None and self.bandwidth in (None, inf) and not has_lines
 
     def resolve_cluster(self) -> Cluster:
         """Return the cluster that the run is simulated on, without the changes of `what_if`."""
@@ -328,12 +463,38 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
                 raise InputError(f"schedule: there is no file {self.schedule}")
             return  # how many workers there are, it says itself
         self.algorithm.check(len(cluster.workers), len(cluster.servers))
+        self.batches(len(cluster.workers))
+        self._check_places(cluster)
         if self.resolve_topology() == "server" and not cluster.servers:
             raise InputError(
                 f"{self.algorithm} needs a parameter server, and the cluster has none: give it "
                 "one, or choose a topology without"
             )
         self.changed(cluster)
+        self.failures_on(cluster)
+
+    def failures_on(self, cluster: Cluster) -> Failures | None:
+        """Return what fails in a run on the engine, and what is done; None where nothing fails.
+
+        Raises:
+            InputError: such a run cannot have it, or a cost of it is missing.
+        """
+        if self.profile is not None or self.strategy is not None:
+            return None
+        algorithm, topology = self.algorithm, self.resolve_topology()
+        servers = len(cluster.servers) if topology == "server" else 0
+        recoveries = algorithm.recoveries_on(topology)
+        found = self.failures(recoveries, len(cluster.workers), servers)
+        if found is not None and found.in_step and found.recovery != "restart" and servers > 1:
+            raise InputError(
+                f"recovery: {algorithm.name} with {found.recovery} runs on 1 server, not "
+                f"{servers}: several would not agree on who takes part in an update"
+            )
+        return found
+
+    def batches(self, workers: int) -> list[int]:
+        """Return the examples in a minibatch of each worker."""
+        return batches_of(self.batch, self.batch_of, workers)
 
     def compute_distribution(self) -> Distribution | None:
         """Return the distribution of a gradient's duration; None when it is measured."""
@@ -345,6 +506,11 @@ class TrainConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         if self.updates is not None:
             return self.updates
         return _UPDATES if self.until_time is None else sys.maxsize
+
+    @property
+    def last_update(self) -> float:
+        """The same; infinite where a virtual time alone ends the run."""
+        return inf if self.most_updates == sys.maxsize else self.most_updates
 
     @property
     def until_time(self) -> float | None:

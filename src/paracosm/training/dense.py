@@ -26,14 +26,14 @@ from torch.nn import functional
 
 from paracosm.models import DataSet, Model
 from paracosm.models.images import MLP
-from paracosm.training.gradient_methods import Gradient, Request, stack
+from paracosm.training.gradient_methods import Gradient, Request, compute_stacked, evenly
 from paracosm.training.parameters import ParameterLayout
 
 _MOST_TOGETHER = 2**18
 """Parameters times examples of a minibatch up to which one product for several gradients is faster
 than one after the other: beyond, products are bound by arithmetic and by the caches."""
 
-_CACHE = 2**21
+_CACHE = 2**22
 """Bytes of parameters, gradients and activations that one call should not exceed by far."""
 
 
@@ -91,7 +91,8 @@ class Dense:
         for size, run in groupby(requests, key=lambda request: len(request.batch)):
             group = list(run)
             if len(group) > 1 and self.pays_together(size):
-                gradients += self._together(group)
+                for part in evenly(group, self.most_together(size)):
+                    gradients += compute_stacked(self, self._layout, part)
             else:
                 gradients += map(self._alone, group)
         return gradients
@@ -113,7 +114,7 @@ class Dense:
 
     def most_together(self, batch: int) -> int:
         each = 2 * 4 * (self._layout.size + batch * self._widths)
-        return max(1, _CACHE // each) if self.pays_together(batch) else 1
+        return max(2, _CACHE // each) if self.pays_together(batch) else 1
 
     def _alone(self, request: Request) -> Gradient:
         assert request.parameters is not None
@@ -122,14 +123,6 @@ class Dense:
         x, y = self._x.index_select(0, indices), self._y.index_select(0, indices)
         loss, found = self._differentiate(tensors, x, y, torch.addmm, torch.mm)
         return Gradient(loss.item(), self._layout.in_form_of(request.parameters, found))
-
-    def _together(self, requests: Sequence[Request]) -> Iterator[Gradient]:
-        """Return the gradients by products of stacks of matrices, one for each request."""
-        parameters = [each.parameters for each in requests if each.parameters is not None]
-        tensors = stack(self._layout, parameters)
-        losses, found = self.stacked(tensors, np.stack([request.batch for request in requests]))
-        for each, loss, *gradient in zip(parameters, losses.tolist(), *found, strict=True):
-            yield Gradient(loss, self._layout.in_form_of(each, gradient))
 
     def _differentiate(
         self,

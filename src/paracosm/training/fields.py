@@ -11,6 +11,7 @@ from paracosm.errors import InputError, require
 from paracosm.models import Optimizer, canonical, check_trainable, parse_optimizer
 from paracosm.models.shards import check_scheme
 from paracosm.quantities import Duration
+from paracosm.training.recipe import RecipeFields
 
 
 def _optimizer(value: Any) -> Optimizer:
@@ -23,7 +24,7 @@ def _optimizer(value: Any) -> Optimizer:
 AS_TEXT = PlainSerializer(str, return_type=str)
 
 
-class LearningFields(BaseModel):
+class LearningFields(RecipeFields):
     """What is trained, on what, and how its gradients are computed."""
 
     model: Annotated[str, BeforeValidator(canonical)] = Field(
@@ -36,10 +37,19 @@ class LearningFields(BaseModel):
     batch: int = Field(
         32, ge=1, description="examples in a worker's minibatch (of a profile: as profiled)"
     )
-    shards: str = Field("shared", description="shared, iid or dirichlet(ALPHA)")
+    shards: str = Field(
+        "shared",
+        description="who draws from what: shared, iid, dirichlet(ALPHA), classes(K), sizes(SIGMA), "
+        "bootstrap(N)",
+    )
     optimizer: Annotated[Optimizer, BeforeValidator(_optimizer), AS_TEXT] = Field(
         Optimizer("sgd", {}),
         description="sgd, sgd(momentum=0.9), adam, ... where parameters are updated",
+    )
+    buffers: Literal["shared", "own"] = Field(
+        "shared",
+        description="running statistics of batch normalisation: one set that follows all gradients "
+        "(shared), or one of each worker (own), whose mean is evaluated",
     )
     evaluate_examples: int = Field(
         2000, ge=1, description="examples of each set, evenly spread, that an evaluation looks at"

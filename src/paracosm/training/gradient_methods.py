@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import joblib
 import numpy as np
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.backend.reduction import dumps
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call, vmap
 from torch.nn import functional
 
@@ -27,6 +27,7 @@ from paracosm.errors import InputError
 from paracosm.factory import one_line
 from paracosm.models import DataSet, Model
 from paracosm.rng import integer_seed
+from paracosm.training.buffers import SHARED, Buffers, State, averaged_over
 from paracosm.training.parameters import ParameterLayout, Parameters
 
 
@@ -35,17 +36,24 @@ class Gradient(NamedTuple):
 
     loss: float
     gradient: Parameters
+    buffers: State | None = None  # of its replica, after it, where it was computed ahead
 
 
 class PendingGradient:
     """The gradient at `parameters` of the examples `batch`, not yet computed."""
 
-    __slots__ = ("_gradient", "_source", "batch", "number", "parameters")
+    __slots__ = ("_gradient", "_source", "batch", "number", "parameters", "replica")
 
     def __init__(
-        self, source: Any, number: int, parameters: Parameters, batch: npt.NDArray[np.int64]
+        self,
+        source: Any,
+        number: int,
+        parameters: Parameters,
+        batch: npt.NDArray[np.int64],
+        replica: int,
     ) -> None:
         self.number = number
+        self.replica = replica
         self.parameters: Parameters | None = parameters
         self.batch = batch
         self._source = source
@@ -57,17 +65,26 @@ class PendingGradient:
 
     def result(self) -> Gradient:
         """Return the gradient; the first call computes it, perhaps with all others that wait."""
-        return self._gradient or self._source.fulfil(self)
+        found = self._gradient or self._source.fulfil(self)
+        if found.buffers is not None:
+            self._source.buffers.see(self.replica, found.buffers)
+            found = self._gradient = found._replace(buffers=None)
+        return found
 
     def discard(self) -> None:
         """Say that nobody will need the result, which may be computed already."""
         self._source.forget(self)
+        if self._gradient is not None and self._gradient.buffers is not None:
+            self._source.buffers.rewind(self.replica)
         self.parameters = None
 
     def resolve(self, gradient: Gradient) -> None:
         """Hand in the gradient, and let go of the parameters."""
         self._gradient = gradient
         self.parameters = None
+
+
+Item = TypeVar("Item")
 
 
 class Request(Protocol):
@@ -81,6 +98,9 @@ class Request(Protocol):
 
     @property
     def batch(self) -> npt.NDArray[np.int64]: ...
+
+    @property
+    def replica(self) -> int: ...  # whose buffers it changes
 
 
 class Method(Protocol):
@@ -113,8 +133,11 @@ class Stepper:
     of them costs more than the gradient of a small model.
     """
 
-    def __init__(self, model: Model, layout: ParameterLayout, traits: Traits, seed: int) -> None:
+    def __init__(
+        self, model: Model, layout: ParameterLayout, traits: Traits, seed: int, buffers: Buffers
+    ) -> None:
         self._module = model.module.train()
+        self._buffers = buffers
         self._loss = model.loss
         self._layout = layout
         tensors = dict(self._module.named_parameters())
@@ -123,8 +146,14 @@ class Stepper:
         self._unused = traits.unused
         self._seed = seed
 
-    def step(self, parameters: Parameters, x: Tensor, y: Tensor, number: int) -> Gradient:
-        """Return loss and gradient; `number` picks the stream of random numbers."""
+    def step(
+        self, parameters: Parameters, x: Tensor, y: Tensor, number: int, replica: int
+    ) -> Gradient:
+        """Return loss and gradient.
+
+        `number` picks the stream of random numbers, `replica` the buffers.
+        """
+        self._buffers.use(replica)
         for tensor, values in zip(self._tensors, self._layout.tensors(parameters), strict=True):
             tensor.data = values
         try:
@@ -159,7 +188,7 @@ class OneByOne:
             assert request.parameters is not None
             indices = torch.from_numpy(request.batch)
             x, y = self._x.index_select(0, indices), self._y.index_select(0, indices)
-            gradients.append(self._step(request.parameters, x, y, request.number))
+            gradients.append(self._step(request.parameters, x, y, request.number, request.replica))
         return gradients
 
 
@@ -195,9 +224,9 @@ class Vectorised:
 
     def obstacle(self) -> str | None:
         """Try it, and return why the model cannot be vectorised; None if it can."""
-        tensors = stack(self._layout, [self._parameters, self._parameters.clone()])
+        rows = self._parameters.repeat(2, 1)
         try:
-            self.stacked(tensors, np.zeros((2, 1), np.int64))
+            self.stacked(self._layout.stacks(rows), np.zeros((2, 1), np.int64))
         except Exception as error:  # the model's own code, and all that vmap has no rule for
             return f"the model cannot be vectorised: {one_line(error)}"
         return None
@@ -205,11 +234,7 @@ class Vectorised:
     def compute(self, requests: Sequence[Request]) -> list[Gradient]:
         gradients: list[Gradient] = []
         for chunk in self._chunks(requests):
-            parameters = [request.parameters for request in chunk if request.parameters is not None]
-            tensors = stack(self._layout, parameters)
-            losses, found = self.stacked(tensors, np.stack([request.batch for request in chunk]))
-            for each, loss, *gradient in zip(parameters, losses.tolist(), *found, strict=True):
-                gradients.append(Gradient(loss, self._layout.in_form_of(each, gradient)))
+            gradients += compute_stacked(self, self._layout, chunk)
         return gradients
 
     def stacked(
@@ -233,17 +258,41 @@ class Vectorised:
     def _chunks(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
         """Divide requests into runs of one batch size, each small enough for the memory."""
         for size, run in groupby(requests, key=lambda request: len(request.batch)):
-            group, length = list(run), self.most_together(size)
-            for begin in range(0, len(group), length):
-                yield group[begin : begin + length]
+            yield from evenly(list(run), self.most_together(size))
 
 
-def stack(layout: ParameterLayout, parameters: Sequence[Parameters]) -> Sequence[Tensor]:
-    """Return by tensor the parameters of all requests; no copies where all have the same."""
-    first = parameters[0]
-    if all(other is first for other in parameters):
-        return [each.expand(len(parameters), *each.shape) for each in layout.tensors(first)]
-    return [torch.stack(same) for same in zip(*map(layout.tensors, parameters), strict=True)]
+def evenly(items: list[Item], most: int) -> Iterator[list[Item]]:
+    """Yield as few parts as there can be of at most so many items, of one size but for one item."""
+    parts = -(-len(items) // most)
+    for part in range(parts):
+        yield items[len(items) * part // parts : len(items) * (part + 1) // parts]
+
+
+def compute_stacked(
+    method: StackedMethod, layout: ParameterLayout, requests: Sequence[Request]
+) -> list[Gradient]:
+    """Return the gradients of requests of one batch size, by one call of the method.
+
+    Flat vectors are rows of one matrix, whose stacks of tensors are views; none is copied where all
+    requests have the same.
+    """
+    parameters = [request.parameters for request in requests if request.parameters is not None]
+    batches = np.stack([request.batch for request in requests])
+    flat = [each for each in parameters if isinstance(each, Tensor)]
+    if len(flat) < len(parameters):
+        known = map(layout.tensors, parameters)
+        tensors = [torch.stack(same) for same in zip(*known, strict=True)]
+        losses, found = method.stacked(tensors, batches)
+        return [
+            Gradient(loss, layout.in_form_of(each, gradient))
+            for each, loss, *gradient in zip(parameters, losses.tolist(), *found, strict=True)
+        ]
+    first = flat[0]
+    is_shared = all(other is first for other in flat)
+    rows = first.expand(len(flat), -1) if is_shared else torch.stack(flat)
+    losses, found = method.stacked(layout.stacks(rows), batches)
+    gradients = layout.rows(found).unbind()
+    return [Gradient(*each) for each in zip(losses.tolist(), gradients, strict=True)]
 
 
 _TASKS_PER_PROCESS = 4  # of one call, so that no process waits long for the last
@@ -274,11 +323,12 @@ class ProcessPool:
         seed: int,
         processes: int,
         workers: int,
+        buffers: Buffers,
     ) -> None:
         self.processes = processes
         self._data = data
         self._layout = layout
-        self._module = model.module
+        self._buffers = buffers
         self._moving_buffers = traits.moving_buffers
         rows = min(workers, max(processes, _POOL_MEMORY // (4 * layout.size)))
         # The file lives as long as the pool, which `with` cannot say.
@@ -304,9 +354,10 @@ class ProcessPool:
         return all(future.done() for future in self._warming)
 
     def compute(self, requests: Sequence[Request]) -> list[Gradient]:
-        """Return the gradients; every task starts from the buffers as they are now.
+        """Return the gradients.
 
-        A running statistic becomes the mean of what the tasks end with; a count adds up.
+        All of one replica are of one task, in their order. Where replicas share their buffers,
+        every task starts from them as they are now; see `averaged_over`.
         """
         rows = len(self._matrix)
         gradients: list[Gradient] = []
@@ -322,30 +373,58 @@ class ProcessPool:
         for row, request in zip(self._matrix, requests, strict=False):
             assert request.parameters is not None
             row[:] = self._layout.flat(request.parameters).numpy()
-        moving = dict(self._module.named_buffers()) if self._moving_buffers else {}
-        buffers = {name: buffer.numpy().copy() for name, buffer in moving.items()}
-        length = -(-len(requests) // (_TASKS_PER_PROCESS * self.processes))
         x, y = self._data.train_x.numpy(), self._data.train_y.numpy()
-        tasks: list[Future[tuple[list[float], dict[str, Array]]]] = []
-        for first in range(0, len(requests), length):
+        divided = self._divided(requests)
+        tasks: list[Future[tuple[list[float], list[State]]]] = []
+        shared = self._buffers.state(SHARED) if self._is_shared(requests) else None
+        for places in divided:
             batches = [
-                (first + index, x[request.batch], y[request.batch], request.number)
-                for index, request in enumerate(requests[first : first + length])
+                (place, x[each.batch], y[each.batch], each.number, each.replica)
+                for place, each in ((place, requests[place]) for place in places)
             ]
-            tasks.append(self._executor.submit(_gradients, batches, buffers))
-        losses: list[float] = []
-        for task in tasks:
-            more, changes = task.result()
-            losses += more
-            for name, change in changes.items():
-                # A running statistic with the sum of changes from one start would overshoot.
-                counts = not torch.is_floating_point(moving[name])
-                moving[name] += torch.from_numpy(change if counts else change / len(tasks))
+            replicas = {requests[place].replica for place in places if self._moving_buffers}
+            states = {each: shared or self._buffers.state(each) for each in sorted(replicas)}
+            tasks.append(self._executor.submit(_gradients, batches, states))
+        losses = [0.0] * len(requests)
+        own: dict[int, State] = {}  # by place
+        ended: list[State] = []
+        for places, task in zip(divided, tasks, strict=True):
+            found, after = task.result()
+            for place, loss in zip(places, found, strict=True):
+                losses[place] = loss
+            if shared is not None:
+                ended.append(after[-1])
+            else:
+                own |= zip(places, after, strict=False)
+        if shared is not None:
+            self._buffers.load(SHARED, averaged_over(ended, shared))
+        for place, state in own.items():
+            self._buffers.load(requests[place].replica, state)
         rows = torch.from_numpy(np.array(self._matrix[: len(requests)])).unbind()
-        for request, loss, row in zip(requests, losses, rows, strict=True):
+        for place, (request, loss, row) in enumerate(zip(requests, losses, rows, strict=True)):
             assert request.parameters is not None
             is_flat = not isinstance(request.parameters, tuple)
-            yield Gradient(loss, row if is_flat else tuple(self._layout.tensors(row)))
+            gradient = row if is_flat else tuple(self._layout.tensors(row))
+            yield Gradient(loss, gradient, own.get(place))
+
+    def _is_shared(self, requests: Sequence[Request]) -> bool:
+        return self._moving_buffers and requests[0].replica == SHARED
+
+    def _divided(self, requests: Sequence[Request]) -> list[list[int]]:
+        """Return the places of the requests of each task."""
+        length = -(-len(requests) // (_TASKS_PER_PROCESS * self.processes))
+        places = list(range(len(requests)))
+        if not self._moving_buffers or self._is_shared(requests):
+            return [places[first : first + length] for first in range(0, len(places), length)]
+        tasks: list[list[int]] = []
+        places.sort(key=lambda place: requests[place].replica)
+        for _, group in groupby(places, key=lambda place: requests[place].replica):
+            own = list(group)
+            if tasks and len(tasks[-1]) + len(own) <= length:
+                tasks[-1] += own
+            else:
+                tasks.append(own)
+        return tasks
 
 
 def _fast_folder(size: int) -> str | None:
@@ -354,40 +433,44 @@ def _fast_folder(size: int) -> str | None:
     return str(folder) if folder.is_dir() and shutil.disk_usage(folder).free > 2 * size else None
 
 
-# The minibatch of one request: the row of its parameters, x, y, its number.
-_Batch = tuple[int, Array, Array, int]
+# The minibatch of one request: the row of its parameters, x, y, its number, its replica.
+_Batch = tuple[int, Array, Array, int, int]
 
 # Of each process in the pool, set as it starts.
-_module: nn.Module
+_buffers: Buffers
 _stepper: Stepper
 _rows: torch.Tensor
 
 
 def _start(state: bytes, threads: int, path: str, shape: tuple[int, int]) -> None:
-    global _module, _stepper, _rows
+    global _buffers, _stepper, _rows
     torch.set_num_threads(threads)
     model, layout, traits, seed = pickle.loads(state)
-    _module = model.module
-    _stepper = Stepper(model, layout, traits, seed)
+    _buffers = Buffers(model.module)
+    _stepper = Stepper(model, layout, traits, seed, _buffers)
     _rows = torch.from_numpy(np.memmap(path, np.float32, "r+", shape=shape))
 
 
-def _gradients(
-    batches: list[_Batch], buffers: dict[str, Array]
-) -> tuple[list[float], dict[str, Array]]:
-    """Put gradients in the places of parameters; return losses and what the buffers gained."""
-    moving = dict(_module.named_buffers())
-    for name, values in buffers.items():
-        moving[name].copy_(torch.from_numpy(values))
-    losses = []
-    for row, x, y, number in batches:
-        loss, gradient = _stepper.step(_rows[row], torch.from_numpy(x), torch.from_numpy(y), number)
+def _gradients(batches: list[_Batch], states: dict[int, State]) -> tuple[list[float], list[State]]:
+    """Put gradients in the places of parameters; return losses and the buffers after each.
+
+    No buffers where none move, which is where no `states` are given.
+    """
+    _buffers.clear()
+    for replica, state in states.items():
+        _buffers.load(replica, state)
+    losses: list[float] = []
+    after: list[State] = []
+    for row, x, y, number, replica in batches:
+        loss, gradient, _ = _stepper.step(
+            *(_rows[row], torch.from_numpy(x), torch.from_numpy(y), number, replica)
+        )
         assert not isinstance(gradient, tuple), "a row is a flat vector"
         _rows[row] = gradient
         losses.append(loss)
-    moving = dict(_module.named_buffers())  # a forward pass may put new tensors in their places
-    changes = {name: np.asarray(moving[name].numpy() - old) for name, old in buffers.items()}
-    return losses, changes
+        if states:
+            after.append(_buffers.state(replica))
+    return losses, after
 
 
 _EXAMPLES = 8

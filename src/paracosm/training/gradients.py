@@ -13,6 +13,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from paracosm.errors import InputError, unknown
 from paracosm.models import DataSet, Model
+from paracosm.training.buffers import SHARED, Buffers
 from paracosm.training.dense import dense_method
 from paracosm.training.gradient_methods import (
     Gradient,
@@ -26,6 +27,8 @@ from paracosm.training.gradient_methods import (
     inspect_model,
 )
 from paracosm.training.parameters import ParameterLayout, Parameters
+from paracosm.training.privacy import Privacy
+from paracosm.training.private_gradients import Private
 
 Mode = Literal["auto", "off", "vmap", "processes"]
 
@@ -38,14 +41,20 @@ class GradientSource:
     where that is faster.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, buffers: Buffers) -> None:
         self.policy = policy
+        self.buffers = buffers
         self._waiting: dict[int, PendingGradient] = {}
         self._requests = 0
 
-    def request(self, parameters: Parameters, batch: npt.NDArray[np.int64]) -> PendingGradient:
-        """Ask for a gradient at parameters that nobody changes in place afterwards."""
-        pending = PendingGradient(self, self._requests, parameters, batch)
+    def request(
+        self, parameters: Parameters, batch: npt.NDArray[np.int64], replica: int = SHARED
+    ) -> PendingGradient:
+        """Ask for a gradient at parameters that nobody changes in place afterwards.
+
+        It changes the buffers of a replica.
+        """
+        pending = PendingGradient(self, self._requests, parameters, batch, replica)
         self._waiting[self._requests] = pending
         self._requests += 1
         return pending
@@ -82,33 +91,48 @@ def make_gradients(
     workers_hint: int,  # how many gradients may wait at a time
     seed: int = 0,  # of random numbers that the model draws; each request has its own stream
     batch: int = 32,  # examples of a minibatch
+    privacy: Privacy | None = None,  # of examples
+    noise_seed: int = 0,  # of what hides them; each request has its own stream
+    own_buffers: bool = False,  # whether replicas are to have their own
 ) -> GradientSource:
     """Return the source of the gradients of a model on a data set's training examples.
 
     The model is taken over: its module stays in training mode, its parameters are those of the
-    last gradient, and its buffers (running statistics) follow the gradients in the order in which
-    these are computed, as on a parameter server that holds moving averages.
+    last gradient, and its buffers (running statistics) follow the gradients of each replica in the
+    order in which these are computed; where all share them, as on a parameter server that holds
+    moving averages.
 
     Mode "off" computes each gradient alone, by automatic differentiation, when it is needed; "vmap"
     and "processes" all that wait together; "auto" does what the model's structure and size say is
-    fastest (dense networks in closed form), so that two runs agree to the bit.
+    fastest (dense networks in closed form), so that two runs agree to the bit. With `privacy` each
+    is computed alone, from the clipped gradients of its examples.
     """
     if mode not in get_args(Mode):
         raise unknown("look-ahead mode", mode, get_args(Mode))
     traits = inspect_model(model, layout, data, batch)
+    if own_buffers and not traits.moving_buffers:
+        raise InputError(
+            "buffers: the model has no running statistics that a worker could have of its own: "
+            "leave it out"
+        )
+    buffers = Buffers(model.module)
+    if privacy is not None:
+        private = Private(privacy, model, layout, data, traits, noise_seed)
+        text = "by example, clipped and with noise"
+        return GradientSource(Policy(private, text, together=False), buffers)
     processes = min(available_cores(), workers_hint)
 
     def pool() -> ProcessPool:
-        return ProcessPool(model, layout, data, traits, seed, processes, workers_hint)
+        return ProcessPool(*(model, layout, data, traits, seed, processes, workers_hint, buffers))
 
     if mode == "processes":
-        return GradientSource(Policy(pool(), f"on {processes} processes"))
+        return GradientSource(Policy(pool(), f"on {processes} processes"), buffers)
     if mode == "off":
-        one = OneByOne(Stepper(model, layout, traits, seed), data)
-        return GradientSource(Policy(one, "one by one", together=False))
+        one = OneByOne(Stepper(model, layout, traits, seed, buffers), data)
+        return GradientSource(Policy(one, "one by one", together=False), buffers)
     if mode == "auto" and (dense := dense_method(model, layout, data)) is not None:
         text = "auto: dense layers in closed form"
-        return GradientSource(Policy(dense, text, together=dense.pays_together(batch)))
+        return GradientSource(Policy(dense, text, together=dense.pays_together(batch)), buffers)
     is_small = mode == "vmap" or _is_small(model, layout, batch)
     vectorised = Vectorised(model, layout, data, traits) if is_small else None
     obstacle = traits.obstacle or vectorised.obstacle() if vectorised else None
@@ -116,12 +140,12 @@ def make_gradients(
         if obstacle:
             raise InputError(f'look-ahead mode "vmap": {obstacle}; use "auto"')
         assert vectorised is not None
-        return GradientSource(Policy(vectorised, "vmap"))
-    one = OneByOne(Stepper(model, layout, traits, seed), data)
+        return GradientSource(Policy(vectorised, "vmap"), buffers)
+    one = OneByOne(Stepper(model, layout, traits, seed, buffers), data)
     # Running statistics follow the gradients in another order on processes.
     make_pool = pool if processes > 1 and not traits.moving_buffers else None
     usable = None if obstacle else vectorised
-    return GradientSource(Automatic(one, usable, make_pool, obstacle or None))
+    return GradientSource(Automatic(one, usable, make_pool, obstacle or None), buffers)
 
 
 Waiting = TypeVar("Waiting")

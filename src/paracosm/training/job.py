@@ -7,16 +7,22 @@ from typing import Any
 
 from paracosm.cluster import Cluster
 from paracosm.engine import Simulator
+from paracosm.results import FailureSummary
 from paracosm.results.summaries import CompressionSummary
+from paracosm.simulation.schedule import BusyTimes
+from paracosm.training.clients import Clients
 from paracosm.training.compression import Compression
 from paracosm.training.config import TrainConfig
 from paracosm.training.record import MetricSink, Progress, RunRecord
-from paracosm.training.roles import Team
+from paracosm.training.roles import ParameterServer, Team, TrainingWorker
 from paracosm.training.store import Contribution, Numerics, Store
 
 
 class Job(Team):
     """A run and what was recorded of it."""
+
+    worker_kind: type[TrainingWorker] = TrainingWorker
+    server_kind: type[ParameterServer] = ParameterServer
 
     def __init__(
         self,
@@ -40,31 +46,88 @@ class Job(Team):
             config.compute_distribution(),
             config.update_time,
             config.batch,
+            config.batches(len(cluster.workers)),
             config.most_updates,
             config.algorithm.work,
             config.algorithm.serve,
+            self._clients_of(config, seed, numerics),
             compression,
         )
         self.config = config
         self.stores: list[Store] = []
         self.record = RunRecord(
-            *(config, numerics, sink, progress, lambda: sim.now, lambda: self.parameters()),
+            *(config, numerics, sink, progress, lambda: self.now, lambda: self.parameters()),
             bytes_sent=None if codec is None else lambda: self.bytes_sent,
         )
+        for _ in self.workers if self.topology == "peers" else self.workers[:1]:
+            self._add_stores()
 
-    def new_stores(self) -> list[Store]:
-        """Return stores of all parts of the parameters, whose updates this job is told of."""
+    @property
+    def now(self) -> float:
+        """The virtual time."""
+        return self._sim.now
+
+    def play(self) -> None:
+        """Run to the end, or until `stop`."""
+        self.add_nodes(self._sim)
+        self._sim.run(until=self.config.until_time)
+
+    def stop(self) -> None:
+        """End the run where it is safe."""
+        self._sim.stop()
+
+    def busy_times(self) -> BusyTimes:
+        """Return for how long each node computed, sent and received."""
+        held = self.all_reduces.busy
+        return {
+            name: {
+                "compute": node.compute_time,
+                "send": node.ports.busy_time("send") + held,
+                "receive": node.ports.busy_time("receive") + held,
+            }
+            for name, node in self._sim.workers.items()
+        }
+
+    def failure_summary(self, end: float) -> FailureSummary | None:
+        """Return what failures have cost up to the end, in seconds; None where nothing fails."""
+        return None
+
+    def add_nodes(self, sim: Simulator) -> None:
+        """Let servers and workers take part in a simulation."""
+        stores, peers = self.stores, self.topology == "peers"
+        if self.topology == "server":
+            for index, name in enumerate(self.servers):
+                sim.add_worker(name, self.server_kind, self, index, stores[index])
+            stores = []
+        for index, name in enumerate(self.workers):
+            own = [stores[index]] if peers else stores
+            worker = sim.add_worker(name, self.worker_kind, self, index, own)
+            if peers:
+                sim.spawn(self.config.algorithm.listen(worker), name=f"{name}.listen")
+
+    @staticmethod
+    def _clients_of(config: TrainConfig, seed: int, numerics: Numerics) -> Clients | None:
+        if config.clients is None:
+            return None
+        by_size = config.sampling == "by-size"
+        sizes = [numerics.examples_of(each) for each in range(config.clients)] if by_size else None
+        return Clients(config, seed, sizes, config.until_time)
+
+    def _add_stores(self) -> None:
+        """Add stores of all parts of the parameters, whose updates this job is told of."""
         algorithm, codec = self.config.algorithm, self.config.compress
-        made = [
-            Store(
-                *(self.initial[part], algorithm.outer() or self.numerics.rule(), self.updated),
-                *(self.numerics.real, algorithm, len(self.workers)),
+        for index, part in enumerate(self.numerics.parts):
+            rule, recipe = algorithm.outer(), self.numerics.outer_recipe(index)
+            if rule is None:
+                rule, recipe = self.numerics.rule(), self.numerics.recipe
+            store = Store(
+                *(self.initial[part], rule, self.updated, self.numerics.real),
+                *(algorithm, len(self.workers), recipe),
+                # Each peer makes some of the run's updates on a store of its own.
+                updates=(lambda: self.record.updates) if self.topology == "peers" else None,
                 aggregate=None if codec is None else codec.aggregate,
             )
-            for part in self.numerics.parts
-        ]
-        self.stores += made
-        return made
+            self.stores.append(store)
 
     def compression_summary(self) -> CompressionSummary | None:
         """Return by how much messages are smaller; None where they are sent as they are."""
@@ -82,6 +145,9 @@ class Job(Team):
             return sum(store.parameters for store in self.stores) / len(self.stores)
         return self.numerics.join([store.parameters for store in self.stores])
 
+    def note(self, node: str, name: str, value: float) -> None:
+        self.record.note(node, name, value)
+
     def updated(
         self, store: Store, contributions: Sequence[Contribution], staleness: Sequence[int]
     ) -> None:
@@ -98,4 +164,4 @@ class Job(Team):
             return
         record.updated()
         if record.updates >= self.last_update and self.topology != "server":
-            self._sim.stop()
+            self.finish()

@@ -17,11 +17,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from paracosm.training.gradient_methods import Method, StackedMethod
+from paracosm.training.buffers import SHARED, Buffers, State
+from paracosm.training.gradient_methods import Method, StackedMethod, evenly
 from paracosm.training.gradients import Policy
 from paracosm.training.parameters import ParameterLayout
 from paracosm.training.rules import Stepping
-from paracosm.training.store import Rule
+from paracosm.training.store import Recipe, Rule
 
 Batches = npt.NDArray[np.int64]
 
@@ -43,9 +44,13 @@ class LocalStepSource:
     rounding.
     """
 
-    def __init__(self, policy: Policy, layout: ParameterLayout) -> None:
+    def __init__(
+        self, policy: Policy, layout: ParameterLayout, recipe: Recipe, buffers: Buffers
+    ) -> None:
+        self.buffers = buffers
         self._policy = policy
         self._layout = layout
+        self._recipe = recipe
         self._waiting: dict[int, WaitingSteps] = {}
         self._numbers = 0
         self._kept: dict[Rule, WaitingSteps] = {}  # whose state the next ones go on from
@@ -55,13 +60,17 @@ class LocalStepSource:
         parameters: Tensor,  # a flat vector that nobody changes in place afterwards
         batches: Batches,  # [steps, examples]
         rule: Rule,  # the optimizer's
-        lr: float,
+        factors: tuple[float, ...],  # of the learning rate, one a step; none where it is the same
         keep_state: bool,  # whether other steps go on from the state of the rule
         mu: float,
         shift: Tensor | None,
+        replica: int = SHARED,  # whose buffers they change
     ) -> WaitingSteps:
         """Ask for a step of each of the batches; see `roles.TrainingWorker.local_steps`."""
-        made = WaitingSteps(self, self._numbers, parameters, batches, rule, lr, mu, shift)
+        made = WaitingSteps(
+            *(self, self._numbers, parameters, batches, rule, self._recipe, factors, mu, shift),
+            replica=replica,
+        )
         self._numbers += len(batches)
         if keep_state and isinstance(rule, Stepping):
             earlier = self._kept.get(rule)
@@ -120,14 +129,15 @@ class LocalStepSource:
             until = len(group[-1].batches)
             batches = np.stack([request.batches[done:until] for request in group], axis=1)
             rule = _joined([request.rule for request in group], rows)
-            for minibatches in batches:
+            for number, minibatches in enumerate(batches, done):
                 loss, found = method.stacked(layout.stacks(rows), minibatches)
-                direction = torch.cat([each.flatten(1) for each in found], 1)
+                direction = layout.rows(found)
+                self._recipe.clip_rows(direction)
                 if mu:
                     direction.add_(rows - start[:count], alpha=mu)
                 if shift is not None:
                     direction.add_(shift[:count])
-                rows = rule(rows, direction, 1.0)
+                rows = rule(rows, direction, group[0].factor(number))
                 losses += loss
             if isinstance(rule, Stepping):
                 rule.part([request.rule for request in group if isinstance(request.rule, Stepping)])
@@ -144,15 +154,14 @@ def _alike(requests: Sequence[WaitingSteps], method: StackedMethod) -> Iterator[
     """Divide requests into groups that one matrix can go on with, of a size that one call takes."""
     ordered = sorted(requests, key=lambda each: (*_kind(each), -len(each.batches)))
     for (examples, *_), run in groupby(ordered, key=_kind):
-        group, most = list(run), method.most_together(examples)
-        for begin in range(0, len(group), most):
-            yield group[begin : begin + most]
+        yield from evenly(list(run), method.most_together(examples))
 
 
-def _kind(request: WaitingSteps) -> tuple[int, float, bool, int, int]:
+def _kind(request: WaitingSteps) -> tuple[int, float, bool, int, int, tuple[float, ...]]:
     """Return what rows of one matrix have in common."""
     earlier = request.rule.steps if isinstance(request.rule, Stepping) else 0
-    return request.batches.shape[1], request.mu, request.shift is None, earlier, request.done
+    own = request.batches.shape[1], request.mu, request.shift is None, earlier, request.done
+    return *own, request.factors
 
 
 def _joined(rules: Sequence[Rule], rows: Tensor) -> Rule:
@@ -169,9 +178,9 @@ def _in_turn(method: Method, requests: Sequence[WaitingSteps]) -> None:
 
 def _step(method: Method, requests: Sequence[WaitingSteps]) -> None:
     gradients = method.compute([request.next() for request in requests])
-    for request, (loss, gradient) in zip(requests, gradients, strict=True):
+    for request, (loss, gradient, buffers) in zip(requests, gradients, strict=True):
         assert isinstance(gradient, Tensor), "parameters are flat vectors"
-        request.step(loss, gradient)
+        request.step(loss, gradient, buffers)
 
 
 class _Minibatch(NamedTuple):
@@ -180,14 +189,25 @@ class _Minibatch(NamedTuple):
     number: int
     parameters: Tensor
     batch: npt.NDArray[np.int64]
+    replica: int
 
 
 class WaitingSteps:
     """Local steps from `parameters`, of which `done` have been made."""
 
     __slots__ = (
-        *("_losses", "_lr", "_result", "_source", "_start", "batches", "done", "mu", "number"),
-        *("parameters", "rule", "shift"),
+        *(
+            "_buffers",
+            "_losses",
+            "_recipe",
+            "_result",
+            "_source",
+            "_start",
+            "batches",
+            "done",
+            "factors",
+        ),
+        *("mu", "number", "parameters", "replica", "rule", "shift"),
     )
 
     def __init__(
@@ -197,21 +217,26 @@ class WaitingSteps:
         parameters: Tensor,
         batches: Batches,
         rule: Rule,
-        lr: float,
+        recipe: Recipe,
+        factors: tuple[float, ...],
         mu: float,
         shift: Tensor | None,
+        replica: int,
     ) -> None:
         self.number = number
+        self.replica = replica
         self.parameters = parameters
         self.batches = batches
         self.rule = rule
         self.mu = mu
         self.shift = shift
         self.done = 0
+        self.factors = factors
+        self._recipe = recipe
         self._source = source
         self._start = parameters if mu else None
-        self._lr = lr
         self._losses = 0.0
+        self._buffers: State | None = None
         self._result: Steps | None = None
 
     @property
@@ -222,6 +247,9 @@ class WaitingSteps:
         """Return what the steps came to; the first call computes it."""
         if self._result is None:
             self._source.fulfil(self)
+        if self._buffers is not None:
+            self._source.buffers.see(self.replica, self._buffers)
+            self._buffers = None
         assert self._result is not None
         return self._result
 
@@ -230,18 +258,27 @@ class WaitingSteps:
 
     def discard(self) -> None:
         self._source.forget(self)
+        if self._buffers is not None:
+            self._source.buffers.rewind(self.replica)
+
+    def factor(self, step: int) -> float:
+        """Return the factor of the learning rate at a step, from 0."""
+        return self.factors[step] if self.factors else 1.0
 
     def next(self) -> _Minibatch:
         """Return what the next step's gradient is asked for at, and of what."""
-        return _Minibatch(self.number + self.done, self.parameters, self.batches[self.done])
+        batch = self.batches[self.done]
+        return _Minibatch(self.number + self.done, self.parameters, batch, self.replica)
 
-    def step(self, loss: float, gradient: Tensor) -> None:
-        """Make the next step, by its gradient."""
+    def step(self, loss: float, gradient: Tensor, buffers: State | None) -> None:
+        """Make the next step, by its gradient; `buffers` are those after one computed ahead."""
+        self._buffers = buffers
+        gradient = self._recipe.clipped(gradient)
         if self._start is not None:
             gradient = gradient.add(self.parameters - self._start, alpha=self.mu)
         if self.shift is not None:
             gradient = gradient.add(self.shift)
-        self.parameters = self.rule(self.parameters, gradient, 1.0)
+        self.parameters = self.rule(self.parameters, gradient, self.factor(self.done))
         self._losses += loss
         self.done += 1
         if self.done == len(self.batches):
@@ -250,6 +287,7 @@ class WaitingSteps:
     def finish(self, parameters: Tensor, losses: float) -> None:
         """Hand in what the steps came to, and the losses added up; let go of all else."""
         count = len(self.batches)
-        self._result = Steps(losses / count, parameters, count * self._lr)
+        lr = self._recipe.lr * (sum(self.factors) if self.factors else count)
+        self._result = Steps(losses / count, parameters, lr)
         self.parameters = parameters
         self._start = self.shift = None

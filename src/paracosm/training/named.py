@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -30,7 +30,20 @@ def parse_named(text: str, kind: str, classes: Mapping[str, type[T]]) -> T:
     name, positional, named = parse_expression(text, kind)
     if name not in classes:
         raise unknown(kind, name, classes)
-    kinds = {field.name: type(field.default) for field in fields(classes[name])}  # type: ignore[arg-type]
+    return classes[name](**arguments_of(classes[name], name, positional, named))
+
+
+def arguments_of(
+    kind: type, name: str, positional: Sequence[str], named: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the values of a dataclass's fields that a text has given, as `parse_named` does."""
+    kinds = {field.name: type(field.default) for field in fields(kind)}
+    for key, each in kinds.items():
+        if each not in _WANTED:
+            raise InputError(
+                f"{name}: its parameter {key} has no default that is a number, a truth value or a "
+                "word: give it one"
+            )
     if len(positional) > len(kinds):
         takes = f"the parameters {', '.join(kinds)}" if kinds else "no parameters"
         raise InputError(f"{name} takes {takes}, got {len(positional)} values")
@@ -43,19 +56,21 @@ def parse_named(text: str, kind: str, classes: Mapping[str, type[T]]) -> T:
         if key in arguments:
             raise InputError(f"{name}: {key} is given twice")
         arguments[key] = value
-    return classes[name](
-        **{key: _read(name, key, value, kinds[key]) for key, value in arguments.items()}
-    )
+    return {key: _read(name, key, value, kinds[key]) for key, value in arguments.items()}
 
 
-def write_named(thing: Any) -> str:
+def write_named(thing: Any, name: str | None = None) -> str:
     """Return the text that `parse_named` reads as `thing`: defaults are left out."""
+    name = thing.name if name is None else name
     changed = [
         f"{field.name}={getattr(thing, field.name)}"
         for field in fields(thing)
         if getattr(thing, field.name) != field.default
     ]
-    return f"{thing.name}({', '.join(changed)})" if changed else str(thing.name)
+    return f"{name}({', '.join(changed)})" if changed else str(name)
+
+
+_WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
 
 
 def _read(name: str, key: str, text: str, kind: type) -> Any:
@@ -63,6 +78,5 @@ def _read(name: str, key: str, text: str, kind: type) -> Any:
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:
-        wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
-        raise InputError(f'{name}: {key} must be {wanted[kind]}, got "{text}"')
+        raise InputError(f'{name}: {key} must be {_WANTED[kind]}, got "{text}"')
     return value

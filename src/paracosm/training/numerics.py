@@ -9,10 +9,14 @@ import numpy as np
 from paracosm.errors import require
 from paracosm.models import load_data
 from paracosm.models.shards import BatchSampler, make_shards
+from paracosm.results import Chance
 from paracosm.rng import TrainingStream, generator, integer_seed
+from paracosm.training.clipping import Clipping
 from paracosm.training.config import MEASURED, TrainConfig
+from paracosm.training.learning_rate import scaled_learning_rate
+from paracosm.training.privacy import Accountant, ClientNoise, client_accountant
 from paracosm.training.rules import update_rule
-from paracosm.training.store import Numerics, Pending, PendingSteps, Rule
+from paracosm.training.store import Numerics, Pending, PendingSteps, Recipe, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,44 +25,67 @@ if TYPE_CHECKING:
 
 
 def prepare_numerics(
-    config: TrainConfig, seed: int, workers: int, servers: int, tensors: Sequence[str] = ()
+    config: TrainConfig,
+    seed: int,
+    clients: int,  # whose examples are computed on; without clients, workers
+    servers: int,
+    tensors: Sequence[str] = (),
+    active: int | None = None,  # of the clients at a time (all)
 ) -> Numerics:
     """Build model, data and gradients as `config` says; nothing of it in timing-only mode.
 
     The parts of the parameters are those of the servers, or the algorithm's fragments. Where
     `tensors` are named, each is a part, and parameters and gradients are tuples of tensors instead
-    of flat vectors.
+    of flat vectors. PyTorch computes on one thread until they are closed, since small models lose
+    more than they gain by more.
     """
     parts = servers * config.algorithm.fragments
     sizes_known = config.costless_messages() or (config.message_size and parts == 1)
     if config.timing_only and sizes_known and config.compress is None:
         return Numerics(((config.message_size or 0.0) / parts,) * parts)
     require("torch", "torch", "training a model")
-    computing = _Computing(config, seed, workers, servers, tensors)
-    return Numerics(computing.sizes, computing.shapes) if config.timing_only else computing
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        computing = _Computing(config, seed, clients, servers, tensors, active or clients)
+    except BaseException:
+        torch.set_num_threads(threads)
+        raise
+    computing.threads = threads
+    if not config.timing_only:
+        return computing
+    computing.close()
+    return Numerics(computing.sizes, computing.shapes)
 
 
 class _Computing(Numerics):
     """The model, its data and its gradients, in PyTorch."""
 
     real = True
+    threads = 1  # that PyTorch computes on when they have been closed
 
     def __init__(
-        self, config: TrainConfig, seed: int, workers: int, servers: int, tensors: Sequence[str]
+        self,
+        config: TrainConfig,
+        seed: int,
+        clients: int,
+        servers: int,
+        tensors: Sequence[str],
+        active: int,
     ) -> None:
-        import torch
-
         from paracosm.models.build import build_model
         from paracosm.training.gradients import make_gradients
         from paracosm.training.local_steps import LocalStepSource
         from paracosm.training.parameters import ParameterLayout
 
-        torch.set_num_threads(1)  # small models lose more than they gain by more
         self._config = config
         self._data = load_data(config.data, config.data_dir)
         data, most = self._data, config.evaluate_examples
         self._training = _evenly(most, data.train_x, data.train_y)
         self._test = _evenly(most, data.test_x, data.test_y)
+        self.chance = _chance(self._training[1], self._test[1]) if data.classes else None
         drawn = integer_seed(seed, TrainingStream.MODEL)
         self._model = build_model(config.model, self._data, drawn, config.batch)
         fragments = config.algorithm.fragments
@@ -73,21 +100,35 @@ class _Computing(Numerics):
         self.sizes = sizes
         self.shapes = self._layout.shapes_per_server
         rng = generator(seed, TrainingStream.SHARDS)
-        self._shards = make_shards(self._data.train_y.numpy(), workers, config.shards, rng)
+        self._shards = make_shards(self._data.train_y.numpy(), clients, config.shards, rng)
         self._seed = seed
+        self._batches = config.batches(clients) if config.batch_of else None
         self._samplers: dict[int, BatchSampler] = {}  # of the clients that have taken part
         self._gradients = make_gradients(
             self._model,
             self._layout,
             self._data,
             mode="off" if config.compute == MEASURED else config.lookahead,
-            workers_hint=workers,
+            workers_hint=active,
             seed=integer_seed(seed, TrainingStream.DROPOUT),
             batch=config.batch,
+            privacy=config.privacy_of("examples"),
+            noise_seed=integer_seed(seed, TrainingStream.NOISE),
+            own_buffers=config.buffers == "own",
         )
-        self._local_steps = LocalStepSource(self._gradients.policy, self._layout)
+        self._lr = scaled_learning_rate(config.lr, active, config.lr_scaling)
+        config.optimizer.try_out(self._lr)
+        # Of the clients, drawn anew for each round; None where their turns are not drawn by rounds
+        drawn_by_rounds = config.algorithm.has_rounds and config.clients is not None
+        is_uniform = config.availability is None and config.sampling == "uniform"
+        self._client_rate = active / clients if drawn_by_rounds and is_uniform else None
+        factor = config.lr_factor(config.last_update, self._lr / config.lr)
+        clipping = None if config.clip is None else Clipping(config.clip)
+        self.recipe = Recipe(self._lr, factor, clipping)
+        self._local_steps = LocalStepSource(
+            *(self._gradients.policy, self._layout, self.recipe, self._gradients.buffers)
+        )
         self._rules: dict[int, Rule] = {}  # of clients whose local steps go on from one another
-        config.optimizer.try_out(config.lr)
 
     def initial(self) -> Any:
         flat = self._layout.flatten(self._model.module)
@@ -105,7 +146,8 @@ class _Computing(Numerics):
 
     def request(self, client: int, parameters: Any) -> Pending:
         sampler = self._samplers.get(client) or self._sampler(client)
-        pending: Pending = self._gradients.request(parameters, sampler.next())
+        batch, replica = sampler.next(), self._replica(client)
+        pending: Pending = self._gradients.request(parameters, batch, replica)
         return pending
 
     def request_steps(
@@ -117,33 +159,72 @@ class _Computing(Numerics):
         keep_state: bool = True,
         mu: float = 0.0,
         shift: Any = None,
+        updates: float = 0.0,
+        apart: float = 0.0,
     ) -> PendingSteps:
         sampler = self._samplers.get(client) or self._sampler(client)
         batches = np.stack([sampler.next() for _ in range(count)])
         rule = self._rules.get(client) if keep_state else self.rule()
         if rule is None:
             rule = self._rules[client] = self.rule()
-        lr = self._config.lr
-        return self._local_steps.request(parameters, batches, rule, lr, keep_state, mu, shift)
+        factors: tuple[float, ...] = ()
+        if self._config.lr_changes:
+            factors = tuple(self.recipe.lr_factor(updates + j * apart) for j in range(count))
+        replica = self._replica(client)
+        return self._local_steps.request(
+            parameters, batches, rule, factors, keep_state, mu, shift, replica
+        )
+
+    def _replica(self, client: int) -> int:
+        from paracosm.training.buffers import SHARED
+
+        return SHARED if self._config.buffers == "shared" else client
+
+    def outer_recipe(self, part: int) -> Recipe:
+        privacy = self._config.privacy_of("clients")
+        if privacy is None:
+            return Recipe()
+        rng = generator(self._seed, TrainingStream.CLIENT_NOISE, part)
+        return Recipe(noise=ClientNoise(privacy, rng))
+
+    def accountant(self) -> Accountant | None:
+        config = self._config
+        if config.privacy is None:
+            return None
+        if config.privacy.unit == "clients":
+            return client_accountant(config.privacy, self._client_rate)
+        return Accountant(config.privacy, self._releases, config.shards == "shared")
+
+    def _batch_of(self, client: int) -> int:
+        return self._config.batch if self._batches is None else self._batches[client]
+
+    def _releases(self, client: int, examples: int) -> tuple[float, int]:
+        """Return the sampling rate of a client's minibatches, and how many so many examples are."""
+        batch = self._batch_of(client)
+        return min(1.0, batch / self.examples_of(client)), examples // batch
+
+    def forget(self, client: int) -> None:
+        self._rules.pop(client, None)
 
     def examples_of(self, client: int) -> int:
-        return len(self._shards[client])
+        return int(self._shards.sizes[client])
 
     def _sampler(self, client: int) -> BatchSampler:
         """Return the source of a client's minibatches, from its first one on."""
         rng = generator(self._seed, TrainingStream.BATCHES, client)
-        made = BatchSampler(self._shards[client], self._config.batch, rng)
+        made = BatchSampler(self._shards[client], self._batch_of(client), rng)
         self._samplers[client] = made
         return made
 
     def rule(self) -> Rule:
-        return update_rule(self._config.optimizer, self._config.lr)
+        return update_rule(self._config.optimizer, self._lr)
 
     def evaluate(self, parameters: Any) -> dict[str, float]:
         from paracosm.training.parameters import evaluate
 
-        loss, _ = evaluate(self._model, self._layout, parameters, *self._training)
-        test_loss, accuracy = evaluate(self._model, self._layout, parameters, *self._test)
+        model, layout, buffers = self._model, self._layout, self._gradients.buffers.mean()
+        loss, _ = evaluate(model, layout, parameters, *self._training, buffers=buffers)
+        test_loss, accuracy = evaluate(model, layout, parameters, *self._test, buffers=buffers)
         metrics = {"loss": loss, "test_loss": test_loss}
         return metrics if accuracy is None else {**metrics, "accuracy": accuracy}
 
@@ -151,7 +232,10 @@ class _Computing(Numerics):
         return self._gradients.describe()
 
     def close(self) -> None:
+        import torch
+
         self._gradients.close()
+        torch.set_num_threads(self.threads)
 
 
 def _evenly(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -160,3 +244,13 @@ def _evenly(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return x, y
     chosen = np.linspace(0, len(x) - 1, most).round().astype(np.int64).tolist()
     return x[chosen], y[chosen]
+
+
+def _chance(training: Tensor, test: Tensor) -> Chance:
+    """Return what guessing comes to over labels."""
+    shares = training.flatten().bincount().double() / training.numel()
+    return Chance(
+        accuracy=int(test.flatten().bincount().max()) / test.numel(),
+        loss=-float(shares.xlogy(shares).sum()),
+        examples=test.numel(),
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -113,6 +113,10 @@ class ParameterLayout:
             part.view(len(rows), *shape) for part, shape in zip(parts, self.shapes, strict=True)
         ]
 
+    def rows(self, stacks: Sequence[Tensor]) -> Tensor:
+        """Return the matrix whose rows are flat vectors, of stacks of tensors: a copy."""
+        return torch.cat([each.flatten(1) for each in stacks], 1)
+
     def flat(self, parameters: Parameters) -> Tensor:
         """Return the flat vector of either form."""
         if not isinstance(parameters, tuple):
@@ -160,8 +164,8 @@ def strided(names: Sequence[str], fragments: int) -> list[list[int]]:
 
     A layer is an entry of a list of modules, such as `h.3`, or a module beside those, such as an
     embedding; they count in the order of their tensors. Douillard et al., "Streaming DiLoCo with
-    overlapping communication", 2025, section 2.2 (the strided pattern). Return for each fragment
-    the indices of its tensors, ascending.
+    overlapping communication", 2025 (the strided pattern). Return for each fragment the indices of
+    its tensors, ascending.
 
     Raises:
         InputError: there are fewer layers than fragments.
@@ -196,14 +200,17 @@ def evaluate(
     x: Tensor,
     y: Tensor,
     chunk: int = 2048,
+    buffers: Mapping[str, Tensor] | None = None,
 ) -> tuple[float, float | None]:
     """Return the mean loss and the accuracy of the model at `parameters` on the examples.
 
     The model is in evaluation mode: no dropout, and batch normalisation by the running statistics
-    of the gradients computed so far. Where targets are no class labels (and outputs no scores), the
-    accuracy is None. `chunk` are examples at a time; fewer where they are large.
+    of the gradients computed so far, or by those among the `buffers` by name. Where targets are no
+    class labels (and outputs no scores), the accuracy is None. `chunk` are examples at a time;
+    fewer where they are large.
     """
     tensors = dict(zip(layout.names, layout.tensors(parameters), strict=True))
+    tensors |= buffers or {}
     labelled = not torch.is_floating_point(y)
     total, correct = 0.0, 0
     chunk = max(1, min(chunk, _ELEMENTS // max(1, x[0].numel())))

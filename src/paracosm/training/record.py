@@ -6,16 +6,25 @@ method, such as a run folder:
 - at each update, node = the worker whose gradient it was, step = the update's number (from 1):
   `minibatch_loss`, `staleness`;
 - at each update besides, node = "job": `examples` (consumed so far);
+- where clients take turns at the workers, at each update, node = the worker: `client`, the number
+  of the client whose gradient it was; and when it happens: `waiting`, the seconds for which a
+  worker waited after what it sent had arrived, until it was answered; `dropped_out`, `gone`,
+  `late`, `stopped`, with the number of the client that was lost while it computed, went away before
+  what it sent was there, was too late for its round, or was told to stop by a server that goes on;
 - at each evaluation, node = "evaluation", step = the number of updates so far: `loss` (over the
   training set), `test_loss`, `accuracy` (over the test set), `examples`; of large sets, over the
-  examples that `evaluate_examples` allows;
+  examples that `evaluate_examples` allows; `learning_rate` (of the next update) where it changes,
+  and `epsilon` (given away so far) where privacy is asked for;
 - at each evaluation of a run whose messages are compressed, node = "job": `bytes_sent` so far;
 - at the end, node = a worker or server, step = the number of updates: `utilisation.compute`,
-  `utilisation.send`, `utilisation.receive`, fractions of the virtual time.
+  `utilisation.send`, `utilisation.receive`, fractions of the virtual time;
+- where nodes fail, node = who failed, step = the number of updates: `failure` (seconds until it is
+  back, infinite for never), and when it is `restart` (seconds that it was away); node = "job":
+  `restart` of the whole job, and `checkpoint` (seconds that it takes).
 
 An update of the job is one of every tensor or of every server's part. Where a gradient changes
 several tensors, each at a time of its own, its rows stand at the last of them, and its staleness is
-the mean over them; of several servers on the engine, the first one's rows count.
+the mean over them; of several servers or fragments on the engine, the first one's rows count.
 """
 
 from __future__ import annotations
@@ -26,8 +35,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Schedule
+from paracosm.training.averaging import MovingAverage
 from paracosm.training.config import TrainConfig
 from paracosm.training.store import Contribution, Numerics
 from paracosm.training.target import FirstPassage
@@ -122,6 +134,8 @@ class RunRecord:
         divergence: None while the loss is fine.
         passage: of the target; None where a run has none.
         final: the metrics of the newest evaluation, and the update ("step") at which it was made.
+        accountant: of privacy; None where nothing is hidden.
+        average: of the parameters, which is evaluated in their place; None where none is wanted.
     """
 
     def __init__(
@@ -142,7 +156,11 @@ class RunRecord:
         self.divergence: Divergence | None = None
         self.passage = None if config.target is None else FirstPassage(config.target)
         self.final: dict[str, float] = {}
+        has_average = config.ema is not None and numerics.real
+        self.accountant = numerics.accountant()
+        self.average = MovingAverage(config.ema or 0.0) if has_average else None
         self._config = config
+        self._has_clients = config.clients is not None
         self._numerics = numerics
         self._metric = sink.metric
         self._progress = progress
@@ -176,10 +194,14 @@ class RunRecord:
             worker = contribution.worker
             self.examples += contribution.gradient.examples
             self._metric(now, wall, worker, "staleness", age, step)
+            if self._has_clients:
+                self._metric(now, wall, worker, "client", contribution.client, step)
             if self._numerics.real:
                 loss = contribution.gradient.loss
                 self._metric(now, wall, worker, "minibatch_loss", loss, step)
                 self._judge(step, worker, age, loss)
+        if self.accountant is not None:
+            self.accountant.add((each.client, each.gradient.examples) for each in contributions)
         self._metric(now, wall, "job", "examples", self.examples, step)
 
     def _judge(self, step: int, worker: str, age: float, loss: float) -> None:
@@ -195,6 +217,8 @@ class RunRecord:
             Ended: the run is over with it.
         """
         self.updates += 1
+        if self.average is not None:
+            self.average.update(self._parameters())
         now = self._clock()
         if self._numerics.real and self._evaluations.due(self.updates, now):
             self.evaluate()
@@ -205,14 +229,25 @@ class RunRecord:
         if self.passage is not None and self.passage.reached_at is not None:
             raise Ended
 
+    def saved(self) -> None:
+        """Note that the parameters as they are have been saved."""
+        if self.average is not None:
+            self.average.save()
+
+    def note(self, node: str, name: str, value: float) -> None:
+        """Record what happened now, between two updates."""
+        self._metric(self._clock(), self.wall_time, node, name, value, self.updates)
+
     def restored(self, updates: int) -> None:
-        """Note that the parameters are again those after so many updates.
+        """Note that the parameters are again those that were saved, after so many updates.
 
         What was consumed and measured stays so; a target that was met by parameters that are lost
         has to be met again.
         """
         self.updates = updates
         self.final.pop("step", None)
+        if self.average is not None:
+            self.average.restore()
         if self.passage is not None:
             self.passage.interrupt()
 
@@ -220,11 +255,19 @@ class RunRecord:
         """Evaluate the parameters as they are now, unless that was done at this update."""
         if self.final.get("step") == self.updates:
             return
-        metrics = self._numerics.evaluate(self._parameters())
+        average = None if self.average is None else self.average.value
+        metrics = self._numerics.evaluate(self._parameters() if average is None else average)
         now, wall = self._clock(), self.wall_time
         for name, value in metrics.items():
             self._metric(now, wall, "evaluation", name, value, self.updates)
         self._metric(now, wall, "evaluation", "examples", self.examples, self.updates)
+        if self._config.lr_changes:
+            recipe = self._numerics.recipe
+            rate = recipe.lr * recipe.lr_factor(self.updates)
+            self._metric(now, wall, "evaluation", "learning_rate", rate, self.updates)
+        if self.accountant is not None:
+            epsilon = self.accountant.epsilon()
+            self._metric(now, wall, "evaluation", "epsilon", epsilon, self.updates)
         if self._bytes_sent is not None:
             self._metric(now, wall, "job", "bytes_sent", self._bytes_sent(), self.updates)
         self.final = {**metrics, "step": self.updates}
@@ -246,17 +289,19 @@ class RunRecord:
         """
         own = schedule.updates["tensor"] == 0
         rows, ages = schedule.updates[own], schedule.staleness[own]
-        wall, batch, metric = self.wall_time, self._config.batch, self._metric
+        wall, metric = self.wall_time, self._metric
+        batches = np.array(self._config.batches(len(workers)))
+        examples = np.cumsum(batches[rows["worker"]])
         columns = ((rows["time"] / 1e12).tolist(), rows["worker"].tolist(), ages.tolist())
         steps = rows["version"].tolist()
         following = [*steps[1:], 0]
         for number, (now, worker, age) in enumerate(zip(*columns, strict=True)):
             metric(now, wall, workers[worker], "staleness", age, steps[number])
             if following[number] != steps[number]:
-                metric(now, wall, "job", "examples", (number + 1) * batch, steps[number])
+                metric(now, wall, "job", "examples", int(examples[number]), steps[number])
         self.updates = updates
         self.contributions = len(rows)
-        self.examples = self.contributions * batch
+        self.examples = int(examples[-1])
         self.staleness_total = int(ages.sum())
         self.end = float(rows["time"][-1]) / 1e12
         if self._progress is not None:

@@ -13,6 +13,7 @@ from paracosm.results import ThroughputRow, TrainingSummary
 from paracosm.simulation.schedule import Schedule
 from paracosm.timeline import Timeline
 from paracosm.training.config import TrainConfig
+from paracosm.training.learning_rate import describe_learning_rate
 from paracosm.training.record import MetricSink, RunRecord
 from paracosm.training.store import Numerics
 
@@ -29,6 +30,8 @@ class TrainingResult:
     parameters: Any = field(repr=False)
     # Who read and updated what; None where the engine ran and kept none
     schedule: Schedule | None = field(default=None, repr=False)
+    # The flat vector that was evaluated in place of the parameters; None where these were
+    average: Any = field(default=None, repr=False)
 
 
 def summarise(
@@ -76,11 +79,19 @@ def summarise(
         throughput=[row],
         wall_time=record.wall_time,
         lookahead=numerics.describe(),
+        epsilon=None if record.accountant is None else record.accountant.epsilon(),
+        privacy=None if record.accountant is None else record.accountant.describe(),
+        learning_rate=describe_learning_rate(
+            *(numerics.recipe.lr, config.lr_schedule, config.warmup, config.last_update),
+            *(numerics.recipe.lr_factor, record.updates),
+        ),
         durations={
             **durations,
             "gradients": "computed" if numerics.real else "none (timing only)",
         },
         divergence=None if record.divergence is None else asdict(record.divergence),
+        lr=None if not numerics.real else str(config.lr),
+        chance=numerics.chance,
         target=None if passage is None else str(passage.target),
         reached_at=None if passage is None else passage.reached_at,
         reached_updates=None if passage is None else passage.reached_updates,

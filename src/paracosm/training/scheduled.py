@@ -64,6 +64,11 @@ def train_on_schedule(
             f"{algorithm} does more than a schedule of reads and updates says: leave the schedule "
             "out, or choose asgd, ssp, ssgd, ..."
         )
+    if config.privacy_of("clients"):
+        raise InputError(
+            "privacy: a client's change is clipped as a whole, and a schedule has it in parts: "
+            "hide examples(...), or leave out the schedule or profile"
+        )
     metrics = Metrics() if metrics is None else metrics
     servers = len(cluster.servers) or 1
     numerics = prepare_numerics(config, seed, len(workers), servers, tensors)
@@ -79,7 +84,11 @@ def train_on_schedule(
             durations={"schedule": "who reads and updates what, and when, was given"},
         )
         summary = replace(summary, staleness=run.staleness())
-        return TrainingResult(summary, None, None, metrics, numerics.flat(run.parameters()))
+        average = None if run.record.average is None else run.record.average.value
+        return TrainingResult(
+            *(summary, None, None, metrics, numerics.flat(run.parameters())),
+            average=None if average is None else numerics.flat(average),
+        )
     finally:
         numerics.close()
 
@@ -105,6 +114,7 @@ def train_over_file(
     updates = config.updates
     if updates is None and config.until_time is None:
         updates = _whole_updates(schedule)
+        config.check_recipe(updates)
     known = {"schedule": None, "workers": workers, "updates": updates}
     result = train_on_schedule(
         config.model_copy(update=known), [schedule], schedule.tensors, seed, metrics, progress
@@ -150,6 +160,7 @@ class _Run:
         self._config = config
         self._numerics = numerics
         self._workers = workers
+        self._batches = config.batches(len(workers))
         initial = numerics.initial()
         self._initial = [initial[part] for part in numerics.parts]
         # Of what `join` makes; None where that is the only part itself
@@ -157,12 +168,14 @@ class _Run:
         self._parts = [None] if is_whole else list(numerics.parts)
         self._names = tensors or [f"part {part}" for part in range(len(self._initial))]
         self._ages: list[Counter[int]] = [Counter() for _ in self._initial]
+        is_outer = algorithm.outer() is not None
         self._stores = [
             Store(
                 *(part, algorithm.outer() or numerics.rule(), _not_recorded, numerics.real),
                 *(algorithm, len(workers)),
+                numerics.outer_recipe(index) if is_outer else numerics.recipe,
             )
-            for part in self._initial
+            for index, part in enumerate(self._initial)
         ]
         self._sends_changes = algorithm.outer() is not None
         self._own_rules: dict[tuple[int, int], Rule] = {}  # by worker and tensor, where it does
@@ -199,6 +212,7 @@ class _Run:
                         self._drop(*rows[0])
                     elif what == "save":
                         self._saved = [store.save() for store in self._stores]
+                        self.record.saved()
                     else:
                         self._restore()
             is_interrupted = bool(interrupted)
@@ -256,7 +270,7 @@ class _Run:
                 )
             made = Contribution(step.gradient, step.gradient, part, read, store)
             if self._sends_changes:
-                made.part, made.payload = None, self._change(worker, tensor, made)
+                made.part, made.payload = None, self._change(worker, tensor, made, read)
             contributions.append(made)
             counts[version - 1 - read] += 1
             step.ages += version - 1 - read
@@ -331,15 +345,18 @@ class _Run:
         flat = self._numerics.join(step.parts)
         pending = self._numerics.request(worker, flat)
         step.gradient = Gradient(
-            self._workers[worker], worker, flat, step.versions, self._config.batch, pending
+            *(self._workers[worker], worker, flat, step.versions, self._batches[worker], pending),
+            weight=self._batches[worker] / self._config.batch,
         )
         step.parts = []
 
-    def _change(self, worker: int, tensor: int, gradient: Contribution) -> Any:
-        """Return what a step of the worker's own takes off a tensor."""
+    def _change(self, worker: int, tensor: int, gradient: Contribution, version: int) -> Any:
+        """Return what a step of the worker's own takes off a tensor that it read."""
         rule = self._own_rules.setdefault((worker, tensor), self._numerics.rule())
-        read = gradient.read_parameters
-        return read - rule(read, gradient.value, 1.0)
+        read, factor = gradient.read_parameters, self._numerics.recipe.lr_factor(version)
+        shrink = self._numerics.recipe.shrink(gradient.whole)
+        value = gradient.value if shrink == 1 else shrink * gradient.value
+        return read - rule(read, value, factor)
 
 
 def _not_recorded(store: Store, contributions: Sequence[Contribution], ages: Sequence[int]) -> None:

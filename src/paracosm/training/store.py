@@ -9,6 +9,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from paracosm.results import Chance
+from paracosm.training.clipping import Clipping
+from paracosm.training.learning_rate import Factor
+from paracosm.training.privacy import Accountant, ClientNoise
+
 Part = slice | int
 """What one server or tensor has of the parameters: parameters[part]."""
 
@@ -22,7 +27,37 @@ Record = Callable[["Store", Sequence["Contribution"], Sequence[int]], None]
 """Told of every update of a store and the staleness of its contributions, after it was made."""
 
 
-Saved = tuple[Any, int, Rule]
+Direction = Callable[[Any, Any], Any]
+"""From a gradient and what has moved since it was read to the vector to step against.
+
+A deep copy of one has a state of its own.
+"""
+
+Saved = tuple[Any, int, Rule, Direction]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is done at every update, whatever the algorithm."""
+
+    lr: float = float("nan")  # the learning rate that the factor is of
+    lr_factor: Factor = lambda t: 1.0  # from the number of updates before
+    clipping: Clipping | None = None
+    noise: ClientNoise | None = None  # that hides whose changes a mean is of
+
+    def shrink(self, gradient: Any) -> float:
+        """Return the factor by which one whole gradient is clipped."""
+        return 1.0 if self.clipping is None else self.clipping.factor([gradient], [1.0])
+
+    def clip_rows(self, gradients: Any) -> None:
+        """Clip gradients that are the rows of a matrix, in place."""
+        if self.clipping is not None:
+            self.clipping.clip_rows(gradients)
+
+    def clipped(self, gradient: Any) -> Any:
+        """Return one flat gradient, clipped."""
+        factor = self.shrink(gradient)
+        return gradient if factor == 1 else factor * gradient
 
 
 class Weighting(Protocol):
@@ -31,9 +66,12 @@ class Weighting(Protocol):
     @property
     def compensates(self) -> bool: ...
 
+    @property
+    def sums(self) -> bool: ...
+
     def weight(self, staleness: int, workers: int) -> float: ...
 
-    def direction(self, gradient: Any, moved: Any) -> Any: ...
+    def compensation(self) -> Direction: ...
 
 
 class Store:
@@ -51,6 +89,8 @@ class Store:
         real: bool,  # whether there are values at all
         weighting: Weighting,
         workers: int,  # how many contribute
+        recipe: Recipe,
+        updates: Callable[[], int] | None = None,  # of the run so far; of this store by default
         aggregate: Callable[[Any], Any] | None = None,  # what is stepped against, from a mean
     ) -> None:
         self.parameters = parameters
@@ -60,14 +100,19 @@ class Store:
         self._real = real
         self._weighting = weighting
         self._compensates = weighting.compensates
+        self._sums = weighting.sums
+        self._direction = weighting.compensation()
         self._workers = workers
+        self._recipe = recipe
+        self._updates = updates or (lambda: self.version)
         self._aggregate = aggregate
 
     def apply(self, contributions: Sequence[Contribution]) -> None:
         """Update by the mean of at least one contribution: theta <- rule(theta, mean_i w_i d_i).
 
         Weights w and directions d are the algorithm's, the mean is one by the contributions' own
-        weights, and the rule is the optimizer's, or the algorithm's own for pseudo-gradients.
+        weights, or else their sum, may be clipped, and the rule is the optimizer's, or the
+        algorithm's own for pseudo-gradients.
         """
         if not self._real:
             self.replace(contributions, self.parameters)
@@ -78,21 +123,40 @@ class Store:
             share * by.weight(c.staleness, self._workers)
             for share, c in zip(shares, contributions, strict=True)
         ]
+        factors = self._factors(contributions, weights)
         terms = [
-            by.direction(
-                c.value, self.parameters - c.read_parameters if self._compensates else None
+            self._direction(
+                c.value if factor == 1 else factor * c.value,
+                self.parameters - c.read_parameters if self._compensates else None,
             )
-            for c in contributions
+            for factor, c in zip(factors, contributions, strict=True)
         ]
         if len(terms) == 1:
             mean = terms[0]
         else:
             mean = sum(w * d for w, d in zip(weights, terms, strict=True)) / sum(weights)
+        if self._sums:
+            mean = len(terms) * mean
+        if self._recipe.noise is not None:
+            mean = self._recipe.noise.add(mean, weights)
         if self._aggregate is not None:
             mean = self._aggregate(mean)
         # The mean scale shortens the step, not the direction: Adam would undo the latter.
-        relative = sum(weights) / sum(shares)
+        relative = sum(weights) / sum(shares) * self._recipe.lr_factor(self._updates())
         self.replace(contributions, self._rule(self.parameters, mean, relative))
+
+    def _factors(
+        self, contributions: Sequence[Contribution], weights: Sequence[float]
+    ) -> Sequence[float]:
+        """Return what each contribution is clipped by: as a part of their mean, or by itself."""
+        recipe = self._recipe
+        if recipe.noise is not None:
+            return [recipe.noise.factor(c.whole) for c in contributions]
+        if recipe.clipping is None:
+            return [1.0] * len(contributions)
+        times = len(contributions) if self._sums else 1
+        shared = recipe.clipping.factor([c.whole for c in contributions], weights, times)
+        return [shared] * len(contributions)
 
     def replace(self, contributions: Sequence[Contribution], parameters: Any) -> None:
         """Update to `parameters`, which came of the contributions."""
@@ -103,11 +167,11 @@ class Store:
 
     def save(self) -> Saved:
         """Return what `restore` needs to put parameters, version and optimizer back."""
-        return self.parameters, self.version, deepcopy(self._rule)
+        return self.parameters, self.version, deepcopy(self._rule), deepcopy(self._direction)
 
     def restore(self, saved: Saved) -> None:
-        self.parameters, self.version, rule = saved
-        self._rule = deepcopy(rule)
+        self.parameters, self.version, rule, direction = saved
+        self._rule, self._direction = deepcopy(rule), deepcopy(direction)
 
     def replace_by_mean(self, contributions: Sequence[Contribution]) -> None:
         self.replace(contributions, sum(c.value for c in contributions) / len(contributions))
@@ -225,9 +289,14 @@ class Contribution:
         return self.target.version - self.read_version
 
     @property
+    def whole(self) -> Any:
+        """The payload with the parts of all targets."""
+        return _vector(self.payload)
+
+    @property
     def value(self) -> Any:
         """The payload's part that belongs to the target, a flat vector."""
-        whole = _vector(self.payload)
+        whole = self.whole
         return whole if self.part is None else whole[self.part]
 
     @property
@@ -257,6 +326,8 @@ class Numerics:
     """
 
     real = False
+    recipe = Recipe()
+    chance: Chance | None = None  # what guessing comes to
     loss = float("nan")
     lr = 1.0
     gradient: Any = np.zeros(0, dtype=np.float32)
@@ -295,9 +366,26 @@ class Numerics:
         keep_state: bool = True,
         mu: float = 0.0,
         shift: Any = None,
+        updates: float = 0.0,
+        apart: float = 0.0,
     ) -> PendingSteps:
-        """Ask for `count` steps from `parameters`; see `roles.TrainingWorker.local_steps`."""
+        """Ask for `count` steps from `parameters`.
+
+        The first is at so many updates of the run, the others each `apart` of an update later.
+        See `roles.TrainingWorker.local_steps`.
+        """
         return self
+
+    def forget(self, client: int) -> None:
+        """Forget the state that a client's local steps would go on from."""
+
+    def outer_recipe(self, part: int) -> Recipe:
+        """Return what is done to pseudo-gradients of a part; local steps followed the recipe."""
+        return Recipe()
+
+    def accountant(self) -> Accountant | None:
+        """Return what counts the privacy that is lost; None where nothing is hidden."""
+        return None
 
     def examples_of(self, client: int) -> int:
         """Return how many examples a client draws its minibatches from."""

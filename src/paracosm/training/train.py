@@ -11,16 +11,16 @@ from paracosm.cluster import Cluster
 from paracosm.cluster.description import describe_link, link_in_words
 from paracosm.engine import Simulator
 from paracosm.errors import InputError
-from paracosm.simulation.schedule import BusyTimes, Rule, Schedule, generate_schedule
+from paracosm.simulation.schedule import Rule, Schedule, generate_schedule
 from paracosm.timeline import Timeline
 from paracosm.timing import Distribution, Recorded, Scaled, Slowdown
 from paracosm.training.config import MEASURED, TrainConfig
+from paracosm.training.failing_job import FailingJob
 from paracosm.training.interrupt import ended_by_interrupt
 from paracosm.training.job import Job
 from paracosm.training.numerics import prepare_numerics
 from paracosm.training.record import Ended, Metrics, MetricSink, Progress
 from paracosm.training.result import TrainingResult, summarise
-from paracosm.training.roles import ParameterServer, TrainingWorker
 from paracosm.training.scheduled import train_over_file
 
 _SPANS_PER_GRADIENT = 6
@@ -81,16 +81,19 @@ def _train(
     log: bool,
 ) -> TrainingResult:
     servers = len(cluster.servers) if config.resolve_topology() == "server" else 1
-    numerics = prepare_numerics(config, seed, len(cluster.workers), servers)
+    clients = config.clients or len(cluster.workers)
+    numerics = prepare_numerics(config, seed, clients, servers, active=len(cluster.workers))
     timeline = Timeline() if _wants_timeline(config, cluster) else None
     sim = Simulator(log=log, network=cluster, timeline=timeline, recording=config.recording)
-    job = Job(config, seed, cluster, numerics, sim, metrics, progress)
+    run = (config, seed, cluster, numerics, sim, metrics, progress)
+    failures = config.failures_on(cluster)
+    job = Job(*run) if failures is None else FailingJob(failures, *run)
     # Nobody watches single events: where the rule is value-free, they need not be simulated.
     rule = None if log or timeline is not None else schedule_rule(config, cluster)
     try:
         schedule = None if rule is None else _play(rule, cluster, job)
         if schedule is None:
-            status, end, busy = _simulate(sim, job)
+            status, end, busy = _simulate(job), job.now, job.busy_times()
         else:
             status, end, busy = "done", schedule.end / 1e12, schedule.busy
         wall, updates = job.record.wall_time, job.record.updates
@@ -106,34 +109,22 @@ def _train(
             dropped=job.dropped,
             durations=_durations(config, cluster),
         )
+        if job.clients is not None:
+            summary = replace(summary, clients=job.clients.summary())
         summary = replace(summary, bytes_sent=job.bytes_sent, compression=job.compression_summary())
+        if failures is not None:
+            summary = replace(
+                summary,
+                failures=job.failure_summary(end),
+                durations={**summary.durations, "failures": f"assumed: {failures}"},
+            )
         recording = sim.recording if config.compute == MEASURED else None
-        return TrainingResult(summary, recording, timeline, metrics, job.parameters(), schedule)
+        average = None if job.record.average is None else job.record.average.value
+        return TrainingResult(
+            *(summary, recording, timeline, metrics, job.parameters(), schedule), average
+        )
     finally:
         numerics.close()
-
-
-def _simulate(sim: Simulator, job: Job) -> tuple[str, float, BusyTimes]:
-    """Run the job on the engine; return status, virtual time and busy times."""
-    if job.topology == "server":
-        for index, (name, store) in enumerate(zip(job.servers, job.new_stores(), strict=True)):
-            sim.add_worker(name, ParameterServer, job, index, store)
-    shared = job.new_stores() if job.topology in ("all-reduce", "local") else []
-    for index, name in enumerate(job.workers):
-        own = job.new_stores() if job.topology == "peers" else shared
-        worker = sim.add_worker(name, TrainingWorker, job, index, own)
-        if job.topology == "peers":
-            sim.spawn(job.config.algorithm.listen(worker), name=f"{name}.listen")
-    status = _run(sim, job)
-    busy = {
-        name: {
-            "compute": worker.compute_time,
-            "send": worker.ports.busy_time("send") + job.all_reduces.busy,
-            "receive": worker.ports.busy_time("receive") + job.all_reduces.busy,
-        }
-        for name, worker in sim.workers.items()
-    }
-    return status, sim.now, busy
 
 
 def schedule_rule(config: TrainConfig, cluster: Cluster) -> Rule | None:
@@ -144,6 +135,8 @@ def schedule_rule(config: TrainConfig, cluster: Cluster) -> Rule | None:
     """
     compute = config.compute_distribution()
     if not config.timing_only or compute is None or _can_end(compute):
+        return None
+    if config.clients or config.fails:
         return None
     if config.until is not None or config.resolve_topology() != "server":
         return None
@@ -186,14 +179,14 @@ def _wants_timeline(config: TrainConfig, cluster: Cluster) -> bool:
     return gradients * _SPANS_PER_GRADIENT <= _MOST_SPANS
 
 
-def _run(sim: Simulator, job: Job) -> str:
-    """Run to the end and return the run's status."""
+def _simulate(job: Job) -> str:
+    """Run the job on the engine to its end and return the run's status."""
     record, is_interrupted = job.record, False
     if job.numerics.real:
         record.evaluate()
     try:
-        with ended_by_interrupt(sim.stop) as interrupted:
-            sim.run(until=job.config.until_time)
+        with ended_by_interrupt(job.stop) as interrupted:
+            job.play()
         is_interrupted = bool(interrupted)
     except KeyboardInterrupt:
         is_interrupted = True
@@ -209,10 +202,14 @@ def _durations(config: TrainConfig, cluster: Cluster) -> dict[str, str]:
     compute = config.compute_distribution()
     if compute is not None:
         sources = {"compute": _modelled(compute)}
+        if config.batch_of:
+            sources["compute"] += f" for {config.batch} examples, in proportion to the batch"
     elif config.recording is not None:
         sources = {"compute": f"measured before: {config.recording}"}
     else:
         sources = {"compute": "measured: each gradient on this machine"}
+    if config.clients is not None:
+        sources["population"] = config.clients_in_words(len(cluster.workers))
     topology = config.resolve_topology()
     if topology == "server":
         sources["update"] = _modelled(config.update_time)

@@ -12,7 +12,7 @@ from plain_systems import plain_system
 from steps_reference import simulate_literally
 
 from paracosm.simulation.simulate import simulate
-from paracosm.simulation.steps_kernel import write_plan
+from paracosm.simulation.steps_plan import write_plan
 
 
 @settings(deadline=None, max_examples=60)

@@ -10,9 +10,12 @@ import torch
 from torch import nn
 
 from paracosm.errors import InputError
-from paracosm.models import Model, load_data
+from paracosm.models import Model, Optimizer, load_data
 from paracosm.training.gradients import GradientSource, make_gradients
+from paracosm.training.local_steps import LocalStepSource
 from paracosm.training.parameters import ParameterLayout
+from paracosm.training.rules import update_rule
+from paracosm.training.store import Recipe
 
 DIGITS = load_data("digits")
 REQUESTS = 11
@@ -72,6 +75,34 @@ def test_processes_equal_one_by_one(
     assert isinstance(normalise, nn.BatchNorm1d)
     assert torch.allclose(normalise.running_mean, statistic, atol=1e-5)
     assert int(normalise.num_batches_tracked) == REQUESTS
+
+
+def test_local_steps_on_processes_equal_those_one_by_one(
+    pool: tuple[Model, ParameterLayout, GradientSource],
+) -> None:
+    _, layout, together = pool
+    plain = build()
+    alone = make_gradients(plain, layout, DIGITS, "off", REQUESTS, seed=3)
+    start = layout.flatten(plain.module)
+    ends = []
+    for source in (alone, together):
+        rng = np.random.default_rng(2)
+        local = LocalStepSource(source.policy, layout, Recipe(lr=0.1))
+        asked = [
+            local.request(
+                start,
+                rng.integers(0, 1437, (count, 10)),
+                update_rule(Optimizer("sgd", {"momentum": 0.9}), 0.1),
+                factors=(),
+                keep_state=False,
+                mu=0.0,
+                shift=None,
+            )
+            for count in (3, 1, 2)
+        ]
+        ends.append([request.result().parameters for request in asked])
+    for here, there in zip(*ends, strict=True):
+        assert (there - here).norm() < 1e-5 * (here - start).norm()
 
 
 def test_a_model_that_cannot_be_sent_is_refused() -> None:

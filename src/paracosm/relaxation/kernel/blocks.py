@@ -12,13 +12,13 @@ JACOBI, MOMENTUM, SWEEP, SOLVE, USER = range(5)
 
 
 @inlined
-def propose(s: Any, who: Any, residual: Any, rows: Any, first: Any, end: Any) -> None:
+def propose(w: Any, factors: Any, who: Any, residual: Any, rows: Any, first: Any, end: Any) -> None:
     """Compute new values for `rows[first:end]` from the iterate and the residual as read.
 
     Eq. (8) of the paper, x_i = (b_i - sum over j != i of a_ij x_j) / a_ii, is x_i + r_i / a_ii.
     """
-    rules, iterate, values, slot = s.rules, s.iterate, s.flight.values, s.flight.slot[who]
-    x, gain = iterate.x, s.matrix.gain
+    rules, iterate, values, slot = w.rules, w.iterate, w.flight.values, w.flight.slot[who]
+    x, gain = iterate.x, w.matrix.gain
     method = rules.method
     if method == JACOBI:
         for place in range(first, end):
@@ -31,10 +31,10 @@ def propose(s: Any, who: Any, residual: Any, rows: Any, first: Any, end: Any) ->
             carried = rules.momentum * (x[row] - previous[row])
             values[slot + place - first] = x[row] + gain[row] * residual[row] + carried
     elif method == SWEEP:
-        _sweep(s.matrix, s.iterate, residual, rows, first, end, values, slot)
+        _sweep(w.matrix, w.iterate, residual, rows, first, end, values, slot)
     elif method == SOLVE:
-        block = s.flight.block[who]
-        _solve(s.factors, s.iterate, residual, rules.omega, block, rows, first, end, values, slot)
+        block = w.flight.block[who]
+        _solve(factors, w.iterate, residual, rules.omega, block, rows, first, end, values, slot)
 
 
 @compiled_whole
@@ -98,17 +98,17 @@ def _solve(
 
 
 @inlined
-def commit(s: Any, who: Any, rows: Any, first: Any, end: Any) -> Any:
+def commit(w: Any, who: Any, rows: Any, first: Any, end: Any) -> Any:
     """Write new values, and what they do to the residual; return the change of its square."""
-    x, residual, values, slot = s.iterate.x, s.iterate.residual, s.flight.values, s.flight.slot[who]
-    if s.rules.method == MOMENTUM:
+    x, residual, values, slot = w.iterate.x, w.iterate.residual, w.flight.values, w.flight.slot[who]
+    if w.rules.method == MOMENTUM:
         for place in range(first, end):
-            s.iterate.previous[rows[place]] = x[rows[place]]
-    pointer, index, data = s.matrix.pointer, s.matrix.row, s.matrix.data
+            w.iterate.previous[rows[place]] = x[rows[place]]
+    pointer, index, data = w.matrix.pointer, w.matrix.row, w.matrix.data
     if pointer.size == 0:
-        if s.matrix.coefficients.size == 0:
-            return _commit_map(s.iterate, rows, first, end, values, slot)
-        return _commit_stencil(s.matrix, s.iterate, rows, first, end, values, slot)
+        if w.matrix.coefficients.size == 0:
+            return _commit_map(w.iterate, rows, first, end, values, slot)
+        return _commit_stencil(w.matrix, w.iterate, rows, first, end, values, slot)
     change = 0.0
     for place in range(first, end):
         row = rows[place]

@@ -33,6 +33,18 @@ MOST_INSTANTS = 2_000_000
 @compiled_whole
 def advance(s: Any, until: Any, most: Any) -> Any:
     """Play instants up to `until` (clock and shift) and `most` relaxations; return why it ended."""
+    w = k.Watched(
+        s.rules,
+        s.matrix,
+        s.blocks,
+        s.iterate,
+        s.flight,
+        s.tally,
+        s.checkpoint,
+        s.history,
+        s.counters,
+        s.gauges,
+    )
     rules, clock, flight, halos = s.rules, s.clock, s.flight, s.halos
     counters, gauges = s.counters, s.gauges
     key, winner = clock.key, clock.winner
@@ -54,7 +66,7 @@ def advance(s: Any, until: Any, most: Any) -> Any:
         if counters[k.STAGE] == k.NEXT:
             instant = key[1]
             if gauges[k.NEXT_CHECKPOINT] < min(instant, until - gauges[k.SHIFT]) < np.inf:
-                save(s, instant, until)
+                save(w, instant, until)
             if instant + gauges[k.SHIFT] > until or instant == np.inf:
                 return k.PAUSED
             if instant > rules.last_instant:
@@ -86,7 +98,7 @@ def advance(s: Any, until: Any, most: Any) -> Any:
                     counters[k.DUE] += 1
                 if not rules.at_start:
                     break  # it has to read first, when its turn has come
-                reason = complete(s, who, instant)
+                reason = complete(s, w, who, instant)
                 if reason != k.GO_ON:
                     return reason
             if synchronous:
@@ -96,9 +108,9 @@ def advance(s: Any, until: Any, most: Any) -> Any:
                 return k.CALL_ROWS
         if counters[k.STAGE] == k.READ:
             if counters[k.POSITION] == 0 and (rules.component or rules.own_block):
-                watch(s)
+                watch(w)
             while counters[k.POSITION] < counters[k.DUE]:
-                reason = begin(s, due[counters[k.POSITION]], instant)
+                reason = begin(s, w, due[counters[k.POSITION]], instant)
                 if reason != k.GO_ON:
                     return reason
                 counters[k.POSITION] += 1
@@ -119,22 +131,22 @@ def advance(s: Any, until: Any, most: Any) -> Any:
                 return k.CALL_VALUES  # for the durations of the updates after these
             continue
         if not rules.at_start:
-            reason = complete(s, due[0], instant)
+            reason = complete(s, w, due[0], instant)
             if reason != k.GO_ON:
                 return reason
             if key[1] == instant:
                 counters[k.STAGE] = k.GATHER
                 continue
         counters[k.STAGE] = k.NEXT
-        if nothing_new(s):
+        if nothing_new(w):
             continue
-        reason = observe(s)
+        reason = observe(w)
         if reason != k.GO_ON:
             return reason
 
 
 @inlined
-def complete(s: Any, who: Any, instant: Any) -> Any:
+def complete(s: Any, w: Any, who: Any, instant: Any) -> Any:
     """Write the values of an update that is complete, and say when the next one will be."""
     rules, blocks, iterate, flight = s.rules, s.blocks, s.iterate, s.flight
     tally, halos, draws, counters = s.tally, s.halos, s.draws, s.counters
@@ -145,7 +157,7 @@ def complete(s: Any, who: Any, instant: Any) -> Any:
         watched = rules.error_limit >= 0.0 and not rules.infinity
         if watched:
             gauges[k.ERROR] -= _error_of(iterate, rows, first, end)
-        gauges[k.SQUARE] += commit(s, who, rows, first, end)
+        gauges[k.SQUARE] += commit(w, who, rows, first, end)
         if watched:
             gauges[k.ERROR] += _error_of(iterate, rows, first, end)
         staleness = counters[k.UPDATES] - flight.read_at[who]
@@ -265,7 +277,7 @@ def rows_in_flight(blocks: Any, flight: Any, who: Any) -> Any:
 
 
 @inlined
-def begin(s: Any, who: Any, instant: Any) -> Any:
+def begin(s: Any, w: Any, who: Any, instant: Any) -> Any:
     """Let processor `who` read, and compute the values that it will write."""
     rules, matrix, rows_of_a, blocks = s.rules, s.matrix, s.rows_of_a, s.blocks
     iterate, flight, tally, halos = s.iterate, s.flight, s.tally, s.halos
@@ -310,7 +322,7 @@ def begin(s: Any, who: Any, instant: Any) -> Any:
         for place in range(first, end):
             tally.offered[who] += residual[rows[place]] ** 2
     if rules.method != USER:
-        propose(s, who, residual, rows, first, end)
+        propose(w, s.factors, who, residual, rows, first, end)
     elif rules.compiled_values:
         slot = flight.slot[who]
         out = flight.values[slot : slot + end - first]

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.failures import Recovery
 from paracosm.training.roles import Topology, TrainingWorker
 
 
@@ -14,7 +15,8 @@ from paracosm.training.roles import Topology, TrainingWorker
 class ADPSGD(Algorithm):
     """g = gradient at theta_i; theta_i, theta_j <- (theta_i + theta_j) / 2; theta_i -= eta g.
 
-    The neighbour j is drawn anew for each gradient. Workers of even index ask, those of odd index
+    The neighbour j is drawn anew for each gradient. Parameters travel and are averaged while the
+    gradient is computed; a step waits for both. Workers of even index ask, those of odd index
     answer beside their own work, so that no two ask one another and wait for ever (the paper's
     bipartite graph). `graph` is "complete" (any worker of the other kind) or "ring". An update, in
     the count of the run, is one gradient applied by one worker; what is evaluated is the mean of
@@ -27,6 +29,7 @@ class ADPSGD(Algorithm):
     name: ClassVar[str] = "ad-psgd"
     sends_parameters: ClassVar[bool] = True
     topologies: ClassVar[tuple[Topology, ...]] = ("peers",)
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = ("restart",)
     graph: Literal["complete", "ring"] = "complete"
 
     def __post_init__(self) -> None:
@@ -47,9 +50,11 @@ class ADPSGD(Algorithm):
         else:
             neighbours = list(range(1, me.workers, 2))
         while True:
+            if asks:
+                me.ask_peer(neighbours)
             gradient = await me.compute_gradient()
             if asks:
-                me.replace(await me.ask_peer(neighbours))
+                me.replace(await me.receive_mean())
             await me.apply(gradient)
 
     async def listen(self, me: TrainingWorker) -> None:

@@ -20,7 +20,7 @@ class ASGD(Algorithm):
 
     name: ClassVar[str] = "asgd"
 
-    def rule(self, workers: int) -> Rule:
+    def rule(self, workers: int) -> Rule | None:
         return asgd()
 
     async def serve(self, server: ParameterServer) -> None:

@@ -24,6 +24,7 @@ class DelayedNesterov(Algorithm):
     """
 
     name: ClassVar[str] = "delayed-nesterov"
+    in_checkpoints: ClassVar[bool] = False  # the velocity is not
     steps: int = 8
     buffer: int = 4
     outer_lr: float = 0.7

@@ -8,6 +8,7 @@ from typing import ClassVar
 from paracosm.errors import InputError
 from paracosm.models import Optimizer
 from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.failures import SYNCHRONOUS, Recovery
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 from paracosm.training.rules import outer_rule
 from paracosm.training.store import Rule
@@ -21,11 +22,13 @@ class DiLoCo(Algorithm):
     run's (the paper's is AdamW) and keeps its state from round to round. D = Delta + momentum v:
     Nesterov's momentum as PyTorch has it. An update, in the count of the run, is one round.
     Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language Models", 2023,
-    algorithm 1; it takes 500 steps, outer_lr 0.7 and momentum 0.9 (section 3.1).
+    algorithm 1; it takes 500 steps, outer_lr 0.7 and momentum 0.9.
     """
 
     name: ClassVar[str] = "diloco"
     topologies: ClassVar[tuple[Topology, ...]] = ("all-reduce", "server")
+    has_rounds: ClassVar[bool] = True
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = SYNCHRONOUS
     steps: int = 8
     outer_lr: float = 0.7
     momentum: float = 0.9

@@ -12,11 +12,14 @@ from paracosm.training.roles import ParameterServer, TrainingWorker
 
 @dataclass(frozen=True)
 class EASGD(Algorithm):
-    """Every `period` local steps: d = a (theta_i - centre), theta_i <- theta_i - d, centre += d.
+    """theta_i <- theta_i - eta g_i(theta_i), and at every `period`th step
+    d = a (theta_i - centre), theta_i <- theta_i - eta g_i(theta_i) - d, centre <- centre + d.
 
-    a is `elasticity`, or 0.9 / W when it is 0. An update, in the count of the run, is one move of
-    the centre, which is also what is evaluated. Zhang, Choromanska, LeCun, "Deep Learning with
-    Elastic Averaging SGD", 2015, algorithm 1 (asynchronous EASGD).
+    So a gradient is one at the parameters of before the elastic move. The move before the first
+    step, when all are equal, is left out. a is `elasticity`, or 0.9 / W when it is 0. An update, in
+    the count of the run, is one move of the centre, which is also what is evaluated. Zhang,
+    Choromanska, LeCun, "Deep Learning with Elastic Averaging SGD", 2015, algorithm 1 (asynchronous
+    EASGD).
     """
 
     name: ClassVar[str] = "easgd"
@@ -36,13 +39,22 @@ class EASGD(Algorithm):
     def gradients_per_update(self, workers: int) -> int:
         return self.period
 
+    @property
+    def lets_clients_change(self) -> bool:
+        return False
+
     async def work(self, me: TrainingWorker) -> None:
         elasticity = self._pull(me.workers)
+        mine = (await me.local_steps(self.period)).result().parameters
         while True:
-            mine = (await me.local_steps(self.period)).result().parameters
             me.push(mine)
             centre = await me.pull()
-            me.parameters = mine - elasticity * (mine - centre)
+            me.parameters = mine
+            stepped = (await me.local_steps(1, of=self.period)).result().parameters
+            me.parameters = mine = stepped - elasticity * (mine - centre)
+            if self.period > 1:
+                rest = await me.local_steps(self.period - 1, of=self.period)
+                mine = rest.result().parameters
 
     async def serve(self, server: ParameterServer) -> None:
         elasticity = self._pull(len(server.workers))

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.failures import SYNCHRONOUS, Recovery
 from paracosm.training.roles import Topology, TrainingWorker
 
 
@@ -20,17 +21,22 @@ class LocalSGD(Algorithm):
 
     name: ClassVar[str] = "local-sgd"
     topologies: ClassVar[tuple[Topology, ...]] = ("all-reduce",)
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = SYNCHRONOUS
     steps: int = 8
 
     def __post_init__(self) -> None:
         if self.steps < 1:
-            raise InputError(f"local-sgd: steps must be at least 1, got {self.steps}")
+            raise InputError(f"{self.name}: steps must be at least 1, got {self.steps}")
 
     def gradients_per_update(self, workers: int) -> int:
         return workers * self.steps
 
+    def steps_before(self, mean: int) -> int:
+        """Return how many steps a worker makes before a mean, by its number from 0."""
+        return self.steps
+
     async def work(self, me: TrainingWorker) -> None:
         while True:
-            local = await me.local_steps(self.steps)
+            local = await me.local_steps(self.steps_before(me.version))
             me.parameters = local.result().parameters
             await me.all_reduce_parameters()

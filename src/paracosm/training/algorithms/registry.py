@@ -2,41 +2,95 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Any
 
+from paracosm.errors import InputError, unknown
+from paracosm.expression import parse_expression
+from paracosm.factory import one_line
 from paracosm.training.algorithms.ad_psgd import ADPSGD
-from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.algorithms.algorithm import Algorithm, named_algorithm
 from paracosm.training.algorithms.asgd import ASGD
 from paracosm.training.algorithms.backup_workers import BackupWorkers
 from paracosm.training.algorithms.dc_asgd import DCASGD
+from paracosm.training.algorithms.dc_asgd_a import AdaptiveDCASGD
 from paracosm.training.algorithms.delay_adaptive import DelayAdaptive
 from paracosm.training.algorithms.delayed_nesterov import DelayedNesterov
 from paracosm.training.algorithms.diloco import DiLoCo
 from paracosm.training.algorithms.easgd import EASGD
+from paracosm.training.algorithms.fedadam import FedAdam
+from paracosm.training.algorithms.fedasync import FedAsync
+from paracosm.training.algorithms.fedavg import FedAvg
+from paracosm.training.algorithms.fedavgm import FedAvgM
 from paracosm.training.algorithms.fedbuff import FedBuff
+from paracosm.training.algorithms.fedprox import FedProx
+from paracosm.training.algorithms.fedyogi import FedYogi
 from paracosm.training.algorithms.local_sgd import LocalSGD
+from paracosm.training.algorithms.post_local_sgd import PostLocalSGD
+from paracosm.training.algorithms.rennala import Rennala
+from paracosm.training.algorithms.ringmaster import Ringmaster
+from paracosm.training.algorithms.scaffold import Scaffold
 from paracosm.training.algorithms.sequential import Sequential
 from paracosm.training.algorithms.softsync import SoftSync
 from paracosm.training.algorithms.ssgd import SSGD
 from paracosm.training.algorithms.ssp import SSP
 from paracosm.training.algorithms.staleness_aware import StalenessAware
 from paracosm.training.algorithms.streaming_diloco import StreamingDiLoCo
-from paracosm.training.named import parse_named
+from paracosm.training.named import arguments_of
 
 ALGORITHMS: Mapping[str, type[Algorithm]] = {
     algorithm.name: algorithm
     for algorithm in (
         *(Sequential, SSGD, ASGD, StalenessAware, SoftSync, SSP, BackupWorkers),
         *(DelayAdaptive, DCASGD, FedBuff, LocalSGD, EASGD, ADPSGD),
+        *(FedAsync, FedAvg, FedAvgM, FedAdam, FedYogi, FedProx, Scaffold),
+        PostLocalSGD,
         *(DiLoCo, StreamingDiLoCo, DelayedNesterov),
+        *(AdaptiveDCASGD, Ringmaster, Rennala),
     )
 }
 
 
-def parse_algorithm(text: str) -> Algorithm:
+def parse_algorithm(asked: str | Algorithm | type[Algorithm]) -> Algorithm:
     """Read an algorithm with its parameters: `asgd`, `ssp(slack=3)`, `ssp(3)`.
 
-    An InputError names the algorithm or parameter that is not known, with the nearest one, or the
-    value that a parameter cannot have.
+    One of the user's own is `file.py:Class(key=value)` or `package.module:Class`. What is an
+    algorithm already is returned, of a class the one whose parameters are the defaults.
+
+    Raises:
+        InputError: naming the algorithm or parameter that is not known, with the nearest one, or
+            the value that a parameter cannot have; what `named_algorithm` says.
     """
-    return parse_named(text, "algorithm", ALGORITHMS)
+    if isinstance(asked, Algorithm):
+        return asked
+    if isinstance(asked, type) and issubclass(asked, Algorithm):
+        return _with(asked, asked.reference(), {})
+    reference, text = _split(asked)
+    word, positional, named = parse_expression(text, "algorithm")
+    if reference is None and word not in ALGORITHMS:
+        raise unknown("algorithm", word, ALGORITHMS)
+    kind = ALGORITHMS[word] if reference is None else named_algorithm(reference)
+    name = reference or word
+    return _with(kind, name, arguments_of(kind, name, positional, named))
+
+
+_REFERENCE = re.compile(r"\s*([^(]*:\s*[A-Za-z_]\w*)\s*(\(.*)?", re.DOTALL)
+
+
+def _split(asked: object) -> tuple[str | None, object]:
+    """Divide what names one of the user's own from its parameters, behind a name in its place."""
+    match = _REFERENCE.fullmatch(asked) if isinstance(asked, str) else None
+    if match is None:
+        return None, asked
+    return match[1].strip(), f"algorithm{match[2] or ''}"
+
+
+def _with(kind: type[Algorithm], name: str, values: Mapping[str, Any]) -> Algorithm:
+    """Return the algorithm with these parameters; the user's own may raise anything."""
+    try:
+        return kind(**values)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f'algorithm "{name}" failed: {one_line(error)}') from error

@@ -8,6 +8,7 @@ from typing import ClassVar
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule, asgd
 from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.failures import Recovery
 from paracosm.training.roles import Topology, TrainingWorker
 
 
@@ -17,6 +18,7 @@ class Sequential(Algorithm):
 
     name: ClassVar[str] = "sequential"
     topologies: ClassVar[tuple[Topology, ...]] = ("local",)
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = ("restart",)
 
     def rule(self, workers: int) -> Rule:
         return asgd()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule, ssgd
 from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.failures import SYNCHRONOUS, Recovery
 from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 
 
@@ -14,11 +16,23 @@ from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 class SSGD(Algorithm):
     """theta <- theta - eta mean_i g_i(theta), through parameter servers or by an all-reduce.
 
-    Zhang, Tanimura, Nakada, section 2.2.1.
+    With `reduce` "sum" it is theta <- theta - eta sum_i g_i(theta): the optimizer is given the sum,
+    which is as if plain SGD had an eta W times as large. Zhang, Tanimura, Nakada, section 2.2.1.
     """
 
     name: ClassVar[str] = "ssgd"
     topologies: ClassVar[tuple[Topology, ...]] = ("server", "all-reduce")
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = SYNCHRONOUS
+    has_rounds: ClassVar[bool] = True
+    reduce: Literal["mean", "sum"] = "mean"
+
+    def __post_init__(self) -> None:
+        if self.reduce not in ("mean", "sum"):
+            raise InputError(f'ssgd: reduce must be "mean" or "sum", got "{self.reduce}"')
+
+    @property
+    def sums(self) -> bool:
+        return self.reduce == "sum"
 
     def gradients_per_update(self, workers: int) -> int:
         return workers

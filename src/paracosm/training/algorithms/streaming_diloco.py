@@ -11,6 +11,7 @@ from typing import ClassVar
 from paracosm.engine import Future
 from paracosm.errors import InputError
 from paracosm.training.algorithms.diloco import DiLoCo
+from paracosm.training.failures import Recovery
 from paracosm.training.roles import Topology, TrainingWorker
 
 
@@ -23,12 +24,12 @@ class StreamingDiLoCo(DiLoCo):
     theta_{i,p} <- mixing theta_{i,p} + (1 - mixing) theta_p. Fragment p of P has every P-th layer,
     from layer p on, and t_p = p steps / P, rounded down (0 is `steps`, the end of a round). An
     update, in the count of the run, is one of every fragment; what is evaluated are the shared
-    theta_p. Douillard et al., "Streaming DiLoCo with overlapping communication", 2025, algorithm 2,
-    which takes 100 steps, an overlap of 5 and a mixing of 0.5.
+    theta_p. Douillard et al., "Streaming DiLoCo with overlapping communication", 2025, algorithm 2.
     """
 
     name: ClassVar[str] = "streaming-diloco"
     topologies: ClassVar[tuple[Topology, ...]] = ("all-reduce",)
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = ("restart",)
     fragments: int = 2
     overlap: int = 1
     mixing: float = 0.5
@@ -53,7 +54,7 @@ class StreamingDiLoCo(DiLoCo):
         made = 0
         for step, is_taken, fragment in self._exchanges():
             if step > made:
-                change = await me.local_steps(step - made)
+                change = await me.local_steps(step - made, of=self.steps)
                 me.parameters = change.result().parameters
                 made = step
             if is_taken:

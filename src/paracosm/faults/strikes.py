@@ -1,0 +1,145 @@
+"""Faults as they strike the workers and servers of a training, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from math import inf, prod
+from typing import NamedTuple
+
+import numpy as np
+
+from paracosm.errors import InputError
+from paracosm.faults.fault import Fault, OnNode, choose_processor, fault_times
+from paracosm.faults.models import Lose, Slow, Stop
+
+
+class Strike(NamedTuple):
+    """A fault begins; times in seconds of virtual time."""
+
+    time: float
+    node: str  # whom it strikes; "" for the messages of all
+    fault: Fault
+
+    @property
+    def end(self) -> float:
+        """When it is over; infinite where it never is."""
+        model = self.fault.model
+        assert isinstance(model, Stop | Slow | Lose)
+        return self.time + model.duration
+
+
+def check_strikes(fault: Fault, workers: int, servers: int) -> None:
+    """Hold `fault` against a training on so many workers and servers.
+
+    Raises:
+        InputError: a fault that no training can have, a node that it has not, a time at random
+            without bounds.
+    """
+    if not isinstance(fault.model, Stop | Slow | Lose):
+        raise InputError(
+            f'fault "{fault}": training has stop, slow and lose, such as "stop(30s) on worker 3 '
+            'at 10s"'
+        )
+    where = fault.where
+    if where is not None and not isinstance(where, OnNode):
+        raise InputError(f'fault "{fault}": training has workers and servers: write "on worker 3"')
+    if where is not None and where.index >= (
+        count := workers if where.kind == "worker" else servers
+    ):
+        there = f"there are {count}, from 0" if count else "there is none"
+        raise InputError(f'fault "{fault}": no {where}; {there}')
+    if fault.needs_horizon:
+        raise InputError(
+            f'fault "{fault}": when does it strike? write "at 10s", "at random(0s, 100s)" or '
+            '"every 100s"'
+        )
+
+
+def strikes(
+    faults: Sequence[tuple[Fault, np.random.Generator]],
+    workers: Sequence[str],
+    servers: Sequence[str],
+) -> Iterator[Strike]:
+    """Yield when which node is struck, ascending, maybe without end.
+
+    Of several strikes at one instant, the fault that stands first comes first.
+
+    Args:
+        faults: those that `check_strikes` lets pass, each with a generator of its own.
+        workers, servers: their names.
+    """
+    sources = (_strikes(fault, rng, workers, servers) for fault, rng in faults)
+    return merge(*sources, key=lambda strike: strike.time)
+
+
+def _strikes(
+    fault: Fault, rng: np.random.Generator, workers: Sequence[str], servers: Sequence[str]
+) -> Iterator[Strike]:
+    where = fault.where
+    names = servers if isinstance(where, OnNode) and where.kind == "server" else workers
+    for time in fault_times(fault, None, rng):
+        everybody = isinstance(fault.model, Lose) and where is None
+        node = "" if everybody else names[choose_processor(where, len(names), rng)]
+        yield Strike(time, node, fault)
+
+
+class Periods:
+    """The periods for which faults last, looked up by instants that never go back."""
+
+    def __init__(self, ascending: Iterator[Strike]) -> None:
+        self._coming = ascending
+        self._next = next(ascending, None)
+        self._by_node: dict[str, list[Strike]] = {}
+        self.begun = 0  # how many have begun by the latest instant that was looked at
+
+    def at(self, now: float, *nodes: str) -> list[Fault]:
+        """Return the faults that any of the nodes suffers from at an instant."""
+        self._fetch(now)
+        lasting = (strike for node in nodes for strike in self._lasting(node, now))
+        return [strike.fault for strike in lasting if strike.time <= now]
+
+    def stretched(self, node: str, begin: float, work: float) -> float:
+        """Return the seconds that `work` (seconds) takes a node which computes from `begin` on.
+
+        For periods of `Slow`, of which several at a time multiply; outside of them just `work`.
+        """
+        now, left, spent = begin, work, 0.0
+        while True:
+            self._fetch(now)
+            lasting = self._lasting(node, begin)
+            factor = prod(_factor(each) for each in lasting if each.time <= now < each.end)
+            end = now + left * factor
+            self._fetch(end)
+            borders = [
+                border
+                for each in self._lasting(node, begin)
+                for border in (each.time, each.end)
+                if now < border < end
+            ]
+            if not borders:
+                return spent + left * factor
+            border = min(borders)
+            spent += border - now
+            left = max(0.0, left - (border - now) / factor)
+            now = border
+
+    def _lasting(self, node: str, now: float) -> list[Strike]:
+        """Return what is known of a node and not over; what is over is forgotten."""
+        known = self._by_node.get(node)
+        if not known:
+            return []
+        if any(strike.end <= now for strike in known):
+            known[:] = [strike for strike in known if strike.end > now]
+        return known
+
+    def _fetch(self, until: float) -> None:
+        while self._next is not None and self._next.time <= until < inf:
+            self._by_node.setdefault(self._next.node, []).append(self._next)
+            self._next = next(self._coming, None)
+            self.begun += 1
+
+
+def _factor(strike: Strike) -> float:
+    assert isinstance(strike.fault.model, Slow)
+    return strike.fault.model.factor

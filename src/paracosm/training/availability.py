@@ -1,0 +1,230 @@
+"""When clients can be had: at times that a file lists, or now and then."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from paracosm.errors import InputError
+from paracosm.rng import TrainingStream, generator
+from paracosm.timing import Distribution, parse_distribution
+from paracosm.training.client_files import read_columns
+from paracosm.units import format_duration, parse_duration
+
+
+class Availability(Protocol):
+    """Says of each client when it is there. `now`, in seconds, never goes back."""
+
+    def there_until(self, client: int, now: float) -> float | None:
+        """Return when a client that is there now goes; None where it is away."""
+
+    def comes_at(self, client: int, now: float) -> float:
+        """Return when a client that is away comes; infinity where it never does."""
+
+    @property
+    def end(self) -> tuple[float, int]:
+        """The last instant that is known, and a client that is there until then."""
+
+
+class Always:
+    """Every client is there all the time."""
+
+    end = (inf, 0)
+
+    def there_until(self, client: int, now: float) -> float | None:
+        return inf
+
+    def comes_at(self, client: int, now: float) -> float:
+        return now
+
+
+class Trace:
+    """Clients are there in the intervals of a file; see `read_trace`."""
+
+    def __init__(self, intervals: Sequence[tuple[int, float, float]]) -> None:
+        """Take intervals (client, begin, end) in order, of which no two of a client overlap."""
+        self._begins: dict[int, list[float]] = {}
+        self._ends: dict[int, list[float]] = {}
+        for client, begin, end in intervals:
+            begins = self._begins.setdefault(client, [])
+            ends = self._ends.setdefault(client, [])
+            if ends and ends[-1] == begin:
+                ends[-1] = end
+            else:
+                begins.append(begin)
+                ends.append(end)
+        self.end = max((end, client) for client, _, end in intervals)
+
+    def there_until(self, client: int, now: float) -> float | None:
+        begins = self._begins.get(client)
+        if begins is None:
+            return None
+        place = bisect_right(begins, now) - 1
+        if place < 0:
+            return None
+        end = self._ends[client][place]
+        return end if now < end else None
+
+    def comes_at(self, client: int, now: float) -> float:
+        begins = self._begins.get(client, [])
+        place = bisect_right(begins, now)
+        return begins[place] if place < len(begins) else inf
+
+
+def read_trace(path: Path, clients: int) -> Trace:
+    """Read the intervals in which clients are there from a CSV or Parquet file.
+
+    It has the columns client (from 0), begin and end: seconds, or texts with a unit. A client that
+    it does not name is never there.
+
+    Raises:
+        InputError: a column is missing, a client is unknown, an interval is empty or overlaps with
+            another one of its client.
+    """
+    columns = read_columns(path, ("begin", "end"), clients)
+    rows = []
+    for client, begin, end in zip(columns["client"], columns["begin"], columns["end"], strict=True):
+        rows.append((client, _seconds(path, client, begin), _seconds(path, client, end)))
+    rows.sort()
+    before = None
+    for row in rows:
+        client, begin, end = row
+        if not begin < end < inf:
+            raise InputError(
+                f"{path}: client {client} is there from {begin:g} s to {end:g} s: an interval is "
+                "finite and ends after it begins"
+            )
+        if before is not None and before[0] == client and before[2] > begin:
+            raise InputError(f"{path}: client {client} is there twice at {begin:g} s")
+        before = row
+    if not rows:
+        raise InputError(f"{path}: it has no intervals")
+    return Trace(rows)
+
+
+def _seconds(path: Path, client: int, value: Any) -> float:
+    try:
+        return parse_duration(value)
+    except InputError as error:
+        raise InputError(f"{path}: client {client}: {error}") from None
+
+
+@dataclass(frozen=True)
+class OnOff:
+    """Each client is there for a while and away for a while, by turns, independently of others."""
+
+    on: Distribution  # how long it is there
+    off: Distribution  # how long it is away
+
+    def __post_init__(self) -> None:
+        for name, each in (("there", self.on), ("away", self.off)):
+            if not 0 < each.mean() < inf or each.in_order:
+                raise InputError(
+                    f"availability: how long clients are {name} is a distribution of a finite mean "
+                    f"above 0, no recording, not {each}"
+                )
+
+    def __str__(self) -> str:
+        return f"onoff({self.on}, {self.off})"
+
+
+def parse_on_off(text: str) -> OnOff:
+    """Read `onoff(exponential(1h), exponential(2h))`: how long clients are there, and away.
+
+    Raises:
+        InputError: it is not of that form.
+    """
+    inside = text.strip().removeprefix("onoff(")
+    if inside == text.strip() or not inside.endswith(")"):
+        raise InputError(
+            f'availability: "{text}" is neither a .csv or .parquet file nor '
+            '"onoff(exponential(1h), exponential(2h))": how long clients are there, and away'
+        )
+    inside, depth = inside[:-1], 0
+    for place, sign in enumerate(inside):
+        depth += (sign == "(") - (sign == ")")
+        if sign == "," and not depth:
+            on, off = inside[:place], inside[place + 1 :]
+            return OnOff(parse_distribution(on.strip()), parse_distribution(off.strip()))
+    raise InputError(f'availability: "{text}" lacks how long clients are away: onoff(1h, 2h)')
+
+
+_QUANTILES = 4096  # of a distribution, for what is left of a period that is under way
+
+
+class Turns:
+    """Clients that come and go by turns from before the run on, so that its start is like any time.
+
+    A client is there at the start with the probability E[on] / (E[on] + E[off]); what is left of
+    its period then has the density (1 - F(x)) / mean (Cox, "Renewal Theory", 1962, section 5.1).
+    That is drawn as a uniform share of a period that is chosen in proportion to its length, of
+    4096 quantiles. Turns of a client are drawn when somebody asks for it.
+    """
+
+    end = (inf, 0)
+
+    def __init__(self, turns: OnOff, seed: int) -> None:
+        self._turns = turns
+        self._seed = seed
+        uniform = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
+        self._lengths = [each.from_uniform(uniform) for each in (turns.off, turns.on)]
+        self._longer = [np.cumsum(lengths) for lengths in self._lengths]
+        self._share = turns.on.mean() / (turns.on.mean() + turns.off.mean())
+        self._clients: dict[int, _Turn] = {}
+
+    def there_until(self, client: int, now: float) -> float | None:
+        turn = self._at(client, now)
+        return turn.until if turn.is_there else None
+
+    def comes_at(self, client: int, now: float) -> float:
+        turn = self._at(client, now)
+        return now if turn.is_there else turn.until
+
+    def _at(self, client: int, now: float) -> _Turn:
+        turn = self._clients.get(client)
+        if turn is None:
+            turn = self._clients[client] = self._first(client)
+        while turn.until <= now:
+            turn.is_there = not turn.is_there
+            period = self._turns.on if turn.is_there else self._turns.off
+            turn.until += period.sample(turn.rng)
+        return turn
+
+    def _first(self, client: int) -> _Turn:
+        rng = generator(self._seed, TrainingStream.AVAILABILITY, client)
+        is_there = bool(rng.random() < self._share)
+        longer = self._longer[is_there]
+        place = int(np.searchsorted(longer, rng.random() * longer[-1], side="right"))
+        left = rng.random() * self._lengths[is_there][place]
+        return _Turn(is_there, float(left), rng)
+
+
+@dataclass(slots=True)
+class _Turn:
+    is_there: bool
+    until: float
+    rng: np.random.Generator
+
+
+def make_availability(what: OnOff | Path | None, clients: int, seed: int) -> Availability:
+    """Return when clients are there: always, by turns, or as a file says."""
+    if what is None:
+        return Always()
+    return Turns(what, seed) if isinstance(what, OnOff) else read_trace(what, clients)
+
+
+def check_known(availability: Availability, until: float) -> None:
+    """Raise InputError if nothing is known of who is there before a run ends."""
+    end, client = availability.end
+    if until > end:
+        when = format_duration(end)
+        raise InputError(
+            f"availability: the trace ends at {when}, with client {client}, and the run goes on: "
+            f"give a longer one, or end the run there, --until {when.replace(' ', '')}"
+        )

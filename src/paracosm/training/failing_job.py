@@ -1,0 +1,562 @@
+"""A run on the engine in which nodes fail: its lives, its checkpoints, and what failures cost.
+
+The whole job stops where a server fails, and with any worker where that is the recovery that was
+asked for. What it did since its newest checkpoint is lost, and what was under way. After the
+restart everybody begins anew, from the parameters, versions and optimizers of the checkpoint, or of
+the beginning. The rules are those of `simulation.rollback`:
+
+- each life of the job is a simulation of its own, with nothing under way at its begin;
+- a checkpoint is due after so much work since the last one, and saved at the end of the instant of
+  the next update; nobody works meanwhile, so that the clock of the engine stands still;
+- a failure during a checkpoint makes it worthless, one during a restart begins the restart anew.
+
+So virtual time is the engine's, and the pauses so far. Faults that were asked for come at their
+virtual times, or at the end of the pause that holds them; random failures of single workers pass
+while the job works. What ends at the instant of a failure has ended. How long a slow node computes
+is settled when it begins: a checkpoint that comes meanwhile does not shift the slow period.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heapify, heapreplace, merge
+from itertools import repeat
+from math import inf
+from typing import NamedTuple
+
+from paracosm.cluster import Cluster
+from paracosm.engine import DeadlockError, Simulator, Worker
+from paracosm.errors import InputError
+from paracosm.faults import (
+    Lose,
+    Mtbf,
+    Periods,
+    Slow,
+    Stop,
+    Strike,
+    node_failures,
+    strikes,
+)
+from paracosm.results import FailureSummary
+from paracosm.rng import FailureStream, TrainingStream, generator
+from paracosm.simulation.schedule import BusyTimes
+from paracosm.timeline import Timeline
+from paracosm.training.all_reduces import Combine
+from paracosm.training.clients import Participation
+from paracosm.training.config import TrainConfig
+from paracosm.training.elastic_all_reduce import ElasticAllReduce
+from paracosm.training.failing_roles import FailingServer, FailingWorker
+from paracosm.training.failure_costs import FailureCosts
+from paracosm.training.failures import Failures
+from paracosm.training.job import Job
+from paracosm.training.record import MetricSink, Progress
+from paracosm.training.roles import TrainingWorker
+from paracosm.training.store import Contribution, Numerics, Saved, Store
+from paracosm.units import format_duration
+
+_IN_VAIN = 10_000
+"""Failures without progress between them, and as many again for every hundred workers, that a job
+may have before it is given up."""
+
+
+class _Failure(NamedTuple):
+    """A node stops; seconds of virtual time."""
+
+    time: float
+    node: str
+    back: float
+
+
+class FailingJob(Job):
+    """A run whose nodes fail."""
+
+    worker_kind = FailingWorker
+    server_kind = FailingServer
+
+    def __init__(
+        self,
+        failures: Failures,
+        config: TrainConfig,
+        seed: int,
+        cluster: Cluster,
+        numerics: Numerics,
+        sim: Simulator,  # of which every life has one like it
+        sink: MetricSink,
+        progress: Progress | None,
+    ) -> None:
+        names = (*cluster.workers, *cluster.servers)
+        self._clock = _Clock()
+        inner = sim.timeline
+        self._timeline = None if inner is None else _Placed(inner, self._clock, names)
+        self._log = sim.log
+        super().__init__(
+            *(config, seed, cluster, numerics, self._simulator(cluster), sink, progress)
+        )
+        self.elastic = failures.recovery == "elastic"
+        self.resend_after = failures.resend_after
+        self.resent = self.dropped_examples = 0
+        self._busy: BusyTimes = {}
+        self._failures = failures
+        self._costs = FailureCosts(len(self.workers))
+        self._sink = sink
+        self._until = inf if config.until_time is None else config.until_time
+        self._is_stopped = self._is_due = False
+        self._lost_messages = self._requested = self._lost_examples = 0
+        self._durations: dict[int, Iterator[float] | None] = {}
+        self._chances = {
+            name: generator(seed, TrainingStream.LOST_MESSAGES, number)
+            for number, name in enumerate(names)
+        }
+        self._slow, self._losses = (Periods(self._strikes(kind)) for kind in (Slow, Lose))
+        self._coming = self._failures_to_come()
+        self._next = next(self._coming)
+        self._held: list[_Failure] = []  # that came in a pause
+        self._alone = _Alone(failures, self.workers, seed)
+        self._away: dict[str, float] = {}  # workers, until when
+        self._in_vain = (0, 0)  # most updates so far, failures since
+        self._saved: list[Saved] = [store.save() for store in self.stores]
+        self._at_save = (0.0, 0, 0)  # the engine's clock, updates, contributions
+
+    def play(self) -> None:
+        """Run the job until its end, or `stop`.
+
+        Raises:
+            InputError: it stands still, or does not get on for all its failures.
+        """
+        try:
+            self._begin_life()
+            while (failure := self._live()) is not None:
+                if not self._restart(failure):
+                    break
+        except DeadlockError as error:
+            raise self._standstill(error) from None
+        finally:
+            self._count_away()
+            self._slow.at(self.now)  # so that it counts those that have begun
+
+    def stop(self) -> None:
+        """End the run as soon as possible."""
+        self._is_stopped = True
+        self._sim.stop()
+
+    def busy_times(self) -> BusyTimes:
+        before = self._busy
+        return {
+            name: {
+                what: spent + before.get(name, {}).get(what, 0.0) for what, spent in times.items()
+            }
+            for name, times in super().busy_times().items()
+        }
+
+    @property
+    def now(self) -> float:
+        return self._clock.virtual(self._sim.now)
+
+    def failure_summary(self, end: float) -> FailureSummary:
+        """Return what failures have cost up to the end, in seconds of virtual time."""
+        failures, costs = self._failures, self._costs
+        costs.kept = self.record.contributions - costs.undone
+        alone = failures.nodes.worker if failures.recovery != "restart" else inf
+        return costs.summary(
+            end,
+            job_mtbf=None if failures.job_mtbf == inf else failures.job_mtbf,
+            worker_mtbf=None if alone == inf else alone,
+            interval=failures.interval,
+            checkpoint_cost=failures.cost,
+            restart_cost=None if failures.nodes == Mtbf() else failures.restart,
+            lost_gradients=round(self._lost_examples / self.batch),
+            slowdowns=self._slow.begun,
+            lost_messages=self._lost_messages,
+            resent_messages=self.resent,
+            faults=[str(fault) for fault in failures.faults],
+        )
+
+    # What its nodes ask and tell: `failing_roles.Conditions`
+
+    def stretched(self, node: str, work: float) -> float:
+        return self._slow.stretched(node, self.now, work)
+
+    def loses(self, source: Worker, target: str) -> bool:
+        faults = self._losses.at(self.now, source.name, target, "")
+        if not faults or source.ports is self._sim.workers[target].ports:
+            return False
+        arrives = 1.0
+        for fault in faults:
+            assert isinstance(fault.model, Lose)
+            arrives *= 1 - fault.model.percent / 100
+        is_lost = bool(self._chances[source.name].random() >= arrives)
+        self._lost_messages += is_lost
+        return is_lost
+
+    def requested(self, examples: int) -> None:
+        self._requested += examples
+
+    def discarded(self, examples: int, seconds: float) -> None:
+        self._lost_examples += examples
+        self._costs.abandoned += seconds
+
+    def is_back(self, worker: FailingWorker) -> None:
+        del self._away[worker.name]
+        self._was_away(worker)
+        self._row(self.now, worker.name, "restart", self._sim.now - worker.begun_away)
+
+    def worker_named(self, name: str) -> FailingWorker | None:
+        found = self._sim.workers[name]
+        return found if isinstance(found, FailingWorker) else None
+
+    # What a job does
+
+    async def all_reduce(
+        self, worker: TrainingWorker, contribution: Contribution, combine: Combine
+    ) -> None:
+        await self._all_reduce.bring(worker.name, contribution, combine)
+
+    async def enter(self, worker: FailingWorker) -> None:
+        await self._all_reduce.enter(worker.name)
+
+    def compute_times(
+        self, worker: int, client: Participation | None = None
+    ) -> Iterator[float] | None:
+        """Return the worker's compute times, which go on from life to life."""
+        if worker not in self._durations:
+            self._durations[worker] = super().compute_times(worker, client)
+        return self._durations[worker]
+
+    def updated(
+        self, store: Store, contributions: Sequence[Contribution], staleness: Sequence[int]
+    ) -> None:
+        super().updated(store, contributions, staleness)
+        interval = self._failures.interval
+        if interval is None or self._is_due or self._sim.now - self._at_save[0] < interval:
+            return
+        if self._failures.in_step and len({each.version for each in self.stores}) > 1:
+            return
+        self._is_due = True
+        self._sim.stop()
+
+    # Lives
+
+    def _simulator(self, cluster: Cluster) -> Simulator:
+        return Simulator(log=self._log, network=cluster, timeline=self._timeline)
+
+    def _begin_life(self) -> None:
+        sim = self._sim
+        size = sum(self.numerics.sizes)
+        self._all_reduce = ElasticAllReduce(
+            *(sim, self._cluster, size, self.elastic, self._all_reduced)
+        )
+        self.add_nodes(sim)
+        for name, node in sim.workers.items():
+            assert isinstance(node, FailingWorker | FailingServer)
+            sim.spawn(node.drop_messages(), name=f"{name}.drop_messages", daemon=True)
+            if isinstance(node, FailingServer):
+                sim.spawn(node.welcome(), name=f"{name}.welcome", daemon=True)
+                if self.elastic:
+                    sim.spawn(node.gather(), name=f"{name}.gather", daemon=True)
+        for name, back in self._away.items():
+            self._stop_worker(name, back)
+        self._alone.begin()
+
+    def _live(self) -> _Failure | None:
+        """Let the job work until it ends (None) or fails as a whole."""
+        sim = self._sim
+        while True:
+            failure = self._upcoming()
+            end = max(sim.now, self._clock.engine(min(failure.time, self._until)))
+            sim.run(until=None if end == inf else end)
+            if self._is_due and not self._has_ended():
+                sim.run(until=sim.now)  # the rest of the instant
+            if self._has_ended():
+                return None
+            if self._is_due:
+                if (failed := self._pause_to_save()) is not None:
+                    return failed
+            elif sim.now < end:
+                raise self._standstill(None)
+            elif self._until <= failure.time:
+                return None
+            else:
+                self._take()
+                if self._stops_job(failure):
+                    return failure
+                self._fail_alone(failure)
+
+    def _has_ended(self) -> bool:
+        return self.is_over or self._is_stopped
+
+    def _upcoming(self) -> _Failure:
+        """Return the failure that comes next."""
+        if self._held:
+            return self._held[0]
+        due, worker = self._alone.next
+        alone = self._clock.virtual(due)
+        if alone < self._next.time:
+            return _Failure(alone, worker, alone + self._failures.restart)
+        return self._next
+
+    def _take(self) -> _Failure:
+        """Return the same, which has come now."""
+        failure = self._upcoming()
+        if self._held:
+            self._held.pop(0)
+        elif failure is self._next:
+            self._next = next(self._coming)
+        else:
+            self._alone.fail()
+        return failure
+
+    def _stops_job(self, failure: _Failure) -> bool:
+        return failure.node in self.servers or self._failures.recovery == "restart"
+
+    def _fail_alone(self, failure: _Failure) -> None:
+        """Let a worker stop that the others go on without."""
+        self._costs.failures += 1
+        self._count_in_vain()
+        back = max(failure.back, self.now, self._away.get(failure.node, 0.0))
+        self._row(self.now, failure.node, "failure", failure.back - failure.time)
+        self._away[failure.node] = back
+        self._stop_worker(failure.node, back)
+
+    def _stop_worker(self, name: str, back: float) -> None:
+        nodes = self._sim.workers
+        worker = nodes[name]
+        assert isinstance(worker, FailingWorker)
+        worker.fail(max(self._sim.now, self._clock.engine(back)))
+        if (brought := self._all_reduce.leave(name)) is not None:
+            self.discarded(brought.gradient.examples, worker.seconds_in_push())
+        for node in nodes.values():
+            assert isinstance(node, FailingWorker | FailingServer)
+            if isinstance(node, FailingServer):
+                node.leaves(name)
+            node.forget_messages()
+
+    def _hold_until(self, end: float) -> _Failure | None:
+        """Take what comes before `end`, the end of a pause, up to a failure of the whole job.
+
+        Single workers that fail in a pause do so at its end.
+        """
+        while self._next.time < end:
+            failure, self._next = self._next, next(self._coming)
+            if self._stops_job(failure):
+                return failure
+            self._held.append(failure)
+        return None
+
+    def _pause_to_save(self) -> _Failure | None:
+        """Save a checkpoint; return the failure that has made it worthless."""
+        self._is_due = False
+        costs, begin = self._costs, self.now
+        end = begin + self._failures.cost
+        failure = self._hold_until(min(end, self._until))
+        if failure is not None or end > self._until:
+            end = self._until if failure is None else failure.time
+        else:
+            self._saved = [store.save() for store in self.stores]
+            self._at_save = (self._sim.now, self.record.updates, self.record.contributions)
+            costs.checkpoints += 1
+            self._row(begin, "job", "checkpoint", self._failures.cost)
+        costs.saving += end - begin
+        self._mark("checkpoint", begin, end)
+        self._clock.pause(self._sim.now, end)
+        return failure
+
+    def _restart(self, failure: _Failure) -> bool:
+        """Go back to the newest checkpoint; return whether the run lasts until that is over."""
+        costs, record, begin = self._costs, self.record, failure.back
+        self._note_stop(failure)
+        while (again := self._hold_until(min(begin, self._until))) is not None:
+            self._note_stop(again)
+            begin = max(begin, again.back)
+        costs.lost += self._sim.now - self._at_save[0]
+        costs.undone += record.contributions - self._at_save[2]
+        self._lost_examples = self._requested - record.examples - self.dropped_examples
+        for store, saved in zip(self.stores, self._saved, strict=True):
+            store.restore(saved)
+        record.restored(self._at_save[1])
+        self._at_save = (0.0, record.updates, record.contributions)
+        end = min(begin, self._until)
+        costs.stopped += end - failure.time
+        self._mark("restart", failure.time, end)
+        if begin > self._until:
+            self._clock.pause(self._sim.now, end)
+            return False
+        self._end_life()
+        self._clock.begin(begin)
+        self.initial = self.parameters()
+        self._begin_on(self._simulator(self._cluster))
+        self._begin_life()
+        self._row(begin, "job", "restart", begin - failure.time)
+        return True
+
+    def _end_life(self) -> None:
+        """Count for how long the nodes were busy, and away."""
+        self._busy = self.busy_times()
+        self._count_away()
+
+    def _count_away(self) -> None:
+        for node in self._sim.workers.values():
+            if isinstance(node, FailingWorker) and node.is_away:
+                self._was_away(node)
+
+    def _was_away(self, worker: FailingWorker) -> None:
+        self._costs.away += self._sim.now - worker.begun_away
+        if self._timeline is not None:
+            self._timeline.span(worker.name, "down", "stopped", worker.begun_away, self._sim.now)
+
+    # What is noted
+
+    def _note_stop(self, failure: _Failure) -> None:
+        self._costs.stops += 1
+        self._count_in_vain()
+        self._row(failure.time, failure.node, "failure", failure.back - failure.time)
+
+    def _mark(self, name: str, begin: float, end: float) -> None:
+        """Record what the whole job did, in virtual time."""
+        if self._timeline is not None and begin < end:
+            for node in self._sim.workers:
+                self._timeline.inner.span(node, "down", name, begin, end)
+
+    def _all_reduced(self, brought: Sequence[Contribution], seconds: float) -> None:
+        """Count an all-reduce that ends now."""
+        self.all_reduces.ended(brought, self._sim.now - seconds, seconds)
+
+    def _row(self, time: float, node: str, name: str, value: float) -> None:
+        self._sink.metric(time, self.record.wall_time, node, name, value, self.record.updates)
+
+    def _count_in_vain(self) -> None:
+        most, failures = self._in_vain
+        updates = self.record.updates
+        self._in_vain = (updates, 0) if updates > most else (most, failures + 1)
+        if failures > _IN_VAIN + _IN_VAIN * len(self.workers) // 100:
+            raise InputError(
+                f"the job does not get on: it has failed {failures:,} times since update "
+                f"{most:,}; let nodes fail less often, or restart and save sooner"
+            )
+
+    def _standstill(self, deadlock: DeadlockError | None) -> InputError:
+        """Return what to say when nothing will ever happen again."""
+        gone = [name for name, back in self._away.items() if back == inf]
+        unsent = self._lost_messages > 0 and self.resend_after is None
+        waiting = (
+            [] if deadlock is None else [each for each in deadlock.waiting if each[0] not in gone]
+        )
+        why = [f"{name} never comes back" for name in gone[:1]]
+        why += ["messages were lost for good (give --resend-after 100ms)"] * unsent
+        who = f"{waiting[0][0]} waits for {waiting[0][1]}" if waiting else "nobody is left"
+        return InputError(
+            f"the run stands still at {format_duration(self.now)}, after {self.record.updates:,} "
+            f"updates: {', '.join([who, *why])}"
+        )
+
+    # What comes
+
+    def _strikes(self, kind: type[Stop | Slow | Lose]) -> Iterator[Strike]:
+        faults = [
+            (fault, generator(self.seed, TrainingStream.FAULTS, number))
+            for number, fault in enumerate(self._failures.faults)
+            if isinstance(fault.model, kind)
+        ]
+        return strikes(faults, self.workers, self.servers)
+
+    def _failures_to_come(self) -> Iterator[_Failure]:
+        """Yield the failures at given times and those of the whole job, ascending, without end."""
+        failures = self._failures
+        workers = len(self.workers) if failures.recovery == "restart" else 0
+        servers = len(self.servers) if self.topology == "server" else 0
+        names = {"worker": self.workers, "server": self.servers}
+        random = (
+            _Failure(time, names[who.kind][who.index], time + failures.restart)
+            for time, who in node_failures(failures.nodes, workers, servers, self.seed)
+        )
+        given = (_Failure(each.time, each.node, each.end) for each in self._strikes(Stop))
+        yield from merge(random, given, key=lambda failure: failure.time)
+        yield from repeat(_Failure(inf, "", inf))
+
+
+class _Alone:
+    """When single workers fail at random that do not stop the job, on the engine's clock."""
+
+    def __init__(self, failures: Failures, workers: Sequence[str], seed: int) -> None:
+        alone = failures.recovery != "restart"
+        self._mtbf = failures.nodes.worker if alone else inf
+        self._restart = failures.restart
+        self._workers = workers if self._mtbf < inf else ()
+        self._sources = [
+            generator(seed, FailureStream.WORKERS, worker) for worker in range(len(self._workers))
+        ]
+        self._due: list[tuple[float, int]] = []
+
+    def begin(self) -> None:
+        """Begin a life, in which all workers work."""
+        self._due = [
+            (source.exponential(self._mtbf), worker) for worker, source in enumerate(self._sources)
+        ]
+        heapify(self._due)
+
+    @property
+    def next(self) -> tuple[float, str]:
+        """When which worker fails next."""
+        if not self._due:
+            return inf, ""
+        due, worker = self._due[0]
+        return due, self._workers[worker]
+
+    def fail(self) -> None:
+        """Let it fail; it works on after its restart."""
+        due, worker = self._due[0]
+        following = due + self._restart + self._sources[worker].exponential(self._mtbf)
+        heapreplace(self._due, (following, worker))
+
+
+class _Clock:
+    """Virtual time in one life of a job: the engine's, and the pauses so far."""
+
+    def __init__(self) -> None:
+        self.begin(0.0)
+
+    def begin(self, virtual: float) -> None:
+        """Begin a life, on an engine at 0."""
+        self._pauses: list[float] = []  # when on the engine's clock
+        self._offsets = [virtual]
+
+    def pause(self, engine: float, end: float) -> None:
+        """Let the engine stand still until `end`, in virtual time."""
+        self._pauses.append(engine)
+        self._offsets.append(end - engine)
+
+    def virtual(self, engine: float) -> float:
+        """Return the virtual time of an instant after all pauses."""
+        return engine + self._offsets[-1]
+
+    def engine(self, virtual: float) -> float:
+        """Return the same of the engine; before 0 where that was before the life."""
+        return virtual - self._offsets[-1]
+
+    def begin_of(self, engine: float) -> float:
+        """Return the virtual time at which something began: after a pause at that instant."""
+        return engine + self._offsets[bisect_right(self._pauses, engine)]
+
+    def end_of(self, engine: float) -> float:
+        """Return the virtual time at which something ended: before a pause at that instant."""
+        return engine + self._offsets[bisect_left(self._pauses, engine)]
+
+
+class _Placed(Timeline):
+    """A timeline that takes spans of nodes on the engine's clock, and puts them in virtual time."""
+
+    def __init__(self, inner: Timeline, clock: _Clock, nodes: Sequence[str]) -> None:
+        self.inner = inner
+        self._clock = clock
+        self._nodes = frozenset(nodes)
+
+    @property
+    def append(self) -> Callable[[tuple[str, str, str, float, float, int]], None]:
+        return lambda span: self.span(*span)
+
+    def span(
+        self, node: str, resource: str, name: str, begin: float, end: float, flow: int = -1
+    ) -> None:
+        if node in self._nodes and begin < end:
+            times = self._clock.begin_of(begin), self._clock.end_of(end)
+            self.inner.span(node, resource, name, *times, flow)

@@ -1,0 +1,186 @@
+"""What may fail in a run on the engine, and what is done against it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+from pydantic import Field
+
+from paracosm.errors import InputError
+from paracosm.faults import FailureFields, Fault, Faults, Lose, Mtbf, OnNode, Slow, Stop
+from paracosm.faults.strikes import check_strikes
+from paracosm.quantities import Duration
+
+Recovery = Literal["restart", "rejoin", "elastic"]
+"""What is done when a worker fails.
+
+restart: the whole job goes back to its newest checkpoint, and everybody begins anew.
+rejoin: the others go on as far as the algorithm lets them, and else wait for it; once it is back,
+    it reads the parameters as they are by then.
+elastic: updates do without those that are away; one that is back takes part from the next on.
+"""
+
+SYNCHRONOUS: tuple[Recovery, ...] = ("restart", "rejoin", "elastic")
+"""Those of an algorithm whose updates wait for all workers."""
+
+
+@dataclass(frozen=True)
+class Failures:
+    """What may fail in one run, and what is done against it; times in seconds."""
+
+    nodes: Mtbf  # between random failures of one node; infinite where none fails so
+    restart: float  # from such a failure until its node, or the job, begins a step
+    faults: tuple[Fault, ...]
+    recovery: Recovery
+    interval: float | None  # of work between two checkpoints; None: there are none
+    cost: float  # that a checkpoint takes
+    resend_after: float | None  # until a message that was lost is sent again; None: never is
+    in_step: bool  # whether a checkpoint waits until all servers are at one version
+    job_mtbf: float  # between random failures that stop the whole job
+
+    def __str__(self) -> str:
+        said = [str(fault) for fault in self.faults]
+        if self.nodes != Mtbf():
+            said.insert(0, str(self.nodes))
+        return ", ".join([*said, f"recovery: {self.recovery}"])
+
+
+class FaultFields(FailureFields):
+    """The fields of a configuration that say what fails while single steps are simulated."""
+
+    fault: Faults = Field(
+        (),
+        description='what goes wrong: "stop(30s) on worker 3 at 10s", "slow(3x, 4s) on worker 2 at '
+        '5s", "lose(1%)", several separated by ;',
+    )
+    recovery: Recovery | None = Field(
+        None,
+        description="when a worker fails: the job restarts from a checkpoint (restart), it rejoins "
+        "when it is back (rejoin), updates do without it (elastic)",
+    )
+    resend_after: Duration | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="how long after it was sent a lost message is sent again (default: never)",
+    )
+
+    @property
+    def fails(self) -> bool:
+        """Whether anything is asked to fail."""
+        return self.mtbf is not None or bool(self.fault)
+
+    def failures(
+        self, recoveries: Sequence[Recovery], workers: int, servers: int
+    ) -> Failures | None:
+        """Return what may fail in a run of so many nodes; None where nothing does.
+
+        Args:
+            recoveries: those that the algorithm stands, its own first.
+
+        Raises:
+            InputError: a fault that such a run cannot have, or a cost that nobody gave.
+        """
+        if not self.fails:
+            return None
+        for fault in self.fault:
+            check_strikes(fault, workers, servers)
+        recovery = self.recovery or _own(recoveries)
+        restarts = recovery == "restart"
+        found = self.job_failures(workers, servers, stops_together=restarts)
+        random = inf if found is None else found.mtbf
+        interval = None
+        if self._stops_job(recovery, bool(servers)):
+            for fault in self.fault:
+                if isinstance(fault.model, Stop) and fault.model.duration == inf:
+                    raise InputError(
+                        f'fault "{fault}": the job restarts when its node is back, which is never: '
+                        "write stop(30s)"
+                    )
+            interval = self.checkpoint_interval(random)
+        return Failures(
+            nodes=self.mtbf or Mtbf(),
+            restart=0.0 if found is None else found.restart,
+            faults=self.fault,
+            recovery=recovery,
+            interval=interval,
+            cost=self.checkpoint_cost or 0.0,
+            resend_after=self.resend_after,
+            in_step="restart" in recoveries,
+            job_mtbf=random,
+        )
+
+    def check_survival(
+        self, algorithm: str, recoveries: Sequence[Recovery], in_checkpoints: bool
+    ) -> None:
+        """Raise InputError for failures that an algorithm cannot stand."""
+        if self._worker_fails() and not recoveries:
+            raise InputError(
+                f"{algorithm} cannot go on after a worker has failed: what workers and server know "
+                "of one another would be lost; it stands slow nodes and lost messages alone"
+            )
+        restarts = "restart" in (self.recovery, *recoveries[:1]) and self._worker_fails()
+        if not in_checkpoints and (restarts or self._server_fails()):
+            raise InputError(
+                f"{algorithm} cannot restart from a checkpoint of the parameters: its servers know "
+                "more than these; let no server fail"
+            )
+
+    def idle_faults(self, recoveries: Sequence[Recovery], has_servers: bool) -> dict[str, set[str]]:
+        """Return fields that have no effect on a run on the engine by the reason.
+
+        Args:
+            recoveries: as in `failures`.
+        """
+        idle: dict[str, set[str]] = {}
+        costs = {"checkpoint_cost", "checkpoint_every"}
+        if not any(isinstance(fault.model, Lose) for fault in self.fault):
+            idle["no message is lost: give --fault lose(1%)"] = {"resend_after"}
+        if self.mtbf is None:
+            idle["no node fails at random: give --mtbf"] = {"restart_cost"}
+        if not self._worker_fails():
+            idle["no worker fails: give --mtbf or --fault"] = {"recovery"}
+        if not self._stops_job(self.recovery or _own(recoveries), has_servers):
+            if self.mtbf is not None and self.restart_cost is None:
+                costs.remove("checkpoint_cost")  # it stands for the restart's
+            idle["nothing brings the job back to a checkpoint"] = costs
+        return idle
+
+    def _worker_fails(self) -> bool:
+        return (self.mtbf is not None and self.mtbf.worker != inf) or any(
+            fault.where is None
+            or (isinstance(fault.where, OnNode) and fault.where.kind == "worker")
+            for fault in self.fault
+            if isinstance(fault.model, Stop)
+        )
+
+    def _stops_job(self, recovery: Recovery, has_servers: bool) -> bool:
+        """Whether something brings the whole job back to a checkpoint."""
+        return (has_servers and self._server_fails()) or (
+            recovery == "restart" and self._worker_fails()
+        )
+
+    def _server_fails(self) -> bool:
+        return (self.mtbf is not None and self.mtbf.server != inf) or any(
+            isinstance(fault.where, OnNode) and fault.where.kind == "server"
+            for fault in self.fault
+            if isinstance(fault.model, Stop)
+        )
+
+    def slows_servers(self) -> list[Fault]:
+        """Return the faults that make servers compute more slowly."""
+        return [
+            fault
+            for fault in self.fault
+            if isinstance(fault.model, Slow)
+            and isinstance(fault.where, OnNode)
+            and fault.where.kind == "server"
+        ]
+
+
+def _own(recoveries: Sequence[Recovery]) -> Recovery:
+    """Return what is done by itself; of nobody who fails, the least."""
+    return recoveries[0] if recoveries else "rejoin"

@@ -1,0 +1,44 @@
+"""The page of algorithms says what their classes say; run as a program, this writes it anew."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+from paracosm.training import ALGORITHMS, Algorithm
+
+PAGE = Path(__file__).parents[2] / "docs" / "algorithms.md"
+BEGIN = "<!-- From the classes; tests/training/test_algorithm_page.py writes it. -->\n"
+WORKERS = 8  # for which an algorithm is asked whether it has a schedule
+
+
+def signature(kind: type[Algorithm]) -> str:
+    """Return how the algorithm is written with all of its parameters."""
+    given = ", ".join(f"{field.name}={field.default}" for field in fields(kind))
+    return f"{kind.name}({given})" if given else kind.name
+
+
+def listed() -> str:
+    """Return a table of all algorithms, and what each is."""
+    lines = ["| name | what it is | topology | schedule |", "|---|---|---|---|"]
+    for name, kind in ALGORITHMS.items():
+        what = (sys.modules[kind.__module__].__doc__ or "").partition("\n")[0].rstrip(".")
+        alone = kind().rule(1 if name == "sequential" else WORKERS) is None
+        topologies = ", ".join(kind.topologies)
+        made = "engine" if alone else "compiled"
+        lines.append(f"| [`{name}`](#{name}) | {what} | {topologies} | {made} |")
+    for name, kind in ALGORITHMS.items():
+        text = inspect.cleandoc(kind.__doc__ or "")
+        lines += ["", f"### {name}", "", f"    {signature(kind)}", "", "```text", text, "```"]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_page_lists_what_there_is() -> None:
+    assert PAGE.read_text().partition(BEGIN)[2] == listed()
+
+
+if __name__ == "__main__":
+    before, _, _ = PAGE.read_text().partition(BEGIN)
+    PAGE.write_text(before + BEGIN + listed())

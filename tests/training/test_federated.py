@@ -1,0 +1,168 @@
+"""Rounds of local training against plain loops written from the papers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import federated
+import numpy as np
+import pytest
+import small_network
+import torch
+from federated import Parameters, Task
+from small_network import data, initial
+from torch.nn.functional import cross_entropy
+
+from paracosm.errors import InputError
+from paracosm.models.shards import BatchSampler, make_shards
+from paracosm.rng import TrainingStream, generator, integer_seed
+from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.training.parameters import ParameterLayout
+from paracosm.validation import validated
+
+SEED, CLIENTS, ROUNDS, BATCH, LR = 4, 5, 6, 4, 0.3
+NETWORK = {"model": "small_network:model", "data": "small_network:data", "batch": BATCH, "lr": LR}
+
+
+def run(algorithm: str, **arguments: Any) -> TrainingResult:
+    given = {
+        **NETWORK,
+        "algorithm": algorithm,
+        "workers": CLIENTS,
+        "updates": ROUNDS,
+        "shards": "dirichlet(0.5)",
+        "compute": "lognormal(1s, 0.5)",
+        "evaluate_every": ROUNDS,
+        **arguments,
+    }
+    return train(validated(TrainConfig, given, "test"), SEED)
+
+
+def shards(scheme: str = "dirichlet(0.5)") -> list[np.ndarray]:
+    labels = data()[1]
+    return make_shards(labels, CLIENTS, scheme, generator(SEED, TrainingStream.SHARDS))
+
+
+SIZES = [len(shard) for shard in shards()]
+
+
+def task(steps: int = 0, epochs: int = 0) -> Task:
+    x, y, _, _ = data()
+    samplers = [
+        BatchSampler(shard, BATCH, generator(SEED, TrainingStream.BATCHES, client))
+        for client, shard in enumerate(shards())
+    ]
+    return Task(
+        *(initial(integer_seed(SEED, TrainingStream.MODEL)), cross_entropy),
+        *(torch.from_numpy(x), torch.from_numpy(y), [sampler.next for sampler in samplers]),
+        [-(-epochs * size // BATCH) if epochs else steps for size in SIZES],
+        LR,
+    )
+
+
+CASES: dict[str, Callable[[], Parameters]] = {
+    "fedavg(steps=3)": lambda: federated.fedavg(task(3), ROUNDS, SIZES),
+    "fedavg(epochs=2)": lambda: federated.fedavg(task(epochs=2), ROUNDS, SIZES),
+    "fedprox(steps=3, mu=0.5)": lambda: federated.fedavg(task(3), ROUNDS, SIZES, mu=0.5),
+    "fedavgm(steps=3, momentum=0.7, server_lr=0.5)": lambda: federated.fedavgm(
+        task(3), ROUNDS, SIZES, 0.7, 0.5
+    ),
+    "fedadam(steps=3)": lambda: federated.adaptive(
+        task(3), ROUNDS, CLIENTS, "adam", 0.03, 0.9, 0.99, 1e-3
+    ),
+    "fedyogi(epochs=1, server_lr=0.1, beta1=0.5, beta2=0.9, tau=0.01)": lambda: federated.adaptive(
+        task(epochs=1), ROUNDS, CLIENTS, "yogi", 0.1, 0.5, 0.9, 0.01
+    ),
+    "scaffold(steps=3, server_lr=0.8)": lambda: federated.scaffold(task(3), ROUNDS, CLIENTS, 0.8),
+    "scaffold(epochs=1)": lambda: federated.scaffold(task(epochs=1), ROUNDS, CLIENTS, 1.0),
+    "post-local-sgd(steps=4, after=2)": lambda: federated.post_local_sgd(
+        task(), ROUNDS, CLIENTS, 2, 4
+    ),
+}
+
+
+@pytest.mark.parametrize("lookahead", ["off", "auto", "vmap"])
+@pytest.mark.parametrize("algorithm", CASES)
+def test_it_is_what_a_plain_loop_makes_of_it(algorithm: str, lookahead: str) -> None:
+    found = run(algorithm, lookahead=lookahead).parameters
+    expected = torch.cat([tensor.reshape(-1) for tensor in CASES[algorithm]()])
+    begin = torch.cat([t.reshape(-1) for t in task().initial()])
+    assert (expected - begin).norm() > 0.1
+    assert torch.allclose(found, expected, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedadam", "scaffold"])
+def test_several_servers_come_to_what_one_does(algorithm: str) -> None:
+    found = {}
+    for servers in (1, 3):
+        layout = ParameterLayout.of(small_network.model(), servers)
+        result = run(algorithm, servers=servers, latency="1ms")
+        found[servers] = layout.unflatten(result.parameters)
+    for name, tensor in found[1].items():
+        assert torch.allclose(tensor, found[3][name], rtol=1e-4, atol=1e-6)
+
+
+def end_of_round(algorithm: str) -> float:
+    """Return when one round ends in which a message takes 1 s and computing no time."""
+    config = TrainConfig(
+        algorithm=algorithm,
+        workers=1,
+        updates=1,
+        compute="0s",
+        message_size="1MB",
+        bandwidth="1MB/s",
+        timing_only=True,
+    )
+    return float(train(config).summary["virtual_time"])
+
+
+def test_both_control_variates_of_scaffold_travel() -> None:
+    assert end_of_round("fedavg(steps=1)") == 2
+    assert end_of_round("scaffold(steps=1)") == 4
+
+
+def test_an_epoch_is_as_many_steps_as_the_client_has_minibatches() -> None:
+    result = run("fedavg(epochs=2)", updates=1, compute="1s")
+    assert isinstance(result.metrics, Metrics)
+    examples = [row.value for row in result.metrics.series("examples") if row.node == "job"]
+    steps = [-(-2 * size // BATCH) for size in SIZES]
+    assert examples == [BATCH * sum(steps)]
+    assert result.summary["virtual_time"] == max(steps)
+
+
+def test_the_optimizer_of_a_client_begins_each_round_afresh() -> None:
+    """With one local step, momentum of the client's own has nothing to gather."""
+    plain = run("fedavg(steps=1)").parameters
+    assert torch.allclose(run("fedavg(steps=1)", optimizer="sgd(momentum=0.9)").parameters, plain)
+    kept = run("local-sgd(1)").parameters
+    other = run("local-sgd(1)", optimizer="sgd(momentum=0.9)").parameters
+    assert not torch.allclose(other, kept, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"algorithm": "fedavg(steps=0)"}, "fedavg: steps must be at least 1, got 0"),
+        ({"algorithm": "fedavg(epochs=-1)"}, "fedavg: epochs must be at least 0, got -1"),
+        ({"algorithm": "fedprox(mu=0.0)"}, "mu must be above 0, got 0.0: without it, use fedavg"),
+        ({"algorithm": "fedavgm(momentum=1.0)"}, "momentum must be between 0 and 1, got 1.0"),
+        ({"algorithm": "fedyogi(beta2=1.0)"}, "fedyogi: beta2 must be in [0, 1), got 1.0"),
+        ({"algorithm": "fedadam(tau=0.0)"}, "fedadam: tau must be above 0, got 0.0"),
+        ({"algorithm": "scaffold(server_lr=0.0)"}, "server_lr must be above 0, got 0.0"),
+        ({"algorithm": "post-local-sgd(after=0)"}, "after must be at least 1, got 0"),
+        (
+            {"algorithm": "scaffold", "optimizer": "adam"},
+            "are means of gradients where local steps are those of sgd, not of adam: leave it out",
+        ),
+        (
+            {"algorithm": "fedavg(epochs=1)", "timing_only": True},
+            "give steps in place of epochs",
+        ),
+    ],
+)
+def test_what_no_round_can_be_made_of_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        validated(TrainConfig, arguments, "test")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

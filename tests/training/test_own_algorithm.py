@@ -1,0 +1,176 @@
+"""Algorithms of the user's own: named, found, recorded, and refused in one line."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import paracosm
+from paracosm.errors import InputError
+from paracosm.planning.config import PlanConfig
+from paracosm.training import ALGORITHMS, Metrics, TrainConfig, TrainingResult, train
+from paracosm.training.algorithms import parse_algorithm
+
+EXAMPLE = "examples/own_algorithm/warm_start.py:WarmStart"
+ROOT = Path(__file__).parents[2]
+
+RULE = """
+from dataclasses import dataclass
+
+from paracosm.training import Algorithm
+from paracosm.training.algorithms.asgd import ASGD
+
+
+@dataclass(frozen=True)
+class Forgetful(ASGD):
+    rate: float = 0.5
+    loud: bool = False
+
+    def weight(self, staleness: int, workers: int) -> float:
+        return (1 - self.rate) ** staleness
+
+
+@dataclass(frozen=True)
+class Fragile(ASGD):
+    k: int = 1
+
+    def __post_init__(self):
+        1 / self.k
+
+
+@dataclass(frozen=True)
+class Demanding(ASGD):
+    k: int
+
+
+class Stranger:
+    pass
+
+
+def function():
+    return Forgetful()
+
+
+variable = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand in a folder with a file of algorithms."""
+    (tmp_path / "rules.py").write_text(RULE)
+    (tmp_path / "broken.py").write_text("import no_such_package\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(algorithm: Any, **arguments: Any) -> TrainingResult:
+    given = {"algorithm": algorithm, "workers": 4, "updates": 20, "evaluate_every": 20}
+    return train(TrainConfig.model_validate({**given, **arguments}))
+
+
+def series(result: TrainingResult, name: str) -> list[float]:
+    assert isinstance(result.metrics, Metrics)
+    return [row.value for row in result.metrics.series(name)]
+
+
+def test_the_example_is_synchronous_first_and_asynchronous_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    ours, synchronous = run(f"{EXAMPLE}(rounds=3)", updates=60), run("ssgd", updates=3)
+    assert ours.summary.algorithm == f"{EXAMPLE}(rounds=3)"
+    assert series(ours, "minibatch_loss")[:12] == series(synchronous, "minibatch_loss")
+    staleness = series(ours, "staleness")
+    assert staleness[:12] == [0] * 12
+    assert sum(staleness[-40:]) / 40 == pytest.approx(3, rel=0.1)
+    assert series(run(f"{EXAMPLE}(0)"), "minibatch_loss") == series(run("asgd"), "minibatch_loss")
+
+
+def test_one_that_only_weighs_is_staleness_aware(folder: Path) -> None:
+    """With two workers every gradient but the first is one update old."""
+    ours = run("rules.py:Forgetful(rate=0.25)", workers=2, compute="1s")
+    halved = run("asgd", workers=2, compute="1s", lr=0.2 * 0.75)
+    assert series(ours, "staleness") == [0] + [1] * 19
+    assert ours.summary.final_loss == pytest.approx(halved.summary.final_loss, rel=0.05)
+    assert ours.summary.final_loss != run("asgd", workers=2, compute="1s").summary.final_loss
+
+
+def test_it_is_written_as_it_is_read(folder: Path) -> None:
+    for text in ("rules.py:Forgetful", "rules.py:Forgetful(rate=0.25, loud=True)"):
+        assert str(parse_algorithm(text)) == text
+    absolute = parse_algorithm(f" {folder}/rules.py:Forgetful (0.25) ")
+    assert str(absolute) == "rules.py:Forgetful(rate=0.25)"
+    assert absolute == parse_algorithm("rules.py:Forgetful(0.25)")
+    own = type(absolute)
+    assert parse_algorithm(own) == own()
+    assert parse_algorithm(absolute) is absolute
+    assert parse_algorithm(ALGORITHMS["ssp"]) == parse_algorithm("ssp")
+    assert str(parse_algorithm("paracosm.training.algorithms.ssp:SSP(2)")) == "ssp(slack=2)"
+
+
+def test_a_run_folder_records_it(folder: Path) -> None:
+    """Of a text, of the thing itself, and of a sweep."""
+    arguments: dict[str, Any] = {"updates": 3, "timing_only": True, "message_size": "1kB"}
+    text = "rules.py:Forgetful(rate=0.25)"
+    own = parse_algorithm(text)
+    for place, asked in enumerate((text, own)):
+        out = folder / f"run{place}"
+        paracosm.train(algorithm=asked, out=out, **arguments)
+        recorded = yaml.safe_load((out / "study.yaml").read_text())
+        assert recorded["train"]["algorithm"] == text
+    for place, asked in enumerate((own, type(own))):
+        out = folder / f"sweep{place}"
+        paracosm.train(algorithm=asked, workers=[1, 2], out=out, **arguments)
+        recorded = yaml.safe_load((out / "study.yaml").read_text())["train"]["algorithm"]
+        assert parse_algorithm(recorded) == (own, type(own)())[place]
+
+
+def test_plans_take_it(folder: Path) -> None:
+    given = {"profile": "none.profile", "target": "loss <= 0.1", "workers": "1,2"}
+    text = "asgd, rules.py:Forgetful(rate=0.5, loud=true), ssp(2)"
+    found = PlanConfig.model_validate({**given, "algorithm": text}).algorithm
+    assert [str(each) for each in found] == [
+        "asgd",
+        "rules.py:Forgetful(loud=True)",
+        "ssp(slack=2)",
+    ]
+    alone = PlanConfig.model_validate({**given, "algorithm": found[1]}).algorithm
+    assert alone == (found[1],)
+
+
+def test_a_process_that_has_not_read_the_file_reads_it(folder: Path) -> None:
+    sent = pickle.dumps(parse_algorithm("rules.py:Forgetful(rate=0.25)"))
+    del sys.modules[str(folder.resolve() / "rules.py")]
+    assert str(pickle.loads(sent)) == "rules.py:Forgetful(rate=0.25)"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nowhere.py:Rule", "cannot import nowhere.py: FileNotFoundError"),
+        ("nowhere.module:Rule", "cannot import nowhere.module: ModuleNotFoundError"),
+        ("broken.py:Rule", "cannot import broken.py: ModuleNotFoundError: No module named"),
+        ("rules.py:Forgetfull", 'rules.py has no "Forgetfull"'),
+        ("rules.py:variable", 'has a variable, not a function, "variable"'),
+        ("rules.py:Stranger", "Stranger is a class, not a subclass of paracosm.training.Algorithm"),
+        ("rules.py:Algorithm", "Algorithm is a class, not a subclass"),
+        ("rules.py:function", "function is a function, not a subclass"),
+        ("rules.py:Forgetful(rat=1)", 'parameter of rules.py:Forgetful "rat": did you mean "rate"'),
+        ("rules.py:Forgetful(rate=fast)", 'rate must be a number, got "fast"'),
+        ("rules.py:Forgetful(1, true, 3)", "takes the parameters rate, loud, got 3 values"),
+        ("rules.py:Fragile(0)", 'algorithm "rules.py:Fragile" failed: ZeroDivisionError'),
+        ("rules.py:Demanding", "its parameter k has no default"),
+        ("rules.py:", "write name or name(key=value, ...)"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_one_line(text: str, message: str, folder: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_algorithm(text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

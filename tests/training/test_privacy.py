@@ -1,0 +1,258 @@
+"""Differential privacy: clipped, noisy gradients by hand, and accounts against published ones."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import renyi
+import torch
+from small_network import data, initial
+from torch.nn.functional import cross_entropy
+
+from paracosm.errors import InputError, MissingExtraError
+from paracosm.models.shards import BatchSampler
+from paracosm.rng import TrainingStream, generator, integer_seed
+from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.training.privacy import Accountant, Privacy, parse_privacy
+from paracosm.validation import validated
+
+SEED = 6
+NEXT_TO_NONE = "examples(clip=1.2, noise=1e-9)"
+
+
+def run(**arguments: Any) -> TrainingResult:
+    common: dict[str, Any] = {
+        "model": "small_network:model",
+        "data": "small_network:data",
+        "batch": 8,
+        "lr": 0.3,
+        "updates": 10,
+    }
+    given = {k: v for k, v in {**common, **arguments}.items() if v is not None}
+    return train(validated(TrainConfig, given, "test"), SEED)
+
+
+def column(result: TrainingResult, name: str) -> list[float]:
+    assert isinstance(result.metrics, Metrics)
+    return [row.value for row in result.metrics.series(name)]
+
+
+@pytest.mark.parametrize("topology", ["server", "all-reduce"])
+def test_each_example_is_clipped_alone(topology: str) -> None:
+    """Against a loop over single examples, each clipped by PyTorch."""
+    module = initial(integer_seed(SEED, TrainingStream.MODEL))
+    x, y = (torch.from_numpy(each) for each in data()[:2])
+    samplers = [
+        BatchSampler(np.arange(len(x)), 8, generator(SEED, TrainingStream.BATCHES, worker))
+        for worker in range(2)
+    ]
+    parameters, clipped = list(module.parameters()), 0
+    for _ in range(10):
+        total = [torch.zeros_like(each) for each in parameters]
+        for sampler in samplers:
+            for index in sampler.next():
+                module.zero_grad()
+                cross_entropy(module(x[index][None]), y[index][None]).backward()
+                clipped += bool(torch.nn.utils.clip_grad_norm_(parameters, 1.2) > 1.2)
+                for one, each in zip(total, parameters, strict=True):
+                    assert each.grad is not None
+                    one += each.grad
+        with torch.no_grad():
+            for one, each in zip(total, parameters, strict=True):
+                each -= 0.3 * one / 16
+    assert 40 < clipped < 160, "most are, not all"
+    result = run(algorithm="ssgd", topology=topology, workers=2, privacy=NEXT_TO_NONE)
+    expected = torch.cat([each.detach().reshape(-1) for each in parameters])
+    assert torch.allclose(result.parameters, expected, atol=5e-6)
+
+
+def test_the_noise_of_a_gradient_has_the_deviation_of_the_paper() -> None:
+    """One update from the same start: what differs by the noise is lr noise clip / batch."""
+    quiet = run(workers=1, updates=1, privacy=NEXT_TO_NONE).parameters
+    loud = run(workers=1, updates=1, privacy="examples(clip=1.2, noise=2)").parameters
+    drawn = (loud - quiet) / (0.3 * 2 * 1.2 / 8)
+    # 111 draws: the deviation of their deviation is 1 / sqrt(222), of their mean 1 / sqrt(111).
+    assert len(drawn) == 111
+    assert float(drawn.std()) == pytest.approx(1, abs=4 / 222**0.5)
+    assert abs(float(drawn.mean())) < 4 / 111**0.5
+
+
+def test_every_gradient_has_noise_of_its_own_and_a_seed_the_same() -> None:
+    common: dict[str, Any] = {"privacy": "examples(clip=1.2, noise=2)", "workers": 3}
+    first, again = run(**common), run(**common)
+    assert torch.equal(first.parameters, again.parameters)
+    assert column(first, "epsilon") == column(again, "epsilon")
+    two = run(**common, algorithm="ssgd", updates=1).parameters
+    quiet = run(workers=3, algorithm="ssgd", updates=1, privacy=NEXT_TO_NONE).parameters
+    # The mean of three independent draws has 1 / sqrt(3) of the deviation.
+    drawn = (two - quiet) / (0.3 * 2 * 1.2 / 8)
+    assert float(drawn.std()) == pytest.approx(3**-0.5, rel=0.3)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "shards"), [("asgd", "shared"), ("ssgd", "iid"), ("fedavg(steps=3)", "iid")]
+)
+def test_the_account_is_that_of_the_gradients_that_were_applied(
+    algorithm: str, shards: str
+) -> None:
+    result = run(
+        algorithm=algorithm, shards=shards, workers=3, privacy="examples(clip=1, noise=1.5)"
+    )
+    # 60 examples: 8 of all 60, or of the 20 of each worker.
+    rate, releases = {
+        "asgd": (8 / 60, 10),
+        "ssgd": (8 / 20, 10),
+        "fedavg(steps=3)": (8 / 20, 30),
+    }[algorithm]
+    expected = renyi.epsilon(rate, 1.5, releases, 1e-5)
+    assert result.summary.epsilon == pytest.approx(expected, rel=0.02)
+    assert result.summary.privacy is not None
+    assert f"{releases} releases about any of them" in result.summary.privacy
+    found = column(result, "epsilon")
+    assert found[-1] == result.summary.epsilon
+    assert found == sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("rate", "noise", "releases", "published"),
+    [
+        # Abadi et al. 2016, section 3.2: q = 0.01, sigma = 4, T = 10,000
+        (0.01, 4.0, 10_000, 1.26),
+        # The table of TensorFlow Privacy's MNIST tutorial: 256 of 60,000, 15 and 60 epochs
+        (256 / 60_000, 1.3, 3_515, 1.19),
+        (256 / 60_000, 1.1, 14_062, 3.01),
+    ],
+)
+def test_the_accountant_agrees_with_what_was_published(
+    rate: float, noise: float, releases: int, published: float
+) -> None:
+    """Both are by the conversion of the time; today's is tighter, and what the library has."""
+    assert renyi.epsilon(rate, noise, releases, 1e-5, tight=False) == pytest.approx(
+        published, abs=0.01
+    )
+    accountant = Accountant(Privacy("examples", 1.0, noise), lambda c, n: (rate, n), True)
+    accountant.add([(0, releases)])
+    tight = renyi.epsilon(rate, noise, releases, 1e-5)
+    assert accountant.epsilon() == pytest.approx(tight, rel=0.01)
+    assert 0.8 * published < accountant.epsilon() < published
+
+
+def test_who_never_meets_another_has_a_ledger_of_its_own() -> None:
+    def epsilon(together: bool) -> float:
+        accountant = Accountant(
+            Privacy("examples", 1.0, 1.0), lambda client, n: (0.1 * (client + 1), n), together
+        )
+        accountant.add([(0, 5), (1, 7)])
+        return accountant.epsilon()
+
+    assert epsilon(False) == pytest.approx(renyi.epsilon(0.2, 1.0, 7, 1e-5), rel=0.02)
+    assert epsilon(True) > epsilon(False)
+
+
+def test_clients_changes_are_clipped_and_their_mean_gets_noise() -> None:
+    """f = x^2 / 2 from 1: a step of 0.5 changes x by 0.5 x, which is clipped to 0.2."""
+    quadratic = {"model": "quadratic:model", "data": "quadratic:data", "batch": 1, "lr": 0.5}
+    common = {**quadratic, "algorithm": "fedavg(steps=1)", "workers": 2, "updates": 3}
+    quiet = run(**common, privacy="clients(clip=0.2, noise=1e-9)")
+    assert float(quiet.parameters) == pytest.approx(0.4, abs=1e-5)
+    loud = [
+        float(train(validated(TrainConfig, given, "test"), seed).parameters) - 0.8
+        for seed in range(60)
+        for given in [{**common, "updates": 1, "privacy": "clients(clip=0.2, noise=0.5)"}]
+    ]
+    # 60 draws of deviation 0.5 * 0.2 / 2 clients
+    assert np.std(loud) == pytest.approx(0.05, rel=0.4)
+    assert abs(np.mean(loud)) < 4 * 0.05 / 60**0.5
+
+
+def test_only_the_change_of_a_client_is_clipped_not_what_has_moved_meanwhile() -> None:
+    """fedasync mixes x_read - change into x: two clients in turn, changes of 0.5 x_read."""
+    reads, x = [1.0, 1.0], 1.0
+    for update in range(5):
+        read = reads[update % 2]
+        x = 0.4 * x + 0.6 * (read - min(0.5 * read, 0.2))
+        reads[update % 2] = x
+    quadratic = {"model": "quadratic:model", "data": "quadratic:data", "batch": 1, "lr": 0.5}
+    result = run(
+        **quadratic,
+        algorithm="fedasync(steps=1, decay=constant)",
+        workers=2,
+        updates=5,
+        compute="1s",
+        privacy="clients(clip=0.2, noise=1e-9)",
+    )
+    assert float(result.parameters) == pytest.approx(x, abs=1e-5)
+
+
+def test_servers_clip_changes_by_the_norm_of_the_whole() -> None:
+    common: dict[str, Any] = {"algorithm": "fedavg(steps=2)", "workers": 2, "evaluate_every": 1}
+    common["privacy"] = "clients(clip=0.05, noise=1e-9)"
+    one, several = run(**common), run(**common, servers=3)
+    assert column(several, "loss") == pytest.approx(column(one, "loss"), rel=1e-4)
+    assert column(one, "loss") != pytest.approx(column(run(**{**common, "privacy": None}), "loss"))
+
+
+def test_a_client_that_takes_part_in_every_round_is_hidden_by_the_noise_alone() -> None:
+    result = run(algorithm="fedavg(steps=2)", workers=3, privacy="clients(clip=0.5, noise=4)")
+    expected = renyi.epsilon(1.0, 4.0, 10, 1e-5)
+    assert result.summary.epsilon == pytest.approx(expected, rel=0.02)
+
+
+def test_rounds_of_drawn_clients_give_less_away() -> None:
+    common: dict[str, Any] = {"workers": 3, "privacy": "clients(clip=0.5, noise=4)"}
+    drawn = run(**common, algorithm="fedavg(steps=2)", clients=12)
+    assert drawn.summary.epsilon == pytest.approx(renyi.epsilon(3 / 12, 4.0, 10, 1e-5), rel=0.02)
+    # Nobody draws who comes next by rounds, so a client is hidden by the noise alone.
+    buffered = run(**common, algorithm="fedbuff(buffer=2, steps=2)", clients=12)
+    assert isinstance(buffered.metrics, Metrics)
+    turns = [row.value for row in buffered.metrics.series("client")]
+    most = max(turns.count(client) for client in set(turns))
+    assert buffered.summary.epsilon == pytest.approx(renyi.epsilon(1, 4.0, most, 1e-5), rel=0.02)
+
+
+@pytest.mark.parametrize("text", ["examples(clip=1, noise=1.1)", "clients(clip=0.5, noise=2)"])
+def test_privacy_is_written_as_it_is_read(text: str) -> None:
+    assert str(parse_privacy(text)) == text
+    assert str(parse_privacy(text[:-1] + ", delta=0.001)")) == text[:-1] + ", delta=0.001)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"privacy": "example(clip=1, noise=1)"}, 'did you mean "examples"?'),
+        ({"privacy": "examples(clip=1)"}, "write examples(clip=1, noise=1.1"),
+        ({"privacy": "examples(clip=1, noice=1)"}, 'did you mean "noise"?'),
+        ({"privacy": "examples(clip=0, noise=1)"}, "clip must be above 0"),
+        ({"privacy": "examples(clip=1, noise=1, delta=1)"}, "delta must be between 0 and 1"),
+        ({"privacy": NEXT_TO_NONE, "clip": 1}, "clip: no effect here"),
+        ({"privacy": NEXT_TO_NONE, "lookahead": "vmap"}, "lookahead: no effect here"),
+        ({"privacy": "clients(clip=1, noise=1)"}, "hide examples(clip=1, noise=1.1)"),
+        ({"privacy": "clients(clip=1, noise=1)", "algorithm": "scaffold"}, "nothing else"),
+        ({"privacy": "clients(clip=1, noise=1)", "algorithm": "diloco"}, "nothing else"),
+        ({"privacy": NEXT_TO_NONE, "shards": "bootstrap(9)"}, "with several clients"),
+        ({"privacy": NEXT_TO_NONE, "timing_only": True, "lr": None}, "privacy: no effect here"),
+        ({"privacy": NEXT_TO_NONE, "model": "resnet20", "data": None}, "group normalisation"),
+    ],
+)
+def test_what_hides_nothing_is_refused_in_one_line(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        run(**arguments)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("dp_accounting")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [_Without(), *sys.meta_path])
+    with pytest.raises(MissingExtraError, match=r'pip install "paracosm\[privacy\]"'):
+        run(privacy=NEXT_TO_NONE)
+
+
+class _Without:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name == "dp_accounting":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
