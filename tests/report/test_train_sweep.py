@@ -7,13 +7,15 @@ from typing import Any
 
 import plotly.graph_objects as go
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from synthetic import make_run
 from written_page import figures_of, page_of, text_of
 
 from paracosm.report.chart import Area, Chart, Curve, Dots
 from paracosm.report.figures import plotly_figure
 from paracosm.report.kinds import described
-from paracosm.report.train_sweep import Goal, Trial, Trials, sweep_sentence, trials_of
+from paracosm.report.train_sweep import Goal, Trial, Trials, rounded_up, sweep_sentence, trials_of
 from paracosm.report.train_sweep_charts import quantity, sweep_charts
 from paracosm.results import TrainingSummary
 
@@ -260,6 +262,18 @@ def test_the_goal_is_the_lowest_loss_that_all_reach_that_learn(tmp_path: Path) -
     assert [each.updates for each in found.runs] == [40, 40, 40, 40]
     assert found.runs[0].time == pytest.approx(0.8)
     assert found.variables["workers"] == [2, 4, 8]
+
+
+@given(st.floats(1e-30, 1e30))
+def test_a_level_is_round_and_no_run_that_counts_misses_it(value: float) -> None:
+    level = rounded_up(value)
+    assert value <= level <= 1.21 * value
+    assert float(f"{level:.2g}") == level
+
+
+@pytest.mark.parametrize(("value", "level"), [(0.36366, 0.37), (0.29, 0.29), (97.2, 98)])
+def test_levels_have_two_digits(value: float, level: float) -> None:
+    assert rounded_up(value) == level
 
 
 def test_a_page_of_several_begins_with_what_they_depend_on(tmp_path: Path) -> None:

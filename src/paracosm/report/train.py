@@ -36,7 +36,7 @@ from paracosm.report.train_sweep_charts import sweep_charts
 from paracosm.report.train_words import is_at_chance, training_sentence
 from paracosm.report.view import Figure, Run, Verdict, View, figure
 from paracosm.results import TrainingSummary
-from paracosm.units import format_duration
+from paracosm.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from paracosm.studies import Series
@@ -69,6 +69,16 @@ def _failures(summary: TrainingSummary) -> str | None:
         f"{', '.join(struck) or 'nothing failed'}; "
         f"{found.goodput:,.4g} of {found.throughput:,.4g} steps/s last"
     )
+
+
+def _compression(summary: TrainingSummary) -> str | None:
+    """Say how large messages are in place of how large."""
+    found = summary.compression
+    if found is None or summary.bytes_sent is None:
+        return None
+    sizes = f"{format_size(found.message)} in place of {format_size(found.uncompressed)}"
+    sent = format_size(summary.bytes_sent)
+    return f"{found.codec}: {sizes} ({found.ratio:.3g} times less); {sent} sent in all"
 
 
 def _times(count: int) -> str:
@@ -106,6 +116,7 @@ FIGURES: Mapping[str, Figure] = {
     "Examples/s": figure("examples_per_second", "{:,.0f}".format),
     "Clients": _clients,
     "Failures": _failures,
+    "Compression": _compression,
     "Unchanged": _unchanged,
     "Wall time": figure("wall_time", format_duration),
 }

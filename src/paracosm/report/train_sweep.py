@@ -87,7 +87,7 @@ def trials_of(runs: Sequence[Run]) -> Trials:
         ]
         if not best:
             return Trials(found, None)
-        level = _rounded_up(max(best))
+        level = rounded_up(max(best))
         reached = [_first_passage(loss, level) for loss in losses]
         goal = Goal(f"training loss {level:g}", False)
     return Trials(
@@ -112,12 +112,14 @@ def _first_passage(loss: Series, level: float) -> tuple[float | None, int | None
     return float(loss.virtual_time[there[0]]), int(loss.step[there[0]])
 
 
-def _rounded_up(value: float) -> float:
-    """Return a value with two digits that is no lower."""
+def rounded_up(value: float) -> float:
+    """Return the least value with two digits, or the next one, that is no lower."""
     if value <= 0:
         return value
-    unit = 10.0 ** (floor(log10(value)) - 1)
-    return float(f"{ceil(value / unit - 1e-9) * unit:.2g}")
+    power = floor(log10(value)) - 1
+    digits = ceil(value / 10.0**power)
+    candidates = (float(f"{digits + more}e{power}") for more in range(3))
+    return next(each for each in candidates if each >= value)
 
 
 def _varied(runs: Sequence[Run]) -> list[dict[str, Any]]:

@@ -232,13 +232,13 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
                 "what_if: two runs are compared, and measured durations differ from run to run; "
                 "give compute a distribution"
             )
-        self._check_faults()
         if self.compress is not None and self.algorithm.sends_parameters:
             raise ValueError(
                 f"compress: the workers of {self.algorithm} send whole parameters, of which a "
                 "codec would lose most: leave it out, or choose an algorithm that sends gradients "
                 "or changes"
             )
+        self._check_faults()
         for reason, fields in self._idle().items():
             given = sorted(fields & self.model_fields_set)
             if given:

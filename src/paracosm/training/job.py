@@ -56,7 +56,8 @@ class Job(Team):
         self.config = config
         self.stores: list[Store] = []
         self.record = RunRecord(
-            config, numerics, sink, progress, lambda: self.now, lambda: self.parameters()
+            *(config, numerics, sink, progress, lambda: self.now, lambda: self.parameters()),
+            bytes_sent=None if codec is None else lambda: self.bytes_sent,
         )
         for _ in self.workers if self.topology == "peers" else self.workers[:1]:
             self._add_stores()

@@ -15,6 +15,7 @@ method, such as a run folder:
   training set), `test_loss`, `accuracy` (over the test set), `examples`; of large sets, over the
   examples that `evaluate_examples` allows; `learning_rate` (of the next update) where it changes,
   and `epsilon` (given away so far) where privacy is asked for;
+- at each evaluation of a run whose messages are compressed, node = "job": `bytes_sent` so far;
 - at the end, node = a worker or server, step = the number of updates: `utilisation.compute`,
   `utilisation.send`, `utilisation.receive`, fractions of the virtual time;
 - where nodes fail, node = who failed, step = the number of updates: `failure` (seconds until it is
@@ -145,6 +146,7 @@ class RunRecord:
         progress: Progress | None,
         clock: Callable[[], float],  # returns the virtual time
         parameters: Callable[[], Any],  # returns the flat vector that the run has reached
+        bytes_sent: Callable[[], float] | None = None,  # returns them, where they are of interest
     ) -> None:
         self.updates = 0
         self.examples = 0
@@ -164,6 +166,7 @@ class RunRecord:
         self._progress = progress
         self._clock = clock
         self._parameters = parameters
+        self._bytes_sent = bytes_sent
         self._evaluations = _Evaluations(config)
         self._newest: tuple[str, float] | None = None
         self._started = time.perf_counter()
@@ -265,6 +268,8 @@ class RunRecord:
         if self.accountant is not None:
             epsilon = self.accountant.epsilon()
             self._metric(now, wall, "evaluation", "epsilon", epsilon, self.updates)
+        if self._bytes_sent is not None:
+            self._metric(now, wall, "job", "bytes_sent", self._bytes_sent(), self.updates)
         self.final = {**metrics, "step": self.updates}
         if self._newest is not None:
             self._judge(self.updates, *self._newest, metrics["loss"])

@@ -111,13 +111,13 @@ def _train(
         )
         if job.clients is not None:
             summary = replace(summary, clients=job.clients.summary())
+        summary = replace(summary, bytes_sent=job.bytes_sent, compression=job.compression_summary())
         if failures is not None:
             summary = replace(
                 summary,
                 failures=job.failure_summary(end),
                 durations={**summary.durations, "failures": f"assumed: {failures}"},
             )
-        summary = replace(summary, bytes_sent=job.bytes_sent, compression=job.compression_summary())
         recording = sim.recording if config.compute == MEASURED else None
         average = None if job.record.average is None else job.record.average.value
         return TrainingResult(

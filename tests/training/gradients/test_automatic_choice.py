@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from paracosm.training.buffers import Buffers
 from paracosm.training.gradient_methods import Gradient, PendingGradient
 from paracosm.training.gradients import Automatic, GradientSource
 
@@ -67,7 +68,7 @@ class Case:
             self.vmap if is_small else None,
             (lambda: self.pool) if has_pool else None,
         )
-        self.source = GradientSource(self.policy)
+        self.source = GradientSource(self.policy, Buffers(torch.nn.Identity()))
 
     def run(self, flight: int, steps: int) -> None:
         """Take the oldest gradient and ask for another."""

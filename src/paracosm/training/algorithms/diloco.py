@@ -27,8 +27,8 @@ class DiLoCo(Algorithm):
 
     name: ClassVar[str] = "diloco"
     topologies: ClassVar[tuple[Topology, ...]] = ("all-reduce", "server")
-    recoveries: ClassVar[tuple[Recovery, ...] | None] = SYNCHRONOUS
     has_rounds: ClassVar[bool] = True
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = SYNCHRONOUS
     steps: int = 8
     outer_lr: float = 0.7
     momentum: float = 0.9

@@ -46,13 +46,13 @@ class SSP(Algorithm):
                 f"ssp: a cache has one clock, and so 1 server, not {servers}: leave cache out"
             )
 
-    def recoveries_on(self, topology: Topology) -> tuple[Recovery, ...]:
-        """With caches, server and workers know of one another what would be lost."""
-        return () if self.cache else super().recoveries_on(topology)
-
     @property
     def lets_clients_change(self) -> bool:
         return not self.cache
+
+    def recoveries_on(self, topology: Topology) -> tuple[Recovery, ...]:
+        """With caches, server and workers know of one another what would be lost."""
+        return () if self.cache else super().recoveries_on(topology)
 
     def rule(self, workers: int) -> ScheduleRule | None:
         return None if self.cache else ssp(self.slack)
