@@ -4,7 +4,8 @@
 
 Each row is a process of its own: synchronous rounds, and buffers of ten changes, on the digits;
 with everything that clients can have (availability, dropouts, time-outs, speeds and lines of their
-own, a link of the server that they share), and without. Peak memory counts the libraries too.
+own, a link of the server that they share), and without. Seconds are the processor's; peak memory
+counts the libraries too.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ def measure(clients: int, active: int, rounds: int, algorithm: str, everything: 
         **(EVERYTHING if everything else {}),
         **({"round_timeout": "20s"} if everything and algorithm == "ssgd" else {}),
     }
-    start = time.perf_counter()
+    start = time.process_time()
     summary = train(TrainConfig.model_validate(arguments)).summary
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     assert summary.clients is not None
     print(
         json.dumps(

@@ -114,6 +114,33 @@ def test_the_average_goes_back_to_the_checkpoint_with_the_parameters() -> None:
     assert torch.equal(back.parameters, alone.parameters)
 
 
+def test_a_failure_on_the_engine_takes_average_and_rates_back_too() -> None:
+    """Updates at 1 s and 2 s are saved; that of 3.5 s is undone by the failure of that instant."""
+    arguments: dict[str, Any] = {
+        "model": "quadratic:model",
+        "data": "quadratic:data",
+        "batch": 1,
+        "lr": 0.25,
+        "compute": "1s",
+        "algorithm": "ssgd",
+        "workers": 2,
+        "updates": 6,
+        "lr_schedule": "linear",
+        "fault": "stop(2.2s) on worker 1 at 3.5s",
+        "checkpoint_cost": "0.5s",
+        "checkpoint_every": "2s",
+    }
+    result = train(config(**arguments), SEED)
+    assert result.summary.failures is not None
+    assert result.summary.failures.stops == 1
+    x, average = 1.0, 0.0
+    for update in range(6):
+        x *= 1 - 0.25 * (1 - update / 6)
+        average = x if update == 0 else DECAY * average + (1 - DECAY) * x
+    assert float(result.parameters) == pytest.approx(x)
+    assert float(result.average) == pytest.approx(average)
+
+
 def test_the_first_update_sets_the_average() -> None:
     average = MovingAverage(0.9)
     assert average.value is None

@@ -394,9 +394,9 @@ def test_a_client_goes_on_through_its_own_minibatches(monkeypatch: pytest.Monkey
     asked: list[list[int]] = []
     request = GradientSource.request
 
-    def noted(self: GradientSource, parameters: Any, batch: Any) -> Any:
+    def noted(self: GradientSource, parameters: Any, batch: Any, *more: Any) -> Any:
         asked.append(batch.tolist())
-        return request(self, parameters, batch)
+        return request(self, parameters, batch, *more)
 
     monkeypatch.setattr(GradientSource, "request", noted)
     result = run(

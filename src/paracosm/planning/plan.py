@@ -355,7 +355,9 @@ def _steepness(design: Design, staleness: float | None, curvature: float | None)
     """Return the step size of a gradient of mean staleness, times the curvature."""
     if staleness is None or curvature is None:
         return None
-    return design.lr * design.algorithm.weight(round(staleness), design.workers) * curvature
+    algorithm, workers = design.algorithm, design.workers
+    gradients = algorithm.gradients_per_update(workers) if algorithm.sums else 1
+    return design.lr * gradients * algorithm.weight(round(staleness), workers) * curvature
 
 
 def _tuned(

@@ -365,7 +365,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
                 *("start", "stagger")
             }
         if self.schedule is not None or self.profile is not None or self.strategy is not None:
-            reason = "compressed messages are sent on the engine: give no schedule, profile, ..."
+            reason = "messages of a schedule, a profile or a strategy have their sizes already"
             idle[reason] = {"compress"}
         elif topology == "local":
             idle[f"{self.algorithm} sends nothing that could be compressed"] = {"compress"}

@@ -352,6 +352,7 @@ class FailingJob(Job):
             end = self._until if failure is None else failure.time
         else:
             self._saved = [store.save() for store in self.stores]
+            self.record.saved()
             self._at_save = (self._sim.now, self.record.updates, self.record.contributions)
             costs.checkpoints += 1
             self._row(begin, "job", "checkpoint", self._failures.cost)

@@ -87,7 +87,7 @@ def test_local_steps_on_processes_equal_those_one_by_one(
     ends = []
     for source in (alone, together):
         rng = np.random.default_rng(2)
-        local = LocalStepSource(source.policy, layout, Recipe(lr=0.1))
+        local = LocalStepSource(source.policy, layout, Recipe(lr=0.1), source.buffers)
         asked = [
             local.request(
                 start,

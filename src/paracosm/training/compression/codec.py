@@ -18,11 +18,11 @@ Adding one: write the class, list it in `registry.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from paracosm.errors import InputError
-from paracosm.training.named import write_named
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -81,7 +81,14 @@ class Codec:
         """Raise InputError if it makes no sense for messages of such tensors."""
 
     def __str__(self) -> str:
-        return write_named(self)
+        """Write it with all its numbers, so that a summary says what was used."""
+        known = [(each, getattr(self, each.name)) for each in fields(self)]  # type: ignore[arg-type]
+        shown = [
+            f"{each.name}={value}"
+            for each, value in known
+            if type(value) is not bool or value != each.default
+        ]
+        return f"{self.name}({', '.join(shown)})" if shown else self.name
 
 
 def elements(shapes: Shapes) -> int:
