@@ -267,7 +267,9 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         return given
 
     def _check_faults(self) -> None:
-        """Refuse what cannot fail in such a run, or be done about it."""
+        """Refuse what cannot fail in a run on the engine, or be done about it."""
+        if not (self.profile is None and self.strategy is None and self.schedule is None):
+            return
         if self.fails and self.clients is not None:
             raise ValueError(
                 "clients: they come and go by --availability and --dropout, on nodes that do not "
@@ -281,14 +283,13 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
                 "compress: what a codec has left out would be lost with a worker that fails: leave "
                 "it out, or let the job restart (recovery restart)"
             )
-        if self.profile is None and self.strategy is None:
-            self.check_survival(str(algorithm), recoveries, algorithm.in_checkpoints)
+        self.check_survival(str(algorithm), recoveries, algorithm.in_checkpoints)
         if self.recovery is not None and self.recovery not in recoveries:
             raise ValueError(
                 f'recovery: {algorithm.name} on topology "{topology}" has no {self.recovery}: use '
                 f"{' or '.join(recoveries)}"
             )
-        if self.fails and self.compute == MEASURED and self.profile is None:
+        if self.fails and self.compute == MEASURED:
             raise ValueError(
                 "compute: where nodes fail, how long workers compute must be modelled, not "
                 "measured: give a distribution"
