@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from paracosm.cluster import Cluster, ring_all_reduce
+from paracosm.cluster import Cluster, Link
 from paracosm.engine import Future, Simulator, Timer
 from paracosm.training.all_reduces import Combine
 from paracosm.training.store import Contribution
+
+Seconds = Callable[[Sequence[Link]], float]
+"""Of an all-reduce between workers on a ring of links."""
 
 Finished = Callable[[Sequence[Contribution], float], None]
 """Told of what was brought to an all-reduce that ends now, and how many seconds it took."""
@@ -23,7 +26,7 @@ class ElasticAllReduce:
     """
 
     def __init__(
-        self, sim: Simulator, cluster: Cluster, size: float, elastic: bool, finished: Finished
+        self, sim: Simulator, cluster: Cluster, time: Seconds, elastic: bool, finished: Finished
     ) -> None:
         self._sim = sim
         self._elastic = elastic
@@ -41,7 +44,7 @@ class ElasticAllReduce:
         def seconds(ring: tuple[str, ...]) -> float:
             ways = zip(ring, (*ring[1:], ring[0]), strict=True)
             links = [cluster.link(source, target) for source, target in ways]
-            return ring_all_reduce(len(ring), size, links) if len(ring) > 1 else 0.0
+            return time(links) if len(ring) > 1 else 0.0
 
         self._seconds_of = seconds
 

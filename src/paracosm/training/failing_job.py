@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from heapq import heapify, heapreplace, merge
 from itertools import repeat
 from math import inf
@@ -210,7 +211,8 @@ class FailingJob(Job):
     async def all_reduce(
         self, worker: TrainingWorker, contribution: Contribution, combine: Combine
     ) -> None:
-        await self._all_reduce.bring(worker.name, contribution, combine)
+        # There is one part.
+        await self._all_reduce.bring(worker.name, contribution, partial(self._combine, 0, combine))
 
     async def enter(self, worker: FailingWorker) -> None:
         await self._all_reduce.enter(worker.name)
@@ -242,9 +244,9 @@ class FailingJob(Job):
 
     def _begin_life(self) -> None:
         sim = self._sim
-        size = sum(self.numerics.sizes)
+        time = partial(self.all_reduce_seconds, 0)
         self._all_reduce = ElasticAllReduce(
-            *(sim, self._cluster, size, self.elastic, self._all_reduced)
+            *(sim, self._cluster, time, self.elastic, self._all_reduced)
         )
         self.add_nodes(sim)
         for name, node in sim.workers.items():
