@@ -367,3 +367,30 @@ def test_links_without_limit_are_said_to_cost_compressed_messages_nothing() -> N
     assert said == "compressed by fp16, which takes no time on these links"
     limited = run(algorithm="asgd", updates=1, compress="fp16", bandwidth="1kB/s").summary
     assert limited.durations["messages"] == "compressed by fp16"
+
+
+@pytest.mark.parametrize(
+    ("codec", "of_three", "of_two"),
+    [
+        # Milliseconds, at 1 byte each: 2 (W - 1) / W of 20 numbers, (W - 1) of 190 bits.
+        ("powersgd(1)", 4 / 3 * 80, 80),
+        ("topk(0.1)", 2 * 190 / 8, 190 / 8),
+    ],
+)
+def test_an_all_reduce_of_those_who_are_left_takes_what_its_messages_take(
+    codec: str, of_three: float, of_two: float
+) -> None:
+    # Worker 2 stops as it computes for update 6 of 8.
+    result = run(
+        algorithm="ssgd",
+        topology="all-reduce",
+        workers=3,
+        updates=8,
+        bandwidth="1kB/s",
+        compress=codec,
+        fault="stop(1000s) on worker 2 at 5.7s",
+        recovery="elastic",
+    ).summary
+    assert result.updates == 8
+    assert result.virtual_time == pytest.approx(8 + (5 * of_three + 3 * of_two) / 1000)
+    assert result.bytes_sent == pytest.approx(5 * 3 * of_three + 3 * 2 * of_two)

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from heapq import heapify, heapreplace, merge
 from itertools import repeat
 from math import inf
 from typing import NamedTuple
 
-from paracosm.cluster import Cluster, Link, ring_all_reduce
+from paracosm.cluster import Cluster
 from paracosm.engine import DeadlockError, Simulator, Worker
 from paracosm.errors import InputError
 from paracosm.faults import (
@@ -210,7 +211,8 @@ class FailingJob(Job):
     async def all_reduce(
         self, worker: TrainingWorker, contribution: Contribution, combine: Combine
     ) -> None:
-        await self._all_reduce.bring(worker.name, contribution, combine)
+        # There is one part.
+        await self._all_reduce.bring(worker.name, contribution, partial(self._combine, 0, combine))
 
     async def enter(self, worker: FailingWorker) -> None:
         await self._all_reduce.enter(worker.name)
@@ -243,7 +245,13 @@ class FailingJob(Job):
     def _begin_life(self) -> None:
         sim = self._sim
         self._all_reduce = ElasticAllReduce(
-            *(sim, self._cluster, self.elastic, self._ring_time, self._all_reduced)
+            *(
+                sim,
+                self._cluster,
+                self.elastic,
+                partial(self.all_reduce_seconds, 0),
+                self._all_reduced,
+            )
         )
         self.add_nodes(sim)
         for name, node in sim.workers.items():
@@ -418,12 +426,6 @@ class FailingJob(Job):
         if self._timeline is not None and begin < end:
             for node in self._sim.workers:
                 self._timeline.inner.span(node, "down", name, begin, end)
-
-    def _ring_time(self, links: Sequence[Link]) -> float:
-        """Return the seconds of an all-reduce over a ring of such links; there is one part."""
-        if self.compression is not None:
-            return self.compression.all_reduce_time(0, links)
-        return ring_all_reduce(len(links), self.numerics.sizes[0], links)
 
     def _all_reduced(
         self, brought: Sequence[Contribution], seconds: float, combine: Combine

@@ -9,7 +9,7 @@ from itertools import islice
 from math import inf, isnan
 from typing import Any, Literal, NamedTuple, cast
 
-from paracosm.cluster import Cluster, ring_all_reduce
+from paracosm.cluster import Cluster, Link, ring_all_reduce
 from paracosm.engine import (
     Barrier,
     Future,
@@ -83,12 +83,8 @@ class Team:
         if topology == "all-reduce" and len(self.workers) > 1:
             ring = zip(self.workers, (*self.workers[1:], self.workers[0]), strict=True)
             links = [cluster.link(source, target) for source, target in ring]
-            self._all_reduce_times = [
-                ring_all_reduce(len(links), size, links)
-                if compression is None
-                else compression.all_reduce_time(part, links)
-                for part, size in enumerate(numerics.sizes)
-            ]
+            parts = range(len(numerics.sizes))
+            self._all_reduce_times = [self.all_reduce_seconds(part, links) for part in parts]
         self._begin_on(sim)
 
     def _begin_on(self, sim: Simulator) -> None:
@@ -123,6 +119,12 @@ class Team:
         speed = self._cluster.node(self.servers[server]).speed
         stream = generator(self.seed, TrainingStream.SERVER, server)
         return self._update_time.scaled(speed).sampler(stream)
+
+    def all_reduce_seconds(self, part: int, links: Sequence[Link]) -> float:
+        """Return the seconds of an all-reduce of a part between workers on a ring of links."""
+        if self.compression is not None:
+            return self.compression.all_reduce_time(part, links)
+        return ring_all_reduce(len(links), self.numerics.sizes[part], links)
 
     async def all_reduce(
         self, worker: TrainingWorker, contribution: Contribution, combine: Combine

@@ -82,6 +82,8 @@ class Compression:
     def reduce(self, messages: Sequence[Any]) -> None:
         """Compress the messages of an all-reduce together, where the codec does so."""
         if self._is_real and self.codec.remembers:
+            for message in messages:
+                message.outbox.forget_before(message)
             _compress(messages, self._memories[messages[0].outbox.stream])
 
     def all_reduce_time(self, part: int, links: Sequence[Link]) -> float:
@@ -145,6 +147,11 @@ class _Outbox:
         while self._is_in_order and self._waiting[0] is not message:
             _compress([self._waiting[0]], self._memory)
         _compress([message], self._memory)
+
+    def forget_before(self, message: Message) -> None:
+        """Forget messages of all-reduces that never ended, of which nothing was sent."""
+        while self._waiting[0] is not message:
+            self._waiting.popleft()
 
     def vector(self, message: Message) -> Any:
         """Return what is to be compressed: the payload, and what was left out before."""
