@@ -35,6 +35,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/gradients.py
 	$(BIN)/python benchmarks/lookahead.py
+	$(BIN)/python benchmarks/numerics_on_schedule.py
+	$(BIN)/python benchmarks/clients.py
 	$(BIN)/python benchmarks/schedule.py
 	$(BIN)/python benchmarks/relaxation.py
 	$(BIN)/python benchmarks/relaxation_accuracy.py
