@@ -18,8 +18,7 @@ is settled when it begins: a checkpoint that comes meanwhile does not shift the 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from heapq import heapify, heapreplace, merge
 from itertools import repeat
@@ -42,7 +41,6 @@ from paracosm.faults import (
 from paracosm.results import FailureSummary
 from paracosm.rng import FailureStream, TrainingStream, generator
 from paracosm.simulation.schedule import BusyTimes
-from paracosm.timeline import Timeline
 from paracosm.training.all_reduces import Combine
 from paracosm.training.clients import Participation
 from paracosm.training.config import TrainConfig
@@ -51,6 +49,7 @@ from paracosm.training.failing_roles import FailingServer, FailingWorker
 from paracosm.training.failure_costs import FailureCosts
 from paracosm.training.failures import Failures
 from paracosm.training.job import Job
+from paracosm.training.pauses import Clock, PlacedTimeline
 from paracosm.training.record import MetricSink, Progress
 from paracosm.training.roles import TrainingWorker
 from paracosm.training.store import Contribution, Numerics, Saved, Store
@@ -87,9 +86,9 @@ class FailingJob(Job):
         progress: Progress | None,
     ) -> None:
         names = (*cluster.workers, *cluster.servers)
-        self._clock = _Clock()
+        self._clock = Clock()
         inner = sim.timeline
-        self._timeline = None if inner is None else _Placed(inner, self._clock, names)
+        self._timeline = None if inner is None else PlacedTimeline(inner, self._clock, names)
         self._log = sim.log
         super().__init__(
             *(config, seed, cluster, numerics, self._simulator(cluster), sink, progress)
@@ -232,6 +231,8 @@ class FailingJob(Job):
         interval = self._failures.interval
         if interval is None or self._is_due or self._sim.now - self._at_save[0] < interval:
             return
+        if self.record.updates >= self.last_update:
+            return  # nothing is left to be saved for
         if self._failures.in_step and len({each.version for each in self.stores}) > 1:
             return
         self._is_due = True
@@ -520,56 +521,3 @@ class _Alone:
         due, worker = self._due[0]
         following = due + self._restart + self._sources[worker].exponential(self._mtbf)
         heapreplace(self._due, (following, worker))
-
-
-class _Clock:
-    """Virtual time in one life of a job: the engine's, and the pauses so far."""
-
-    def __init__(self) -> None:
-        self.begin(0.0)
-
-    def begin(self, virtual: float) -> None:
-        """Begin a life, on an engine at 0."""
-        self._pauses: list[float] = []  # when on the engine's clock
-        self._offsets = [virtual]
-
-    def pause(self, engine: float, end: float) -> None:
-        """Let the engine stand still until `end`, in virtual time."""
-        self._pauses.append(engine)
-        self._offsets.append(end - engine)
-
-    def virtual(self, engine: float) -> float:
-        """Return the virtual time of an instant after all pauses."""
-        return engine + self._offsets[-1]
-
-    def engine(self, virtual: float) -> float:
-        """Return the same of the engine; before 0 where that was before the life."""
-        return virtual - self._offsets[-1]
-
-    def begin_of(self, engine: float) -> float:
-        """Return the virtual time at which something began: after a pause at that instant."""
-        return engine + self._offsets[bisect_right(self._pauses, engine)]
-
-    def end_of(self, engine: float) -> float:
-        """Return the virtual time at which something ended: before a pause at that instant."""
-        return engine + self._offsets[bisect_left(self._pauses, engine)]
-
-
-class _Placed(Timeline):
-    """A timeline that takes spans of nodes on the engine's clock, and puts them in virtual time."""
-
-    def __init__(self, inner: Timeline, clock: _Clock, nodes: Sequence[str]) -> None:
-        self.inner = inner
-        self._clock = clock
-        self._nodes = frozenset(nodes)
-
-    @property
-    def append(self) -> Callable[[tuple[str, str, str, float, float, int]], None]:
-        return lambda span: self.span(*span)
-
-    def span(
-        self, node: str, resource: str, name: str, begin: float, end: float, flow: int = -1
-    ) -> None:
-        if node in self._nodes and begin < end:
-            times = self._clock.begin_of(begin), self._clock.end_of(end)
-            self.inner.span(node, resource, name, *times, flow)
