@@ -442,7 +442,7 @@ FAULTS = st.lists(
     st.one_of(
         st.builds("stop({}s) on worker {} at {}s".format, st.integers(1, 9), st.integers(0, 2),
                   st.integers(0, 30)),
-        st.builds("stop({}s) every {}s".format, st.integers(1, 5), st.integers(3, 30)),
+        st.builds("stop({}s) every {}s".format, st.integers(1, 3), st.integers(20, 60)),
         st.builds("stop({}s) on server 0 at {}s".format, st.integers(1, 5), st.integers(0, 30)),
         st.builds("slow({}x, {}s) every {}s".format, st.integers(2, 9), st.integers(1, 9),
                   st.integers(1, 30)),

@@ -110,19 +110,27 @@ class Periods:
             lasting = self._lasting(node, begin)
             factor = prod(_factor(each) for each in lasting if each.time <= now < each.end)
             end = now + left * factor
-            self._fetch(end)
-            borders = [
-                border
-                for each in self._lasting(node, begin)
-                for border in (each.time, each.end)
-                if now < border < end
-            ]
-            if not borders:
+            border = self._next_border(node, now, end)
+            if border == end:
                 return spent + left * factor
-            border = min(borders)
             spent += border - now
             left = max(0.0, left - (border - now) / factor)
             now = border
+
+    def _next_border(self, node: str, now: float, end: float) -> float:
+        """Return when the next period begins or ends after `now`; `end` where none does before."""
+        found = end
+        while True:
+            borders = (
+                border
+                for each in self._by_node.get(node, ())
+                for border in (each.time, each.end)
+                if now < border < found
+            )
+            found = min(borders, default=found)
+            if self._next is None or not self._next.time < found:
+                return found
+            self._fetch(self._next.time)  # not all up to the end, which may be far away
 
     def _lasting(self, node: str, now: float) -> list[Strike]:
         """Return what is known of a node and not over; what is over is forgotten."""
