@@ -278,13 +278,12 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         algorithm, topology = self.algorithm, self.resolve_topology()
         recoveries = algorithm.recoveries_on(topology)
         restarts = (self.recovery or next(iter(recoveries), None)) == "restart"
-        if self.compress is not None and self.compress.feedback and self.worker_fails:
-            if not restarts:
-                raise ValueError(
-                    "compress: what a codec has left out would be lost with a worker that fails: "
-                    "leave it out, give it feedback=false, or let the job restart (recovery "
-                    "restart)"
-                )
+        keeps_errors = self.compress is not None and self.compress.feedback
+        if keeps_errors and self.worker_fails and not restarts:
+            raise ValueError(
+                "compress: what a codec has left out would be lost with a worker that fails: leave "
+                "it out, give it feedback=false, or let the job restart (recovery restart)"
+            )
         self.check_survival(str(algorithm), recoveries, algorithm.in_checkpoints)
         if self.recovery is not None and self.recovery not in recoveries:
             raise ValueError(

@@ -210,8 +210,7 @@ class FailingJob(Job):
     async def all_reduce(
         self, worker: TrainingWorker, contribution: Contribution, combine: Combine
     ) -> None:
-        # There is one part.
-        await self._all_reduce.bring(worker.name, contribution, partial(self._combine, 0, combine))
+        await self._all_reduce.bring(worker.name, contribution, combine)
 
     async def enter(self, worker: FailingWorker) -> None:
         await self._all_reduce.enter(worker.name)
@@ -433,7 +432,7 @@ class FailingJob(Job):
     ) -> None:
         """End an all-reduce."""
         self.all_reduces.ended(brought, self._sim.now - seconds, seconds)
-        self._combine(0, combine, brought)
+        self._combine(0, combine, brought)  # there is one part
 
     def _row(self, time: float, node: str, name: str, value: float) -> None:
         self._sink.metric(time, self.record.wall_time, node, name, value, self.record.updates)
