@@ -4,8 +4,9 @@ BIN := .venv/bin
 READY := .venv/.ready
 # Benchmarks of accuracy on what others measured; they look into the folder that PARACOSM_DATA names.
 OTHERS := neusight sailor pollux pollux_time vtrain nccl param hta kineto psthroughput
-# Tests run side by side, one on each core, except those in which time counts.
-BESIDE := --numprocesses logical --maxprocesses 8 --dist loadgroup
+# Tests run side by side, one on each core, except those in which time counts; those of one file in
+# one process, which compiles what they need, and prepares what they share, once.
+BESIDE := --numprocesses logical --maxprocesses 8 --dist loadfile
 
 .PHONY: demo test test-all lint types format bench clean browser
 
