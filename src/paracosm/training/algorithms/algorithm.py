@@ -94,7 +94,10 @@ class Algorithm:
     async def work(self, me: TrainingWorker) -> None:
         """What a worker does: compute a gradient, push it, pull the parameters, again."""
         while True:
-            me.push(await me.compute_gradient())
+            if not self.interrupts:
+                me.push(await me.compute_gradient())
+            elif (gradient := await me.compute_gradient_unless_answered()) is not None:
+                me.push(gradient)
             await me.pull()
 
     async def serve(self, server: ParameterServer) -> None:

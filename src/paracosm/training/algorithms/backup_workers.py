@@ -8,7 +8,7 @@ from typing import ClassVar
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule, backup
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.roles import ParameterServer
 from paracosm.training.store import Contribution
 
 
@@ -47,15 +47,6 @@ class BackupWorkers(Algorithm):
 
     def rule(self, workers: int) -> Rule | None:
         return None if self.interrupt else backup(workers, self.backups)
-
-    async def work(self, me: TrainingWorker) -> None:
-        if not self.interrupt:
-            await super().work(me)
-        while True:
-            gradient = await me.compute_gradient_unless_answered()
-            if gradient is not None:
-                me.push(gradient)
-            await me.pull()
 
     async def serve(self, server: ParameterServer) -> None:
         needed = len(server.workers) - self.backups

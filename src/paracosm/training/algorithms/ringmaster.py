@@ -8,7 +8,7 @@ from typing import ClassVar
 from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.failures import Recovery
-from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
+from paracosm.training.roles import ParameterServer, Topology
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,6 @@ class Ringmaster(Algorithm):
     def recoveries_on(self, topology: Topology) -> tuple[Recovery, ...]:
         """A server that stops workers has to know what each of them has read."""
         return () if self.stop else super().recoveries_on(topology)
-
-    async def work(self, me: TrainingWorker) -> None:
-        if not self.stop:
-            await super().work(me)
-        while True:
-            gradient = await me.compute_gradient_unless_answered()
-            if gradient is not None:
-                me.push(gradient)
-            await me.pull()
 
     async def serve(self, server: ParameterServer) -> None:
         threshold = self.threshold or len(server.workers)
