@@ -208,8 +208,10 @@ class PredictConfig(ThroughputFields, ClusterFields):
         idle = set().union(*self._idle().values())
         if self.profile is not None and "batch" not in self.model_fields_set:
             idle.add("batch")
-        if self.is_timed or self.catalogued is not None:
+        if self.is_timed:
             idle.add("db")
+        if self.hardware is not None:
+            idle |= self._idle_of_hardware()
         return idle
 
     def _idle(self) -> dict[str, set[str]]:
@@ -221,10 +223,8 @@ class PredictConfig(ThroughputFields, ClusterFields):
             idle["the folder says what there is"] = set(CAPTURE | TIMINGS | CLUSTER)
         elif self.graph is not None:
             idle["the graph is captured already"] = set(CAPTURE)
-        if self.catalogued is None:
+        if self.hardware is None:
             idle["it corrects hardware of the catalogue: give --hardware"] = {"measured"}
-        else:
-            idle["hardware of the catalogue has no timings"] = set(OF_DATABASE)
         if self.hardware is not None:
             idle["hardware says whose timings are meant"] = {"threads", "device"}
         elif self.device == "cuda":
@@ -262,6 +262,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
         if self.profile is not None:
             _ = self.settings
             return
+        self._check_hardware()
         if self.op_latencies is not None:
             if not self.op_latencies.is_dir():
                 raise InputError(f"{self.op_latencies}: no such folder")
@@ -283,6 +284,19 @@ class PredictConfig(ThroughputFields, ClusterFields):
             raise InputError(
                 f"{self.db}: no such database: paracosm profile ops writes one, --db names it"
             )
+
+    def _check_hardware(self) -> None:
+        if self.hardware is None:
+            return
+        idle = self._idle_of_hardware()
+        if given := sorted(idle & self.model_fields_set):
+            known = "timings" if self.catalogued is None else "no timings"
+            raise InputError(
+                f"{', '.join(given)}: no effect here, leave out: {self.hardware} has {known}"
+            )
+
+    def _idle_of_hardware(self) -> frozenset[str]:
+        return frozenset({"measured"}) if self.catalogued is None else OF_DATABASE
 
     @cached_property
     def is_timed(self) -> bool:

@@ -29,7 +29,10 @@ PATTERNS = (
     ("attention", re.compile(r"attention|flash", re.IGNORECASE)),
     ("convolution", re.compile(r"conv(?!ert)")),
     ("batched product", re.compile(r"bmm|baddbmm")),
-    ("product", re.compile(r"\b(mm|addmm|_?scaled_mm|linear|matmul|_addmm_activation)\b|gemm")),
+    (
+        "product",
+        re.compile(r"\b(mm|addmm|_?(?:scaled|grouped)_mm|linear|matmul|_addmm_activation)\b|gemm"),
+    ),
     ("embedding", re.compile(r"embedding|index|gather|scatter|one_hot")),
     ("optimizer", re.compile(r"adam|sgd|_foreach|lerp|addcdiv|addcmul", re.IGNORECASE)),
     (

@@ -164,7 +164,8 @@ class Hardware:
         if self.node.count == 1 or self.inner is None:
             return assemble([one] * workers, [], Switch(outer))
         inner = self.inner.link()
-        topology = Hierarchical(inner, outer, self.node.count, workers)
+        cards = self.node.cards if self.node.cards < self.node.count else None
+        topology = Hierarchical(inner, outer, self.node.count, workers, cards)
         return assemble([one] * workers, [], topology)
 
 
