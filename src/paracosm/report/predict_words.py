@@ -324,6 +324,7 @@ VIEW = View(
     name=_name,
     remarks=_remarks,
     tables=_tables,
+    leads=True,
     endings={
         "interrupted": lambda summary: (
             "The run was interrupted before its end. This is what it had predicted, up to "
