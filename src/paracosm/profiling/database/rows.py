@@ -89,6 +89,8 @@ class _Writer:
             self._dtype = tensor.dtype
         if tensor.stride is not None:
             words.append(f"strides [{','.join(map(str, tensor.stride))}]")
+        if tensor.entries is not None:
+            words.append(f"sparse, {tensor.entries} rows")
         if tensor.on is not None:
             words.append(f"on {tensor.on}")
         return " ".join(words)
