@@ -25,10 +25,10 @@ from statistics import median
 
 from printing import folder_of, mape, print_table, signed
 from scipy.stats import spearmanr
-from transformer import Transformer
 from transformer_plans import A100, Plan, dgx_a100, predict_plan
 
 from paracosm.errors import InputError
+from paracosm.graphs.transformer import Transformer
 from paracosm.units import format_duration
 
 FIGURES = {"ground_truth_multi": 0.1473, "ground_truth_single": 0.0837}

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-from transformer import Transformer, transformer_graph
 
 from paracosm.cluster import Cluster
 from paracosm.errors import InputError
+from paracosm.graphs.transformer import Transformer, transformer_graph
 from paracosm.jobs.strategies import Replica, Strategy, build_job
 from paracosm.simulation import JobSchedule, replay_job
 from transformer_plans.accelerator import Accelerator, durations_on

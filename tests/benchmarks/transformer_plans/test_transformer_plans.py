@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from transformer import Transformer, transformer_graph
-from transformer.ops import product, streaming
 from transformer_plans import (
     A100,
     Accelerator,
@@ -22,6 +20,8 @@ from transformer_plans import (
 from paracosm.cluster import Link, switch
 from paracosm.errors import InputError
 from paracosm.graphs import PHASES, Op
+from paracosm.graphs.transformer import Transformer, transformer_graph
+from paracosm.graphs.transformer.ops import product, streaming
 
 MEASURED = Path(__file__).parents[2] / "data" / "vtrain" / "ground_truth_five.csv"
 SMALL = Transformer(layers=4, width=256, heads=4, sequence=64, vocabulary=1000)
