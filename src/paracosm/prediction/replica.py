@@ -8,6 +8,7 @@ from typing import Any
 
 from paracosm.errors import InputError, MissingExtraError, require
 from paracosm.graphs import Graph, fingerprint, load_graph
+from paracosm.graphs.transformer import transformer_graph
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.durations import Found, find_durations
 from paracosm.prediction.predict import Prediction, predict
@@ -107,7 +108,7 @@ def find_replica(
     differences = _differences(here, environment)
     if differences:
         say(f"Timings of {environment}: {differences}.")
-    graph, captured_for = _graph(config, environment, tensor, say)
+    graph, captured_for = _graph(config, environment, tensor, say, seed)
     if captured_for != environment.device:
         say(f"Captured for {captured_for}: PyTorch has no CUDA here, some ops may be others there.")
     found = _durations(config, graph, environment, here == environment, seed, progress)
@@ -169,7 +170,7 @@ def _differences(here: Environment | None, environment: Environment) -> str:
 
 
 def _graph(
-    config: PredictConfig, environment: Environment, tensor: int, say: Announce
+    config: PredictConfig, environment: Environment, tensor: int, say: Announce, seed: int
 ) -> tuple[Graph, str]:
     """Return the graph, and the type of device that it was captured for.
 
@@ -179,6 +180,9 @@ def _graph(
     if config.graph is not None:
         graph = load_graph(config.graph)
         return graph, str(graph.provenance.get("device", environment.device))
+    if config.architecture is not None:
+        split = config.jobs[-1][1].split(seed) if config.is_on_cluster else 1
+        return transformer_graph(config.architecture, config.batch, split), environment.device
     from paracosm.graphs.capture import capture
 
     device = environment.device
