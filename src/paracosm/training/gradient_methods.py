@@ -115,9 +115,9 @@ class StackedMethod(Method, Protocol):
     """One that computes several gradients by products of stacks of tensors."""
 
     def stacked(
-        self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64]
-    ) -> tuple[Tensor, Sequence[Tensor]]:
-        """Return losses [requests] and, by tensor, gradients [requests, ...].
+        self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64], out: Sequence[Tensor]
+    ) -> Tensor:
+        """Return losses [requests], and put gradients where tensors are in `out`.
 
         Tensors are stacks [requests, ...] in the order of the layout, batches [requests, examples].
         """
@@ -226,7 +226,7 @@ class Vectorised:
         """Try it, and return why the model cannot be vectorised; None if it can."""
         rows = self._parameters.repeat(2, 1)
         try:
-            self.stacked(self._layout.stacks(rows), np.zeros((2, 1), np.int64))
+            self.differentiate(self._layout.stacks(rows), np.zeros((2, 1), np.int64))
         except Exception as error:  # the model's own code, and all that vmap has no rule for
             return f"the model cannot be vectorised: {one_line(error)}"
         return None
@@ -238,8 +238,17 @@ class Vectorised:
         return gradients
 
     def stacked(
+        self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64], out: Sequence[Tensor]
+    ) -> Tensor:
+        losses, gradients = self.differentiate(tensors, batches)
+        for place, gradient in zip(out, gradients, strict=True):
+            place.copy_(gradient)
+        return losses
+
+    def differentiate(
         self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64]
     ) -> tuple[Tensor, Sequence[Tensor]]:
+        """Return losses and gradients, as `stacked` does, which puts the latter in their places."""
         indices = torch.from_numpy(batches.reshape(-1))
         x = self._x.index_select(0, indices).view(*batches.shape, *self._x.shape[1:])
         y = self._y.index_select(0, indices).view(*batches.shape, *self._y.shape[1:])
@@ -277,22 +286,25 @@ def compute_stacked(
     requests have the same.
     """
     parameters = [request.parameters for request in requests if request.parameters is not None]
-    batches = np.stack([request.batch for request in requests])
+    batches = np.concatenate([request.batch for request in requests]).reshape(len(requests), -1)
     flat = [each for each in parameters if isinstance(each, Tensor)]
     if len(flat) < len(parameters):
-        known = map(layout.tensors, parameters)
-        tensors = [torch.stack(same) for same in zip(*known, strict=True)]
-        losses, found = method.stacked(tensors, batches)
-        return [
-            Gradient(loss, layout.in_form_of(each, gradient))
-            for each, loss, *gradient in zip(parameters, losses.tolist(), *found, strict=True)
+        tensors = [torch.stack(same) for same in zip(*map(layout.tensors, parameters), strict=True)]
+    elif all(other is flat[0] for other in flat):
+        tensors = layout.stacks(flat[0].expand(len(flat), -1))
+    else:
+        tensors = layout.stacks(torch.stack(flat))
+    rows = torch.empty(len(requests), layout.size)
+    by_tensor = layout.stacks(rows)
+    losses = method.stacked(tensors, batches, by_tensor).tolist()
+    found: list[Parameters] = list(rows.unbind())
+    if len(flat) < len(parameters):
+        each_tensor = zip(*[stack.unbind() for stack in by_tensor], strict=True)
+        found = [
+            row if isinstance(each, Tensor) else views
+            for each, row, views in zip(parameters, found, each_tensor, strict=True)
         ]
-    first = flat[0]
-    is_shared = all(other is first for other in flat)
-    rows = first.expand(len(flat), -1) if is_shared else torch.stack(flat)
-    losses, found = method.stacked(layout.stacks(rows), batches)
-    gradients = layout.rows(found).unbind()
-    return [Gradient(*each) for each in zip(losses.tolist(), gradients, strict=True)]
+    return [*map(Gradient, losses, found)]
 
 
 _TASKS_PER_PROCESS = 4  # of one call, so that no process waits long for the last

@@ -113,10 +113,6 @@ class ParameterLayout:
             part.view(len(rows), *shape) for part, shape in zip(parts, self.shapes, strict=True)
         ]
 
-    def rows(self, stacks: Sequence[Tensor]) -> Tensor:
-        """Return the matrix whose rows are flat vectors, of stacks of tensors: a copy."""
-        return torch.cat([each.flatten(1) for each in stacks], 1)
-
     def flat(self, parameters: Parameters) -> Tensor:
         """Return the flat vector of either form."""
         if not isinstance(parameters, tuple):
