@@ -29,7 +29,7 @@ from paracosm.models.images import MLP
 from paracosm.training.gradient_methods import Gradient, Request, compute_stacked, evenly
 from paracosm.training.parameters import ParameterLayout
 
-_MOST_TOGETHER = 2**18
+_MOST_TOGETHER = 2**22
 """Parameters times examples of a minibatch up to which one product for several gradients is faster
 than one after the other: beyond, products are bound by arithmetic and by the caches."""
 
@@ -140,7 +140,7 @@ class Dense:
 
     def most_together(self, batch: int) -> int:
         each = 2 * 4 * (self._layout.size + batch * self._widths)
-        return max(2, _CACHE // each) if self.pays_together(batch) else 1
+        return max(8, _CACHE // each) if self.pays_together(batch) else 1
 
     def _alone(self, request: Request) -> Gradient:
         assert request.parameters is not None

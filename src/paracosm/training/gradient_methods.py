@@ -285,16 +285,17 @@ def compute_stacked(
     Flat vectors are rows of one matrix, whose stacks of tensors are views; none is copied where all
     requests have the same.
     """
+    count = len(requests)
     parameters = [request.parameters for request in requests if request.parameters is not None]
-    batches = np.concatenate([request.batch for request in requests]).reshape(len(requests), -1)
+    batches = np.concatenate([request.batch for request in requests]).reshape(count, -1)
     flat = [each for each in parameters if isinstance(each, Tensor)]
     if len(flat) < len(parameters):
         tensors = [torch.stack(same) for same in zip(*map(layout.tensors, parameters), strict=True)]
     elif all(other is flat[0] for other in flat):
-        tensors = layout.stacks(flat[0].expand(len(flat), -1))
+        tensors = layout.stacks(flat[0].expand(count, -1))
     else:
-        tensors = layout.stacks(torch.stack(flat))
-    rows = torch.empty(len(requests), layout.size)
+        tensors = layout.stacks(torch.cat(flat).view(count, -1))
+    rows = torch.empty(count, layout.size)
     by_tensor = layout.stacks(rows)
     losses = method.stacked(tensors, batches, by_tensor).tolist()
     found: list[Parameters] = list(rows.unbind())

@@ -102,7 +102,9 @@ def test_it_is_what_automatic_differentiation_finds(
         assert torch.allclose(layout.flat(same.gradient), found.gradient, 1e-5, rounding)
 
 
-@pytest.mark.parametrize(("name", "together"), [("mlp", True), ("mlp(hidden=256)", False)])
+@pytest.mark.parametrize(
+    ("name", "together"), [("mlp", True), ("mlp(hidden=512, layers=2)", False)]
+)
 def test_size_decides_whether_they_are_computed_together(name: str, together: bool) -> None:
     model = build_model(name, DIGITS, 0)
     layout = ParameterLayout.of(model.module)
