@@ -6,7 +6,7 @@ import pickle
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -22,6 +22,7 @@ from joblib.externals.loky.backend.reduction import dumps
 from torch import Tensor
 from torch.func import functional_call, vmap
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from paracosm.errors import InputError
 from paracosm.factory import one_line
@@ -195,6 +196,11 @@ class OneByOne:
 _VMAP_MEMORY = 64 * 2**20  # bytes that one call may take; more left the caches and was slower
 
 
+def plain_attention() -> AbstractContextManager[None]:
+    """Compute attention by products of matrices: for PyTorch's fused kernels vmap has no rule."""
+    return sdpa_kernel(SDPBackend.MATH)
+
+
 class Vectorised:
     """The method that computes gradients by `vmap` over parameters and minibatches.
 
@@ -253,7 +259,8 @@ class Vectorised:
         x = self._x.index_select(0, indices).view(*batches.shape, *self._x.shape[1:])
         y = self._y.index_select(0, indices).view(*batches.shape, *self._y.shape[1:])
         leaves = [each.detach().requires_grad_() for each in tensors]
-        losses = self._losses(dict(zip(self._layout.names, leaves, strict=True)), x, y)
+        with plain_attention():
+            losses = self._losses(dict(zip(self._layout.names, leaves, strict=True)), x, y)
         gradients = torch.autograd.grad(
             losses, leaves, torch.ones(len(batches)), materialize_grads=True
         )
@@ -497,6 +504,7 @@ class Traits:
     moving_buffers: bool  # it changes buffers in training, as batch normalisation does
     unused: bool  # the loss does not depend on some of the parameters
     activation_bytes: int  # kept for the backward pass, for one example
+    activations: int  # how many tensors these are
 
     @property
     def obstacle(self) -> str | None:
@@ -532,7 +540,8 @@ def inspect_model(
     with torch.random.fork_rng(devices=[]):
         state = torch.random.get_rng_state()
         try:
-            with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+            with hooks, plain_attention():
                 outputs = module(x)
                 _check_outputs(model, outputs, y)
                 loss = model.loss(outputs, y)
@@ -553,7 +562,7 @@ def inspect_model(
         for name, buffer in before.items():
             after[name].copy_(buffer)
     unused = any(gradient is None for gradient in gradients)
-    return Traits(random, moving, unused, sum(kept.values()) // len(x))
+    return Traits(random, moving, unused, sum(kept.values()) // len(x), len(kept))
 
 
 def _examples(data: DataSet, few: int) -> tuple[Tensor, Tensor]:
