@@ -180,8 +180,14 @@ def _corrected(
         if config.launch is not None:
             asked["launch"] = config.launch
         other = PredictConfig(**asked, hardware=config.hardware)
-        alone = _catalogued(other, hardware, 1, say).predict(free_communication=True)
-        correction = corrected_by(seconds, alone.iteration_time, config.measured)
+        whole = _catalogued(other, hardware, 1, say)
+        correction = corrected_by(
+            seconds,
+            whole.predict(free_communication=True).iteration_time,
+            config.measured,
+            whole.graph,
+            whole.found.durations,
+        )
         durations = durations_on(graph, hardware, correction=correction)
     say(f"Durations on {hardware.name} times {correction.factor:.3g}, by {correction.origin}.")
     return durations, correction
