@@ -5,8 +5,8 @@
 FOLDER has NeuSight's tables (`neusight`, a folder for each GPU) and the throughput of MPT (`mpt`);
 without it, it is the one that PARACOSM_DATA names. Shares in single precision are from latencies of
 single ops, never from that of a model; what products and attention reach on tensor cores, of which
-there are no such latencies, from whole iterations of two models that no benchmark predicts. Only the
-intervals that all ops of a device share look at whole models: each as predicted without its own
+there are no such latencies, from whole iterations of two models that no benchmark predicts. Only
+the intervals that all ops of a device share look at whole models: each as predicted without its own
 family of models, or its own device. `--write` writes the table that is part of the package,
 `src/paracosm/cluster/hardware/efficiencies.yaml`.
 """
