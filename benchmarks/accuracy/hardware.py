@@ -1,6 +1,6 @@
 """Iterations that others measured beside what the hardware's datasheet says of them.
 
-    python benchmarks/accuracy/hardware.py [FOLDER]
+    python benchmarks/accuracy/hardware.py [FOLDER] [--of SOURCE ...]
 
 FOLDER is the one that has `neusight`, `pollux`, `sailor`, `vtrain` and `mpt`, each as the benchmark
 of that name reads it; without it, the one that PARACOSM_DATA names. No row that is predicted sets
@@ -15,7 +15,7 @@ import argparse
 import csv
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -67,18 +67,13 @@ def main() -> int:
     """Print every row, and mean errors by source and device."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", nargs="?", help="of measurements")
+    parser.add_argument("--of", nargs="+", choices=SOURCES, default=SOURCES, help="whose rows")
     parsed = parser.parse_args()
     folder = folder_of(parsed, ".", "measurements")
     if folder is None:
         return 2
     try:
-        results = [
-            *of_neusight(folder / "neusight"),
-            *of_pollux(folder / "pollux"),
-            *of_sailor(folder / "sailor"),
-            *of_vtrain(folder / "vtrain"),
-            *of_mpt(folder / "mpt"),
-        ]
+        results = [each for name in parsed.of for each in SOURCES[name](folder / name)]
     except (InputError, OSError) as error:
         print(error)
         return 2
@@ -195,6 +190,16 @@ def of_mpt(folder: Path) -> Iterator[Result]:
         if row.name not in mpt.FITTED:
             what = f"{row.name}, {row.gpus} GPUs, {row.model.sequence} tokens"
             yield Result("mpt", row.device, what, row.seconds, mpt.predicted(row, table))
+
+
+SOURCES: Mapping[str, Callable[[Path], Iterator[Result]]] = {
+    "neusight": of_neusight,
+    "pollux": of_pollux,
+    "sailor": of_sailor,
+    "vtrain": of_vtrain,
+    "mpt": of_mpt,
+}
+"""Benchmarks by the names of their folders."""
 
 
 def job_seconds(graph: Graph, hardware: Hardware, strategy: Strategy) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -140,10 +139,11 @@ def durations_on(
 
 def _shares(graph: Graph, times: Mapping[int, tuple[str, float]]) -> dict[str, float]:
     """Return the share of the time of all nodes by class, from (class, seconds) of their ops."""
-    counts, found = graph.count(), Counter[str]()
+    counts = graph.count()
+    found: dict[str, float] = {}
     for code, (kind, seconds) in times.items():
-        found[kind] += float(counts[code] * seconds)
-    return {kind: seconds / found.total() for kind, seconds in found.items()}
+        found[kind] = found.get(kind, 0.0) + float(counts[code] * seconds)
+    return {kind: seconds / sum(found.values()) for kind, seconds in found.items()}
 
 
 def common_error(hardware: Hardware, correction: Correction, table: Efficiencies) -> float:
