@@ -162,7 +162,11 @@ def of_sailor(folder: Path) -> Iterator[Result]:
         (stage,) = plan.stages
         tensor = stage.workers[0].tensor
         strategy = Strategy(
-            data=plan.replicas, tensor=tensor, microbatches=plan.microbatches, bucket=math.inf
+            data=plan.replicas,
+            tensor=tensor,
+            microbatches=plan.microbatches,
+            bucket=math.inf if plan.replicas > 1 else Strategy.bucket,
+            first_bucket=math.inf if plan.replicas > 1 else Strategy.first_bucket,
         )
         graph = transformer_graph(model, plan.microbatch, tensor)
         what = f"{file.stem}, {plan.gpus} GPUs, micro-batches of {plan.microbatch}"
