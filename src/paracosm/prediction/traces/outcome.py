@@ -78,7 +78,7 @@ def _straggler(traced: TracedJob, times: Times) -> Straggler | None:
     job = traced.job
     last, met = np.zeros((2, job.ranks), dtype=np.int64)
     lateness = np.zeros(job.ranks)
-    for number in range(len(job.communicators)):
+    for number in range(traced.groups):
         ranks = np.array(job.communicators.ranks(number))
         arrivals = np.array([times.arrive[rank][_rows(job, rank, number)] for rank in ranks])
         latest = arrivals.argmax(axis=0)
@@ -105,6 +105,7 @@ def _rows(job: Job, rank: int, communicator: int) -> npt.NDArray[np.int64]:
 _COMPUTE = [WORK.index("compute"), WORK.index("copy")]
 _HOST = [WORK.index("host"), WORK.index("data loading")]
 _COMMUNICATION, _LOADING = WORK.index("communication"), WORK.index("data loading")
+_WAITING = WORK.index("waiting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +132,16 @@ def breakdown_of(
     device = np.isin(rank.work, [*_COMPUTE, _COMMUNICATION]).any()
     busy = np.isin(rank.work, _COMPUTE if device else _HOST)
     met, loading = rank.work == _COMMUNICATION, rank.work == _LOADING
+    waits = rank.work == _WAITING
     found = breakdown(
         [
             ("compute", begin[busy], end[busy]),
             ("exposed_communication", begin[met], end[met]),
-            ("waiting", arrive[met], begin[met]),
+            (
+                "waiting",
+                np.concatenate((arrive[met], arrive[waits])),
+                np.concatenate((begin[met], end[waits])),
+            ),
         ],
         *(first, last),
         rest="host",
@@ -171,7 +177,7 @@ def bottleneck_of(breakdowns: Sequence[Breakdown], straggler: int | None) -> str
 
 
 LONGEST = 100  # characters of a name: those of kernels go into the thousands
-_COLLECTIVE = KINDS.index("collective")
+_COLLECTIVE, _RECEIVE = KINDS.index("collective"), KINDS.index("receive")
 
 
 def timeline_of(traced: TracedJob, replays: Sequence[tuple[str, Times]]) -> Timeline:
@@ -183,7 +189,8 @@ def timeline_of(traced: TracedJob, replays: Sequence[tuple[str, Times]]) -> Time
         ranks = zip(job.labels, job.programs, times.arrive, times.begin, times.end, strict=True)
         for label, program, arrive, begin, end in ranks:
             # Of each row the waiting, then the work.
-            waits = (program.kind == _COLLECTIVE) & (begin > arrive)
+            begin = np.where(program.kind == _RECEIVE, end, begin)
+            waits = np.isin(program.kind, (_COLLECTIVE, _RECEIVE)) & (begin > arrive)
             timeline.extend(
                 label + text,
                 Labels(program.lane[:, None], job.lanes),

@@ -24,9 +24,11 @@ from paracosm.prediction.traces.outcome import (
     timeline_of,
     traced_times,
 )
+from paracosm.prediction.traces.programs import MESSAGE
 from paracosm.prediction.traces.traced import WORK, TracedJob
 from paracosm.results import ReplaySummary, summaries
 from paracosm.timeline import Timeline
+from paracosm.timeline.kineto import MESSAGES
 from paracosm.units import format_duration
 
 _COMMUNICATION = WORK.index("communication")
@@ -244,7 +246,8 @@ def _work(change: Change) -> str:
 def _pattern(change: Change) -> str:
     """What names of tasks are compared with; "" where it is about all of them."""
     if change.subject == "collectives":
-        return "" if change.kinds == COLLECTIVES else change.kinds[0]
+        kind = "" if change.kinds == COLLECTIVES else change.kinds[0]
+        return MESSAGE if kind in MESSAGES else kind
     return change.pattern
 
 

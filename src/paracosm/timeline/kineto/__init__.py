@@ -11,6 +11,7 @@ from paracosm.timeline.kineto.device import (
 from paracosm.timeline.kineto.read import is_kineto, read_kineto
 from paracosm.timeline.kineto.trace import (
     CATEGORIES,
+    MESSAGES,
     Collective,
     Inputs,
     KinetoTrace,
@@ -27,6 +28,7 @@ from paracosm.timeline.kineto.trace import (
 
 __all__ = [
     "CATEGORIES",
+    "MESSAGES",
     "Calls",
     "Collective",
     "DeviceSpans",

@@ -39,6 +39,7 @@ _DEVICE = {CATEGORIES.index(category) for category in ("kernel", "copy", "memset
 _PASSED_OVER = {"trace", "python_function", "overhead", "gpu_user_annotation"}
 _OP, _ANNOTATION, _SYNC = (CATEGORIES.index(each) for each in ("op", "annotation", "sync"))
 _OTHER = CATEGORIES.index("other")
+_COMMUNICATION = ("nccl", "record_param_comms", "rccl")  # ops and ranges around their launches
 
 
 def read_kineto(path: Path, *, inputs: bool = False) -> KinetoTrace:
@@ -167,7 +168,7 @@ class _Columns:
             self._inputs[row] = Inputs(tuple(arguments["Input Dims"]), tuple(types))
         if category == _SYNC:
             self._synchronisations[row] = _synchronisation(name, arguments)
-        elif "Collective name" in arguments or name.startswith(("nccl", "record_param", "rccl")):
+        elif "Collective name" in arguments or (not device and name.startswith(_COMMUNICATION)):
             self._collectives[row] = _collective(name, arguments)
 
     def _category_of(self, word: Any) -> int:
@@ -282,15 +283,30 @@ def _collective(name: str, arguments: dict[str, Any]) -> Collective:
     if elements < 0 and (shapes := arguments.get("Input Dims")) and isinstance(shapes[0], list):
         elements, dtype = _elements(shapes[0]), str((arguments.get("Input type") or [""])[0])
     each = bytes_of(dtype)
-    ranks = str(arguments.get("Process Group Ranks", "")).strip("[]")
+    group_size = _number(arguments.get("Group size"), 0)
+    ends = _ENDS.match(name)
     return Collective(
         kind=collective_of(kind) or collective_of(name) or kind.strip("_"),
         size=elements * each if elements > 0 and each > 0 else -1,
         group=str(arguments.get("Process Group Name", arguments.get("Process Group ID", ""))),
-        group_size=_number(arguments.get("Group size"), 0),
-        # A long list is shortened with an ellipsis: then it says nothing.
-        ranks=() if not ranks or "..." in ranks else tuple(int(r) for r in ranks.split(",")),
+        group_size=group_size,
+        ranks=_ranks(arguments, group_size),
+        peer=_number(arguments.get("Dst Rank", arguments.get("Src Rank")), -1),
+        place=-1 if ends is None else int(ends[1]),
     )
+
+
+_ENDS = re.compile(r"nccl:(?:send|recv) \d+(?:->|<-)(\d+)")  # places in the group: own, the other's
+
+
+def _ranks(arguments: dict[str, Any], count: int) -> tuple[int, ...]:
+    text = str(arguments.get("Process Group Ranks", "")).strip("[]")
+    if text and "..." not in text:
+        return tuple(int(rank) for rank in text.split(","))
+    # A long list is shortened with an ellipsis; new traces say by which rule it goes on.
+    first = _number(arguments.get("Global rank start"), -1)
+    stride = _number(arguments.get("Global rank stride"), 0)
+    return tuple(range(first, first + count * stride, stride)) if first >= 0 and stride > 0 else ()
 
 
 def _elements(shape: list[Any]) -> int:

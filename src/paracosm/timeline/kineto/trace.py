@@ -39,13 +39,19 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """What the arguments of a span say of a collective."""
+    """What the arguments of a span say of a collective, or of a message between two ranks."""
 
-    kind: str  # "all_reduce", ...; "" where it is not said
-    size: int  # bytes that go in, on this rank; -1: unknown
-    group: str  # name of the process group, or ""
-    group_size: int  # ranks in it, or 0
-    ranks: tuple[int, ...]  # which they are, or empty
+    kind: str  # "all_reduce", ..., "send", "recv"; "" where it is not said
+    size: int = -1  # bytes that go in, on this rank; -1: unknown
+    group: str = ""  # name of the process group, or ""
+    group_size: int = 0  # ranks in it, or 0
+    ranks: tuple[int, ...] = ()  # which they are, in the group's order, or empty
+    peer: int = -1  # of a message: the rank at its other end; -1: unknown
+    place: int = -1  # of a message: that rank's place in the group; -1: unknown
+
+    @property
+    def is_message(self) -> bool:
+        return self.kind in MESSAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +138,9 @@ SYNCHRONISATIONS = {
     "stream wait event": "stream wait event",
 }
 
+MESSAGES = ("send", "recv")
+"""Kinds of what goes between two ranks: the two ends of a message."""
+
 # Kernels of NCCL and RCCL, and what torch.distributed calls its collectives.
 _COLLECTIVES = {
     "allreduce": "all_reduce",
@@ -145,9 +154,12 @@ _COLLECTIVES = {
     "gather": "gather",
     "scatter": "scatter",
     "send": "send",
-    "recv": "receive",
+    "recv": "recv",
     "barrier": "barrier",
 }
+KINDS = frozenset(_COLLECTIVES.values())
+"""Kinds of collectives, and the two of messages."""
+
 _VARIANT = re.compile("base|coalesced|into|single$|tensor$")
 _LONGEST_FIRST = sorted(_COLLECTIVES, key=len, reverse=True)
 
@@ -167,11 +179,15 @@ _BACKWARD = re.compile(r"autograd::engine|torch::autograd::|\w+Backward\d*$")
 
 
 def collective_of(name: str) -> str:
-    """Return the kind of a collective by the name of its kernel or call; "" for any other name."""
+    """Return the kind of a collective by the name of its kernel or call; "" for any other name.
+
+    Of kernels of NCCL whose name does not tell (`ncclDevKernel_Generic`) it is "collective".
+    """
     small = re.sub(r"[^a-z]", "", name.lower())
     if not small.startswith(("nccl", "rccl", "msccl")):
         return _COLLECTIVES.get(_VARIANT.sub("", small), "")
-    return next((_COLLECTIVES[word] for word in _LONGEST_FIRST if word in small), "")
+    unknown = "collective" if "kernel" in small else ""
+    return next((_COLLECTIVES[word] for word in _LONGEST_FIRST if word in small), unknown)
 
 
 def bytes_of(dtype: str) -> int:
