@@ -17,7 +17,7 @@ from paracosm.faults import failure_instants, parse_mtbf
 from paracosm.rng import TrainingStream, generator
 from paracosm.timing import parse_distribution
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
-from paracosm.training.store import Numerics
+from paracosm.training.store import LocalSteps, Numerics
 from reference.failing_job import failing_job
 from reference.failing_training import Period, failing_training
 
@@ -492,11 +492,9 @@ def test_no_run_hangs_and_time_never_goes_back(
         begun += 1
         return self
 
-    def request_steps(
-        self: Numerics, client: int, parameters: Any, count: int, **how: Any
-    ) -> Numerics:
+    def request_steps(self: Numerics, client: int, parameters: Any, steps: LocalSteps) -> Numerics:
         nonlocal begun
-        begun += count
+        begun += steps.count
         return self
 
     with pytest.MonkeyPatch.context() as patch:
