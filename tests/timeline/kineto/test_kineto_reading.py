@@ -20,8 +20,8 @@ from paracosm.timeline.kineto import (
     KinetoTrace,
     Lane,
     is_kineto,
-    read,
     read_kineto,
+    scan,
 )
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
@@ -208,7 +208,7 @@ def test_real_traces_as_they_were_published() -> None:
 @given(size=st.integers(1, 4000))
 def test_chunks_may_end_anywhere(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read_kineto(DATA / "event_sync.json.gz")
-    monkeypatch.setattr(read, "CHUNK", size)
+    monkeypatch.setattr(scan, "CHUNK", size)
     assert same(read_kineto(DATA / "event_sync.json.gz"), whole)
 
 

@@ -8,7 +8,7 @@ from paracosm.timeline.kineto.device import (
     op_times,
     waits_between_streams,
 )
-from paracosm.timeline.kineto.read import is_kineto, read_kineto
+from paracosm.timeline.kineto.read import KinetoFile, is_kineto, open_kineto, read_kineto
 from paracosm.timeline.kineto.trace import (
     CATEGORIES,
     MESSAGES,
@@ -33,6 +33,7 @@ __all__ = [
     "Collective",
     "DeviceSpans",
     "Inputs",
+    "KinetoFile",
     "KinetoTrace",
     "Lane",
     "OpSpan",
@@ -44,6 +45,7 @@ __all__ = [
     "device_spans",
     "is_kineto",
     "op_times",
+    "open_kineto",
     "read_kineto",
     "steps_of",
     "steps_of_training",

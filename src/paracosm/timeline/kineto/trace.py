@@ -208,6 +208,11 @@ def is_backward(name: str) -> bool:
 _STEP = re.compile(r"ProfilerStep\*?#(\d+)$")
 
 
+def is_step(name: str) -> bool:
+    """Whether a range is the profiler's mark of a step."""
+    return _STEP.match(name) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """A step of the training loop: number, begin and end (seconds from the trace's origin)."""
