@@ -72,6 +72,9 @@ def device_segments(
             segment.work = "copy"
         else:
             segment.calls = calls.of(row, call)
+            if spans.earlier[number]:
+                # On another rank it may have ended before the window: it is as long as it was.
+                segment.calls = ()
         segment.step = steps.of(int(spans.thread[number]), float(spans.launched[number]))
         if segment.calls:
             segment.work, segment.step = "communication", "communication"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,12 +17,19 @@ from paracosm.prediction.traces.traced import Group, Segment, TracedJob
 from paracosm.timeline.kineto import (
     Collective,
     KinetoTrace,
+    Step,
+    chosen_steps,
+    open_kineto,
     read_kineto,
     steps_of,
     window_of,
 )
 
 Floats = npt.NDArray[np.float64]
+
+
+LARGE = 1 << 20  # spans of all ranks up to which a job is played as a whole
+BLOCK = 1 << 16  # spans of all ranks in a part of a larger one, if it has more than one step
 
 
 def read_job(
@@ -38,17 +45,67 @@ def read_job(
 
     Raises:
         InputError: a trace cannot be read; ranks are missing or given twice; they share no steps,
-            or their collectives do not match.
+            or their collectives or messages do not match.
     """
     return job_of_traces([read_kineto(path) for path in paths], steps, alone)
 
 
+def read_parts(
+    paths: Sequence[Path], steps: Sequence[int] | None = None, alone: bool = False
+) -> Iterator[TracedJob]:
+    """Yield the job of the traces: as a whole, or of large traces in parts of some steps.
+
+    Parts follow each other. Each but the first begins with the last step of the one before, which
+    is played and not counted: what the device is behind is then there. The arguments and errors
+    are those of `read_job`.
+    """
+    files = [open_kineto(path) for path in paths]
+    marked = {file.path: file.steps() for file in files}
+    if sum(map(len, files)) <= LARGE or not all(marked.values()):
+        yield job_of_traces([file.whole() for file in files], steps, alone)
+        return
+    numbers = _common_steps(marked) if steps is None else tuple(sorted(set(steps)))
+    windows = [chosen_steps(file.path, marked[file.path], numbers) for file in files]
+    sizes = np.zeros(len(numbers), dtype=np.int64)
+    for file, window in zip(files, windows, strict=True):
+        sizes += file.counts([*(step.begin for step in window), window[-1].end])
+    for first, last in _blocks(sizes.tolist()):
+        warm = int(first > 0)
+        chosen = slice(first - warm, last)
+        traces = [
+            file.part(window[chosen][0].begin, window[chosen][-1].end)
+            for file, window in zip(files, windows, strict=True)
+        ]
+        yield job_of_traces(traces, numbers[chosen], alone, warm)
+
+
+def _blocks(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the end of steps that have some `BLOCK` spans together, or one step."""
+    first, together = 0, 0
+    for number, size in enumerate(sizes):
+        if number > first and together + size > BLOCK:
+            yield first, number
+            first, together = number, 0
+        together += size
+    yield first, len(sizes)
+
+
 def job_of_traces(
-    traces: Sequence[KinetoTrace], steps: Sequence[int] | None = None, alone: bool = False
+    traces: Sequence[KinetoTrace],
+    steps: Sequence[int] | None = None,
+    alone: bool = False,
+    warm: int = 0,
 ) -> TracedJob:
-    """Return the job of these traces, one for each rank; the arguments are those of `read_job`."""
+    """Return the job of these traces, one for each rank.
+
+    `warm` of the steps, the first ones, are played and not counted; the other arguments are those
+    of `read_job`.
+    """
     ranked = _by_rank(traces)
-    numbers = _common_steps(ranked) if steps is None else tuple(sorted(set(steps)))
+    if steps is None:
+        numbers = _common_steps({trace.path: steps_of(trace) for trace in ranked.values()})
+    else:
+        numbers = tuple(sorted(set(steps)))
     if alone and len(ranked) > 1:
         raise InputError("--alone is for the trace of one rank: leave it out, or give one trace")
     windows = {
@@ -87,7 +144,7 @@ def job_of_traces(
         groups,
         messages,
     )
-    return TracedJob(*written, len(groups), numbers, alone, moved)
+    return TracedJob(*written, len(groups), numbers, alone, moved, warm)
 
 
 def _lane(trace: KinetoTrace, thread: int) -> str:
@@ -116,17 +173,17 @@ def _by_rank(traces: Sequence[KinetoTrace]) -> dict[int, KinetoTrace]:
     return dict(sorted(ranked.items()))
 
 
-def _common_steps(ranked: Mapping[int, KinetoTrace]) -> tuple[int, ...]:
-    marked = {rank: {step.number for step in steps_of(trace)} for rank, trace in ranked.items()}
-    common = set.intersection(*marked.values())
-    if not common and any(marked.values()):
+def _common_steps(marked: Mapping[Path, Sequence[Step]]) -> tuple[int, ...]:
+    numbers = {path: {step.number for step in steps} for path, steps in marked.items()}
+    common = set.intersection(*numbers.values())
+    if not common and any(numbers.values()):
         one, other = (
-            next(rank for rank in marked if marked[rank]),
-            next((rank for rank in marked if not marked[rank]), max(marked)),
+            next(path for path in numbers if numbers[path]),
+            next((path for path in numbers if not numbers[path]), list(numbers)[-1]),
         )
         raise InputError(
-            f"{ranked[other].path}: shares no step with {ranked[one].path}: "
-            f"{_span(marked[other])} against {_span(marked[one])}"
+            f"{other}: shares no step with {one}: {_span(numbers[other])} against "
+            f"{_span(numbers[one])}"
         )
     return tuple(sorted(common))
 

@@ -49,6 +49,11 @@ class TracedJob:
     steps: tuple[int, ...]  # numbers of the steps; none where none are marked
     alone: bool  # whether collectives of a rank alone are taken as long as they were
     moved: Mapping[int, float]  # seconds by which clocks were set, by rank; only those that were
+    warm: int = 0  # how many of the steps, the first ones, are played and not counted
+
+    @property
+    def counted(self) -> tuple[int, ...]:
+        return self.steps[self.warm :]
 
 
 WORK = (

@@ -27,6 +27,7 @@ class DeviceSpans:
     call: Ints  # rows of the calls that launched them; -1: before the window
     launched: Floats  # when those calls began; minus infinity
     thread: Codes  # lanes of those calls; -1
+    earlier: npt.NDArray[np.bool_]  # whether they were launched before the window
 
     def __len__(self) -> int:
         return len(self.row)
@@ -55,6 +56,7 @@ def device_spans(trace: KinetoTrace, window: Window) -> DeviceSpans:
     running = (trace.end[rows] > window.begin) & (alone | (known & (launched < window.begin)))
     chosen = within | running
     rows, call, launched, within = rows[chosen], call[chosen], launched[chosen], within[chosen]
+    known = known[chosen]
     return DeviceSpans(
         row=rows,
         begin=np.maximum(trace.begin[rows], window.begin),
@@ -63,6 +65,7 @@ def device_spans(trace: KinetoTrace, window: Window) -> DeviceSpans:
         call=np.where(within, call, -1),
         launched=np.where(within, launched, -np.inf),
         thread=np.where(within, trace.lane[call], -1).astype(np.int32),
+        earlier=known & ~within,
     )
 
 

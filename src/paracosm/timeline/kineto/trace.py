@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +180,7 @@ _ANNOTATION = re.compile(r"ProfilerStep[#*]|enumerate\(DataLoader\)|Optimizer\.|
 _BACKWARD = re.compile(r"autograd::engine|torch::autograd::|\w+Backward\d*$")
 
 
+@cache
 def collective_of(name: str) -> str:
     """Return the kind of a collective by the name of its kernel or call; "" for any other name.
 
@@ -261,16 +264,21 @@ def window_of(trace: KinetoTrace, numbers: Sequence[int] | None = None) -> Windo
     """
     marked = steps_of(trace)
     if numbers is not None:
-        known = {step.number: step for step in marked}
-        for number in numbers:
-            if number not in known:
-                has = f"{marked[0].number} to {marked[-1].number}" if marked else "none"
-                raise InputError(f"{trace.path}: no step {number}: it has {has}")
-        marked = tuple(known[number] for number in sorted(numbers))
+        marked = chosen_steps(trace.path, marked, numbers)
     thread = _main_thread(trace)
     if not marked:
         return Window(0.0, float(trace.end.max(initial=0.0)), thread, ())
     return Window(marked[0].begin, marked[-1].end, thread, marked)
+
+
+def chosen_steps(path: Path, marked: Sequence[Step], numbers: Sequence[int]) -> tuple[Step, ...]:
+    """Return the steps of these numbers in order; InputError if a trace lacks one."""
+    known = {step.number: step for step in marked}
+    for number in numbers:
+        if number not in known:
+            has = f"{marked[0].number} to {marked[-1].number}" if marked else "none"
+            raise InputError(f"{path}: no step {number}: it has {has}")
+    return tuple(known[number] for number in sorted(numbers))
 
 
 def _main_thread(trace: KinetoTrace) -> int:
@@ -307,20 +315,21 @@ class Ranges:
 
     def __init__(self, trace: KinetoTrace, rows: Iterable[int]) -> None:
         chosen = np.array(sorted(rows), dtype=np.int64)
-        self._of: dict[int, tuple[Floats, Floats]] = {}
+        self._of: dict[int, tuple[list[float], list[float]]] = {}
         for lane in np.unique(trace.lane[chosen]).tolist():
             mine = chosen[trace.lane[chosen] == lane]
-            self._of[lane] = (trace.begin[mine], np.maximum.accumulate(trace.end[mine]))
+            reached = np.maximum.accumulate(trace.end[mine])
+            self._of[lane] = (trace.begin[mine].tolist(), reached.tolist())
 
     def covers(self, lane: int, time: float) -> bool:
         """Whether a range of a lane has begun and not ended at an instant."""
-        begin, reached = self._of.get(lane, (np.empty(0), np.empty(0)))
-        at = int(np.searchsorted(begin, time, side="right")) - 1
+        begin, reached = self._of.get(lane, ((), ()))
+        at = bisect_right(begin, time) - 1
         return at >= 0 and time < reached[at]
 
     def edges(self, lane: int) -> Floats:
         """Return all begins and ends on a lane."""
-        return np.concatenate(self._of.get(lane, (np.empty(0), np.empty(0))))
+        return np.concatenate(self._of.get(lane, ([], [])))
 
 
 @dataclass(frozen=True, eq=False)
