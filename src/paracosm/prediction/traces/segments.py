@@ -31,6 +31,8 @@ from paracosm.timeline.kineto import (
     steps_of_training,
 )
 
+ROUNDED = 1.5e-9  # seconds by which a segment may seem to begin before its step: ends are rounded
+
 Floats = npt.NDArray[np.float64]
 ByThread = dict[int, list[Segment]]
 
@@ -79,7 +81,7 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
     first_from = _Edges(main_segments).first_from
     return Segments(
         segments=in_order(segments),
-        marks=[found for cut in cuts if (found := first_from(cut - 1e-12)) is not None],
+        marks=[found for cut in cuts if (found := first_from(cut - ROUNDED)) is not None],
         last=main_segments[-1] if window.steps and main_segments else None,
         launched=[
             (launch, device.of[number])
@@ -90,7 +92,7 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
 
 
 def _number(window: Window, spans: DeviceSpans, device: DeviceSegments, threads: ByThread) -> None:
-    begins = [step.begin - 1e-12 for step in window.steps]
+    begins = [step.begin - ROUNDED for step in window.steps]
     for segments in threads.values():
         for segment in segments:
             segment.iteration = bisect_right(begins, segment.begin) - 1
