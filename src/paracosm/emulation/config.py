@@ -22,6 +22,7 @@ from pydantic import (
 from paracosm.cluster import Cluster
 from paracosm.cluster.changes import Change, apply_changes, refuse_changes
 from paracosm.cluster.cluster import first_workers
+from paracosm.cluster.collectives import shares_ports
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.link import Hierarchical, Packets, Sharing
 from paracosm.emulation.delays import Delays, is_plain, parse_delays
@@ -237,6 +238,11 @@ class EmulateConfig(ClusterFields):
             raise InputError(
                 f"sharing {cluster.sharing}: messages of emulated ranks share links fair or serial"
             )
+        if shares_ports(cluster):
+            raise InputError(
+                "cards, leaf_switches: one real rank does not show what the others of its machine "
+                "send at the same time: leave them out, or predict the job"
+            )
         return apply_changes(cluster, self.changes("link"))
 
     def changes(self, subject: str) -> list[Change]:
@@ -312,8 +318,7 @@ class Setting:
 
     def environment(self) -> dict[str, str]:
         """Return the variables that tell this, and a real rank who it is, as torchrun does."""
-        exclude = {"config": self.config.without_effect()}
-        told = {VARIABLE: TypeAdapter(Setting).dump_json(self, exclude=exclude).decode()}
+        told = {VARIABLE: self.as_json()}
         if self.rank < 0:
             return told
         local, world = self.config.ranks_per_machine, self.config.world
@@ -330,6 +335,14 @@ class Setting:
         }
         return told | {name: str(number) for name, number in numbers.items()}
 
+    def as_json(self) -> str:
+        exclude = {"config": self.config.without_effect()}
+        return TypeAdapter(Setting).dump_json(self, exclude=exclude).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> Setting:
+        return TypeAdapter(cls).validate_json(text)
+
     @classmethod
     def from_environment(cls) -> Setting:
-        return TypeAdapter(cls).validate_json(os.environ[VARIABLE])
+        return cls.from_json(os.environ[VARIABLE])
