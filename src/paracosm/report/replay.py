@@ -168,20 +168,14 @@ def sections(runs: Sequence[Run]) -> list[Section]:
     last = _last(summary)
     ranks = list(last.breakdown.items())[:RANKS]
     title = "as replayed" if last is summary.replayed else _title(summary, last)
+    title = f"An iteration, rank by rank, {title}"
+    names, parts = [f"rank {rank}" for rank, _ in ranks], [times for _, times in ranks]
+    late = [_late_ranks(summary.lateness), _late_steps(summary.lateness)]
     return shown_sections(
         [
             ("What if", [_what_ifs(summary)]),
-            (
-                "Ranks",
-                [
-                    part_bars(
-                        *("ranks", f"An iteration, rank by rank, {title}", ""),
-                        [f"rank {rank}" for rank, _ in ranks],
-                        [times for _, times in ranks],
-                    )
-                ],
-            ),
-            ("Who comes last", [_late_ranks(summary.lateness), _late_steps(summary.lateness)]),
+            ("Ranks", [part_bars("ranks", title, "", names, parts)]),
+            ("Who comes last", late),
             ("Timeline", timelines),
         ]
     )
