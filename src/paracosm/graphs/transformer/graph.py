@@ -81,6 +81,7 @@ def _graph(share: Share, stages: int) -> Graph:
             "parallel": "tensor",
             "ranks": split.tensor,
             "sp": "yes" if split.sequence else "no",
+            "async_tp": "yes" if split.overlap else "no",
             "cp": split.context,
             "ep": split.expert,
             "float8": "yes" if split.float8 else "no",
