@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from layer_profiles.bandwidth import Network
+from layer_profiles.parts import between
 from layer_profiles.plan import Plan
 from layer_profiles.profiles import Profiles
 from layer_profiles.replica import replica_of
@@ -20,8 +23,9 @@ def plan_strategy(
     """Return what `build_job` makes a job of: 1F1B with messages beside the computation, and
     gradients that are reduced in buckets while the last backward pass runs.
 
-    A worker of the cluster stands for all GPUs that split its layers. All are joined by one link,
-    that which agrees with the measured bandwidth near the size of an activation.
+    A worker of the cluster stands for each of the GPUs that split its layers, which send equal
+    parts of what is handed on. All are joined by one link, that which agrees with their share of
+    the measured bandwidth near the size of such a part.
 
     Raises:
         InputError: the workers of the plan differ; what it needs is not in the files.
@@ -34,8 +38,10 @@ def plan_strategy(
     times = profiles.times(model, worker.gpu, plan.microbatch, worker.tensor)
     stages = len(plan.stages)
     handed_on = plan.stages[0].layers.stop - 1 if stages > 1 else 0
-    bandwidth = network.between((worker.zone, worker.gpu), (worker.zone, worker.gpu))
-    link = bandwidth.link_near(float(layers.output[handed_on]) * plan.microbatch)
+    layers = replace(layers, output=-(-layers.output // worker.tensor))
+    link = between(network, worker, worker).link_near(
+        float(layers.output[handed_on]) * plan.microbatch
+    )
     strategy = Strategy(
         data=plan.replicas,
         pipeline=stages,
