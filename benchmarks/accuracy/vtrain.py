@@ -156,7 +156,9 @@ def _row(entry: dict[str, str], where: str) -> Row:
 def predicted(rows: Iterable[Row], slowdown: float, adapters: int) -> list[float]:
     """Return seconds of every plan's iteration."""
     return [
-        predict_plan(row.plan, A100, dgx_a100(row.plan.gpus, adapters), slowdown).seconds
+        predict_plan(
+            row.plan, A100, dgx_a100(row.plan.gpus, adapters, row.plan.tensor), slowdown
+        ).seconds
         for row in rows
     ]
 

@@ -103,7 +103,8 @@ def predict_plan(
         InputError: a cluster of another size.
     """
     graph = transformer_graph(plan.model, plan.micro_batch, plan.tensor, plan.pipeline)
-    replica = Replica(graph, slowdown * durations_on(accelerator, graph))
+    durations = slowdown * durations_on(accelerator, graph)
+    replica = Replica(graph, durations, asynchronous=True, launch=accelerator.launch)
     schedule = replay_job(build_job(replica, cluster, plan.strategy))
     return PlanTime(schedule.makespan, _busy(schedule))
 
