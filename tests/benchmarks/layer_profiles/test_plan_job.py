@@ -182,10 +182,29 @@ def test_strategies_agree_where_messages_take_no_time(stages: int, microbatches:
     assert by_strategies == pytest.approx(replay_job(plan_job(*asked)).makespan, rel=1e-6)
 
 
-def test_strategies_take_one_kind_of_worker() -> None:
+def test_strategies_split_all_layers_alike() -> None:
     mixed = replace(plan(1, 2, 3), stages=(Stage(range(4), (SLOW, FAST)),))
-    with pytest.raises(InputError, match="its workers differ"):
+    with pytest.raises(InputError, match="its layers are split between 1 and 2 GPUs"):
         plan_strategy(mixed, "M", PROFILES, SIZES, network(1.0))
+
+
+def test_strategies_take_different_gpus() -> None:
+    """Those of the first stage take twice as long as the others; messages take no time."""
+    content = {gpu: {"1": {"1": times}} for gpu, times in TWO_KINDS.items()}
+    profiles = Profiles({"M": content}, "profiles")
+    stages = (Stage(range(2), (SLOW,)), Stage(range(2, 4), (Worker("fast", "z", 1),)))
+    asked = (replace(plan(2, 1, 5), stages=stages), "M", profiles, SIZES, network(1e9))
+    by_strategies = replay_job(build_job(*plan_strategy(*asked))).makespan
+    # The first stage is busy for 12 s with each micro-batch. It has F0 and F1 until 8, when stage 1
+    # has F0 until 6 and B0 until 10: it waits for 2 s, once. Then half of the update.
+    assert by_strategies == pytest.approx(5 * 12 + 2 + 0.4)
+    assert by_strategies == pytest.approx(replay_job(plan_job(*asked)).makespan)
+
+
+TWO_KINDS = {
+    "slow": {str(layer): [2.0, 4.0, 0.8] for layer in range(4)},
+    "fast": {str(layer): [1.0, 2.0, 0.4] for layer in range(4)},
+}
 
 
 @pytest.mark.parametrize(
