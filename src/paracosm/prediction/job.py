@@ -185,7 +185,10 @@ def _alike(
 
 ITERATIONS = 8  # where servers do not keep workers together, and the text says nothing
 
-BETWEEN_REPLICAS = ("sharding", "shard", "bucket", "first_bucket", "all_reduce", "prefetch")
+BETWEEN_REPLICAS = (
+    *("sharding", "shard", "shares", "bucket", "first_bucket"),
+    *("all_reduce", "prefetch"),
+)
 """What has no effect where there is one replica only."""
 
 

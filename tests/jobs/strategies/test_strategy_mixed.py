@@ -12,7 +12,7 @@ from paracosm.cluster import Cluster, Link, cluster_from_mapping, switch
 from paracosm.cluster.cluster import Node, assemble
 from paracosm.cluster.link import Switch
 from paracosm.errors import InputError
-from paracosm.jobs.strategies import Replica
+from paracosm.jobs.strategies import Replica, parse_strategy
 
 FREE = Link()
 
@@ -68,3 +68,40 @@ def test_a_device_that_nothing_is_known_of_is_as_fast_as_the_replica_s() -> None
 def test_durations_elsewhere_are_checked() -> None:
     with pytest.raises(InputError, match="3 durations for 4 nodes"):
         replace(replica(), elsewhere={"new": np.ones(3)})
+
+
+def test_shares_of_the_batch_by_device() -> None:
+    """The old device has 6 s a micro-batch, the new one 4.5: 3 and 4 of them take 18 s."""
+    schedule = replayed(replica(), "dp=2, shares=3+4", mixed("on"))
+    assert schedule.makespan == 18.0
+    assert schedule.job.examples == 7 * 4
+    assert makespan(replica(), "dp=2, microbatches=4", mixed("on")) == 24.0
+    text = "dp=2, shares=3+4"
+    assert str(parse_strategy(text)) == text
+
+
+def test_shares_of_replicas_of_pipelines() -> None:
+    """Ranks 0 and 2 are the first replica; without messages two stages add a bubble of 3 s."""
+    cluster = switch(4, link=FREE)
+    schedule = replayed(two_layers(), "dp=2, pp=2, shares=2+5", cluster)
+    assert schedule.makespan == 5 * 3 + 3
+    assert len(spans(schedule, 2, "compute")) == 2 * 2
+    assert len(spans(schedule, 3, "compute")) == 2 * 5
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dp=3, shares=1+2", "are of 2 replicas, but dp=3"),
+        ("dp=2, shares=0+2", "each replica has 1 micro-batch or more"),
+        ("dp=2, shares=2+2", "are equal: write microbatches=2"),
+        ("dp=2, shares=1+2, microbatches=2", "leave out microbatches"),
+        ("dp=2, shares=1+2, zero=3", "replicas that meet in every micro-batch"),
+        ("dp=2, pp=2, shares=2+3, interleaved", "needs numbers that pp=2 divides"),
+        ("dp=2, shares=1+a", "shares"),
+        ("dp=2, shares=1+1.5", "must be whole numbers, not 1.5"),
+    ],
+)
+def test_shares_that_cannot_be(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_strategy(text)

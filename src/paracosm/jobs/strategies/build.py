@@ -78,7 +78,7 @@ def build_job(
         communicators=layout.communicators(),
         communicator=layout.table(roles),
         labels=cluster.workers,
-        examples=None if batch is None else batch * strategy.data * strategy.microbatches,
+        examples=None if batch is None else batch * strategy.microbatches_of_all,
         provenance={"strategy": str(strategy), "graph": dict(replica.graph.provenance)},
     )
 
@@ -118,7 +118,8 @@ def _programs(
 ) -> tuple[list[Program], Ints]:
     """Return the distinct programs, and which one each rank has.
 
-    Ranks of a stage differ only in their devices, and in what their communication costs.
+    Ranks of a stage differ only in their devices, their shares of the batch, and in what their
+    communication costs.
     """
     roles = tuple(role for roles in layout.groups for role in roles)
     communicators = layout.communicators()
@@ -130,8 +131,12 @@ def _programs(
         for groups, stage in zip(layout.groups.values(), at_once, strict=True)
     ]
     cost = np.concatenate([np.zeros(0, dtype=np.int64), *classes])
+    strategy = plans[0].strategy
+    shares = np.array(strategy.shares or (strategy.microbatches,))
+    of_replica = np.arange(len(table)) // (strategy.tensor * strategy.context) % len(shares)
+    share = shares[of_replica]
     _, first, program = np.unique(
-        np.column_stack((layout.stage, device, np.where(table >= 0, cost[table], -1))),
+        np.column_stack((layout.stage, device, share, np.where(table >= 0, cost[table], -1))),
         axis=0,
         return_index=True,
         return_inverse=True,
@@ -146,7 +151,8 @@ def _programs(
         beside = layout.beside(group, at_once) if shares_ports(of_all.cluster) else {}
         costs = replace(of_all, group=group, beside=beside)
         plan, stage = plans[device[rank]], int(layout.stage[rank])
-        programs.append(rank_program(plan, stage, costs, books))
+        own = replace(strategy, microbatches=int(share[rank]), shares=())
+        programs.append(rank_program(replace(plan, strategy=own), stage, costs, books))
     return programs, program.reshape(-1)
 
 
