@@ -99,7 +99,7 @@ def test_shares_of_replicas_of_pipelines() -> None:
         ("dp=2, shares=1+2, zero=3", "replicas that meet in every micro-batch"),
         ("dp=2, pp=2, shares=2+3, interleaved", "needs numbers that pp=2 divides"),
         ("dp=2, shares=1+a", "shares"),
-        ("dp=2, shares=1+1.5", "must be whole numbers, not 1.5"),
+        ("dp=2, shares=1+1.5", "must be a whole number, not 1.5"),
     ],
 )
 def test_shares_that_cannot_be(text: str, message: str) -> None:

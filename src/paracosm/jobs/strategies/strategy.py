@@ -407,7 +407,7 @@ def _no_such_recompute(value: object) -> str:
 def _whole(key: str, value: str) -> int:
     number = _read_number(key, value, parse_number)
     if number != int(min(number, 2**53)):
-        raise InputError(f"strategy: {key} must be whole numbers, not {value}")
+        raise InputError(f"strategy: {key} must be a whole number, not {value}")
     return int(number)
 
 
