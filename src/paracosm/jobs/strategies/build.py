@@ -151,8 +151,10 @@ def _programs(
         beside = layout.beside(group, at_once) if shares_ports(of_all.cluster) else {}
         costs = replace(of_all, group=group, beside=beside)
         plan, stage = plans[device[rank]], int(layout.stage[rank])
-        own = replace(strategy, microbatches=int(share[rank]), shares=())
-        programs.append(rank_program(replace(plan, strategy=own), stage, costs, books))
+        if strategy.shares:
+            own = replace(strategy, microbatches=int(share[rank]), shares=())
+            plan = replace(plan, strategy=own)
+        programs.append(rank_program(plan, stage, costs, books))
     return programs, program.reshape(-1)
 
 
