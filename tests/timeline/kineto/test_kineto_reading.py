@@ -377,5 +377,5 @@ def test_a_disk_without_room_for_a_large_trace_is_named(
     monkeypatch.setattr(rows, "HELD", 250)
     monkeypatch.setattr(rows.tempfile, "TemporaryFile", full)
     assert refused(DATA / "dlrm" / "rank3.json.gz").endswith(
-        "of a large trace: No space left on device: set TMPDIR to a folder on a larger disk"
+        ": No space left on device: set TMPDIR to a folder on a larger disk"
     )

@@ -72,7 +72,7 @@ class Rows:
                 self._file.write(chunk.tobytes())
         except OSError as error:
             raise InputError(
-                f"{tempfile.gettempdir()}: no room for {self._count:,} spans of a large trace: "
+                f"no room for the spans of a large trace in {tempfile.gettempdir()}: "
                 f"{error.strerror}: set TMPDIR to a folder on a larger disk"
             ) from None
         self._chunks = []
