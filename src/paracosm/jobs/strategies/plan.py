@@ -176,8 +176,9 @@ def _check_written(graph: Graph, strategy: Strategy) -> None:
         ("cp", strategy.context),
         ("ep", strategy.expert),
         ("float8", "yes" if strategy.float8 else "no"),
+        ("async_tp", "yes" if strategy.async_tp else "no"),
     ):
-        made = graph.provenance.get(key, "no" if key == "float8" else 1)
+        made = graph.provenance.get(key, 1 if isinstance(wanted, int) else "no")
         if wanted != made:
             raise InputError(
                 f"strategy: {key}={wanted}, but the graph is made for {key}={made}: a transformer "

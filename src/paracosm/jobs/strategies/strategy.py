@@ -37,6 +37,8 @@ class Strategy:
     tensor: int = 1  # ranks that split every layer between them
     # whether they divide norms and sums as well, along the sequence
     sequence: bool = False
+    # whether their gathers and sums run beside the products that they feed or follow
+    async_tp: bool = False
     context: int = 1  # ranks that share each sequence, around a ring
     # of data- and context-parallel ranks, those that share the experts of each layer
     expert: int = 1
@@ -113,13 +115,13 @@ class Strategy:
     @property
     def needs_sizes(self) -> bool:
         """Whether only a graph that is written down from a transformer's sizes can do it."""
-        return self.context > 1 or self.expert > 1 or self.float8
+        return self.context > 1 or self.expert > 1 or self.float8 or self.async_tp
 
     def split(self, seed: int = 0) -> Split:
         """Return how ranks divide a transformer; loads of experts are drawn from the seed."""
         return Split(
             *(self.tensor, self.sequence, self.context, self.expert),
-            *(self.routing, self.capacity, self.float8),
+            *(self.routing, self.capacity, self.async_tp, self.float8),
             seed=seed if self.routing.startswith(("zipf", "dirichlet")) else 0,
         )
 
@@ -201,6 +203,8 @@ def _check_split(strategy: Strategy) -> None:
     replicas, ep, shard = strategy.replicas, strategy.expert, strategy.shard
     if strategy.sequence and strategy.tensor == 1:
         raise InputError("strategy: sp=yes has no effect with tp=1: give tp=2 or more")
+    if strategy.async_tp and not strategy.sequence:
+        raise InputError("strategy: async_tp has an effect with sp=yes only")
     if replicas % ep:
         raise InputError(
             f"strategy: ep={ep} ranks share experts out of dp x cp = {replicas}, which {ep} does "
@@ -276,7 +280,7 @@ KEYS = {
     "sp": "sequence",
     "cp": "context",
     "ep": "expert",
-    **{key: key for key in ("routing", "capacity")},
+    **{key: key for key in ("async_tp", "routing", "capacity")},
     "pp": "pipeline",
     **{key: key for key in ("schedule", "chunks", "microbatches", "shares")},
     "zero": "sharding",
@@ -286,7 +290,7 @@ KEYS = {
 }
 """Key -> field of `Strategy`."""
 
-YES_OR_NO = ("sequence", "overlap", "float8")
+YES_OR_NO = ("sequence", "async_tp", "overlap", "float8")
 RECOMPUTED: dict[str, bool | str] = {
     "no": False,
     "yes": True,
