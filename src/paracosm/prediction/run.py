@@ -12,6 +12,7 @@ from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.hardware import find_hardware
 from paracosm.errors import InputError
+from paracosm.graphs.transformer import describe_routing
 from paracosm.jobs.strategies import Replica, check_changes
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.datasheets import durations_on
@@ -141,6 +142,9 @@ def _run_on_cluster(
     )
     measured = measured_iteration(config, timed)
     facts = timed.facts(config, alone.coverage)
+    if changed.architecture is not None and strategy.expert > 1:
+        routing = describe_routing(changed.architecture, strategy.split(seed))
+        facts["durations"]["experts"] = routing
     if timed.split < strategy.tensor:
         facts["durations"]["splitting layers"] = (
             f"estimated: each into {strategy.tensor} parts, but not embedding, head, loss"
