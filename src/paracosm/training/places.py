@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from paracosm.cluster import Cluster, Link
 from paracosm.engine import Timer, Transfer
 from paracosm.training.clients import Clients, Participation
-
-
-class Lost(NamedTuple):
-    """A note to the server: the client at a worker is lost, and sends nothing."""
-
-    worker: str
+from paracosm.training.messages import Lost, Tag
 
 
 class Place(Protocol):
-    """A worker; `roles.TrainingWorker` says what each means."""
+    """A worker; `worker.TrainingWorker` says what each means."""
 
     name: str
     participation: Participation | None
@@ -59,14 +54,12 @@ class Places:
         clients: Clients,
         server: Server,
         workers: Mapping[str, Place],
-        push: Any,  # the tag of what servers receive
         note: Callable[[str, str, float], None],  # takes worker, what, and a value
     ) -> None:
         self.round_timeout = clients.round_timeout
         self._clients = clients
         self._server = server
         self._workers = workers
-        self._push = push
         self._note = note
         self._vacant: dict[str, None] = {}
         self._timer: Timer | None = None
@@ -120,7 +113,7 @@ class Places:
                 self._clients.gone += 1
             self._note(place.name, "dropped_out" if dropped_out else "gone", who.client)
             self._clients.release(who.client)
-            self._server.send(self._server.name, Lost(place.name), tag=self._push)
+            self._server.send(self._server.name, Lost(place.name), tag=Tag.PUSH)
 
         place.take_part(who, lost)
         server, network = self._server, self._server.sim.network

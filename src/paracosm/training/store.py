@@ -372,7 +372,7 @@ class Numerics:
         """Ask for `count` steps from `parameters`.
 
         The first is at so many updates of the run, the others each `apart` of an update later.
-        See `roles.TrainingWorker.local_steps`.
+        See `worker.TrainingWorker.local_steps`.
         """
         return self
 

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.server import ParameterServer
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)

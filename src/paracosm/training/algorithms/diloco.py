@@ -9,9 +9,11 @@ from paracosm.errors import InputError
 from paracosm.models import Optimizer
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.failures import SYNCHRONOUS, Recovery
-from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 from paracosm.training.rules import outer_rule
+from paracosm.training.server import ParameterServer
 from paracosm.training.store import Rule
+from paracosm.training.team import Topology
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)

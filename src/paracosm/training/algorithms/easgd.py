@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.server import ParameterServer
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)

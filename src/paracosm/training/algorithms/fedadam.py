@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from paracosm.errors import InputError
 from paracosm.training.algorithms.fedavg import FedAvg
-from paracosm.training.roles import TrainingWorker
 from paracosm.training.store import PseudoGradient, Rule
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)

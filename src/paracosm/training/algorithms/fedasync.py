@@ -9,9 +9,9 @@ from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.simulation.schedule import asgd
 from paracosm.training.algorithms.asgd import ASGD
-from paracosm.training.roles import TrainingWorker
 from paracosm.training.rules import SGD, outer_rule
 from paracosm.training.store import Rule
+from paracosm.training.worker import TrainingWorker
 
 Decay = Literal["constant", "polynomial", "hinge"]
 

@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.roles import ParameterServer, TrainingWorker
 from paracosm.training.rules import SGD, outer_rule
+from paracosm.training.server import ParameterServer
 from paracosm.training.store import PseudoGradient, Rule
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.simulation.schedule import fedbuff
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.roles import ParameterServer, TrainingWorker
 from paracosm.training.rules import SGD, outer_rule
+from paracosm.training.server import ParameterServer
 from paracosm.training.store import Rule
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import ClassVar
 from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.failures import Recovery
-from paracosm.training.roles import ParameterServer, Topology
+from paracosm.training.server import ParameterServer
+from paracosm.training.team import Topology
 
 
 @dataclass(frozen=True)

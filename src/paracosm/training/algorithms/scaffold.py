@@ -9,9 +9,10 @@ from paracosm.errors import InputError
 from paracosm.models import Optimizer
 from paracosm.training.algorithms.fedavg import FedAvg
 from paracosm.training.failures import Recovery
-from paracosm.training.roles import ParameterServer, TrainingWorker
 from paracosm.training.rules import SGD, outer_rule
+from paracosm.training.server import ParameterServer
 from paracosm.training.store import Rule
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,11 @@ from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.simulation.schedule import ssp
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.failures import Recovery
-from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
 from paracosm.training.rules import SGD, outer_rule
+from paracosm.training.server import ParameterServer
 from paracosm.training.store import Rule
+from paracosm.training.team import Topology
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)

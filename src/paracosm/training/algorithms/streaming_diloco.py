@@ -12,7 +12,8 @@ from paracosm.engine import Future
 from paracosm.errors import InputError
 from paracosm.training.algorithms.diloco import DiLoCo
 from paracosm.training.failures import Recovery
-from paracosm.training.roles import Topology, TrainingWorker
+from paracosm.training.team import Topology
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)

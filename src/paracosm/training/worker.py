@@ -1,227 +1,31 @@
-"""Who takes part in a run: workers, parameter servers, and the all-reduce between workers."""
+"""A worker of a run, as an algorithm's `work` sees it."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
-from enum import StrEnum
 from itertools import islice
 from math import inf, isnan
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any
 
-from paracosm.cluster import Cluster, Link, ring_all_reduce
-from paracosm.engine import (
-    Barrier,
-    Future,
-    FutureCancelledError,
-    Interrupt,
-    Simulator,
-    Timer,
-    Transfer,
-    Worker,
-)
+from paracosm.engine import Future, Interrupt, Timer, Transfer, Worker
 from paracosm.rng import TrainingStream, generator
-from paracosm.timing import Constant, Distribution
-from paracosm.training.all_reduces import AllReduces, Combine
-from paracosm.training.clients import Clients, Participation
-from paracosm.training.compression.messages import BESIDE, FIRST_PART, WHOLE, Compression
-from paracosm.training.places import Lost, Places
-from paracosm.training.store import (
-    Contribution,
-    Gradient,
-    Numerics,
-    PseudoGradient,
-    Rule,
-    Store,
-)
-
-Topology = Literal["server", "all-reduce", "peers", "local"]
-
-
-class Team:
-    """What the workers and servers of one run share."""
-
-    def __init__(
-        self,
-        sim: Simulator,
-        cluster: Cluster,
-        topology: Topology,
-        numerics: Numerics,
-        seed: int,
-        compute: Distribution | None,
-        update_time: Distribution,
-        batch: int,  # examples of a minibatch, of which `compute` is the duration
-        batches: Sequence[int],  # of each worker
-        last_update: int,  # how many updates a store gets
-        work: Callable[[TrainingWorker], Awaitable[None]],  # what a worker does
-        serve: Callable[[ParameterServer], Awaitable[None]],
-        clients: Clients | None = None,  # who take turns at the workers
-        compression: Compression | None = None,  # of what workers send
-    ) -> None:
-        self.clients = clients
-        self.topology = topology
-        self.numerics = numerics
-        self.batches = batches
-        self.batch = batch
-        self.last_update = last_update
-        self.work = work
-        self.serve = serve
-        self.workers = cluster.workers  # their names, in the order of their indices
-        self.servers = cluster.servers if topology == "server" else ("",)
-        self.initial = numerics.initial()  # the flat vector of parameters
-        self.dropped = 0  # gradients that were not applied
-        self.is_over = False
-        self.kept: dict[int, dict[str, Any]] = {}  # of clients, see `TrainingWorker.kept`
-        self._cluster = cluster
-        self.seed = seed
-        self._compute = compute
-        self._update_time = update_time
-        self.compression = compression
-        self.push_sizes = numerics.sizes if compression is None else compression.sizes
-        self.bytes_sent = 0.0  # in pushes received, answers sent, all-reduces that have ended
-        self._all_reduce_times = [0.0] * len(numerics.sizes)  # of each part by itself
-        if topology == "all-reduce" and len(self.workers) > 1:
-            ring = zip(self.workers, (*self.workers[1:], self.workers[0]), strict=True)
-            links = [cluster.link(source, target) for source, target in ring]
-            parts = range(len(numerics.sizes))
-            self._all_reduce_times = [self.all_reduce_seconds(part, links) for part in parts]
-        self._begin_on(sim)
-
-    def _begin_on(self, sim: Simulator) -> None:
-        """Prepare what the workers of a simulation share, in which nothing has happened yet."""
-        self._sim = sim
-        self._servers_running = len(self.servers)
-        self.all_reduces = AllReduces(sim, len(self.workers))
-        self._barrier = Barrier(sim, len(self.workers), "the others of the all-reduce")
-        self._arrived: list[Contribution] = []
-
-    def compute_times(
-        self, worker: int, client: Participation | None = None
-    ) -> Iterator[float] | None:
-        """Return the compute times of a worker, or of a client that takes part there, without end.
-
-        They are in proportion to the worker's batch. None when they are measured.
-        """
-        if self._compute is None:
-            return None
-        speed = self._cluster.node(self.workers[worker]).speed
-        speed *= self.batch / self.batches[worker]
-        if client is not None and self.clients is not None:
-            speed *= self.clients.relative_speed(client.client)
-            return self._compute.scaled(speed).draws(client.rng)
-        stream = generator(self.seed, TrainingStream.COMPUTE, worker)
-        return self._compute.scaled(speed).draws(stream)
-
-    def update_sampler(self, server: int) -> Callable[[], float] | None:
-        """Return the source of the server's update times; None when updates take no time."""
-        if self._update_time == Constant(0.0):
-            return None
-        speed = self._cluster.node(self.servers[server]).speed
-        stream = generator(self.seed, TrainingStream.SERVER, server)
-        return self._update_time.scaled(speed).sampler(stream)
-
-    def all_reduce_seconds(self, part: int, links: Sequence[Link]) -> float:
-        """Return the seconds of an all-reduce of a part between workers on a ring of links."""
-        if self.compression is not None:
-            return self.compression.all_reduce_time(part, links)
-        return ring_all_reduce(len(links), self.numerics.sizes[part], links)
-
-    async def all_reduce(
-        self, worker: TrainingWorker, contribution: Contribution, combine: Combine
-    ) -> None:
-        """Bring `contribution` and wait for the end; `combine` gets all of them, as they came.
-
-        What they come to is the same everywhere, so it is computed once, not by each worker.
-        """
-        arrived = self._arrived
-        arrived.append(contribution)
-        last = len(arrived) == len(self.workers)
-        if last:
-            self._arrived = []
-        await self._barrier.wait()
-        await self.all_reduces.over()
-        began = self._sim.now
-        seconds = self._all_reduce_times[0]  # there is one part
-        await worker.sleep(seconds)
-        if last:  # who goes on first, so that the others find the result
-            self.all_reduces.ended(arrived, began, seconds)
-            self._combine(0, combine, arrived)
-
-    def all_reduce_begin(
-        self, worker: TrainingWorker, part: int, contribution: Contribution, combine: Combine
-    ) -> Future:
-        """Bring a contribution to a part of the parameters, and go on; see `AllReduces`."""
-        seconds = self._all_reduce_times[part]
-        return self.all_reduces.begin(
-            *(worker.index, contribution, seconds),
-            combine=lambda brought: self._combine(part, combine, brought),
-        )
-
-    def _combine(self, part: int, combine: Combine, brought: Sequence[Contribution]) -> None:
-        """End an all-reduce of a part."""
-        ranks = len(brought)
-        if self.compression is None:
-            self.bytes_sent += 2 * (ranks - 1) * self.numerics.sizes[part]
-        else:
-            self.bytes_sent += self.compression.all_reduce_bytes(part, ranks)
-            self.compression.reduce([each.payload for each in brought])
-        combine(brought)
-
-    def note(self, node: str, name: str, value: float) -> None:
-        """Take note of something that happened now."""
-
-    def server_finished(self) -> None:
-        """End the run once every server has made its last update and its answers arrived."""
-        self._servers_running -= 1
-        if not self._servers_running:
-            self.finish()
-
-    def finish(self) -> None:
-        """End the run."""
-        self.is_over = True
-        self._sim.stop()
-
-
-class Tag(StrEnum):
-    """The kinds of messages, by which a receiver picks them."""
-
-    PUSH = "push"
-    ANSWER = "answer"
-    ASK = "ask"
-    MEAN = "mean"
-    JOIN = "join"
-
-
-class Push(NamedTuple):
-    """What a worker sends to a server."""
-
-    gradient: Gradient  # the newest that the worker has asked for
-    payload: Any
-    read_version: int
-    second: Any
-
-
-class Answer(NamedTuple):
-    """A server's parameters, on their way to a worker."""
-
-    server: int
-    parameters: Any
-    version: int
-    second: Any
-    clock: int
-
-
-class Ask(NamedTuple):
-    """A peer's parameters, to be averaged with one's own."""
-
-    peer: str
-    parameters: Any
+from paracosm.training.clients import Participation
+from paracosm.training.compression.messages import BESIDE, FIRST_PART, WHOLE
+from paracosm.training.messages import Answer, Ask, Push, Tag, message_size
+from paracosm.training.store import Contribution, Gradient, PseudoGradient, Rule, Store
+from paracosm.training.team import Team
 
 
 class TrainingWorker(Worker):
     """One worker of a run, as an algorithm's `work` sees it."""
 
-    def __init__(self, team: Team, index: int, stores: Sequence[Store] = ()) -> None:
+    def __init__(
+        self,
+        team: Team,
+        index: int,
+        work: Callable[[TrainingWorker], Awaitable[None]],  # what it does
+        stores: Sequence[Store] = (),  # of the parameters' parts, where there are no servers
+    ) -> None:
         super().__init__()
         self.index = index  # its number, from 0
         self.client = index  # whose data it computes on, what differs by client is kept by it
@@ -229,7 +33,8 @@ class TrainingWorker(Worker):
         self.topology = team.topology
         self.parameters: Any = team.initial  # a flat vector that is replaced and never changed
         self._team = team
-        self._stores = stores  # of the parameters' parts, where there are no servers
+        self._work = work
+        self._stores = stores
         self._versions = [0] * len(team.numerics.sizes)
         self._place = (-1, 0, 0)  # whose local steps, from which version, and how many
         self._sizes = team.numerics.sizes
@@ -253,7 +58,7 @@ class TrainingWorker(Worker):
             await self.pull()
         while True:
             try:
-                await self._team.work(self)
+                await self._work(self)
                 return
             except Interrupt:  # by `stop`
                 if self._examples:
@@ -443,7 +248,7 @@ class TrainingWorker(Worker):
             beside = self._compressed(beside, BESIDE)
         for index, server in enumerate(self._team.servers):
             message = Push(self._last, payload, self._versions[index], beside)
-            size = _size(self._team.push_sizes[index], beside)
+            size = message_size(self._team.push_sizes[index], beside)
             upload = self.send(server, message, size=size, tag=Tag.PUSH)
             if self.participation is not None:
                 self._uploads.append(upload)
@@ -486,7 +291,7 @@ class TrainingWorker(Worker):
         self._examples = 0
         payload = self._compressed(gradient)
         mine = Contribution(gradient, payload, None, gradient.versions[0], store)
-        await self._team.all_reduce(self, mine, store.apply)
+        await self._team.all_reduces.begin(self.name, 0, mine, store.apply)
         self._read(store)
 
     async def all_reduce_parameters(self) -> None:
@@ -502,7 +307,7 @@ class TrainingWorker(Worker):
             payload = self._compressed(store.parameters - self.parameters)
             combine = store.subtract_mean
         mine = Contribution(self._last, payload, None, self._versions[0], store)
-        await self._team.all_reduce(self, mine, combine)
+        await self._team.all_reduces.begin(self.name, 0, mine, combine)
         self._read(store)
 
     @property
@@ -538,7 +343,7 @@ class TrainingWorker(Worker):
             self._examples = 0
         payload = self._compressed(change, FIRST_PART + part)
         mine = Contribution(self._last, payload, None, self._versions[part], store)
-        return self._team.all_reduce_begin(self, part, mine, store.apply)
+        return self._team.all_reduces.begin(self.name, part, mine, store.apply)
 
     def ask_peer(self, neighbours: Sequence[int]) -> None:
         """Send the parameters to a random neighbour, which is to average them with its own."""
@@ -585,143 +390,3 @@ class TrainingWorker(Worker):
             weight=team.batches[self.index] / team.batch,
         )
         return self._last
-
-
-class ParameterServer(Worker):
-    """One of the servers of a run, as an algorithm's `serve` sees it."""
-
-    def __init__(self, team: Team, index: int, store: Store) -> None:
-        super().__init__()
-        self.workers = team.workers  # the names of all, in the order of their indices
-        # How many there are, of whom some take part at a time
-        self.clients = len(team.workers) if team.clients is None else team.clients.count
-        self._team = team
-        self._index = index
-        self._store = store
-        self._size = team.numerics.sizes[index]
-        self._part = None if len(team.servers) == 1 else team.numerics.parts[index]
-        self._answers: list[Transfer] = []
-        self._update_time = team.update_sampler(index)
-        self._places: Places | None = None
-        self._beside: Any = None  # what was last sent beside the parameters
-
-    async def run(self) -> None:
-        if self._team.clients is not None:
-            workers = {name: self.sim.workers[name] for name in self.workers}
-            places = cast("dict[str, TrainingWorker]", workers)
-            self._places = Places(self._team.clients, self, places, Tag.PUSH, self._team.note)
-            self._places.assign(self.workers)
-        await self._team.serve(self)
-
-    @property
-    def parameters(self) -> Any:
-        """This server's partition of the parameters, a flat vector that is never changed."""
-        return self._store.parameters
-
-    async def receive(self) -> Contribution:
-        """Wait for what the next worker pushes."""
-        if self._store.version >= self._team.last_update:
-            await self._finish()
-        push: Push | Lost = await self.recv(tag=Tag.PUSH)
-        while isinstance(push, Lost):
-            self.answer_again(push.worker)
-            push = await self.recv(tag=Tag.PUSH)
-        return self._contribution(push)
-
-    async def receive_all(self) -> list[Contribution]:
-        """Wait for what every worker pushes in this round; return it as it came, at least one.
-
-        Where clients take turns, the round is of those who take part as it begins. It goes on
-        without those that are lost; from the time-out on, with those that have come, or the first
-        that comes. Where all are lost it begins again with others.
-        """
-        places = self._places
-        if places is None:
-            return [await self.receive() for _ in self.workers]
-        if self._store.version >= self._team.last_update:
-            await self._finish()
-        arrived: list[Contribution] = []
-        while not arrived:
-            missing = await places.begin_round()
-            deadline = self.sim.now + places.round_timeout
-            while missing:
-                is_late = self.sim.now >= deadline
-                if is_late and arrived and not self.mailbox.messages:
-                    break
-                left = None if is_late or deadline == inf else deadline - self.sim.now
-                try:
-                    message = await self.recv(tag=Tag.PUSH, timeout=left)
-                except TimeoutError:
-                    continue
-                if isinstance(message, Lost):
-                    missing.discard(message.worker)
-                else:
-                    arrived.append(self._contribution(message))
-                    missing.discard(arrived[-1].worker)
-            places.dismiss(missing)
-            if not arrived:
-                self.answer_again(*self.workers)
-        return arrived
-
-    def answer_again(self, *workers: str) -> None:
-        """Send what was last sent to clients that take the places of others, or vacant ones."""
-        self.answer(*workers, beside=self._beside)
-
-    def _contribution(self, push: Push) -> Contribution:
-        gradient, payload, read_version, second = push
-        self._team.bytes_sent += _size(self._team.push_sizes[self._index], second)
-        return Contribution(gradient, payload, self._part, read_version, self._store, second)
-
-    async def apply(self, contributions: Sequence[Contribution]) -> None:
-        """Update by the mean of the contributions; see `Store.apply`."""
-        if self._update_time is not None:
-            await self.compute(self._update_time())
-        self._store.apply(contributions)
-
-    async def replace(self, contributions: Sequence[Contribution], parameters: Any) -> None:
-        """Update to `parameters`, which came of the contributions."""
-        if self._update_time is not None:
-            await self.compute(self._update_time())
-        self._store.replace(contributions, parameters)
-
-    def drop(self, contribution: Contribution) -> None:
-        """Do not apply what was pushed; its gradient need not even be computed."""
-        contribution.gradient.pending.discard()
-        self._team.dropped += 1
-
-    def answer(
-        self, *workers: str, parameters: Any = None, beside: Any = None, clock: int = 0
-    ) -> None:
-        """Send the parameters as they are now (or other ones of this version) to the workers.
-
-        A second vector may go with them, in a message of twice the size, and a clock that the
-        algorithm keeps.
-        """
-        store = self._store
-        self._beside = beside
-        if parameters is None:
-            parameters = store.parameters
-        answer = Answer(self._index, parameters, store.version, beside, clock)
-        size = _size(self._size, beside)
-        last = store.version >= self._team.last_update
-        taken = workers if self._places is None else self._places.assign(workers)
-        for worker in taken:
-            transfer = self.send(worker, answer, size=size, tag=Tag.ANSWER)
-            if self._places is not None:
-                self._places.answered(worker, transfer)
-            self._team.bytes_sent += size
-            if last:
-                self._answers.append(transfer)
-
-    async def _finish(self) -> None:
-        """Wait until the last answers have arrived, and then for ever: the run is over."""
-        for transfer in self._answers:
-            with suppress(FutureCancelledError):  # its client is lost
-                await transfer
-        self._team.server_finished()
-        await self.wait()
-
-
-def _size(parameters: float, second: Any) -> float:
-    """Return the bytes of a message of parameters and perhaps a second vector like them."""
-    return parameters if second is None else 2 * parameters
