@@ -39,7 +39,6 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Schedule
-from paracosm.training.averaging import MovingAverage
 from paracosm.training.config import TrainConfig
 from paracosm.training.store import Contribution, Numerics
 from paracosm.training.target import FirstPassage
@@ -220,7 +219,7 @@ class RunRecord:
         if self.average is not None:
             self.average.update(self._parameters())
         now = self._clock()
-        if self._numerics.real and self._evaluations.due(self.updates, now):
+        if self._evaluations.due(self.updates, now):
             self.evaluate()
         if self.divergence is not None and not self._config.keep_going:
             raise Ended
@@ -253,7 +252,7 @@ class RunRecord:
 
     def evaluate(self) -> None:
         """Evaluate the parameters as they are now, unless that was done at this update."""
-        if self.final.get("step") == self.updates:
+        if not self._numerics.real or self.final.get("step") == self.updates:
             return
         average = None if self.average is None else self.average.value
         metrics = self._numerics.evaluate(self._parameters() if average is None else average)
@@ -306,3 +305,39 @@ class RunRecord:
         self.end = float(rows["time"][-1]) / 1e12
         if self._progress is not None:
             self._progress(self.updates, self.end)
+
+
+class MovingAverage:
+    """The exponential moving average of what updates make of the parameters.
+
+    average <- decay average + (1 - decay) theta after each update of the run; the first sets it to
+    theta, so that nothing has to be corrected for a bias towards a start at 0. It is what
+    `torch.optim.swa_utils.AveragedModel` keeps with `get_ema_multi_avg_fn(decay)`. Polyak,
+    Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992, has the plain mean.
+    """
+
+    def __init__(self, decay: float) -> None:
+        self.value: Any = None  # in the form of the parameters; None before the first update
+        self._decay = decay
+        self._saved: Any = None
+
+    def update(self, parameters: Any) -> None:
+        """Take in the parameters after an update; they are never changed in place."""
+        import torch
+
+        old, weight = self.value, 1 - self._decay
+        if old is None:
+            self.value = parameters
+        elif isinstance(parameters, tuple):
+            pairs = zip(old, parameters, strict=True)
+            self.value = tuple(torch.lerp(each, new, weight) for each, new in pairs)
+        else:
+            self.value = torch.lerp(old, parameters, weight)
+
+    def save(self) -> None:
+        """Note the average as it is, with a checkpoint of the parameters."""
+        self._saved = self.value
+
+    def restore(self) -> None:
+        """Go back to the average of the newest checkpoint."""
+        self.value = self._saved

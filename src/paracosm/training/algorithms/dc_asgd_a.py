@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from paracosm.errors import InputError
 from paracosm.training.algorithms.asgd import ASGD
+from paracosm.training.named import at_least, below_1
 from paracosm.training.store import Direction
 
 _LEAST = 1e-7  # epsilon
@@ -28,10 +28,8 @@ class AdaptiveDCASGD(ASGD):
     decay: float = 0.95
 
     def __post_init__(self) -> None:
-        if not self.strength >= 0:
-            raise InputError(f"dc-asgd-a: strength must be at least 0, got {self.strength}")
-        if not 0 <= self.decay < 1:
-            raise InputError(f"dc-asgd-a: decay must be in [0, 1), got {self.decay}")
+        at_least(self, 0, "strength")
+        below_1(self, "decay")
 
     def compensation(self) -> Direction:
         return _Adaptive(self.strength, self.decay)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.named import at_least
 from paracosm.training.server import ParameterServer
 
 
@@ -24,8 +25,7 @@ class Rennala(Algorithm):
     gradients: int = 4
 
     def __post_init__(self) -> None:
-        if self.gradients < 1:
-            raise InputError(f"rennala: gradients must be at least 1, got {self.gradients}")
+        at_least(self, 1, "gradients")
 
     def check(self, workers: int, servers: int) -> None:
         if servers > 1:
