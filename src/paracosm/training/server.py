@@ -9,9 +9,10 @@ from typing import Any, cast
 
 from paracosm.engine import FutureCancelledError, Transfer, Worker
 from paracosm.training.messages import Answer, Lost, Push, Tag, message_size
-from paracosm.training.places import Place, Places
+from paracosm.training.places import Places
 from paracosm.training.store import Contribution, Store
 from paracosm.training.team import Team
+from paracosm.training.worker import TrainingWorker
 
 
 class ParameterServer(Worker):
@@ -41,8 +42,11 @@ class ParameterServer(Worker):
 
     async def run(self) -> None:
         if self._team.clients is not None:
-            workers = {name: cast("Place", self.sim.workers[name]) for name in self.workers}
-            self._places = Places(self._team.clients, self, workers, self._team.note)
+            found = {name: self.sim.workers[name] for name in self.workers}
+            workers = cast("dict[str, TrainingWorker]", found)
+            self._places = Places(
+                *(self._team.clients, self, workers, self.answer_again, self._team.note)
+            )
             self._places.assign(self.workers)
         await self._serve(self)
 
