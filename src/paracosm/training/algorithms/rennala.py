@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from paracosm.errors import InputError
+from paracosm.simulation.schedule import Rule, rennala
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.named import at_least
 from paracosm.training.server import ParameterServer
@@ -33,6 +34,9 @@ class Rennala(Algorithm):
                 f"rennala runs on 1 server, not {servers}: several would not agree on which "
                 "gradients come late"
             )
+
+    def rule(self, workers: int) -> Rule:
+        return rennala(self.gradients)
 
     def gradients_per_update(self, workers: int) -> int:
         return self.gradients
