@@ -61,6 +61,7 @@ def _failures(summary: TrainingSummary) -> str | None:
     shares = {"lost": found.lost, "saving": found.saving, "restarting": found.restarting}
     spent = ", ".join(f"{share:.1%} {name}" for name, share in shares.items())
     often = {"the job stopped": found.stops, "single workers failed": found.failures}
+    often |= {"workers went": found.absences}
     often |= {"nodes were slow": found.slowdowns or 0}
     often |= {"messages were lost": found.lost_messages or 0}
     struck = [f"{what} {_times(count)}" for what, count in often.items() if count]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from paracosm.faults import Lose, Slow, Stop, Strike, node_failures, strikes
 from paracosm.rng import FailureStream, TrainingStream, generator
+from paracosm.training.availability import Availability, absences
 from paracosm.training.failures import Failures
 from paracosm.training.pauses import Clock
 
@@ -20,6 +21,7 @@ class Failure(NamedTuple):
     time: float
     node: str
     back: float
+    leaves: bool = False  # whether it goes by itself, and does not fail
 
 
 class ComingFailures:
@@ -36,12 +38,18 @@ class ComingFailures:
         workers: Sequence[str],
         servers: Sequence[str],
         seed: int,
+        availability: Availability | None,  # of workers; None: they stay
     ) -> None:
         self._clock = clock
         self._restart = failures.restart
         self._servers = servers
         self._restarts = failures.recovery == "restart"
-        self._coming = _at_virtual_times(failures, workers, servers, seed)
+        gone = () if availability is None else absences(availability, workers)
+        self._coming = merge(
+            _at_virtual_times(failures, workers, servers, seed),
+            (Failure(*each, leaves=True) for each in gone),
+            key=lambda failure: failure.time,
+        )
         self._next = next(self._coming)
         self._held: list[Failure] = []  # that came in a pause
         self._alone = _Alone(inf if self._restarts else failures.nodes.worker, workers, seed)
@@ -52,7 +60,7 @@ class ComingFailures:
 
     def stops_job(self, failure: Failure) -> bool:
         """Whether the others do not go on without the node."""
-        return self._restarts or failure.node in self._servers
+        return failure.node in self._servers or (self._restarts and not failure.leaves)
 
     def upcoming(self) -> Failure:
         """Return the failure that comes next."""

@@ -28,6 +28,7 @@ from paracosm.faults import Lose, Mtbf, Periods, Slow
 from paracosm.results import FailureSummary
 from paracosm.rng import TrainingStream, generator
 from paracosm.simulation.schedule import BusyTimes
+from paracosm.training.availability import check_known, make_availability
 from paracosm.training.clients import Participation
 from paracosm.training.coming_failures import ComingFailures, Failure, strikes_of
 from paracosm.training.config import TrainConfig
@@ -90,7 +91,11 @@ class FailingJob(Job):
         self._slow, self._losses = (
             Periods(strikes_of(kind, failures, *nodes)) for kind in (Slow, Lose)
         )
-        self._coming = ComingFailures(failures, self._clock, *nodes)
+        who = failures.availability
+        self._availability = make_availability(who, len(self.workers), seed) if who else None
+        if self._availability is not None and self._until < inf:
+            check_known(self._availability, self._until, "worker")
+        self._coming = ComingFailures(failures, self._clock, *nodes, self._availability)
         self._away: dict[str, float] = {}  # workers, until when
         self._in_vain = (0, 0)  # most updates so far, failures since
         self._saved: list[Saved] = [store.save() for store in self.stores]
@@ -103,6 +108,9 @@ class FailingJob(Job):
             InputError: it stands still, or does not get on for all its failures.
         """
         try:
+            while (first := self._coming.upcoming()).leaves and first.time == 0:
+                self._away[first.node] = first.back
+                self._coming.take()
             self._begin_life()
             while (failure := self._live()) is not None:
                 if not self._restart(failure):
@@ -255,10 +263,14 @@ class FailingJob(Job):
 
     def _fail_alone(self, failure: Failure) -> None:
         """Let a worker stop that the others go on without."""
-        self._costs.failures += 1
+        if failure.leaves:
+            self._costs.absences += 1
+        else:
+            self._costs.failures += 1
         self._count_in_vain()
         back = max(failure.back, self.now, self._away.get(failure.node, 0.0))
-        self._row(self.now, failure.node, "failure", failure.back - failure.time)
+        what = "away" if failure.leaves else "failure"
+        self._row(self.now, failure.node, what, failure.back - failure.time)
         self._away[failure.node] = back
         self._stop_worker(failure.node, back)
 
@@ -361,12 +373,14 @@ class FailingJob(Job):
         self._in_vain = (updates, 0) if updates > most else (most, failures + 1)
         if failures > _IN_VAIN + _IN_VAIN * len(self.workers) // 100:
             raise InputError(
-                f"the job does not get on: it has failed {failures:,} times since update "
-                f"{most:,}; let nodes fail less often, or restart and save sooner"
+                f"the job does not get on: nodes have failed or gone {failures:,} times since "
+                f"update {most:,}; let them do so less often, or restart and save sooner"
             )
 
     def _standstill(self, deadlock: DeadlockError | None) -> InputError:
         """Return what to say when nothing will ever happen again."""
+        if self._availability is not None and self.now >= self._availability.end[0]:
+            check_known(self._availability, inf, "worker")
         gone = [name for name, back in self._away.items() if back == inf]
         unsent = self._lost_messages > 0 and self.resend_after is None
         waiting = (

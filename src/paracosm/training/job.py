@@ -58,6 +58,7 @@ class Job(Team):
         self.record = RunRecord(
             *(config, numerics, sink, progress, lambda: self.now, lambda: self.parameters()),
             bytes_sent=None if codec is None else lambda: self.bytes_sent,
+            counts_sent=codec is not None and codec.depends_on_before,
         )
         for _ in self.workers if self.topology == "peers" else self.workers[:1]:
             self._add_stores()
@@ -144,6 +145,9 @@ class Job(Team):
         if self.topology == "peers":
             return sum(store.parameters for store in self.stores) / len(self.stores)
         return self.numerics.join([store.parameters for store in self.stores])
+
+    def sent(self, client: int, examples: int) -> None:
+        self.record.sent(client, examples)
 
     def note(self, node: str, name: str, value: float) -> None:
         self.record.note(node, name, value)

@@ -19,7 +19,8 @@ method, such as a run folder:
 - at the end, node = a worker or server, step = the number of updates: `utilisation.compute`,
   `utilisation.send`, `utilisation.receive`, fractions of the virtual time;
 - where nodes fail, node = who failed, step = the number of updates: `failure` (seconds until it is
-  back, infinite for never), and when it is `restart` (seconds that it was away); node = "job":
+  back, infinite for never; `away` where a worker goes by itself), and when it is `restart` (seconds
+  that it was away); node = "job":
   `restart` of the whole job, and `checkpoint` (seconds that it takes).
 
 An update of the job is one of every tensor or of every server's part. Where a gradient changes
@@ -146,6 +147,7 @@ class RunRecord:
         clock: Callable[[], float],  # returns the virtual time
         parameters: Callable[[], Any],  # returns the flat vector that the run has reached
         bytes_sent: Callable[[], float] | None = None,  # returns them, where they are of interest
+        counts_sent: bool = False,  # whether what is sent says something of what was sent before
     ) -> None:
         self.updates = 0
         self.examples = 0
@@ -166,6 +168,8 @@ class RunRecord:
         self._clock = clock
         self._parameters = parameters
         self._bytes_sent = bytes_sent
+        # Then gradients that are dropped show in later messages, and so in updates.
+        self._counts_sent = counts_sent and config.privacy_of("examples") is not None
         self._evaluations = _Evaluations(config)
         self._newest: tuple[str, float] | None = None
         self._started = time.perf_counter()
@@ -199,9 +203,14 @@ class RunRecord:
                 loss = contribution.gradient.loss
                 self._metric(now, wall, worker, "minibatch_loss", loss, step)
                 self._judge(step, worker, age, loss)
-        if self.accountant is not None:
+        if self.accountant is not None and not self._counts_sent:
             self.accountant.add((each.client, each.gradient.examples) for each in contributions)
         self._metric(now, wall, "job", "examples", self.examples, step)
+
+    def sent(self, client: int, examples: int) -> None:
+        """Count what a client gives away by a message, where it counts before any update."""
+        if self.accountant is not None and self._counts_sent:
+            self.accountant.add([(client, examples)])
 
     def _judge(self, step: int, worker: str, age: float, loss: float) -> None:
         """Note the first loss that exploded; written so that one that is not a number counts."""

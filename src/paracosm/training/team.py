@@ -113,6 +113,9 @@ class Team:
             self.compression.reduce([each.payload for each in brought])
         combine(brought)
 
+    def sent(self, client: int, examples: int) -> None:
+        """Take note of a compressed message of a gradient of so many examples."""
+
     def note(self, node: str, name: str, value: float) -> None:
         """Take note of something that happened now."""
 

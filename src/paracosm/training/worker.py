@@ -373,7 +373,11 @@ class TrainingWorker(Worker):
     def _compressed(self, payload: Any, stream: int = WHOLE) -> Any:
         """Return what is sent in place of a payload."""
         compression = self._team.compression
-        return payload if compression is None else compression.message(self.client, payload, stream)
+        if compression is None:
+            return payload
+        if stream in (WHOLE, FIRST_PART):  # what is beside is of the same gradients
+            self._team.sent(self.client, self._last.examples)
+        return compression.message(self.client, payload, stream)
 
     def _read(self, store: Store) -> None:
         self.parameters = store.parameters
