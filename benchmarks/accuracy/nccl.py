@@ -10,7 +10,9 @@ for the machine that it is named after.
 Constants are fitted to every other size, or to powers of two alone, and only the other sizes are
 predicted. "One ring" is a latency and a bandwidth (alpha-beta); "switched" two of them, below and
 above a size that is fitted as well. Then the fewest GPUs predict all others, where it is known how
-the GPUs of the machine are joined.
+the GPUs of the machine are joined: with one link, and with the latencies that NCCL reckons with,
+its rule when to change the protocol, and the share of the bandwidth that the protocol for small
+messages reaches in the sweeps of the other numbers of GPUs.
 """
 
 from __future__ import annotations
@@ -20,17 +22,20 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
+from statistics import median
 
 from printing import folder_of, mape, print_table
 from ring_packing import rings_within
-from switched_ring import fit_ring, fit_switched_ring
+from switched_ring import fit_ring, fit_switched_ring, nccl_link
 
 from paracosm.cluster import Link, ring_all_reduce
 from paracosm.errors import InputError
 
 FEWEST = 4  # sizes, of which every other one is fitted
 SMALL = 32 * 2**20  # bytes; where a latency counts
+FEW_SMALL = 2 * 2**20  # bytes up to which a sweep from 1 MiB has too few sizes for a line
 FIGURE = "0.1-2.5 %, worse at small sizes"  # of one ring, to beat
 
 
@@ -137,7 +142,8 @@ def _one(ranks: int, sizes: Sequence[float], seconds: Sequence[float]) -> Callab
 def _switched(
     ranks: int, sizes: Sequence[float], seconds: Sequence[float]
 ) -> Callable[[float], float]:
-    return fit_switched_ring(ranks, sizes, seconds).all_reduce
+    link = fit_switched_ring(ranks, sizes, seconds)
+    return lambda size: ring_all_reduce(ranks, size, link)
 
 
 def _errors(sweep: Sweep, fitted: Sequence[int], model: Model) -> str:
@@ -162,31 +168,59 @@ def _print_ranks(sweeps: Sequence[Sweep], joined: Links) -> None:
     link = fit_ring(first.ranks, first.sizes, first.seconds)
     each = link.bandwidth / max(rings_within(joined, first.ranks), 1)
     rows = []
+    shares = _shares_of_small_messages(sweeps)
     for sweep in sweeps[1:]:
         own = fit_ring(sweep.ranks, sweep.sizes, sweep.seconds)
         rings = rings_within(joined, sweep.ranks)
         shared = Link(bandwidth=rings * each, latency=link.latency) if rings else None
-        errors = (_all_errors(sweep, used) for used in (link, shared))
+        others = [share for ranks, share in shares.items() if ranks != sweep.ranks]
+        reckoned = nccl_link(sweep.ranks, rings * each, median(others)) if rings else None
+        errors = [_all_errors(sweep, used) for used in (link, shared, reckoned)]
+        small = [_all_errors(sweep, used, SMALL) for used in (shared, reckoned)]
         rows.append(
             (
                 str(sweep.ranks),
                 str(rings),
                 "-" if shared is None else f"{shared.bandwidth / 1e9:.1f} GB/s",
                 f"{own.bandwidth / 1e9:.1f} GB/s",
-                *("-" if found is None else f"{mape(found):.1%}" for found in errors),
+                *("-" if found is None else f"{mape(found):.1%}" for found in (*errors, *small)),
             )
         )
     print(f"from {first.ranks} GPUs to more, by the rings that fit on the machine's NVLinks")
-    header = ("GPUs", "rings", "predicted", "fitted", "error, same link", "error, rings")
-    print_table(header, rows, left=0)
+    header = (
+        "GPUs",
+        "rings",
+        "predicted",
+        "fitted",
+        "error, same link",
+        "rings",
+        "NCCL's constants",
+    )
+    print_table((*header, "rings, to 32 MiB", "NCCL's"), rows, left=0)
+    known = ", ".join(f"{ranks}: {share:.2f}" for ranks, share in shares.items())
+    print(f"LL128's share of the bandwidth: {known}; median {median(shares.values()):.3f}")
 
 
-def _all_errors(sweep: Sweep, link: Link | None) -> list[float] | None:
+def _shares_of_small_messages(sweeps: Sequence[Sweep]) -> dict[int, float]:
+    """Return the share of the bandwidth that small messages have, by the number of GPUs.
+
+    Of sweeps that have enough of them: in which NCCL changes its protocol above 2 MiB.
+    """
+    shares = {}
+    for sweep in sweeps:
+        found = fit_switched_ring(sweep.ranks, sweep.sizes, sweep.seconds)
+        if sweep.ranks * nccl_link(sweep.ranks, found.bandwidth).threshold > FEW_SMALL:
+            shares[sweep.ranks] = found.small.bandwidth / found.bandwidth
+    return shares
+
+
+def _all_errors(sweep: Sweep, link: Link | None, largest: float = inf) -> list[float] | None:
     if link is None:
         return None
     return [
         ring_all_reduce(sweep.ranks, size, link) / time - 1
         for size, time in zip(sweep.sizes, sweep.seconds, strict=True)
+        if size <= largest
     ]
 
 

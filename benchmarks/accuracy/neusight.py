@@ -7,9 +7,10 @@ or, in folders below it, of several; without it, the folder `neusight` of the on
 PARACOSM_DATA names. docs/prediction.md says how the files are read.
 
 Nothing is fitted on what is predicted. The floor of the timing method and the time that a launch
-takes are read from the rows of the ops in the same file, not from the whole model's latency.
-Beside the replay stands the naive one, the sum of all latencies; errors are given for the forward
-and the backward pass as well, because these were measured apart.
+takes are read from the rows of the ops in the same file, not from the whole model's latency; how
+much slower a device is in an iteration than where its ops were timed, from the other models on it.
+"as timed" leaves that out. Beside the replay stands the naive one, the sum of all latencies; errors
+are given for the forward and the backward pass as well, because these were measured apart.
 
 Runs on several GPUs (-dp4, -tp4, -pp4_1) are predicted from the op latencies of one GPU, at other
 batches where need be, and from what NCCL reckons that a link between such GPUs carries. No run on
@@ -68,11 +69,13 @@ def main() -> int:
 
 
 def _print_models(comparisons: Sequence[Comparison]) -> None:
-    header = ("GPU", "model", "measured", "predicted", "error", "sum", "forward", "backward")
+    header = ("GPU", "model", "measured", "predicted", "error", "as timed", "sum")
+    header = (*header, "forward", "backward")
     rows = []
     for each in comparisons:
         times = map(format_duration, (each.measured.both, each.predicted.both))
-        errors = map(_signed, (each.error, each.serial_error, _forward(each), _backward(each)))
+        kinds = (each.error, each.timed_error, each.serial_error, _forward(each), _backward(each))
+        errors = map(_signed, kinds)
         rows.append((each.device, each.model, *times, *errors))
     print_table(header, rows, left=2)
 
@@ -124,6 +127,7 @@ def _print_means(comparisons: Sequence[Comparison]) -> None:
             name,
             str(len(group)),
             _mean(each.error for each in group),
+            _mean(each.timed_error for each in group),
             _mean(each.serial_error for each in group),
             _mean(_forward(each) for each in group),
             _mean(_backward(each) for each in group),
@@ -132,7 +136,7 @@ def _print_means(comparisons: Sequence[Comparison]) -> None:
         if group
     ]
     print("mean absolute errors")
-    print_table(("", "models", "replay", "sum", "forward", "backward"), rows)
+    print_table(("", "models", "replay", "as timed", "sum", "forward", "backward"), rows)
 
 
 def _forward(each: Comparison) -> float:

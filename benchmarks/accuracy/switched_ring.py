@@ -1,10 +1,10 @@
-"""A ring all-reduce that changes its protocol at a size, and fitting one to a sweep of sizes.
+"""Links over which NCCL sends small messages by another protocol than large ones.
 
 One latency and one bandwidth fit the large messages of a sweep or its small ones, seldom both: NCCL
 sends small messages by protocols with little latency and less bandwidth (LL, LL128), large ones by
 another (Simple), and goes over where it reckons that the latter is faster (`src/graph/tuning.cc`,
-`ncclTopoGetAlgoTime`). So there are two rings, each with a link of its own, and a size at which one
-takes over.
+`ncclTopoTuneModel` and `ncclTopoGetAlgoTime`). Either link is fitted to a sweep (`fit_ring`,
+`fit_switched_ring`), or both are from the constants that NCCL reckons with (`nccl_link`).
 """
 
 from __future__ import annotations
@@ -14,33 +14,65 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import inf, sqrt
 
-from paracosm.cluster.collectives import ring_all_reduce
-from paracosm.cluster.link import Link
+from paracosm.cluster.link import LOCAL, Link
 from paracosm.errors import InputError
 
-__all__ = ["SwitchedRing", "fit_ring", "fit_switched_ring"]
+__all__ = ["SwitchedLink", "fit_ring", "fit_switched_ring", "nccl_link"]
+
+BASE = {"LL128": 14e-6, "Simple": 8.4e-6}
+"""Seconds of a ring before its first step (`baseLat`)."""
+STEP = {"LL128": 1.9e-6, "Simple": 3.4e-6}
+"""Seconds of each step over NVLink (`hwLat`)."""
+RECKONED = 0.92
+"""Share of a ring's bandwidth with which NCCL credits LL128 within a machine."""
+REACHED = 0.735
+"""Share that LL128 reached: median of the sweeps on 4, 6, 7 and 8 V100, in which NCCL goes over to
+Simple above 2 MiB (0.71, 0.92, 0.76, 0.66; vTrain's tables)."""
 
 
 @dataclass(frozen=True)
-class SwitchedRing:
-    """Two rings of the same ranks.
+class SwitchedLink(Link):
+    """A link that sends messages of less than `threshold` bytes as `small` would.
 
-    Attributes:
-        ranks: in the ring.
-        small: the link of the ring that carries vectors below `threshold`.
-        large: that of the other.
-        threshold: bytes.
+    In a ring of p ranks a message is one p-th of the vector.
     """
 
-    ranks: int
-    small: Link
-    large: Link
-    threshold: float
+    small: Link = LOCAL
+    threshold: float = 0.0
 
-    def all_reduce(self, size: float) -> float:
-        """Return the seconds that an all-reduce of `size` bytes takes."""
-        link = self.small if size < self.threshold else self.large
-        return ring_all_reduce(self.ranks, size, link)
+    def occupancy(self, size: float) -> float:
+        return self.small.occupancy(size) if size < self.threshold else super().occupancy(size)
+
+    def propagation(self, size: float) -> float:
+        return self.small.propagation(size) if size < self.threshold else super().propagation(size)
+
+    def transfer_time(self, size: float) -> float:
+        if size < self.threshold:
+            return self.small.transfer_time(size)
+        return super().transfer_time(size)
+
+
+def nccl_link(ranks: int, bandwidth: float, share: float = REACHED) -> SwitchedLink:
+    """Return the NVLinks of one machine as NCCL uses them for an all-reduce by a ring.
+
+    NCCL goes over to Simple where it reckons that what its bandwidth saves makes up for its
+    latency: from (1 / 0.92 - 1) / `bandwidth` = latency of a step more, for each byte of a message.
+
+    Args:
+        ranks: in the ring.
+        bandwidth: of the ring with large messages, bytes/s.
+        share: of that which LL128 reaches.
+    """
+    steps = 2 * (ranks - 1)
+    latency = {name: BASE[name] / steps + STEP[name] for name in BASE}
+    saved = (1 / RECKONED - 1) / bandwidth
+    return SwitchedLink(
+        bandwidth=bandwidth,
+        latency=latency["Simple"],
+        pipelined=False,
+        small=Link(bandwidth=share * bandwidth, latency=latency["LL128"], pipelined=False),
+        threshold=max((latency["Simple"] - latency["LL128"]) / saved, 0.0),
+    )
 
 
 def fit_ring(ranks: int, sizes: Sequence[float], seconds: Sequence[float]) -> Link:
@@ -61,11 +93,11 @@ def fit_ring(ranks: int, sizes: Sequence[float], seconds: Sequence[float]) -> Li
     return _link(ranks, latency, per_byte)
 
 
-def fit_switched_ring(ranks: int, sizes: Sequence[float], seconds: Sequence[float]) -> SwitchedRing:
-    """Return the two rings that err least together, of all ways to divide the sizes between them.
+def fit_switched_ring(ranks: int, sizes: Sequence[float], seconds: Sequence[float]) -> SwitchedLink:
+    """Return the two links that err least together, of all ways to divide the sizes between them.
 
-    The threshold is the geometric mean of the largest size of one ring and the smallest of the
-    other. With fewer than five sizes, or where one ring errs no more, both are the same.
+    The threshold is that of the geometric mean of the largest size of one link and the smallest of
+    the other. With fewer than five sizes, or where one link errs no more, there is only one.
 
     Args:
         ranks: in the ring.
@@ -80,13 +112,19 @@ def fit_switched_ring(ranks: int, sizes: Sequence[float], seconds: Sequence[floa
     single = fit_ring(ranks, sizes, seconds)
     sums = _Sums(ranks, sizes, seconds)
     count = len(sizes)
-    best, switched = sums.line(0, count)[0], SwitchedRing(ranks, single, single, inf)
+    best = sums.line(0, count)[0]
+    switched = SwitchedLink(bandwidth=single.bandwidth, latency=single.latency)
     for cut in range(2, count - 2):
         left, right = sums.line(0, cut), sums.line(cut, count)
         if left[0] + right[0] < best and min(left[2], right[2]) > 0:
             best = left[0] + right[0]
-            links = _link(ranks, *left[1:]), _link(ranks, *right[1:])
-            switched = SwitchedRing(ranks, *links, sqrt(sizes[cut - 1] * sizes[cut]))
+            small, large = _link(ranks, *left[1:]), _link(ranks, *right[1:])
+            switched = SwitchedLink(
+                bandwidth=large.bandwidth,
+                latency=large.latency,
+                small=small,
+                threshold=sqrt(sizes[cut - 1] * sizes[cut]) / ranks,
+            )
     return switched
 
 

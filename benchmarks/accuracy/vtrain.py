@@ -25,10 +25,10 @@ from statistics import median
 
 from printing import folder_of, mape, print_table, signed
 from scipy.stats import spearmanr
-from transformer import Transformer
 from transformer_plans import A100, Plan, dgx_a100, predict_plan
 
 from paracosm.errors import InputError
+from paracosm.graphs.transformer import Transformer
 from paracosm.units import format_duration
 
 FIGURES = {"ground_truth_multi": 0.1473, "ground_truth_single": 0.0837}
@@ -156,7 +156,9 @@ def _row(entry: dict[str, str], where: str) -> Row:
 def predicted(rows: Iterable[Row], slowdown: float, adapters: int) -> list[float]:
     """Return seconds of every plan's iteration."""
     return [
-        predict_plan(row.plan, A100, dgx_a100(row.plan.gpus, adapters), slowdown).seconds
+        predict_plan(
+            row.plan, A100, dgx_a100(row.plan.gpus, adapters, row.plan.tensor), slowdown
+        ).seconds
         for row in rows
     ]
 

@@ -80,9 +80,10 @@ class RelaxationStream(IntEnum):
 
 
 class SimulationStream(IntEnum):
-    """What the random streams of a simulated job are for, each by rank."""
+    """What the random streams of a simulated job are for, each by rank (routing: by layer)."""
 
     TASKS = 20
+    ROUTING = 21
 
 
 class FailureStream(IntEnum):

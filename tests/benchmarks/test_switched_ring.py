@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from switched_ring import SwitchedRing, fit_ring, fit_switched_ring
+from switched_ring import SwitchedLink, fit_ring, fit_switched_ring, nccl_link
 
 from paracosm.cluster import Link, ring_all_reduce
 from paracosm.errors import InputError
@@ -26,9 +26,35 @@ def measured() -> tuple[list[float], list[float]]:
 
 def test_by_hand() -> None:
     """Four ranks, 8 GB: six steps of 2 GB, at 1 GB/s below the threshold, at 4 GB/s above."""
-    ring = SwitchedRing(4, SLOW, FAST, threshold=1e9)
-    assert ring.all_reduce(8e9) == pytest.approx(6 * (0.5 + 50e-6))
-    assert ring.all_reduce(8e8) == pytest.approx(6 * (0.2 + 1e-6))
+    link = switched(threshold=1e9 / 4)
+    assert ring_all_reduce(4, 8e9, link) == pytest.approx(6 * (0.5 + 50e-6))
+    assert ring_all_reduce(4, 8e8, link) == pytest.approx(6 * (0.2 + 1e-6))
+
+
+def switched(threshold: float) -> SwitchedLink:
+    """Return FAST, and SLOW for messages below a threshold."""
+    return SwitchedLink(FAST.bandwidth, FAST.latency, small=SLOW, threshold=threshold)
+
+
+def test_nccl_changes_its_protocol_where_it_reckons_that_to_be_faster() -> None:
+    """By hand, 8 ranks and 92 GB/s: 14 + 14 x 1.9 us and bytes at 92 % meet 8.4 + 14 x 3.4 us where
+    15.4 us are 8 / 92 of the seconds of all bytes on a link, 1.75 times the vector."""
+    link = nccl_link(8, 92e9, share=0.5)
+    vector = 15.4e-6 / (8 / 92) * 92e9 / 1.75
+    assert 8 * link.threshold == pytest.approx(vector)
+    below, above = 0.999 * vector, 1.001 * vector
+    assert ring_all_reduce(8, below, link) == pytest.approx(40.6e-6 + 1.75 * below / 46e9)
+    assert ring_all_reduce(8, above, link) == pytest.approx(56e-6 + 1.75 * above / 92e9)
+
+
+def test_two_ranks_have_one_protocol() -> None:
+    """14 + 2 x 1.9 us are more than 8.4 + 2 x 3.4: nothing speaks for LL128."""
+    assert nccl_link(2, 20e9).threshold == 0
+
+
+def test_nccl_reckons_where_eight_gpus_were_seen_to_change() -> None:
+    """Between 13 and 14 MiB, from nothing but 135 GB/s."""
+    assert 13 * MB < 8 * nccl_link(8, 135e9).threshold < 14 * MB
 
 
 @given(
@@ -50,19 +76,19 @@ def test_the_link_of_a_ring_is_found(
 @pytest.mark.parametrize("switch", [3, 7, 11])
 def test_two_links_and_the_size_between_them_are_found(switch: int) -> None:
     sizes = [2.0**power * 1e4 for power in range(14)]
-    ring = SwitchedRing(8, SLOW, FAST, threshold=sizes[switch])
-    found = fit_switched_ring(8, sizes, [ring.all_reduce(size) for size in sizes])
-    assert found.threshold == pytest.approx(math.sqrt(sizes[switch - 1] * sizes[switch]))
+    link = switched(threshold=sizes[switch] / 8)
+    found = fit_switched_ring(8, sizes, [ring_all_reduce(8, size, link) for size in sizes])
+    assert 8 * found.threshold == pytest.approx(math.sqrt(sizes[switch - 1] * sizes[switch]))
     assert found.small.bandwidth == pytest.approx(SLOW.bandwidth, rel=1e-6)
-    assert found.large.latency == pytest.approx(FAST.latency, rel=1e-6)
+    assert found.latency == pytest.approx(FAST.latency, rel=1e-6)
 
 
 def test_one_ring_stays_one() -> None:
     """Four sizes can be divided in no way that leaves two on either side and one to spare."""
     sizes = [1e6, 2e6, 4e6, 8e6]
     found = fit_switched_ring(4, sizes, [ring_all_reduce(4, size, FAST) for size in sizes])
-    assert found.small == found.large
-    assert found.threshold == math.inf
+    assert found.threshold == 0
+    assert found.bandwidth == pytest.approx(FAST.bandwidth)
 
 
 def test_latency_is_not_below_zero() -> None:
@@ -75,15 +101,15 @@ def test_a_real_sweep_is_predicted_better_by_two_links() -> None:
     sizes, seconds = measured()
     fitted, others = slice(0, None, 2), slice(1, None, 2)
     link = fit_ring(8, sizes[fitted], seconds[fitted])
-    ring = fit_switched_ring(8, sizes[fitted], seconds[fitted])
-    assert 13 * MB < ring.threshold < 15 * MB
+    switching = fit_switched_ring(8, sizes[fitted], seconds[fitted])
+    assert 13 * MB < 8 * switching.threshold < 15 * MB
 
     def error(times: list[float]) -> float:
         pairs = list(zip(times, seconds[others], strict=True))
         return sum(abs(time / true - 1) for time, true in pairs) / len(pairs)
 
     one = error([ring_all_reduce(8, size, link) for size in sizes[others]])
-    two = error([ring.all_reduce(size) for size in sizes[others]])
+    two = error([ring_all_reduce(8, size, switching) for size in sizes[others]])
     assert two < 0.02 < 0.05 < one
 
 

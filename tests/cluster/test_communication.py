@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.cluster import Cluster, Link, hierarchical, ring, ring_all_reduce, star, switch
-from paracosm.cluster.collectives import COLLECTIVES, collective_time, group_classes, message_time
+from paracosm.cluster.collectives import COLLECTIVES, collective_time, group_classes, message_link
 from paracosm.errors import InputError
 
 INNER = Link(bandwidth=100.0, latency=1.0)
@@ -84,8 +84,8 @@ def test_a_link_of_its_own_slows_those_who_use_it() -> None:
     cluster = dataclasses.replace(switch(4, link=INNER), overrides=slow)
     assert collective_time(cluster, range(4), "all_reduce", SIZE, "ring") == 6 * (3 + 30)
     assert collective_time(cluster, (0, 1), "all_reduce", SIZE, "ring") == 2 * (1 + 6)
-    assert message_time(cluster, 1, 2, SIZE) == 123
-    assert message_time(cluster, 0, 2, SIZE) == 13
+    assert message_link(cluster, 1, 2).transfer_time(SIZE) == 123
+    assert message_link(cluster, 0, 2).transfer_time(SIZE) == 13
 
 
 def test_unknown_words_are_refused_with_the_nearest() -> None:
@@ -120,7 +120,8 @@ def test_groups_of_a_class_cost_the_same(cluster: Cluster, data: st.DataObject) 
             for _ in range(data.draw(st.integers(1, 6)))
         ]
     )
-    number, first = group_classes(cluster, groups)
+    number = group_classes(cluster, groups)
+    first = [number.tolist().index(each) for each in range(max(number) + 1)]
     for collective in COLLECTIVES:
         times = [collective_time(cluster, group, collective, SIZE) for group in groups]
         assert times == [times[first[each]] for each in number]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from paracosm.cluster import ring_all_reduce
 from paracosm.cluster.collectives import COLLECTIVES as WITH_ALGORITHMS
-from paracosm.cluster.collectives import collective_time, message_time
+from paracosm.cluster.collectives import collective_time, message_link
 from paracosm.emulation.communication import communication_of
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.cost import FREE, Cost
@@ -175,7 +175,8 @@ def test_a_hop_is_a_message_on_the_link_of_two_ranks() -> None:
     resolved = config.resolve_cluster()
     assert resolved is not None
     assert whole(communication.message(0, 3, 1000, 0)) == pytest.approx(10e-6 + 100e-6)
-    assert whole(communication.message(3, 4, 1000, 3)) == message_time(resolved, 3, 4, 1000)
+    link = message_link(resolved, 3, 4)
+    assert whole(communication.message(3, 4, 1000, 3)) == link.transfer_time(1000)
 
 
 def test_models_without_links() -> None:

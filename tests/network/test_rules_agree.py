@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paracosm.cluster import Cluster, Link, hierarchical, ring, star, switch
+from paracosm.cluster.collectives import shares_ports
 from paracosm.cluster.link import Duplex, Packets, Sharing
 from paracosm.compiled import compiled_whole
 from paracosm.network import Stations, compiled
@@ -189,8 +190,14 @@ def clusters(draw: st.DrawFn, sharing: Sharing) -> Cluster:
     elif kind == "ring":
         cluster = ring(workers, link())
     else:
-        cluster = hierarchical(workers, draw(st.integers(1, 3)), link(), link(), servers=1)
-    pairs = draw(st.lists(st.sampled_from(joined(cluster)), unique_by=frozenset, max_size=2))
+        each, outer = draw(st.integers(1, 3)), link()
+        cards = draw(st.none() | st.integers(1, each))
+        one_switch = sharing == "serial" or outer.duplex == "half"
+        leaf = None if one_switch else draw(st.sampled_from([None, 1, 2]))
+        more = {} if leaf is None else {"leaf": leaf, "oversubscription": 1.5}
+        cluster = hierarchical(workers, each, link(), outer, 1, cards=cards, **more)
+    free = [] if shares_ports(cluster) else joined(cluster)
+    pairs = draw(st.lists(st.sampled_from(free), unique_by=frozenset, max_size=2)) if free else []
     overrides = tuple((a, b, link()) for a, b in pairs)
     return Cluster(
         cluster.nodes, cluster.workers, cluster.servers, cluster.topology, overrides=overrides

@@ -136,6 +136,47 @@ def test_launches_decide_where_kernels_are_shorter() -> None:
     assert times.backward == 0
 
 
+def test_a_device_that_is_slower_in_an_iteration_does_not_slow_the_host_down() -> None:
+    """Launches of 20 take longer than kernels of 2.5 x 5: only the last one is seen."""
+    rows: Sequence[Row] = [row("size", 6.0), *[row("mul", 11.0)] * 4]
+    reading = Reading(floor=6.0, longest_view=8.0, launch=20.0)
+    times, _ = replayed(graph_of(rows, reading), reading, slowdown=2.5)
+    assert times.forward == 4 * 20 + 2.5 * 5
+
+
+def measured_as(folder: Path, name: str, factor: float) -> None:
+    """Write a copy of a pair whose whole model took `factor` times what its ops say."""
+    shutil.copy(GPT.with_suffix(".csv"), folder / f"{name}.csv")
+    rows = read_table(GPT.with_suffix(".csv"))
+    reading = reading_of(rows)
+    times, _ = replayed(graph_of(repeated(rows, 36, "test"), reading), reading)
+    forward, both = 1e3 * factor * times.forward, 1e3 * factor * times.both
+    told = {"num_layer": 36, "fw_latency": forward, "e2e_latency": both, "bwall_latency": 0}
+    (folder / f"{name}.json").write_text(json.dumps(told))
+
+
+def test_clocks_are_read_from_other_models_alone(tmp_path: Path) -> None:
+    """By hand: of a, b and c, which took 1.1, 1.2 and 1.6 times their ops, each is predicted by
+    the median of the others; another batch of the same model does not count."""
+    for name, factor in (
+        *(("a-train-1024-1", 1.1), ("b-train-1024-1", 1.2), ("b-train-1024-4", 9.0)),
+        ("c-inf-1024-1", 1.6),
+    ):
+        measured_as(tmp_path, name, factor)
+    a, b, other_batch, c = read_folder(tmp_path).comparisons
+    assert a.slowdown == pytest.approx(1.6, rel=1e-9)
+    assert b.slowdown == other_batch.slowdown == pytest.approx(1.35, rel=1e-9)
+    assert c.slowdown == pytest.approx(1.2, rel=1e-9)
+    assert b.error == pytest.approx(1.35 / 1.2 - 1, abs=1e-4)
+    assert b.timed_error == pytest.approx(1 / 1.2 - 1, rel=1e-9)
+
+
+def test_a_model_alone_on_its_device_is_predicted_at_the_clocks_of_its_timings() -> None:
+    (gpt,) = read_folder(GPT.parent).comparisons
+    assert gpt.slowdown == 1.0
+    assert gpt.predicted == gpt.timed
+
+
 def test_real_models_are_predicted_better_than_by_adding_up() -> None:
     folder = read_folder(DATA)
     assert [each.model for each in folder.comparisons] == [

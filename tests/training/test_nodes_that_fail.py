@@ -12,31 +12,18 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from quadratic import LR, run
 
 from paracosm.errors import InputError
 from paracosm.faults import failure_instants, parse_mtbf
 from paracosm.rng import TrainingStream, generator
 from paracosm.timing import parse_distribution
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
-from paracosm.training.store import Numerics
+from paracosm.training.store import LocalSteps, Numerics
 from reference.failing_job import failing_job
 from reference.failing_training import Period, failing_training
 
-LR = 0.25
 COSTS = {"checkpoint_cost": "0.5s", "checkpoint_every": "2s"}
-
-
-def run(seed: int = 0, **arguments: Any) -> TrainingResult:
-    common = {
-        "model": "quadratic:model",
-        "data": "quadratic:data",
-        "lr": LR,
-        "compute": "1s",
-        "lookahead": "off",
-        "evaluate_every": 1,
-        "batch": 1,
-    }
-    return train(TrainConfig.model_validate({**common, **arguments}), seed)
 
 
 def timed(seed: int = 0, **arguments: Any) -> TrainingResult:
@@ -563,11 +550,9 @@ def test_no_run_hangs_and_time_never_goes_back(
         begun += 1
         return self
 
-    def request_steps(
-        self: Numerics, client: int, parameters: Any, count: int, **how: Any
-    ) -> Numerics:
+    def request_steps(self: Numerics, client: int, parameters: Any, steps: LocalSteps) -> Numerics:
         nonlocal begun
-        begun += count
+        begun += steps.count
         return self
 
     with pytest.MonkeyPatch.context() as patch:

@@ -16,9 +16,15 @@ __all__ = ["fit_scaling"]
 
 Floats = npt.NDArray[np.float64]
 
-FITTED = ("within", "pair", "several", "hop", "hidden", "last", "spread")
+FITTED = ("within", "pair", "several", "jitter", "hidden", "last", "spread")
 NOISE = 0.05  # relative; residuals beyond it count linearly, so that an outlier does not pull
-STARTS = (0.1, 0.4)  # hidden share of the compute from which the search begins
+STARTS = [
+    {"hidden": hidden, "jitter": jitter, "spread": spread}
+    for hidden in (0.1, 0.4)
+    for jitter in (0.01, 0.2)
+    for spread in (0.01, 0.05)
+]
+"""Where the search begins: shares of the compute and relative standard deviations."""
 
 
 def fit_scaling(runs: Runs) -> Scaling:
@@ -48,11 +54,11 @@ def fit_scaling(runs: Runs) -> Scaling:
     found = [
         least_squares(
             residuals,
-            np.log([getattr(replace(start, hidden=share), name) for name in FITTED]),
+            np.log([getattr(replace(start, **values), name) for name in FITTED]),
             loss="soft_l1",
             f_scale=NOISE,
         )
-        for share in STARTS
+        for values in STARTS
     ]
     best = min(found, key=lambda result: float(result.cost))
     return _without_what_is_unknown(_with(start, np.exp(best.x)), runs)
@@ -80,10 +86,8 @@ def _start(runs: Runs, batches: Floats, compute: Floats) -> Scaling:
         within=0.1 * seconds,
         pair=seconds,
         several=seconds,
-        hop=0.1,
-        hidden=STARTS[0],
         last=0.03,
-        spread=0.02,
+        **STARTS[0],
     )
 
 
@@ -94,12 +98,11 @@ def _with(scaling: Scaling, values: Floats) -> Scaling:
 def _without_what_is_unknown(scaling: Scaling, runs: Runs) -> Scaling:
     """Return the scaling with NaN, or 0, for what no run depends on."""
     one = (runs.nodes == 1) & (runs.replicas > 1)
-    crowded = (runs.nodes > 1) & (runs.replicas > runs.nodes)
     return replace(
         scaling,
         within=scaling.within if bool(one.any()) else math.nan,
         pair=scaling.pair if bool((runs.nodes == 2).any()) else math.nan,
         several=scaling.several if bool((runs.nodes > 2).any()) else math.nan,
-        hop=scaling.hop if bool(crowded.any()) else 0.0,
+        jitter=scaling.jitter if len(np.unique(runs.replicas[runs.replicas > 1])) > 1 else 0.0,
         spread=scaling.spread if bool((runs.replicas > 1).any()) else 0.0,
     )

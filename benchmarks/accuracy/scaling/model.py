@@ -8,13 +8,12 @@
 - *Compute* depends on the replica's batch alone and is taken from the measurement, between two
   measured batches from the line through them.
 - *The ring all-reduce* of the gradients moves 2 (p - 1) / p of their bytes over every link
-  (Patarasuk and Yuan 2009), at the rate of the slowest: within a node, between two nodes, between
-  more. The hops of the ring that stay within a node (p - n of p, on n nodes) hold it up by a share
-  of that each.
+  (Patarasuk and Yuan 2009): within a node, between two nodes, between more. It goes at the pace of
+  the slowest of its p processes, whose paces vary.
 - *Overlap*: what fits into a share of the compute (most of the backward pass) is hidden; the last
   bucket never is.
-- *The slowest replica* sets the pace: durations of replicas vary, and the expected maximum of p
-  normal ones lies so many standard deviations above the mean (Blom 1958).
+- *The slowest replica* is waited for: durations of replicas vary as well. The expected maximum of p
+  normal numbers lies so many standard deviations above their mean (Blom 1958).
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Scaling:
             no such run was measured.
         pair: the same between two nodes.
         several: the same between three nodes and more.
-        hop: share of these that every hop within a node adds, on several nodes.
+        jitter: relative standard deviation of the pace of one process of the ring.
         hidden: share of the compute behind which communication hides.
         last: share of the communication that always comes after the compute.
         spread: relative standard deviation of a replica's compute.
@@ -74,7 +73,7 @@ class Scaling:
     within: float
     pair: float
     several: float
-    hop: float
+    jitter: float
     hidden: float
     last: float
     spread: float
@@ -126,9 +125,8 @@ class Scaling:
         if bool(np.isnan(pace).any()):
             kind = "several replicas on one node" if math.isnan(self.within) else "several nodes"
             raise InputError(f"scaling: no run on {kind} was measured")
-        ring = 2 * (replicas - 1) / replicas
-        held_up = np.where(nodes > 1, self.hop * (replicas - nodes), 0.0)
-        return np.asarray(pace * (ring + held_up))
+        slowest = 1 + self.jitter * _expected_maximum(replicas)
+        return np.asarray(pace * slowest * 2 * (replicas - 1) / replicas)
 
 
 def _expected_maximum(replicas: Floats) -> Floats:

@@ -40,6 +40,7 @@ class Accelerator:
         bandwidth: of its memory, bytes/s, as its data sheet has it.
         shares: of the bandwidth that an op reaches, by a part of its name; the first that fits.
         share: of all other ops.
+        launch: seconds in which the host issues an op, while the device runs those before.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Accelerator:
     bandwidth: float
     shares: Mapping[str, float]
     share: float
+    launch: float = 0.0
 
     def seconds(self, op: Op) -> float:
         """Return how long an op takes, its launch being hidden behind the one before.
@@ -87,12 +89,14 @@ A100 = Accelerator(
     bandwidth=2039e9,
     shares={"layer_norm": 0.43, "softmax": 0.74, "dropout": 0.76, "copy_": 0.62},
     share=0.81,
+    launch=11.7e-6,
 )
 """Multiprocessors and bandwidth: NVIDIA's data sheet. The rate of products: 86.9 % of 312 Tflop/s,
 the best of all shapes in half precision (Bekman, "Machine Learning Engineering", table of maximum
 achievable matmul flops). Shares: medians over the forward passes in NeuSight's tables of training
 on the A100 80 GB PCIe (1935 GB/s), of those that take more than 100 us; of norms and copies, which
-all are shorter, more than 40 us. The mask of a dropout counts as a byte."""
+all are shorter, more than 40 us. The mask of a dropout counts as a byte. Launch: the median of what
+these tables say (the shortest interval around a kernel, without that around nothing)."""
 
 
 def durations_on(accelerator: Accelerator, graph: Graph) -> Floats:

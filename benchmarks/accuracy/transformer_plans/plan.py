@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-from transformer import Transformer, transformer_graph
 
 from paracosm.cluster import Cluster
 from paracosm.errors import InputError
+from paracosm.graphs.transformer import Transformer, transformer_graph
 from paracosm.jobs.strategies import Replica, Strategy, build_job
 from paracosm.simulation import JobSchedule, replay_job
 from transformer_plans.accelerator import Accelerator, durations_on
@@ -103,7 +103,8 @@ def predict_plan(
         InputError: a cluster of another size.
     """
     graph = transformer_graph(plan.model, plan.micro_batch, plan.tensor, plan.pipeline)
-    replica = Replica(graph, slowdown * durations_on(accelerator, graph))
+    durations = slowdown * durations_on(accelerator, graph)
+    replica = Replica(graph, durations, asynchronous=True, launch=accelerator.launch)
     schedule = replay_job(build_job(replica, cluster, plan.strategy))
     return PlanTime(schedule.makespan, _busy(schedule))
 

@@ -153,7 +153,8 @@ def show_summary(
     for part in view.tables(summary):
         say()
         say(aligned([(part.title, *(f">{word}" for word in part.header[1:])), *part.rows]))
-    if ended.why is not None and not view.leads:
+    told = view.leads and (summary.status not in view.endings or ended.why == answer(summary))
+    if ended.why is not None and not told:
         say(ended.why, style=STYLES[ended.level])
     if out is not None:
         say(f"report: {out / 'report.html'}")

@@ -7,6 +7,7 @@ read from the modules' sources.
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -35,6 +36,9 @@ VERBS: Mapping[str, str] = {
     "graph show": "paracosm.cli.graph",
     "graph export": "paracosm.cli.graph",
     "graph import": "paracosm.cli.graph",
+    "hardware list": "paracosm.cli.hardware",
+    "hardware show": "paracosm.cli.hardware",
+    "hardware add": "paracosm.cli.hardware",
     "db show": "paracosm.cli.db",
     "db merge": "paracosm.cli.db",
     "db export": "paracosm.cli.db",
@@ -88,7 +92,7 @@ def parameters_of(verb: str) -> dict[str, list[str]]:
 
 def _function(verb: str) -> str:
     last = verb.split()[-1]
-    return f"{last}_" if iskeyword(last) else last
+    return f"{last}_" if iskeyword(last) or hasattr(builtins, last) else last
 
 
 def _listed(verb: str) -> TyperCommand:

@@ -66,6 +66,11 @@ class Cluster:
                 raise InputError(f'"{a}" and "{b}" live on one node: no link is between them')
             if pair in pairs:
                 raise InputError(f'the link between "{a}" and "{b}" is overridden twice')
+            if self._share_ways_out(a, b):
+                raise InputError(
+                    f'the link between "{a}" and "{b}" has no effect: it would pass the cards and '
+                    "uplinks of their groups, whose bandwidth is that between groups"
+                )
             pairs.add(pair)
         if any(link.sharing != self.sharing for link in self.links):
             raise InputError(
@@ -106,6 +111,12 @@ class Cluster:
                 "topology switch joins every pair"
             )
         return link
+
+    def _share_ways_out(self, a: str, b: str) -> bool:
+        topology, at = self.topology, self._position
+        if not (isinstance(topology, Hierarchical) and topology.shares_ports):
+            return False
+        return topology.group(at[a]) != topology.group(at[b])
 
     @cached_property
     def _position(self) -> dict[str, int]:
@@ -162,13 +173,16 @@ def hierarchical(
     servers: int = 0,
     speeds: Sequence[float] | None = None,
     placement: Placement = "own",
+    cards: int | None = None,
+    leaf: int | None = None,
+    oversubscription: float = 1.0,
 ) -> Cluster:
     """Return groups of `group_size` workers: `link` joins two of a group, `outer` two groups.
 
-    The other arguments are those of `star`. Server i with a node of its own is in group i, modulo
-    the number of groups.
+    `cards`, `leaf` and `oversubscription` are those of `Hierarchical`, the other arguments those
+    of `star`. Server i with a node of its own is in group i, modulo the number of groups.
     """
-    topology = Hierarchical(link, outer, group_size, workers)
+    topology = Hierarchical(link, outer, group_size, workers, cards, leaf, oversubscription)
     return assemble(_nodes(workers, speeds), [Node("server")] * servers, topology, placement)
 
 

@@ -1,9 +1,11 @@
 """What collectives cost, in the alpha-beta model: on given links, and between workers of a cluster.
 
 Of a cluster, the links and the algorithm are picked. Workers are given by their numbers, in the
-order of their ranks in the group. In `hierarchical` clusters the outer link is each worker's own:
-groups that cross machines at the same time do not slow each other down, as with one network adapter
-for each accelerator.
+order of their ranks in the group. In `hierarchical` clusters each worker has its own way out of its
+machine, or those of a machine share network cards, and machines the uplinks of leaf switches
+(`Hierarchical`). Then the messages of a step that pass the same card or uplink at once, those of
+the group and of others `beside` it, have their share of it: eight rings over one card take eight
+times as long as one. A tree's steps are each charged the slowest of its links.
 
 `size` is always that of the whole vector, in bytes. Steps follow each other, and each step costs
 what its messages cost on an idle link: `link.transfer_time(bytes)`; where every rank sends and
@@ -34,7 +36,9 @@ from paracosm.errors import InputError, unknown
 Ints = npt.NDArray[np.int64]
 TimeOf = Callable[[float], float]
 """Seconds by the size in bytes."""
+Floats = npt.NDArray[np.float64]
 Way = Callable[[Cluster, Ints], TimeOf]
+"""Of groups (a row each) that do the same at the same time, what it takes the first."""
 
 COLLECTIVES = (
     *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"),
@@ -48,8 +52,9 @@ def collective_time(
     collective: str,  # one of `COLLECTIVES`
     size: float,
     algorithm: str = "auto",  # one of `algorithms_of(collective)`, or the cheapest of them
+    beside: Ints | None = None,  # other groups (a row each) that do the same at the same time
 ) -> float:
-    """Return the seconds that a collective takes on idle links when all have come to it.
+    """Return the seconds that a collective takes when all have come to it.
 
     `size` is the bytes of the whole vector: what each has before an all-reduce, a reduction or a
     reduce-scatter, what each has after an all-gather or a broadcast, what each sends in an
@@ -59,12 +64,16 @@ def collective_time(
         InputError: a collective or an algorithm that is unknown; the topology does not join two
             workers that would exchange messages, or has no machines for "hierarchical".
     """
-    ways = collective_times(cluster, workers, collective, algorithm)
+    ways = collective_times(cluster, workers, collective, algorithm, beside)
     return min(time_of(size) for time_of in ways.values())
 
 
 def collective_times(
-    cluster: Cluster, workers: Sequence[int] | Ints, collective: str, algorithm: str = "auto"
+    cluster: Cluster,
+    workers: Sequence[int] | Ints,
+    collective: str,
+    algorithm: str = "auto",
+    beside: Ints | None = None,
 ) -> dict[str, TimeOf]:
     """Return what a collective takes by its size, for each algorithm that there are links for.
 
@@ -74,13 +83,15 @@ def collective_times(
     if algorithm != "auto" and algorithm not in ways:
         raise unknown(f"algorithm for {collective}", algorithm, ways)
     tried = ways if algorithm == "auto" else (algorithm,)
-    group = np.asarray(workers, dtype=np.int64)
-    if len(group) < 2:
+    groups = np.asarray(workers, dtype=np.int64).reshape(1, -1)
+    if groups.shape[1] < 2:
         return dict.fromkeys(tried, _nothing)
+    if beside is not None and shares_ports(cluster):
+        groups = np.concatenate((groups, beside))
     times, refusals = {}, []
     for name in tried:
         try:
-            times[name] = _WAYS[collective][name](cluster, group)
+            times[name] = _WAYS[collective][name](cluster, groups)
         except InputError as error:
             refusals.append(error)
     if not times:
@@ -95,29 +106,72 @@ def algorithms_of(collective: str) -> tuple[str, ...]:
     return tuple(_WAYS[collective])
 
 
-def message_time(cluster: Cluster, source: int, target: int, size: float) -> float:
-    """Return the seconds of a message from one worker to another, by their numbers."""
-    return _link(cluster, source, target).transfer_time(size)
+def shares_ports(cluster: Cluster) -> bool:
+    """Whether workers of the cluster meet on the way out of their machines."""
+    return isinstance(cluster.topology, Hierarchical) and cluster.topology.shares_ports
 
 
-def group_classes(cluster: Cluster, groups: Ints) -> tuple[Ints, Ints]:
-    """Return the class of each group (a row of workers), and a row of `groups` for each class.
+def message_link(cluster: Cluster, source: int, target: int, beside: Ints | None = None) -> Link:
+    """Return the link from one worker to another, shared with what others send at the same time.
 
-    Groups of one class cost the same, whatever they communicate.
+    `beside` are pairs of other senders and receivers, a row each.
+    """
+    pairs = np.array([[source, target]], dtype=np.int64)
+    if beside is not None and shares_ports(cluster):
+        pairs = np.concatenate((pairs, beside))
+    (link,) = _links(cluster, pairs[:, :1], pairs[:, 1:])
+    return link
+
+
+def group_classes(cluster: Cluster, groups: Ints, at_once: Ints | None = None) -> Ints:
+    """Return the class of each group (a row of workers).
+
+    Groups of one class cost the same, whatever they communicate. Those with the same number in
+    `at_once` do so at the same time; without it, each does so alone.
     """
     topology = cluster.topology
     shape = np.zeros((len(groups), 1), dtype=np.int64)
     if isinstance(topology, Hierarchical):
         machine = groups // topology.group_size
         shape = machine - machine[:, :1]
+        for port in _ports(topology, groups):
+            shape = np.column_stack((shape, port - port[:, :1]))
     elif isinstance(topology, Ring):
         shape = (groups - groups[:, :1]) % topology.size
     for number, (a, b) in enumerate(_overridden(cluster), start=1):
         touched = (groups == a).any(axis=1) & (groups == b).any(axis=1)
         own = np.where(touched, number * len(groups) + np.arange(len(groups)), 0)
         shape = np.column_stack((shape, own)) if touched.any() else shape
-    _, first, number_of = np.unique(shape, axis=0, return_index=True, return_inverse=True)
-    return number_of.reshape(-1).astype(np.int64), first.astype(np.int64)
+    if at_once is not None and isinstance(topology, Hierarchical) and topology.shares_ports:
+        alike = np.unique(shape, axis=0, return_inverse=True)[1].reshape(-1, 1)
+        who = alike * groups.shape[1] + np.arange(groups.shape[1])
+        for port in _ports(topology, groups):
+            shape = np.column_stack((shape, _company(at_once[:, None], port, who)))
+    return np.unique(shape, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _ports(topology: Hierarchical, nodes: Ints) -> list[Ints]:
+    """Return the card, and the leaf switch, of each worker; neither where it shares none."""
+    machine, found = nodes // topology.group_size, []
+    if (topology.cards or topology.group_size) < topology.group_size:
+        assert topology.cards is not None
+        within = nodes % topology.group_size * topology.cards // topology.group_size
+        found.append(machine * topology.cards + within)
+    if topology.leaf is not None:
+        found.append(machine // topology.leaf)
+    return found
+
+
+def _company(at_once: Ints, port: Ints, who: Ints) -> Ints:
+    """Return a number for each member of groups that says with whom it meets at its port."""
+    now = np.broadcast_to(at_once, port.shape)
+    at: list[tuple[int, int]] = [*zip(now.ravel().tolist(), port.ravel().tolist(), strict=True)]
+    there: dict[tuple[int, int], list[int]] = {}
+    for place, member in zip(at, who.ravel().tolist(), strict=True):
+        there.setdefault(place, []).append(member)
+    numbers: dict[tuple[int, ...], int] = {}
+    of = {place: numbers.setdefault(tuple(sorted(m)), len(numbers)) for place, m in there.items()}
+    return np.array([of[place] for place in at], dtype=np.int64).reshape(port.shape)
 
 
 def _nothing(size: float) -> float:
@@ -125,30 +179,35 @@ def _nothing(size: float) -> float:
 
 
 def _ring(time: Callable[[int, float, list[Link]], float]) -> Way:
-    def way(cluster: Cluster, group: Ints) -> TimeOf:
-        links = _links(cluster, group, np.roll(group, -1))
-        return lambda size: time(len(group), size, links)
+    def way(cluster: Cluster, groups: Ints) -> TimeOf:
+        links = _links(cluster, groups, np.roll(groups, -1, axis=1))
+        return lambda size: time(groups.shape[1], size, links)
 
     return way
 
 
-def _ring_reduce(cluster: Cluster, group: Ints) -> TimeOf:
-    links = _links(cluster, group, np.roll(group, -1))
-    into_root = _links_of_root(cluster, group)
-    return lambda size: ring_reduce(len(group), size, links, into_root)
+def _ring_reduce(cluster: Cluster, groups: Ints) -> TimeOf:
+    links = _links(cluster, groups, np.roll(groups, -1, axis=1))
+    into_root = _links_of_root(cluster, groups)
+    return lambda size: ring_reduce(groups.shape[1], size, links, into_root)
 
 
-def _tree(time: Callable[[int, float, list[Link]], float]) -> Way:
-    def way(cluster: Cluster, group: Ints) -> TimeOf:
-        links = _doubling_links(cluster, group)
-        return lambda size: time(len(group), size, links)
+def _tree(time: Callable[[int, float, list[Link]], float], *, every: bool = False) -> Way:
+    """Return the way of steps between ranks at distances 1, 2, 4, ...
+
+    In a step of distance d `every` rank sends, or one of 2 d.
+    """
+
+    def way(cluster: Cluster, groups: Ints) -> TimeOf:
+        links = _doubling_links(cluster, groups, every)
+        return lambda size: time(groups.shape[1], size, links)
 
     return way
 
 
 def _linear(time: Callable[[float, list[Link]], float]) -> Way:
-    def way(cluster: Cluster, group: Ints) -> TimeOf:
-        links = _links_of_root(cluster, group)
+    def way(cluster: Cluster, groups: Ints) -> TimeOf:
+        links = _links_of_root(cluster, groups)
         return lambda size: time(size, links)
 
     return way
@@ -161,25 +220,26 @@ def _hierarchical(time: Callable[[int, float, Links], float]) -> Way:
     as long as for those that it takes longest for.
     """
 
-    def way(cluster: Cluster, group: Ints) -> TimeOf:
-        machines, most, fewest, link, outer = _machines(cluster, group)
+    def way(cluster: Cluster, groups: Ints) -> TimeOf:
+        machines, most, fewest, link, outer = _machines(cluster, groups)
         return lambda size: time(most, size, link) + time(machines, size / fewest, outer)
 
     return way
 
 
-def _pairwise(cluster: Cluster, group: Ints) -> TimeOf:
+def _pairwise(cluster: Cluster, groups: Ints) -> TimeOf:
     """Take p - 1 steps in which each sends `size` / p bytes to one other.
 
     In step k rank i sends to rank i + k (TRG, section 4.3).
     """
-    ranks = len(group)
+    ranks = groups.shape[1]
     if isinstance(cluster.topology, Switch) and not cluster.overrides:
         link = cluster.topology.link
         return lambda size: (ranks - 1) * link.exchange_time(size / ranks)
     # Most steps take the same links.
     steps = Counter(
-        frozenset(_links(cluster, group, np.roll(group, -step))) for step in range(1, ranks)
+        frozenset(_links(cluster, groups, np.roll(groups, -step, axis=1)))
+        for step in range(1, ranks)
     )
     return lambda size: sum(
         count * max(link.exchange_time(size / ranks) for link in links)
@@ -187,19 +247,22 @@ def _pairwise(cluster: Cluster, group: Ints) -> TimeOf:
     )
 
 
-def _dissemination(cluster: Cluster, group: Ints) -> TimeOf:
-    distances = _powers_of_two(len(group))
-    targets = np.concatenate([np.roll(group, -distance) for distance in distances])
-    links = _links(cluster, np.tile(group, len(distances)), targets)
-    return lambda size: dissemination_barrier(len(group), links)
+def _dissemination(cluster: Cluster, groups: Ints) -> TimeOf:
+    steps = [
+        _links(cluster, groups, np.roll(groups, -distance, axis=1))
+        for distance in _powers_of_two(groups.shape[1])
+    ]
+    links = list(dict.fromkeys(link for step in steps for link in step))
+    return lambda size: dissemination_barrier(groups.shape[1], links)
 
 
-def _machines(cluster: Cluster, group: Ints) -> tuple[int, int, int, list[Link], list[Link]]:
+def _machines(cluster: Cluster, groups: Ints) -> tuple[int, int, int, list[Link], list[Link]]:
     """Return how many machines the group is on, the most and the fewest ranks on one, and links.
 
-    The links are those between neighbours within machines, and between the first ranks of machines.
+    The links are those between neighbours within machines, and between the first ranks of machines;
+    while these communicate, so do all other ranks of the machines.
     """
-    topology = cluster.topology
+    topology, group = cluster.topology, groups[0]
     if not isinstance(topology, Hierarchical):
         raise InputError(
             f"algorithm hierarchical needs machines of several workers: topology hierarchical, not "
@@ -208,36 +271,69 @@ def _machines(cluster: Cluster, group: Ints) -> tuple[int, int, int, list[Link],
     machine = group // topology.group_size
     _, first, counts = np.unique(machine, return_index=True, return_counts=True)
     within = np.flatnonzero(machine[:-1] == machine[1:])
-    leaders = group[np.sort(first)]
-    return (
-        len(counts),
-        int(counts.max()),
-        int(counts.min()),
-        _links(cluster, group[within], group[within + 1]) if len(within) else [topology.link],
-        _links(cluster, leaders, np.roll(leaders, -1)) if len(leaders) > 1 else [topology.outer],
-    )
+    leaders = np.sort(first)
+    ends = group[leaders], group[np.roll(leaders, -1)]
+    if topology.shares_ports:
+        ends = groups, np.stack([_of_next_machine(each, topology.group_size) for each in groups])
+    link = [topology.link]
+    if len(within):
+        link = _links(cluster, group[within][None], group[within + 1][None])
+    outer = _links(cluster, *np.atleast_2d(*ends)) if len(leaders) > 1 else [topology.outer]
+    return len(counts), int(counts.max()), int(counts.min()), link, outer
 
 
-def _doubling_links(cluster: Cluster, group: Ints) -> list[Link]:
+def _of_next_machine(group: Ints, size: int) -> Ints:
+    """Return the counterpart of each rank on the group's next machine, where it sends its share."""
+    on: dict[int, list[int]] = {}
+    for rank in group.tolist():
+        on.setdefault(rank // size, []).append(rank)
+    machines = list(on.values())
+    target = {
+        rank: following[place % len(following)]
+        for here, following in zip(machines, [*machines[1:], machines[0]], strict=True)
+        for place, rank in enumerate(here)
+    }
+    return np.array([target[rank] for rank in group.tolist()], dtype=np.int64)
+
+
+def _doubling_links(cluster: Cluster, groups: Ints, every: bool) -> list[Link]:
     """Return the links between ranks whose distance is a power of two."""
-    distances = _powers_of_two(len(group))
-    sources = np.concatenate([group[: len(group) - distance] for distance in distances])
-    targets = np.concatenate([group[distance:] for distance in distances])
-    return _links(cluster, sources, targets)
+    found: dict[Link, None] = {}
+    ranks = groups.shape[1]
+    for distance in _powers_of_two(ranks):
+        one = np.arange(ranks - distance)
+        other = one + distance
+        if shares_ports(cluster):
+            one = one[one % (2 * distance) < (distance if every else 1)]
+            other = one + distance
+            if every:
+                one, other = np.append(one, other), np.append(other, one)
+        found |= dict.fromkeys(_links(cluster, groups[:, one], groups[:, other]))
+    return list(found)
 
 
 def _powers_of_two(below: int) -> list[int]:
     return [1 << power for power in range((below - 1).bit_length())]
 
 
-def _links_of_root(cluster: Cluster, group: Ints) -> list[Link]:
+def _links_of_root(cluster: Cluster, groups: Ints) -> list[Link]:
     """Return the link of the first of the group with each of the others."""
-    return [_link(cluster, int(group[0]), int(other)) for other in group[1:]]
+    if not shares_ports(cluster):
+        return [_link(cluster, int(groups[0, 0]), int(other)) for other in groups[0, 1:]]
+    columns = range(1, groups.shape[1])
+    return [_links(cluster, groups[:, :1], groups[:, at : at + 1])[0] for at in columns]
 
 
 def _links(cluster: Cluster, sources: Ints, targets: Ints) -> list[Link]:
-    """Return the distinct links between these pairs of workers."""
+    """Return the distinct links of the first row's pairs of workers, as they share their ports.
+
+    All pairs send at once, those of one group in each row.
+    """
     topology = cluster.topology
+    load = np.ones(sources.shape[1])
+    if isinstance(topology, Hierarchical) and topology.shares_ports:
+        load = _loads(topology, sources, targets)[0]
+    sources, targets = sources[0], targets[0]
     if isinstance(topology, Hierarchical):
         kind = sources // topology.group_size != targets // topology.group_size
     elif isinstance(topology, Ring):
@@ -248,10 +344,32 @@ def _links(cluster: Cluster, sources: Ints, targets: Ints) -> list[Link]:
     for a, b in _overridden(cluster):
         special |= ((sources == a) & (targets == b)) | ((sources == b) & (targets == a))
     usual = np.flatnonzero(~special)
-    _, examples = np.unique(kind[usual], return_index=True)
+    _, examples = np.unique(np.where(kind, load, 0.0)[usual], return_index=True)
     pairs = np.concatenate((usual[examples], np.flatnonzero(special)))
-    found = [_link(cluster, int(sources[pair]), int(targets[pair])) for pair in pairs]
+    found = [
+        _link(cluster, int(sources[pair]), int(targets[pair])).shared(float(load[pair]))
+        for pair in pairs
+    ]
     return list(dict.fromkeys(found))
+
+
+def _loads(topology: Hierarchical, sources: Ints, targets: Ints) -> Floats:
+    """Return with how many messages each shares the fullest of the ports that it passes.
+
+    Of an uplink that carries several at full speed, it is the number over those.
+    """
+    load = np.ones(sources.shape)
+    machines = [each // topology.group_size for each in (sources, targets)]
+    crossing = machines[0] != machines[1]
+    ports = [_ports(topology, each) for each in (sources, targets)]
+    for number, ends in enumerate(zip(*ports, strict=True)):
+        passing, width = crossing, 1.0
+        if topology.leaf is not None and number == len(ports[0]) - 1:
+            passing, width = ends[0] != ends[1], topology.uplink
+        for end in ends:
+            _, of, counts = np.unique(end[passing], return_inverse=True, return_counts=True)
+            load[passing] = np.maximum(load[passing], counts[of] / width)
+    return load
 
 
 def _overridden(cluster: Cluster) -> list[tuple[int, int]]:
@@ -383,8 +501,8 @@ def hierarchical_all_reduce(
 
     A ring reduce-scatter over `link` within each group; ring all-reduces over `outer` between the
     groups, one for each rank of a group, on its share of `size` / `group_size` bytes; a ring
-    all-gather within each group. The ring all-reduces between groups run side by side and do not
-    slow each other down: each rank has its own way out.
+    all-gather within each group. The ring all-reduces between groups run side by side: where ranks
+    have no way out of their own, `outer` is the share that each has of it.
     """
     within = ring_all_reduce(group_size, size, link)
     return within + ring_all_reduce(groups, size / group_size, outer)
@@ -417,7 +535,7 @@ _WAYS: dict[str, dict[str, Way]] = {
         "ring": _ring(ring_all_reduce),
         "tree": _tree(tree_all_reduce),
         "hierarchical": _hierarchical(ring_all_reduce),
-        "halving-doubling": _tree(halving_doubling_all_reduce),
+        "halving-doubling": _tree(halving_doubling_all_reduce, every=True),
     },
     "all_gather": _GATHER,
     "reduce_scatter": _GATHER,

@@ -46,6 +46,13 @@ def describe_cluster(cluster: Cluster) -> dict[str, Any]:
     if isinstance(cluster.topology, Hierarchical):
         said["group_size"] = cluster.topology.group_size
         said["links between groups"] = describe_link(cluster.topology.outer)
+        if cluster.topology.cards is not None:
+            said["cards"] = cluster.topology.cards
+        if cluster.topology.leaf is not None:
+            said["leaf switches"] = (
+                f"{cluster.topology.leaf} groups each, oversubscribed "
+                f"{cluster.topology.oversubscription:g} to 1"
+            )
     if cluster.servers:
         said["placement"] = cluster.placement
     if cluster.overrides:

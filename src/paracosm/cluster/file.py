@@ -92,12 +92,19 @@ def _few_enough(groups: list[_Nodes]) -> list[_Nodes]:
 NodeGroups = Annotated[list[_Nodes], BeforeValidator(_as_list), AfterValidator(_few_enough)]
 
 
+class _LeafSwitches(_Strict):
+    groups: int = Field(ge=1, strict=True)
+    oversubscription: float
+
+
 class _File(_Strict):
     topology: Literal["star", "switch", "ring", "hierarchical"]
     workers: NodeGroups
     servers: NodeGroups = []
     placement: Literal["own", "workers"] = "own"
     group_size: int | None = Field(None, ge=1, strict=True)
+    cards: int | None = Field(None, ge=1, strict=True)
+    leaf_switches: _LeafSwitches | None = None
     links: _Links = _Links()
 
 
@@ -134,6 +141,13 @@ def write(cluster: Cluster) -> dict[str, Any]:
     if isinstance(topology, Hierarchical):
         mapping["group_size"] = topology.group_size
         links["between_groups"] = _write_link(topology.outer)
+        if topology.cards is not None:
+            mapping["cards"] = topology.cards
+        if topology.leaf is not None:
+            mapping["leaf_switches"] = {
+                "groups": topology.leaf,
+                "oversubscription": topology.oversubscription,
+            }
     if cluster.overrides:
         links["overrides"] = [
             {"between": [a, b]} | _write_link(link) for a, b, link in cluster.overrides
@@ -167,10 +181,12 @@ def _topology(file: _File, workers: int, servers: int) -> Topology:
             raise InputError("topology hierarchical needs group_size and links.between_groups")
         # Messages of both meet at the same nodes: the rule of sharing is said once.
         own = outer.over(Link(sharing=link.sharing))
-        return Hierarchical(link, own, file.group_size, workers)
-    if file.group_size is not None or outer is not None:
-        key = "links.between_groups" if file.group_size is None else "group_size"
-        raise InputError(f"{key} belongs to topology hierarchical, not {file.topology}")
+        above = file.leaf_switches
+        leaf = (above.groups, above.oversubscription) if above else ()
+        return Hierarchical(link, own, file.group_size, workers, file.cards, *leaf)
+    for key in ("group_size", "cards", "leaf_switches", "links.between_groups"):
+        if (outer if "." in key else getattr(file, key)) is not None:
+            raise InputError(f"{key} belongs to topology hierarchical, not {file.topology}")
     if file.topology == "star":
         return star_around(link, workers, servers, file.placement)
     if file.topology == "switch":

@@ -8,7 +8,7 @@ nothing is routed through a third node.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any, ClassVar, Literal
 
@@ -106,6 +106,21 @@ class Link:
         before = self.occupancy(size) if self.duplex == "half" else 0.0
         return before + self.transfer_time(size)
 
+    def shared(self, load: float) -> Link:
+        """Return the link as each of `load` equal messages finds it that share its ports at once.
+
+        All end when the ports have done what all of them ask for, by every rule of sharing.
+        """
+        if load == 1:
+            return self
+        held = 1.0 if self.pipelined else load
+        return replace(
+            self,
+            bandwidth=self.bandwidth / load,
+            latency=self.latency * held,
+            overhead=self.overhead * load,
+        )
+
     @staticmethod
     def constant(seconds: float) -> Link:
         """Return the link on which every message takes `seconds`, whatever its size."""
@@ -157,17 +172,58 @@ class Hierarchical:
 
     Workers fill the groups one after the other. Servers on nodes of their own are dealt out to the
     groups in turn: server i belongs to group i, modulo the number of groups.
+
+    What leaves a group passes its network cards, each as fast as `outer`. Neighbours share a card:
+    of 8 workers and 4 cards, workers 0 and 1 the first. Without a number each worker has its own.
+    Groups may be under leaf switches: what goes from one leaf to another passes the uplink of the
+    one and the downlink of the other, which are as fast as all cards of a leaf together, divided
+    by `oversubscription`.
     """
 
     link: Link  # within a group
     outer: Link  # between groups
     group_size: int  # workers in a group; the last group may have fewer
     workers: int
+    cards: int | None = None  # network cards of a group; None for one of each worker
+    leaf: int | None = None  # groups under one leaf switch; None where there is one switch
+    oversubscription: float = 1.0  # of a leaf's uplink, above 1 where there are leaf switches
     name: ClassVar[str] = "hierarchical"
 
     def __post_init__(self) -> None:
         if self.group_size < 1:
             raise InputError(f"hierarchical: group_size must be 1 or more, not {self.group_size}")
+        if self.cards is not None and not 1 <= self.cards <= self.group_size:
+            raise InputError(
+                f"hierarchical: cards must be 1 to group_size={self.group_size}, not {self.cards}: "
+                "a worker uses one card, whose bandwidth is that between groups"
+            )
+        if self.leaf is None and self.oversubscription != 1:
+            raise InputError("hierarchical: oversubscription needs leaf, groups of a leaf switch")
+        if self.leaf is None:
+            return
+        if self.leaf < 1:
+            raise InputError(f"hierarchical: leaf must be 1 group or more, not {self.leaf}")
+        if not 1 < self.oversubscription < inf:
+            raise InputError(
+                f"hierarchical: oversubscription must be above 1, not {self.oversubscription}: "
+                "uplinks as fast as all cards below them limit nobody"
+            )
+        if self.outer.sharing == "serial" or self.outer.duplex == "half":
+            raise InputError(
+                "hierarchical: leaf: an uplink carries several messages at once, both ways: it "
+                "needs sharing fair or packets, and duplex full"
+            )
+
+    @property
+    def shares_ports(self) -> bool:
+        """Whether workers meet others on the way out of their group."""
+        return self.leaf is not None or (self.cards or self.group_size) < self.group_size
+
+    @property
+    def uplink(self) -> float:
+        """Messages at full speed that the uplink of a leaf switch carries at once."""
+        below = (self.leaf or 1) * (self.cards or self.group_size)
+        return below / self.oversubscription
 
     def between(self, source: int, target: int) -> Link | None:
         return self.link if self.group(source) == self.group(target) else self.outer
@@ -176,7 +232,19 @@ class Hierarchical:
         """Return the number of the group that `node` belongs to."""
         if node < self.workers:
             return node // self.group_size
-        return (node - self.workers) % -(-self.workers // self.group_size)
+        return (node - self.workers) % self._groups
+
+    def card(self, node: int) -> int | None:
+        """Return the number within its group of the card that `node` shares; None for its own."""
+        if self.cards is None or self.cards == self.group_size:
+            return None
+        if node < self.workers:
+            return node % self.group_size * self.cards // self.group_size
+        return (node - self.workers) // self._groups % self.cards
+
+    @property
+    def _groups(self) -> int:
+        return -(-self.workers // self.group_size)
 
 
 Topology = Star | Switch | Ring | Hierarchical

@@ -22,6 +22,7 @@ from pydantic import (
 from paracosm.cluster import Cluster
 from paracosm.cluster.changes import Change, apply_changes, refuse_changes
 from paracosm.cluster.cluster import first_workers
+from paracosm.cluster.collectives import shares_ports
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.link import Hierarchical, Packets, Sharing
 from paracosm.emulation.delays import Delays, is_plain, parse_delays
@@ -236,6 +237,11 @@ class EmulateConfig(ClusterFields):
         if isinstance(cluster.sharing, Packets):
             raise InputError(
                 f"sharing {cluster.sharing}: messages of emulated ranks share links fair or serial"
+            )
+        if shares_ports(cluster):
+            raise InputError(
+                "cards, leaf_switches: one real rank does not show what the others of its machine "
+                "send at the same time: leave them out, or predict the job"
             )
         return apply_changes(cluster, self.changes("link"))
 

@@ -65,7 +65,11 @@ class TransferScheduler(Scheduler):
         if find is None:
             return Ports(), 1.0
         node = find(name)
-        return self._ports_of_nodes.setdefault(node.name, Ports()), node.speed
+        ports = self._ports_of_nodes.setdefault(node.name, Ports())
+        if self._stations is not None:
+            outer = self._stations.ports_of(node.name, outer=True)
+            ports.outer = self._ports_of_nodes.setdefault(outer, Ports())
+        return ports, node.speed
 
     def _leaves_group(self, source: str, target: str) -> bool:
         """Whether messages between the two go through the outer ports of their nodes."""
@@ -182,27 +186,22 @@ class Port(SerialPort):
 class Ports:
     """The ports of a node: two, and in a hierarchical cluster two more for what leaves its group.
 
-    Workers on one node share them; what these send to one another without a `delay` passes none.
+    Workers on one node share them, and nodes the outer ones where they share a network card; what
+    workers on one node send to one another without a `delay` passes none.
     """
 
-    __slots__ = ("_outer", "receive", "send")
+    __slots__ = ("outer", "receive", "send")
 
     def __init__(self) -> None:
         self.send = Port()
         self.receive = Port()
-        self._outer: Ports | None = None
-
-    @property
-    def outer(self) -> Ports:
-        if self._outer is None:
-            self._outer = Ports()
-        return self._outer
+        self.outer = self
 
     def busy_time(self, direction: Literal["send", "receive"]) -> float:
         """For how many seconds the busier one of its ports for one direction was held."""
-        port: Port = getattr(self, direction)
-        outer = 0.0 if self._outer is None else self._outer.busy_time(direction)
-        return max(port.busy_time, outer)
+        own: Port = getattr(self, direction)
+        outer: Port = getattr(self.outer, direction)
+        return max(own.busy_time, outer.busy_time)
 
 
 @dataclass(init=False, eq=False, repr=False, slots=True)

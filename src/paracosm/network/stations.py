@@ -4,8 +4,9 @@
     worker1.send ----> server0.receive   server0.send ----> worker1.receive
 
 A node has a send port and a receive port, and in a `hierarchical` cluster a second pair for what
-leaves its group. A message passes the send port of its source and the receive port of its target,
-over a half-duplex link the other two ports as well; within a node it passes none.
+leaves its group; of nodes that share a network card, that pair is the card's. A message passes the
+send port of its source and the receive port of its target, over a half-duplex link the other two
+ports as well, and between leaf switches an uplink and a downlink; within a node it passes none.
 
 Where messages have their ports one after the other (`sharing` "serial"), each holds all of its
 stations alone, for some picoseconds. Where they flow side by side ("fair") or in turn (packets), a
@@ -110,10 +111,9 @@ class Stations:
         """
         here, there = self.cluster.node(source).name, self.cluster.node(target).name
         outer = self.leaves_group(source, target)
-        within = ".outer" if outer else ""
         ports = (
-            (f"{here}{within}.send", self._port_capacity(here, outer)),
-            (f"{there}{within}.receive", self._port_capacity(there, outer)),
+            (f"{self.ports_of(here, outer)}.send", self._port_capacity(here, outer)),
+            (f"{self.ports_of(there, outer)}.receive", self._port_capacity(there, outer)),
         )
         found = [self._number(name, width) for name, width in ports if not isinf(width)]
         return (*found, self._number(f"{source} to {target}, alone", link.bandwidth))
@@ -129,15 +129,16 @@ class Stations:
             return ()
         outer = self.leaves_group(source, target)
         sending, receiving = self._port_capacity(here, outer), self._port_capacity(there, outer)
-        within = ".outer" if outer else ""
+        sender, receiver = self.ports_of(here, outer), self.ports_of(there, outer)
         half = link.duplex == "half"
         found = [
-            self._number(f"{here}{within}.send", sending),
-            self._number(f"{there}{within}.receive", receiving),
+            self._number(f"{sender}.send", sending),
+            self._number(f"{receiver}.receive", receiving),
         ]
         if half:
-            found.append(self._number(f"{here}{within}.receive", sending))
-            found.append(self._number(f"{there}{within}.send", receiving))
+            found.append(self._number(f"{sender}.receive", sending))
+            found.append(self._number(f"{receiver}.send", receiving))
+        found += self._uplinks(here, there)
         if self.sharing != "serial" and link.bandwidth < min(sending, receiving):
             pair = " and ".join(sorted((here, there))) if half else f"{here} to {there}"
             found.append(self._number(pair, link.bandwidth))
@@ -150,6 +151,28 @@ class Stations:
             return False
         here, there = (self._place[self.cluster.node(name).name] for name in (source, target))
         return topology.group(here) != topology.group(there)
+
+    def ports_of(self, node: str, outer: bool) -> str:
+        """Return whose ports a node uses: its own, those out of its group, or a card's."""
+        topology = self.cluster.topology
+        if not (outer and isinstance(topology, Hierarchical)):
+            return node
+        card = topology.card(self._place[node])
+        if card is None:
+            return f"{node}.outer"
+        return f"card{card} of group{topology.group(self._place[node])}"
+
+    def _uplinks(self, here: str, there: str) -> list[int]:
+        """Return the stations between two leaf switches; none below one."""
+        topology = self.cluster.topology
+        if not isinstance(topology, Hierarchical) or topology.leaf is None:
+            return []
+        up, down = (topology.group(self._place[node]) // topology.leaf for node in (here, there))
+        if up == down:
+            return []
+        width = topology.uplink * topology.outer.bandwidth
+        ways = (f"leaf{up}.uplink", f"leaf{down}.downlink")
+        return [self._number(way, width) for way in ways]
 
     def _port_capacity(self, node: str, outer: bool) -> float:
         """Return the bandwidth of the fastest link of a node, within its group or out of it."""

@@ -13,10 +13,12 @@ from paracosm.cluster import Cluster, star
 from paracosm.cluster.changes import Change, is_of_cluster, refuse_changes
 from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCounts
+from paracosm.cluster.hardware import Hardware, find_hardware
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.graphs.capture.options import DTYPES, parse_shape
 from paracosm.models import OPTIMIZERS, canonical
+from paracosm.prediction.datasheets import holds_hardware
 from paracosm.prediction.job import check_ranks, parse_ranks
 from paracosm.prediction.parameter_servers.config import (
     THROUGHPUT,
@@ -44,7 +46,9 @@ CAPTURE = frozenset(
 )
 TIMINGS = frozenset(
     {"db", "hardware", "threads", "device", "cache", "estimator", "new_ops", "exact", "launch"}
+    | {"measured"}
 )
+OF_DATABASE = frozenset({"db", "cache", "estimator", "new_ops", "exact"})
 
 
 def _sizes(value: Any) -> Any:
@@ -137,7 +141,14 @@ class PredictConfig(ThroughputFields, ClusterFields):
     # From whose timings.
     db: Path = Field(Path("profiles.db"), description="profile database")
     hardware: str | None = Field(
-        None, description='of whose timings: part of a name, "H100" (this machine)'
+        None,
+        description="a device or node of the catalogue (paracosm hardware list), or a datasheet "
+        'file; or of whose timings in the database: part of a name, "H100" (this machine)',
+    )
+    measured: str | None = Field(
+        None,
+        description="what was measured on hardware of the catalogue, to correct the rest by: "
+        '"resnet50, batch 64: 210 ms", or a database with timings of ops',
     )
     threads: int = Field(1, ge=1, description="threads of one op, where this machine is meant")
     device: Literal["cpu", "cuda"] = Field("cpu", description="which device of this machine")
@@ -199,6 +210,8 @@ class PredictConfig(ThroughputFields, ClusterFields):
             idle.add("batch")
         if self.is_timed:
             idle.add("db")
+        if self.hardware is not None:
+            idle |= self._idle_of_hardware()
         return idle
 
     def _idle(self) -> dict[str, set[str]]:
@@ -210,6 +223,8 @@ class PredictConfig(ThroughputFields, ClusterFields):
             idle["the folder says what there is"] = set(CAPTURE | TIMINGS | CLUSTER)
         elif self.graph is not None:
             idle["the graph is captured already"] = set(CAPTURE)
+        if self.hardware is None:
+            idle["it corrects hardware of the catalogue: give --hardware"] = {"measured"}
         if self.hardware is not None:
             idle["hardware says whose timings are meant"] = {"threads", "device"}
         elif self.device == "cuda":
@@ -247,6 +262,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
         if self.profile is not None:
             _ = self.settings
             return
+        self._check_hardware()
         if self.op_latencies is not None:
             if not self.op_latencies.is_dir():
                 raise InputError(f"{self.op_latencies}: no such folder")
@@ -260,12 +276,27 @@ class PredictConfig(ThroughputFields, ClusterFields):
             self.resolve_cluster(workers)
             if self.timeline_ranks is not None:
                 check_ranks(self.timeline_ranks, workers + strategy.servers)
+        if self.catalogued is not None:
+            return
         if self.db.is_dir():
             raise InputError(f"{self.db}: a folder, not a profile database: --db names its file")
         if not self.db.is_file() and not self.is_timed:
             raise InputError(
                 f"{self.db}: no such database: paracosm profile ops writes one, --db names it"
             )
+
+    def _check_hardware(self) -> None:
+        if self.hardware is None:
+            return
+        idle = self._idle_of_hardware()
+        if given := sorted(idle & self.model_fields_set):
+            known = "timings" if self.catalogued is None else "no timings"
+            raise InputError(
+                f"{', '.join(given)}: no effect here, leave out: {self.hardware} has {known}"
+            )
+
+    def _idle_of_hardware(self) -> frozenset[str]:
+        return frozenset({"measured"}) if self.catalogued is None else OF_DATABASE
 
     @cached_property
     def is_timed(self) -> bool:
@@ -275,6 +306,26 @@ class PredictConfig(ThroughputFields, ClusterFields):
         from paracosm.graphs import load_graph
 
         return load_graph(self.graph).is_timed
+
+    @cached_property
+    def catalogued(self) -> Hardware | None:
+        """The hardware of the catalogue, or of a datasheet file; None where timings are meant.
+
+        A database that is named, or holds timings of such hardware, goes before the catalogue.
+
+        Raises:
+            InputError: neither has hardware of that name.
+        """
+        if self.hardware is None or "db" in self.model_fields_set or self.profile is not None:
+            return None
+        if self.db.is_file() and holds_hardware(self.db, self.hardware):
+            return None
+        try:
+            return find_hardware(self.hardware)
+        except InputError:
+            if self.db.is_file() and not self.hardware.endswith((".yaml", ".yml")):
+                return None  # what the database holds is said later
+            raise
 
     def options(self, device: str, tensor: int = 1) -> CaptureOptions:
         from paracosm.graphs.capture import CaptureOptions
@@ -340,12 +391,20 @@ class PredictConfig(ThroughputFields, ClusterFields):
             if number > MOST_NODES:
                 raise InputError(f"{what}: a job has {MOST_NODES:,} at most, not {number:,}")
         cluster = self.cluster_in_file
+        if self.has_node and cluster is None and self.catalogued is not None:
+            return self.changed(self.catalogued.cluster(workers))
         if cluster is None and self.bandwidth is None and workers + strategy.servers > 1:
             raise InputError(
                 "link bandwidth not specified: add --bandwidth 10Gbit/s (inf where links cost "
                 "nothing), or --cluster FILE"
             )
         return self.changed(first_workers(self.cluster_of(workers, strategy.servers), workers))
+
+    @property
+    def has_node(self) -> bool:
+        """Whether the links are those of the hardware's node: no flag says otherwise."""
+        catalogued = self.catalogued is not None and not self.jobs[-1][1].servers
+        return catalogued and not LINK_FIELDS & self.model_fields_set
 
     @cached_property
     def profiled_workers(self) -> tuple[int, ...]:

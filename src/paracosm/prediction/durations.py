@@ -25,9 +25,14 @@ if TYPE_CHECKING:
     from paracosm.profiling.estimators import Estimate
 
 
-SOURCES = ("exact", "interpolated", "estimated", "unknown", "recorded", "none")
+SOURCES = (
+    *("exact", "interpolated", "estimated", "unknown", "recorded", "none"),
+    *("efficiency", "pooled", "datasheet"),
+)
 """Measured as it is; between measured ones; from a model fitted on others of its type; from its
-flops and bytes alone, no op of its type was measured; written in the graph; nothing known."""
+flops and bytes alone, no op of its type was measured; written in the graph; nothing known. On
+hardware of the catalogue by the datasheet, and what ops of the class reach of it: there, on other
+devices, or what another class does."""
 
 
 def constant(graph: Graph, seconds: float) -> list[Estimate]:

@@ -12,6 +12,9 @@ launches one) runs, and the second event follows. Nodes that make no tensor (`si
 what is measured around them is the *floor*, the cost of the two events, and part of every interval
 in the file. It is taken off. What is left is a host time where a node launches nothing, and a
 device time where it does.
+
+A device that is timed op by op rests in between; in an iteration it does not, and its clocks are
+others. How much slower it is then is read from the other models that were measured on it as wholes.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from paracosm.errors import InputError
-from paracosm.graphs import PHASES, Graph, Node, Op, build_graph
+from paracosm.graphs import PHASES, RESOURCES, Graph, Node, Op, build_graph
 from paracosm.results import OpLatenciesSummary
 from paracosm.simulation import Schedule, replay
 
@@ -55,13 +58,19 @@ class Comparison:
     layers: int  # how often the layer was repeated; 0 where the graph is the whole model
     measured: Times
     predicted: Times
+    timed: Times  # predicted at the clocks at which the ops were timed
     serial: Times
     reading: Reading
+    slowdown: float  # of the device in an iteration, from other models; 1 where there are none
 
     @property
     def error(self) -> float:
         """Of the prediction, relative to what was measured; negative where it is too short."""
         return self.predicted.both / self.measured.both - 1
+
+    @property
+    def timed_error(self) -> float:
+        return self.timed.both / self.measured.both - 1
 
     @property
     def serial_error(self) -> float:
@@ -92,7 +101,8 @@ def summarise_folder(path: Path) -> OpLatenciesSummary:
         comparisons=[_said(each) for each in folder.comparisons],
         left_out=dict(folder.left_out),
         durations={
-            "ops": "measured one at a time, without the floor of the events around them",
+            "ops": "measured one at a time, without the floor of the events around them, and "
+            "slowed down by the median of what other models on the device took longer than theirs",
             "launching an op": "measured: the shortest interval around a kernel, without the floor",
         },
     )
@@ -101,19 +111,19 @@ def summarise_folder(path: Path) -> OpLatenciesSummary:
 def _errors(comparisons: Sequence[Comparison]) -> dict[str, Any]:
     return {
         "mean_error": mean_error(each.error for each in comparisons),
-        "baselines": {"sum of durations": mean_error(each.serial_error for each in comparisons)},
+        "baselines": {
+            "clocks as timed": mean_error(each.timed_error for each in comparisons),
+            "sum of durations": mean_error(each.serial_error for each in comparisons),
+        },
     }
 
 
 def _said(each: Comparison) -> dict[str, Any]:
-    times = {"measured": each.measured, "predicted": each.predicted, "serial": each.serial}
+    times = {name: getattr(each, name) for name in ("measured", "predicted", "timed", "serial")}
+    plain = ("device", "model", "layers", "slowdown", "error", "timed_error", "serial_error")
     return {
-        "device": each.device,
-        "model": each.model,
-        "layers": each.layers,
+        **{name: getattr(each, name) for name in plain},
         **{name: {**asdict(time), "both": time.both} for name, time in times.items()},
-        "error": each.error,
-        "serial_error": each.serial_error,
         **asdict(each.reading),
     }
 
@@ -127,7 +137,7 @@ def read_folder(path: Path) -> Folder:
     """Predict every model in a folder of one GPU, or in the folders of several GPUs below it."""
     if not path.is_dir():
         raise InputError(f"{path}: no such folder")
-    comparisons: list[Comparison] = []
+    found: list[tuple[Comparison, Graph]] = []
     left_out: dict[str, str] = {}
     for folder in [path, *sorted(each for each in path.iterdir() if each.is_dir())]:
         tables = {file.stem: file for file in folder.glob("*.csv")}
@@ -141,31 +151,59 @@ def read_folder(path: Path) -> Folder:
                     raise InputError(
                         "no latency of the whole model: there is no JSON file of this name"
                     )
-                comparisons.append(_compare(tables[name], wholes[name]))
+                found.append(_compare(tables[name], wholes[name]))
             except InputError as error:
                 reason = str(error).replace(f"{folder}/", "").removeprefix(file.name)
                 left_out[str(file.relative_to(path))] = reason.lstrip(":, ")
-    if not comparisons:
+    if not found:
         first = next((f"{file}: {reason}" for file, reason in left_out.items()), None)
         more = f": {first}" if first else ", and no folder below it has"
         raise InputError(f"{path}: no op latencies (a CSV and a JSON file of one name){more}")
-    return Folder(tuple(comparisons), left_out)
+    comparisons = [comparison for comparison, _ in found]
+    return Folder(tuple(_at_its_clocks(*each, comparisons) for each in found), left_out)
 
 
-def _compare(table: Path, whole: Path) -> Comparison:
+def _compare(table: Path, whole: Path) -> tuple[Comparison, Graph]:
+    """Return what the clocks of the timings say, and the graph of the iteration."""
     rows, (layers, measured) = read_table(table), read_whole(whole)
     model = repeated(rows, layers, str(table))
     reading = reading_of(rows)
-    predicted, _ = replayed(graph_of(model, reading), reading)
-    return Comparison(
+    graph = graph_of(model, reading)
+    timed, _ = replayed(graph, reading)
+    comparison = Comparison(
         device=table.resolve().parent.name,
         model=table.stem,
         layers=layers,
         measured=measured,
-        predicted=predicted,
+        predicted=timed,
+        timed=timed,
         serial=serial(model),
         reading=reading,
+        slowdown=1.0,
     )
+    return comparison, graph
+
+
+def _at_its_clocks(one: Comparison, graph: Graph, all_of_them: Sequence[Comparison]) -> Comparison:
+    """Return the comparison with what other models say of the device's clocks in an iteration.
+
+    The same model with another batch, or in training in place of inference, is no other model.
+    """
+    ratios = [
+        other.measured.both / other.timed.both
+        for other in all_of_them
+        if other.device == one.device and _architecture(other.model) != _architecture(one.model)
+    ]
+    if not ratios:
+        return one
+    slowdown = statistics.median(ratios)
+    predicted, _ = replayed(graph, one.reading, slowdown)
+    return replace(one, predicted=predicted, slowdown=slowdown)
+
+
+def _architecture(model: str) -> str:
+    """Return "gpt2_large" of "gpt2_large-train-1024-4"."""
+    return re.split(r"-(?:train|inf)-", model)[0]
 
 
 # The files.
@@ -393,9 +431,11 @@ def graph_of(rows: Sequence[Row], reading: Reading) -> Graph:
     return build_graph(nodes, where="op latencies")
 
 
-def replayed(graph: Graph, reading: Reading) -> tuple[Times, Schedule]:
-    """The host runs ahead of the device."""
-    schedule = replay(graph, graph.duration, asynchronous=True, launch=reading.launch)
+def replayed(graph: Graph, reading: Reading, slowdown: float = 1.0) -> tuple[Times, Schedule]:
+    """The host runs ahead of the device, which takes `slowdown` times as long as timed."""
+    on_device = graph.resource == RESOURCES.index("compute")
+    durations = np.where(on_device, slowdown * graph.duration, graph.duration)
+    schedule = replay(graph, durations, asynchronous=True, launch=reading.launch)
     forward = graph.phase == PHASES.index("forward")
     ends = np.maximum(schedule.end, schedule.issued)
     first = float(ends[forward].max(initial=0.0))

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from paracosm.errors import InputError, MissingExtraError, require
+from paracosm.cluster.hardware import Hardware, load_efficiencies
+from paracosm.errors import InputError, MissingExtraError, require, unknown
 from paracosm.graphs import Graph, fingerprint, load_graph
-from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.config import CAPTURE, PredictConfig
+from paracosm.prediction.datasheets import (
+    NONE,
+    Correction,
+    common_error,
+    corrected_by,
+    corrected_by_ops,
+    durations_on,
+)
 from paracosm.prediction.durations import Found, find_durations
 from paracosm.prediction.predict import Prediction, predict
 from paracosm.profiling.allocator import command_allocator, own_allocator
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import IterationTiming
+from paracosm.quantities import read_duration
 from paracosm.units import format_duration
+
+if TYPE_CHECKING:
+    from paracosm.profiling.estimators import Estimate
 
 Progress = Callable[[int, float | None], None]
 Announce = Callable[[str], None]
@@ -33,9 +48,13 @@ class TimedReplica:
     found: Found
     launch: float  # seconds that the host spends on issuing an op
     launch_origin: str  # how that is known; empty on a CPU
+    hardware: Hardware | None = None  # of the catalogue; None where timings were taken
+    correction: Correction = NONE  # of the catalogue's hardware, by what was measured
 
     @property
     def device(self) -> str:
+        if self.hardware is not None:
+            return "cpu" if self.hardware.device.kind == "cpu" else "cuda"
         return self.captured_for if self.environment is None else self.environment.device
 
     @property
@@ -63,7 +82,7 @@ class TimedReplica:
     def facts(self, config: PredictConfig, coverage: Mapping[str, float]) -> dict[str, Any]:
         return {
             "model": str(config.graph) if config.model is None else config.model,
-            "environment": "" if self.environment is None else str(self.environment),
+            "environment": _where(self),
             "differences": self.differences,
             "device": self.device,
             "captured_for": self.captured_for,
@@ -72,7 +91,7 @@ class TimedReplica:
             "not_profiled": self.found.refused,
             "machine_spread": self.found.common,
             "launch": self.launch,
-            "durations": _provenance(config, coverage, self.launch_origin),
+            "durations": _provenance(config, coverage, self.launch_origin) | _sources(self),
         }
 
 
@@ -90,6 +109,8 @@ def find_replica(
     `device` says whose timings are meant where the configuration does not.
     """
     say = announce or (lambda sentence: None)
+    if config.catalogued is not None:
+        return _catalogued(config, config.catalogued, tensor, say)
     if config.is_timed:
         return _recorded(config)
     hardware = config.hardware if config.hardware is not None else device
@@ -107,7 +128,7 @@ def find_replica(
     differences = _differences(here, environment)
     if differences:
         say(f"Timings of {environment}: {differences}.")
-    graph, captured_for = _graph(config, environment, tensor, say)
+    graph, captured_for = _graph(config, environment.device, tensor, say)
     if captured_for != environment.device:
         say(f"Captured for {captured_for}: PyTorch has no CUDA here, some ops may be others there.")
     found = _durations(config, graph, environment, here == environment, seed, progress)
@@ -115,6 +136,93 @@ def find_replica(
         say(f"{found.profiled} ops were profiled here and added to {config.db}.")
     launch = _launch(config, found, environment.device)
     return TimedReplica(graph, captured_for, environment, differences, found, *launch)
+
+
+def _catalogued(
+    config: PredictConfig, hardware: Hardware, tensor: int, say: Announce
+) -> TimedReplica:
+    """Return the replica on hardware that nobody has here, by its datasheet."""
+    gpu = hardware.device.kind == "gpu"
+    graph, captured_for = _graph(config, "cuda" if gpu else "cpu", tensor, say)
+    if graph.is_timed:
+        raise InputError(
+            f"hardware: no effect, leave out: {config.graph} has the durations of its ops"
+        )
+    durations, correction = durations_on(graph, hardware), NONE
+    if config.measured is not None:
+        durations, correction = _corrected(config, hardware, graph, durations, say)
+    common = common_error(hardware, correction, load_efficiencies())
+    found = Found(durations, 0, {}, None, 0.0, common, {})
+    launch = _launch(config, found, "cuda" if gpu else "cpu")
+    return TimedReplica(
+        *(graph, captured_for, None, "", found, *launch),
+        hardware=hardware,
+        correction=correction,
+    )
+
+
+Durations = list["Estimate | None"]
+
+
+def _corrected(
+    config: PredictConfig, hardware: Hardware, graph: Graph, durations: Durations, say: Announce
+) -> tuple[Durations, Correction]:
+    """Correct durations by the iteration or the timings of ops that `measured` says."""
+    assert config.measured is not None
+    if Path(config.measured).is_file():
+        path = Path(config.measured)
+        environment = _environment_of(path, hardware)
+        timed = find_durations(graph, path, environment, cache=config.cache).durations
+        exact = [None if each is None or each.source != "exact" else each for each in timed]
+        correction, durations = corrected_by_ops(durations, exact, graph, str(path))
+    else:
+        asked, seconds = read_measured(config.measured)
+        if config.launch is not None:
+            asked["launch"] = config.launch
+        other = PredictConfig(**asked, hardware=config.hardware)
+        alone = _catalogued(other, hardware, 1, say).predict(free_communication=True)
+        correction = corrected_by(seconds, alone.iteration_time, config.measured)
+        durations = durations_on(graph, hardware, correction=correction)
+    say(f"Durations on {hardware.name} times {correction.factor:.3g}, by {correction.origin}.")
+    return durations, correction
+
+
+def read_measured(text: str) -> tuple[dict[str, Any], float]:
+    """Read "resnet50, batch 64: 210 ms" as what was run, by fields, and seconds of an iteration.
+
+    Raises:
+        InputError: it has another form, or names what no capture has.
+    """
+    form = f'measured: write "resnet50, batch 64: 210 ms", or a database, not "{text}"'
+    said, colon, time = text.rpartition(":")
+    model, *parts = (part.strip() for part in re.split(r",(?![^(]*\))", said))
+    if not colon or not model:
+        raise InputError(form)
+    asked: dict[str, Any] = {"model": model}
+    for part in parts:
+        name, _, value = part.partition(" ")
+        if not value:
+            raise InputError(form)
+        if name not in CAPTURE:
+            raise InputError(f"measured: {unknown('option', name, sorted(CAPTURE))}")
+        asked[name] = value.strip()
+    return asked, read_duration(time.strip())
+
+
+def _environment_of(path: Path, hardware: Hardware) -> Environment:
+    """Return the environment of a database that is this hardware, or its only one."""
+    from paracosm.profiling.database import ProfileDatabase
+
+    with ProfileDatabase.open(path, readonly=True) as database:
+        held = [(environment, count) for environment, count in database.environments() if count]
+    names = hardware.device.reported_as
+    named = [each for each in held if any(name in each[0].hardware for name in names)]
+    if not named and len(held) > 1:
+        raise InputError(
+            f"{path}: nothing is {hardware.device.title}: it holds timings of "
+            f"{_listed([each for each, _ in held], None)}"
+        )
+    return choose_environment(named or held, None, "", str(path))
 
 
 def measured_iteration(config: PredictConfig, replica: TimedReplica) -> IterationTiming | None:
@@ -168,9 +276,7 @@ def _differences(here: Environment | None, environment: Environment) -> str:
     return f"this machine with {', '.join(differences)}" if differences else ""
 
 
-def _graph(
-    config: PredictConfig, environment: Environment, tensor: int, say: Announce
-) -> tuple[Graph, str]:
+def _graph(config: PredictConfig, device: str, tensor: int, say: Announce) -> tuple[Graph, str]:
     """Return the graph, and the type of device that it was captured for.
 
     Where PyTorch has no device like that of the timings, it is a CPU. A model that cannot be
@@ -178,10 +284,9 @@ def _graph(
     """
     if config.graph is not None:
         graph = load_graph(config.graph)
-        return graph, str(graph.provenance.get("device", environment.device))
+        return graph, str(graph.provenance.get("device", device))
     from paracosm.graphs.capture import capture
 
-    device = environment.device
     torch = require("torch", "torch", "capturing a model")
     if device == "cuda" and not torch.cuda.is_available():
         device = "cpu"
@@ -241,9 +346,39 @@ def _provenance(
         "estimated": "estimated from others of their type",
         "unknown": "estimated from flops and bytes",
         "recorded": "as recorded in the graph",
+        "efficiency": "datasheet, times what ops of the class were measured to reach on it",
+        "pooled": "datasheet, times what ops of the class reach on other devices",
+        "datasheet": "datasheet, times what ops of another class reach",
     }
     found = {source: names[source] for source in coverage if source in names}
     return found | ({"launching an op": launch} if launch else {})
+
+
+def _where(replica: TimedReplica) -> str:
+    if replica.hardware is None:
+        return "" if replica.environment is None else str(replica.environment)
+    hardware = replica.hardware
+    origin = f" ({hardware.origin})" if hardware.origin else ""
+    node = "" if hardware.node is None else f", in {hardware.node.title}"
+    return f"{hardware.device.title}{origin}{node}: by its datasheet, not timed"
+
+
+def _sources(replica: TimedReplica) -> dict[str, str]:
+    """Say where the numbers of the catalogue are from, and what corrects them."""
+    if replica.hardware is None:
+        return {}
+    hardware, correction = replica.hardware, replica.correction
+    found = {"peaks and memory": hardware.device.source}
+    if hardware.node is not None:
+        found["node"] = hardware.node.source
+    for entry in (hardware.device, hardware.node, hardware.inner, hardware.outer):
+        if entry is not None:
+            found |= {
+                f"{name} of {entry.title}": f"assumed: {w}" for name, w in entry.assumed.items()
+            }
+    if correction.origin:
+        found["correction"] = f"times {correction.factor:.3g}: measured: {correction.origin}"
+    return found
 
 
 def choose_environment(

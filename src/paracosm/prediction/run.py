@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -10,9 +10,11 @@ from typing import TypeVar
 from paracosm.cluster import Cluster
 from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.description import describe_cluster
+from paracosm.cluster.hardware import find_hardware
 from paracosm.errors import InputError
 from paracosm.jobs.strategies import Replica, check_changes
 from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.datasheets import durations_on
 from paracosm.prediction.durations import find_durations
 from paracosm.prediction.job import (
     JobPrediction,
@@ -243,6 +245,8 @@ def device_speeds(
     """
     named = [cluster.node(worker).device for worker in cluster.workers]
     names = dict.fromkeys(name for name in named if name is not None)
+    if replica.hardware is not None:
+        return _catalogued_speeds(names, replica, alone)
     if replica.environment is None:
         told = "no timings: taken to be as fast as the graph's"
         return DeviceSpeeds(dict.fromkeys(names, 1.0), dict.fromkeys(names, told))
@@ -260,6 +264,24 @@ def device_speeds(
             there = predict(replica.graph, durations, free_communication=True).duration.sum()
             factor = found.factor[name] = float(alone.duration.sum() / there)
             found.origin[name] = f"{factor:.3g} times as fast by the timings of {other.hardware}"
+    return found
+
+
+def _catalogued_speeds(
+    names: Iterable[str], replica: TimedReplica, alone: Prediction
+) -> DeviceSpeeds:
+    """Return how fast devices of the catalogue are beside the replica's, by their datasheets."""
+    assert replica.hardware is not None
+    found = DeviceSpeeds(dict.fromkeys(names, 1.0), {})
+    for name in found.factor:
+        if name != replica.hardware.name:
+            other = find_hardware(name)
+            durations = durations_on(replica.graph, other)
+            there = predict(replica.graph, durations, free_communication=True).duration.sum()
+            factor = found.factor[name] = float(alone.duration.sum() / there)
+            found.origin[name] = (
+                f"{factor:.3g} times as fast by the datasheet: {other.device.source}"
+            )
     return found
 
 

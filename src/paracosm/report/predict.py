@@ -40,7 +40,10 @@ ROWS = 15  # of a chart of bars
 SPANS = 3000  # of a timeline; of more, the longest are drawn
 LANES = ("host", "compute", "memory", "communication")
 PHASES = ("forward", "backward", "optimizer", "other")
-SOURCES = ("exact", "recorded", "interpolated", "estimated", "unknown")
+SOURCES = (
+    *("exact", "recorded", "interpolated", "estimated", "unknown"),
+    *("efficiency", "pooled", "datasheet"),
+)
 
 
 def sections(runs: Sequence[Run]) -> list[Section]:

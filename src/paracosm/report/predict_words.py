@@ -199,16 +199,18 @@ def _times(title: str, what: str, times: Mapping[str, float]) -> Table:
 
 
 def _devices(summary: OpLatenciesSummary) -> Table:
-    rows = [
-        (device, errors["mean_error"], errors["baselines"]["sum of durations"])
-        for device, errors in summary.devices.items()
+    groups = [
+        *(
+            (device, each["mean_error"], each["baselines"])
+            for device, each in summary.devices.items()
+        ),
+        ("all", summary.mean_error, summary.baselines),
     ]
-    rows.append(("all", summary.mean_error, summary.baselines["sum of durations"]))
-    return Table(
-        "Mean absolute error",
-        ("device", "replay", "sum of latencies"),
-        tuple((device, f"{error:.1%}", f"{serial:.1%}") for device, error, serial in rows),
+    rows = (
+        (device, f"{error:.1%}", *(f"{baselines[name]:.1%}" for name in summary.baselines))
+        for device, error, baselines in groups
     )
+    return Table("Mean absolute error", ("device", "replay", *summary.baselines), tuple(rows))
 
 
 def _comparisons(device: str, comparisons: Sequence[Mapping[str, Any]]) -> Table:
@@ -322,6 +324,7 @@ VIEW = View(
     name=_name,
     remarks=_remarks,
     tables=_tables,
+    leads=True,
     endings={
         "interrupted": lambda summary: (
             "The run was interrupted before its end. This is what it had predicted, up to "

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from paracosm.cluster import Cluster
 from paracosm.errors import InputError
+from paracosm.network import Stations
 from paracosm.network.compiled import make_traffic
 from paracosm.network.compiled_serial import under_way
 from paracosm.simulation import failures_kernel, versions_kernel
@@ -429,7 +430,8 @@ def _twice(rows: Rows) -> Rows:
 def _busy(plan: Any, ways: Ways, cluster: Cluster, end: int) -> BusyTimes:
     """Return for how many seconds every worker and server computed, sent and received.
 
-    Of the pairs of ports in a hierarchical cluster, the busier one counts.
+    Of the pairs of ports in a hierarchical cluster, the busier one counts; nodes that share a
+    network card are as busy as it is.
     """
     busy = plan.stations["busy"] + np.where(
         plan.stations["flows"] > 0, end - plan.stations["since"], 0
@@ -438,20 +440,23 @@ def _busy(plan: Any, ways: Ways, cluster: Cluster, end: int) -> BusyTimes:
         for route, began in under_way(plan.traffic):
             for port in plan.ports[route]:
                 busy[port] += end - began if port >= 0 else 0
-    by_port: dict[tuple[str, str], float] = {}
-    for name, picoseconds in zip(ways.names, busy.tolist(), strict=True):
-        node, _, way = name.rpartition(".")
-        key = node.removesuffix(".outer"), way
-        by_port[key] = max(by_port.get(key, 0.0), picoseconds / 1e12)
+    by_port: dict[str, float] = {
+        port: picoseconds / 1e12
+        for port, picoseconds in zip(ways.names, busy.tolist(), strict=True)
+    }
+    ports_of = Stations(cluster).ports_of
+
+    def of_node(node: str, way: str) -> float:
+        ports = (ports_of(node, outer) for outer in (False, True))
+        return max(by_port.get(f"{each}.{way}", 0.0) for each in ports)
+
     computed = plan.workers["computed"] - np.maximum(0, plan.workers["until"] - end)
     found = dict.fromkeys(cluster.servers, 0.0)
     found |= dict(zip(cluster.workers, (computed / 1e12).tolist(), strict=True))
     return {
         name: {
             "compute": seconds,
-            **{
-                way: by_port.get((cluster.node(name).name, way), 0.0) for way in ("send", "receive")
-            },
+            **{way: of_node(cluster.node(name).name, way) for way in ("send", "receive")},
         }
         for name, seconds in found.items()
     }

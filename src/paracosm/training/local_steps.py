@@ -8,6 +8,7 @@ goes on step by step, by one product of stacks for each layer of the model.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from time import perf_counter
 from typing import NamedTuple
@@ -66,10 +67,10 @@ class LocalStepSource:
         shift: Tensor | None,
         replica: int = SHARED,  # whose buffers they change
     ) -> WaitingSteps:
-        """Ask for a step of each of the batches; see `roles.TrainingWorker.local_steps`."""
+        """Ask for a step of each of the batches; see `worker.TrainingWorker.local_steps`."""
         made = WaitingSteps(
-            *(self, self._numbers, parameters, batches, rule, self._recipe, factors, mu, shift),
-            replica=replica,
+            *(self, self._recipe, self._numbers, parameters, batches, rule, factors, mu, shift),
+            *(replica, parameters),
         )
         self._numbers += len(batches)
         if keep_state and isinstance(rule, Stepping):
@@ -192,74 +193,47 @@ class _Minibatch(NamedTuple):
     replica: int
 
 
+@dataclass(eq=False, slots=True)
 class WaitingSteps:
-    """Local steps from `parameters`, of which `done` have been made."""
+    """Local steps from `start`, of which `done` have been made."""
 
-    __slots__ = (
-        *(
-            "_buffers",
-            "_losses",
-            "_recipe",
-            "_result",
-            "_source",
-            "_start",
-            "batches",
-            "done",
-            "factors",
-        ),
-        *("mu", "number", "parameters", "replica", "rule", "shift"),
-    )
-
-    def __init__(
-        self,
-        source: LocalStepSource,
-        number: int,  # of the first step's gradient, which picks its stream of random numbers
-        parameters: Tensor,
-        batches: Batches,
-        rule: Rule,
-        recipe: Recipe,
-        factors: tuple[float, ...],
-        mu: float,
-        shift: Tensor | None,
-        replica: int,
-    ) -> None:
-        self.number = number
-        self.replica = replica
-        self.parameters = parameters
-        self.batches = batches
-        self.rule = rule
-        self.mu = mu
-        self.shift = shift
-        self.done = 0
-        self.factors = factors
-        self._recipe = recipe
-        self._source = source
-        self._start = parameters if mu else None
-        self._losses = 0.0
-        self._buffers: State | None = None
-        self._result: Steps | None = None
+    source: LocalStepSource
+    recipe: Recipe
+    number: int  # of the first step's gradient, which picks its stream of random numbers
+    start: Tensor
+    batches: Batches
+    rule: Rule
+    factors: tuple[float, ...]
+    mu: float
+    shift: Tensor | None
+    replica: int
+    parameters: Tensor
+    done: int = 0
+    losses: float = 0.0
+    ends: Steps | None = None
+    buffers: State | None = None
 
     @property
     def missing(self) -> int:
-        return 0 if self._result is not None else len(self.batches) - self.done
+        return 0 if self.ends is not None else len(self.batches) - self.done
 
     def result(self) -> Steps:
         """Return what the steps came to; the first call computes it."""
-        if self._result is None:
-            self._source.fulfil(self)
-        if self._buffers is not None:
-            self._source.buffers.see(self.replica, self._buffers)
-            self._buffers = None
-        assert self._result is not None
-        return self._result
+        if self.ends is None:
+            self.source.fulfil(self)
+        if self.buffers is not None:
+            self.source.buffers.see(self.replica, self.buffers)
+            self.buffers = None
+        assert self.ends is not None
+        return self.ends
 
     def advance(self) -> None:
-        self._source.advance(self)
+        self.source.advance(self)
 
     def discard(self) -> None:
-        self._source.forget(self)
-        if self._buffers is not None:
-            self._source.buffers.rewind(self.replica)
+        self.source.forget(self)
+        if self.buffers is not None:
+            self.source.buffers.rewind(self.replica)
 
     def factor(self, step: int) -> float:
         """Return the factor of the learning rate at a step, from 0."""
@@ -272,22 +246,22 @@ class WaitingSteps:
 
     def step(self, loss: float, gradient: Tensor, buffers: State | None) -> None:
         """Make the next step, by its gradient; `buffers` are those after one computed ahead."""
-        self._buffers = buffers
-        gradient = self._recipe.clipped(gradient)
-        if self._start is not None:
-            gradient = gradient.add(self.parameters - self._start, alpha=self.mu)
+        self.buffers = buffers
+        gradient = self.recipe.clipped(gradient)
+        if self.mu:
+            gradient = gradient.add(self.parameters - self.start, alpha=self.mu)
         if self.shift is not None:
             gradient = gradient.add(self.shift)
         self.parameters = self.rule(self.parameters, gradient, self.factor(self.done))
-        self._losses += loss
+        self.losses += loss
         self.done += 1
         if self.done == len(self.batches):
-            self.finish(self.parameters, self._losses)
+            self.finish(self.parameters, self.losses)
 
     def finish(self, parameters: Tensor, losses: float) -> None:
         """Hand in what the steps came to, and the losses added up; let go of all else."""
         count = len(self.batches)
-        lr = self._recipe.lr * (sum(self.factors) if self.factors else count)
-        self._result = Steps(losses / count, parameters, lr)
-        self.parameters = parameters
-        self._start = self.shift = None
+        lr = self.recipe.lr * (sum(self.factors) if self.factors else count)
+        self.ends = Steps(losses / count, parameters, lr)
+        self.start = self.parameters = parameters
+        self.shift = None

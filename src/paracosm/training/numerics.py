@@ -16,7 +16,7 @@ from paracosm.training.config import MEASURED, TrainConfig
 from paracosm.training.learning_rate import scaled_learning_rate
 from paracosm.training.privacy import Accountant, ClientNoise, client_accountant
 from paracosm.training.rules import update_rule
-from paracosm.training.store import Numerics, Pending, PendingSteps, Recipe, Rule
+from paracosm.training.store import LocalSteps, Numerics, Pending, PendingSteps, Recipe, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,29 +150,19 @@ class _Computing(Numerics):
         pending: Pending = self._gradients.request(parameters, batch, replica)
         return pending
 
-    def request_steps(
-        self,
-        client: int,
-        parameters: Any,
-        count: int,
-        *,
-        keep_state: bool = True,
-        mu: float = 0.0,
-        shift: Any = None,
-        updates: float = 0.0,
-        apart: float = 0.0,
-    ) -> PendingSteps:
+    def request_steps(self, client: int, parameters: Any, steps: LocalSteps) -> PendingSteps:
         sampler = self._samplers.get(client) or self._sampler(client)
-        batches = np.stack([sampler.next() for _ in range(count)])
-        rule = self._rules.get(client) if keep_state else self.rule()
+        batches = np.stack([sampler.next() for _ in range(steps.count)])
+        rule = self._rules.get(client) if steps.keep_state else self.rule()
         if rule is None:
             rule = self._rules[client] = self.rule()
         factors: tuple[float, ...] = ()
         if self._config.lr_changes:
-            factors = tuple(self.recipe.lr_factor(updates + j * apart) for j in range(count))
-        replica = self._replica(client)
+            times = (steps.updates + j * steps.apart for j in range(steps.count))
+            factors = tuple(map(self.recipe.lr_factor, times))
         return self._local_steps.request(
-            parameters, batches, rule, factors, keep_state, mu, shift, replica
+            *(parameters, batches, rule, factors),
+            *(steps.keep_state, steps.mu, steps.shift, self._replica(client)),
         )
 
     def _replica(self, client: int) -> int:

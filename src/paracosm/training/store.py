@@ -194,6 +194,18 @@ class Pending(Protocol):
         """Say that nobody will ask for the result."""
 
 
+@dataclass(frozen=True, slots=True)
+class LocalSteps:
+    """Which local steps are asked for; `worker.TrainingWorker.local_steps` says what each means."""
+
+    count: int
+    keep_state: bool = True
+    mu: float = 0.0
+    shift: Any = None
+    updates: float = 0.0  # of the run, at which the first is made
+    apart: float = 0.0  # of an update, by which each is later than the one before
+
+
 class PendingSteps(Protocol):
     """Local steps of a client that are made at the latest when their result is asked for."""
 
@@ -357,23 +369,8 @@ class Numerics:
         """Ask for a gradient of the client's next minibatch at `parameters`."""
         return self
 
-    def request_steps(
-        self,
-        client: int,
-        parameters: Any,
-        count: int,
-        *,
-        keep_state: bool = True,
-        mu: float = 0.0,
-        shift: Any = None,
-        updates: float = 0.0,
-        apart: float = 0.0,
-    ) -> PendingSteps:
-        """Ask for `count` steps from `parameters`.
-
-        The first is at so many updates of the run, the others each `apart` of an update later.
-        See `worker.TrainingWorker.local_steps`.
-        """
+    def request_steps(self, client: int, parameters: Any, steps: LocalSteps) -> PendingSteps:
+        """Ask for local steps of the client from `parameters`."""
         return self
 
     def forget(self, client: int) -> None:

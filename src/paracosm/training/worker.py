@@ -12,7 +12,14 @@ from paracosm.rng import TrainingStream, generator
 from paracosm.training.clients import Participation
 from paracosm.training.compression.messages import BESIDE, FIRST_PART, WHOLE
 from paracosm.training.messages import Answer, Ask, Push, Tag, message_size
-from paracosm.training.store import Contribution, Gradient, PseudoGradient, Rule, Store
+from paracosm.training.store import (
+    Contribution,
+    Gradient,
+    LocalSteps,
+    PseudoGradient,
+    Rule,
+    Store,
+)
 from paracosm.training.team import Team
 
 
@@ -194,14 +201,8 @@ class TrainingWorker(Worker):
             self._place = (self.client, versions[0], 0)
         made, of = self._place[2], of or count
         self._place = (self.client, versions[0], made + count)
-        pending = team.numerics.request_steps(
-            *(self.client, parameters, count),
-            keep_state=keep_state,
-            mu=mu,
-            shift=shift,
-            updates=versions[0] + made / of,
-            apart=1 / of,
-        )
+        steps = LocalSteps(count, keep_state, mu, shift, versions[0] + made / of, 1 / of)
+        pending = team.numerics.request_steps(self.client, parameters, steps)
         local = self._last = PseudoGradient(
             *(self.name, self.client, parameters, versions, self._examples, pending, weight)
         )

@@ -25,7 +25,7 @@ TRUTH = Scaling(
     within=0.05,
     pair=0.4,
     several=0.25,
-    hop=0.05,
+    jitter=0.05,
     hidden=0.4,
     last=0.03,
     spread=0.05,
@@ -71,7 +71,7 @@ def test_what_was_not_run_is_not_known() -> None:
     alone = fit_scaling(runs_of(TRUTH, ((1, 1), (2, 2))))
     assert math.isnan(alone.within)
     assert math.isnan(alone.several)
-    assert alone.hop == 0.0
+    assert alone.jitter == 0.0
     assert alone.pair > 0
     assert fit_scaling(runs_of(TRUTH, ((1, 1),))).spread == 0.0
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from transformer import Transformer, transformer_graph
-from transformer.ops import product, streaming
 from transformer_plans import (
     A100,
     Accelerator,
@@ -22,6 +20,8 @@ from transformer_plans import (
 from paracosm.cluster import Link, switch
 from paracosm.errors import InputError
 from paracosm.graphs import PHASES, Op
+from paracosm.graphs.transformer import Transformer, transformer_graph
+from paracosm.graphs.transformer.ops import product, streaming
 
 MEASURED = Path(__file__).parents[2] / "data" / "vtrain" / "ground_truth_five.csv"
 SMALL = Transformer(layers=4, width=256, heads=4, sequence=64, vocabulary=1000)
@@ -80,6 +80,17 @@ def test_one_gpu_takes_the_sum_of_all() -> None:
     assert found.seconds == pytest.approx(expected)
     assert found.busy == pytest.approx(1.0)
     assert predict_plan(plan, TOY, switch(1), slowdown=2.0).seconds == pytest.approx(2 * expected)
+
+
+def test_where_ops_are_shorter_than_launches_the_host_decides() -> None:
+    """A second for each op, far longer than any: of the last alone the device's time is seen."""
+    plan = Plan(SMALL, batch=6, micro_batch=2, recompute=False)
+    graph = transformer_graph(SMALL, 2)
+    update = graph.phase == PHASES.index("optimizer")
+    launches = 3 * (~update).sum() + update.sum()
+    last = durations_on(TOY, graph)[-1]
+    found = predict_plan(plan, replace(TOY, launch=1.0), switch(1)).seconds
+    assert found == pytest.approx(launches + last, abs=1e-9)
 
 
 def test_recomputation_is_another_forward_pass_of_the_layers() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from paracosm.cluster.changes import Change
 from paracosm.cluster.cluster import Cluster
-from paracosm.cluster.collectives import group_classes
+from paracosm.cluster.collectives import group_classes, shares_ports
 from paracosm.errors import InputError
 from paracosm.jobs import Codebook, Communicators, Job, Program
 from paracosm.jobs.strategies.parameter_server import parameter_server_job
@@ -58,7 +58,8 @@ def build_job(
     else:
         plan = plan_of(replica, strategy)
         _check_gradients(plan)
-        of_all = Costs(cluster, strategy.all_reduce, {}, changes, set() if met is None else met)
+        found = set() if met is None else met
+        of_all = Costs(cluster, strategy.all_reduce, changes=changes, met=found)
         programs, program = _programs(plan, layout, books, of_all)
     batch, roles = replica.examples, books.roles.texts
     return Job(
@@ -117,7 +118,12 @@ def _programs(
     roles = tuple(role for roles in layout.groups for role in roles)
     communicators = layout.communicators()
     table = layout.table(roles)
-    classes = [group_classes(of_all.cluster, groups)[0] for groups in layout.groups.values()]
+    # Groups of a role in one stage communicate at the same time: those of their first ranks.
+    at_once = [layout.stage[groups[:, 0]] for groups in layout.groups.values()]
+    classes = [
+        group_classes(of_all.cluster, groups, stage)
+        for groups, stage in zip(layout.groups.values(), at_once, strict=True)
+    ]
     cost = np.concatenate([np.zeros(0, dtype=np.int64), *classes])
     _, first, program = np.unique(
         np.column_stack((layout.stage, np.where(table >= 0, cost[table], -1))),
@@ -132,7 +138,8 @@ def _programs(
             for role, number in zip(roles, table[rank].tolist(), strict=True)
             if number >= 0
         }
-        costs = replace(of_all, group=group)
+        beside = layout.beside(group, at_once) if shares_ports(of_all.cluster) else {}
+        costs = replace(of_all, group=group, beside=beside)
         programs.append(rank_program(plan, int(layout.stage[rank]), costs, books))
     return programs, program.reshape(-1)
 
@@ -176,6 +183,20 @@ class Layout:
                     table[who, roles.index(role)] = numbers[:, None]
             first += len(ranks)
         return table
+
+    def beside(
+        self, group: Mapping[str, tuple[int, ...]], at_once: Sequence[Ints]
+    ) -> dict[str, Ints]:
+        """Return the other groups that communicate with each of `group`, by its role.
+
+        They are those of its kind with its number in `at_once`, which is by the order of `groups`.
+        """
+        found = {}
+        for (names, groups), number in zip(self.groups.items(), at_once, strict=True):
+            for role in set(names) & set(group):
+                own = (groups == group[role]).all(axis=1)
+                found[role] = groups[(number == number[own]) & ~own]
+        return found
 
 
 def layout_of(strategy: Strategy) -> Layout:

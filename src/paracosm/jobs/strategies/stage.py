@@ -24,7 +24,7 @@ from types import MappingProxyType
 
 from paracosm.cluster.changes import Change
 from paracosm.cluster.cluster import Cluster
-from paracosm.cluster.collectives import collective_time
+from paracosm.cluster.collectives import Ints, TimeOf, collective_times, message_link
 from paracosm.errors import InputError
 from paracosm.jobs import Codebook
 from paracosm.jobs.strategies.layers import Bucket, buckets_of
@@ -101,16 +101,18 @@ def collective(
 class Costs:
     """Times of messages and collectives of one rank, and of all that are placed like it.
 
-    `group` has the ranks that it communicates with in each role; `met` gets the kinds of all
-    collectives that were asked for.
+    `group` has the ranks that it communicates with in each role, `beside` other groups, a row each,
+    that communicate in that role when it does; `met` gets the kinds of all collectives that were
+    asked for.
     """
 
     cluster: Cluster
     all_reduce: str = "auto"
     group: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    beside: Mapping[str, Ints] = field(default_factory=lambda: MappingProxyType({}))
     changes: Sequence[Change] = ()
     met: set[str] = field(default_factory=set)
-    _known: dict[tuple[str, str, int], float] = field(default_factory=dict, init=False)
+    _ways: dict[tuple[str, str], list[TimeOf]] = field(default_factory=dict, init=False)
 
     def of_tensor(self, collective: str, size: int) -> float:
         return self._collective("tensor", collective, size, "auto")
@@ -120,11 +122,12 @@ class Costs:
 
     def of_message(self, role: str, size: int) -> tuple[float, float]:
         """Return the seconds that a message in a role is sent for, and those until it arrives."""
-        source, target = (self.cluster.workers[rank] for rank in self.group[role])
-        link = self.cluster.link(source, target)
+        source, target = self.group[role]
+        link = message_link(self.cluster, source, target, self.beside.get(role))
         if link.duplex == "half":
+            names = " and ".join(self.cluster.workers[rank] for rank in (source, target))
             raise InputError(
-                f"duplex: half of {source} and {target}: stages of a pipeline send both ways at "
+                f"duplex: half of {names}: stages of a pipeline send both ways at "
                 "once, so predict takes full-duplex links for pp"
             )
         whole = self._changed("send", link.transfer_time(size))
@@ -132,15 +135,16 @@ class Costs:
         return whole - later, later
 
     def _collective(self, role: str, collective: str, size: int, algorithm: str) -> float:
-        key = (role, collective, size)
-        if key not in self._known:
-            ranks = self.group[role]
+        key = (role, collective)
+        if key not in self._ways:
             for change in self.changes:
                 if collective in change.kinds and change.what == "algorithm":
                     algorithm = str(change.value)
-            seconds = collective_time(self.cluster, ranks, collective, size, algorithm)
-            self._known[key] = self._changed(collective, seconds)
-        return self._known[key]
+            found = collective_times(
+                self.cluster, self.group[role], collective, algorithm, self.beside.get(role)
+            )
+            self._ways[key] = list(found.values())
+        return self._changed(collective, min(time_of(size) for time_of in self._ways[key]))
 
     def _changed(self, kind: str, seconds: float) -> float:
         self.met.add(kind)

@@ -1,0 +1,166 @@
+"""`paracosm hardware list`, `show`, `add`: the catalogue of datasheets that predictions go by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument
+
+from paracosm.cli.display import aligned, printer, show_result
+from paracosm.cli.options import ForceFile, Json
+from paracosm.cluster.hardware import (
+    Efficiencies,
+    Hardware,
+    add_to_catalogue,
+    find_hardware,
+    load_catalogue,
+    load_efficiencies,
+)
+from paracosm.units import format_bandwidth, format_duration, format_size
+
+
+def list_(json: Json = False) -> int:
+    """List the devices, nodes and links of the catalogue, with the user's own.
+
+    Example: paracosm hardware list
+    """
+    known, table = load_catalogue(), load_efficiencies()
+
+    def show() -> None:
+        say = printer()
+        say(f"{len(known.devices)} devices, {len(known.nodes)} nodes: paracosm hardware show NAME")
+        say("")
+        header = ["device", ">Tflop/s", ">16 bits", ">memory", ">bandwidth", "node", "efficiency"]
+        rows = [
+            [
+                name,
+                f"{device.peak_tflops.get('float32', 0):g}",
+                f"{device.peak_tflops.get('float16', 0):g}" if device.kind == "gpu" else "",
+                format_size(device.memory),
+                f"{device.memory_bandwidth / 1e9:g} GB/s",
+                device.node or "",
+                "measured" if table.has(name) else "of others",
+            ]
+            for name, device in known.devices.items()
+        ]
+        say(aligned([header, *rows]))
+        say("")
+        nodes = [
+            [
+                name,
+                str(node.count),
+                node.devices[0],
+                node.inner or "",
+                f"{node.cards} x {node.outer}",
+            ]
+            for name, node in known.nodes.items()
+        ]
+        say(aligned([["node", ">devices", "of", "joined by", "network"], *nodes]))
+        say("")
+        links = [
+            [name, format_bandwidth(each.bandwidth), format_bandwidth(each.usable)]
+            for name, each in known.interconnects.items()
+        ]
+        say(aligned([["link, one way", ">datasheet", ">usable"], *links]))
+
+    show_result(known.model_dump(mode="json"), json, False, show)
+    return 0
+
+
+def show(
+    name: Annotated[str, Argument(help="a device or a node of the catalogue, or a datasheet file")],
+    json: Json = False,
+) -> int:
+    """Show the datasheet of a device and its node, each with its source, and its efficiencies.
+
+    Example: paracosm hardware show h100-sxm
+    """
+    hardware, table = find_hardware(name), load_efficiencies()
+    content = {
+        "name": hardware.name,
+        "device": hardware.device.model_dump(mode="json"),
+        "node": None if hardware.node is None else hardware.node.model_dump(mode="json"),
+        "efficiencies": {
+            op_class: {**found.model_dump(), "known": known}
+            for op_class in _classes(table)
+            for found, known in [table.find(hardware.name, op_class)]
+        },
+    }
+    show_result(content, json, False, lambda: _show(hardware, table))
+    return 0
+
+
+def _show(hardware: Hardware, table: Efficiencies) -> None:
+    say, device = printer(), hardware.device
+    say(f"{hardware.name}: {device.title}" + (f" ({hardware.origin})" if hardware.origin else ""))
+    say("")
+    rows = [[f"peak, {dtype}", f"{rate:g} Tflop/s"] for dtype, rate in device.peak_tflops.items()]
+    rows += [
+        ["memory", format_size(device.memory)],
+        ["its bandwidth", f"{device.memory_bandwidth / 1e9:g} GB/s"],
+        ["power", "not known" if device.power is None else f"{device.power:g} W"],
+    ]
+    say(aligned([["", ""], *rows]))
+    say(f"source: {device.source}")
+    for entry in (device, hardware.node, hardware.inner, hardware.outer):
+        for what, why in {} if entry is None else entry.assumed.items():
+            say(f"assumed: {what} of {entry.title if entry is not None else ''}: {why}")
+    if hardware.node is not None and hardware.outer is not None:
+        node, inner, outer = hardware.node, hardware.inner, hardware.outer
+        within = (
+            "" if inner is None else f" by {inner.title} ({_link(inner.usable, inner.latency)})"
+        )
+        say("")
+        say(f"node {hardware.node_name}: {node.title}: {node.count} devices{within}")
+        say(f"network: {node.cards} x {outer.title} ({_link(outer.usable, outer.latency)})")
+        say(f"source: {node.source}")
+    say("")
+    header = ["class of ops", ">of peak", ">of bandwidth", ">fixed", ">90 %", "known"]
+    found = [(op_class, *table.find(hardware.name, op_class)) for op_class in _classes(table)]
+    say(
+        aligned(
+            [
+                header,
+                *(
+                    [
+                        op_class,
+                        f"{each.compute:.0%}" if each.compute != 1 else "",
+                        f"{each.memory:.0%}" if each.memory != 1 else "",
+                        format_duration(each.fixed),
+                        f"{each.spread:.0%}",
+                        known,
+                    ]
+                    for op_class, each, known in found
+                ),
+            ]
+        )
+    )
+
+
+def _classes(table: Efficiencies) -> list[str]:
+    return sorted({op_class for classes in table.devices.values() for op_class in classes})
+
+
+def _link(bandwidth: float, latency: float) -> str:
+    return f"{bandwidth / 1e9:g} GB/s one way, {format_duration(latency)}"
+
+
+def add(
+    file: Annotated[Path, Argument(help="devices, interconnects and nodes by name, as YAML")],
+    force: ForceFile = False,
+    json: Json = False,
+) -> int:
+    """Add a file of datasheets to the user's own; it is checked first.
+
+    Example: paracosm hardware add my-accelerator.yaml
+    """
+    target, added = add_to_catalogue(file, force=force)
+    names = [*added.devices, *added.nodes, *added.interconnects]
+    show_result(
+        {"file": str(target), "added": names},
+        json,
+        False,
+        lambda: printer()(f"Added {', '.join(names)}: {target}"),
+    )
+    return 0

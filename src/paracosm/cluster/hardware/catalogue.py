@@ -1,0 +1,279 @@
+"""The catalogue of hardware: devices by their datasheets, links, and nodes as they are sold.
+
+`catalogue.yaml` beside this file says where each number is from; a user's own files of the same
+form stand in the folder of their configuration (`user_folder`), put there by `paracosm hardware
+add`. A name means a device in its usual node, or a node with its first device.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from paracosm.cluster.cluster import Cluster, Node, assemble
+from paracosm.cluster.link import Hierarchical, Link, Switch
+from paracosm.errors import InputError, unknown
+from paracosm.files import replacing
+from paracosm.quantities import Bandwidth, Duration, Size
+from paracosm.validation import read_yaml, validated
+
+DTYPES = ("float32", "tfloat32", "float16", "bfloat16", "float8")
+"""Types of numbers that a datasheet has a peak of."""
+
+Above0 = Field(gt=0, allow_inf_nan=False)
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: str = Field(description="what it is called in full")
+    source: str = Field(description="the document that the numbers are from")
+    assumed: dict[str, str] = Field({}, description="by the field: why it is what it is")
+
+    @model_validator(mode="after")
+    def _assumes_fields(self) -> Self:
+        for name in self.assumed:
+            if name not in type(self).model_fields:
+                raise InputError(str(unknown("field in assumed", name, type(self).model_fields)))
+        return self
+
+
+class Device(_Entry):
+    """What computes: a GPU, or the cores of a machine."""
+
+    kind: Literal["gpu", "cpu"] = "gpu"
+    reported_as: tuple[str, ...] = Field((), description="names that its driver gives it")
+    peak_tflops: dict[
+        Literal["float32", "tfloat32", "float16", "bfloat16", "float8"], Annotated[float, Above0]
+    ] = Field(min_length=1, description="dense Tflop/s by type of number, as {float32: 19.5}")
+    memory: Annotated[Size, Above0] = Field(description="its size, as 80 GiB")
+    memory_bandwidth: Annotated[Bandwidth, Above0] = Field(description="as 2039 GB/s")
+    power: Annotated[float, Above0] | None = Field(None, description="watts that it may draw")
+    node: str | None = Field(None, description="the node that it is usually sold in")
+
+    def peak(self, dtype: str) -> float:
+        """Return flop/s for numbers of a type; InputError where the device has no such units."""
+        for name, tflops in self.peak_tflops.items():
+            if name == dtype:
+                return tflops * 1e12
+        raise InputError(f"{self.title}: no peak for {dtype}: it has {', '.join(self.peak_tflops)}")
+
+
+class Interconnect(_Entry):
+    """A kind of link; rates are those of one way."""
+
+    bandwidth: Annotated[Bandwidth, Above0] = Field(description="by its datasheet, one way")
+    usable: Annotated[Bandwidth, Above0] = Field(description="of it by collectives, one way")
+    latency: Annotated[Duration, Field(ge=0, allow_inf_nan=False)] = Field(description="of a step")
+
+    def link(self) -> Link:
+        return Link(bandwidth=self.usable, latency=self.latency)
+
+
+class NodeType(_Entry):
+    """A machine as it is sold: `count` devices, joined by `inner`; `cards` links of kind `outer`
+    join it to others."""
+
+    devices: tuple[str, ...] = Field(min_length=1, description="devices that it is sold with")
+    count: int = Field(ge=1, description="of its devices")
+    inner: str | None = Field(None, description="the link between two of its devices")
+    outer: str = Field(description="the link of a network card")
+    cards: int = Field(1, ge=1, description="network cards")
+
+    @model_validator(mode="after")
+    def _joined(self) -> Self:
+        if self.count > 1 and self.inner is None:
+            raise InputError("inner: must be given: the link between its devices")
+        return self
+
+
+class Catalogue(BaseModel):
+    """Entries by their names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    devices: dict[str, Device] = {}
+    interconnects: dict[str, Interconnect] = {}
+    nodes: dict[str, NodeType] = {}
+
+    def merged(self, other: Catalogue, where: str) -> Catalogue:
+        """Return both; InputError for a name that both have, or that neither has."""
+        parts: dict[str, Any] = {}
+        for part in ("devices", "interconnects", "nodes"):
+            ours, theirs = getattr(self, part), getattr(other, part)
+            for name in theirs:
+                if name in ours:
+                    raise InputError(f"{where}: {part}.{name}: the catalogue has one: name it else")
+            parts[part] = ours | theirs
+        both = Catalogue(**parts)
+        both.check(where)
+        return both
+
+    def check(self, where: str) -> None:
+        for name, device in self.devices.items():
+            if device.node is not None and device.node not in self.nodes:
+                problem = unknown("node", device.node, self.nodes)
+                raise InputError(f"{where}: devices.{name}.node: {problem}")
+        for name, node in self.nodes.items():
+            if name in self.devices:
+                raise InputError(f"{where}: {name} is both a device and a node: name one else")
+            for key, kind, names, known in (
+                ("devices", "device", node.devices, self.devices),
+                ("inner", "interconnect", (node.inner,), self.interconnects),
+                ("outer", "interconnect", (node.outer,), self.interconnects),
+            ):
+                for each in names:
+                    if each is not None and each not in known:
+                        problem = unknown(kind, each, known)
+                        raise InputError(f"{where}: nodes.{name}.{key}: {problem}")
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """A device, the node that it is in, and the node's links."""
+
+    name: str  # of the device
+    device: Device
+    node_name: str | None
+    node: NodeType | None
+    inner: Interconnect | None
+    outer: Interconnect | None
+    origin: str  # the file that it is from; empty for the catalogue's own
+
+    def cluster(self, workers: int) -> Cluster:
+        """Return the cluster of `workers` devices in as many nodes as that takes.
+
+        Raises:
+            InputError: more than one device, and nobody says what joins them.
+        """
+        one = Node("", memory=self.device.memory, device=self.name)
+        if self.node is None or self.outer is None:
+            if workers > 1:
+                raise InputError(
+                    f"{self.name}: has no node that says what joins {workers} of them: add "
+                    "--bandwidth 100Gbit/s, or --cluster FILE"
+                )
+            return assemble([one], [], Switch(Link()))
+        outer = self.outer.link()
+        if self.node.count == 1 or self.inner is None:
+            return assemble([one] * workers, [], Switch(outer))
+        inner = self.inner.link()
+        cards = self.node.cards if self.node.cards < self.node.count else None
+        topology = Hierarchical(inner, outer, self.node.count, workers, cards)
+        return assemble([one] * workers, [], topology)
+
+
+def find_hardware(name: str | Path) -> Hardware:
+    """Return the hardware that a name of the catalogue means, or a file with one device.
+
+    Raises:
+        InputError: nothing has that name (with the nearest, and how to add it); a file that cannot
+            be read, or says nothing of a device, or of several.
+    """
+    known, origins = _everything()
+    if str(name).endswith((".yaml", ".yml")):
+        own = _read(Path(name))
+        if len(own.devices) != 1:
+            raise InputError(f"{name}: has {len(own.devices)} devices: one is meant here")
+        known = known.merged(own, str(name))
+        (wanted,) = own.devices
+        origins = dict(origins) | {wanted: str(name)}
+    else:
+        wanted = str(name).strip().lower()
+    if wanted in known.nodes:
+        node_name: str | None = wanted
+        device_name = known.nodes[wanted].devices[0]
+    elif wanted in known.devices:
+        device_name, node_name = wanted, known.devices[wanted].node
+    else:
+        raise not_in_catalogue(str(name))
+    node = None if node_name is None else known.nodes[node_name]
+    inner = None if node is None or node.inner is None else known.interconnects[node.inner]
+    return Hardware(
+        device_name,
+        known.devices[device_name],
+        node_name,
+        node,
+        inner,
+        None if node is None else known.interconnects[node.outer],
+        origins.get(wanted, ""),
+    )
+
+
+def not_in_catalogue(name: str) -> InputError:
+    known, _ = _everything()
+    words = set(name.lower().replace("-", " ").replace("_", " ").split())
+    names = [*known.devices, *known.nodes]
+    alike = [each for each in names if words & set(each.split("-"))]
+    nearest = unknown("hardware", name.lower(), names)
+    hint = f'unknown hardware "{name}": did you mean {", ".join(alike[:4])}?' if alike else nearest
+    return InputError(f"{hint} paracosm hardware add FILE adds a datasheet")
+
+
+def load_catalogue() -> Catalogue:
+    """Return the catalogue with the user's own files."""
+    return _everything()[0]
+
+
+def user_folder() -> Path:
+    """Return the folder of the user's own hardware: XDG's configuration, ~/.config if not set."""
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(base) / "paracosm" / "hardware"
+
+
+def add_to_catalogue(path: Path, *, force: bool = False) -> tuple[Path, Catalogue]:
+    """Copy a file into the user's folder; return where it is now, and what it says.
+
+    Raises:
+        InputError: it cannot be used; a name of it is taken; a file of its name is there already.
+    """
+    own = _read(path)
+    if not (own.devices or own.interconnects or own.nodes):
+        raise InputError(f"{path}: says nothing of devices, interconnects or nodes")
+    target = user_folder() / f"{path.stem}.yaml"
+    if target.exists() and not force:
+        raise InputError(f"{target}: is there already: --force replaces it")
+    known = _built_in()
+    for other in _user_files():
+        if other != target:
+            known = known.merged(_read(other), str(other))
+    known.merged(own, str(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(target) as fresh:
+        fresh.write_bytes(path.read_bytes())
+    return target, own
+
+
+def _everything() -> tuple[Catalogue, Mapping[str, str]]:
+    """Return the catalogue, and of what a user added the file, by its name."""
+    known = _built_in()
+    origins: dict[str, str] = {}
+    for path in _user_files():
+        own = _read(path)
+        known = known.merged(own, str(path))
+        origins |= dict.fromkeys((*own.devices, *own.nodes), str(path))
+    return known, origins
+
+
+def _user_files() -> list[Path]:
+    return sorted(user_folder().glob("*.yaml"))
+
+
+@cache
+def _built_in() -> Catalogue:
+    known = _read(Path(__file__).with_name("catalogue.yaml"))
+    known.check("catalogue")
+    return known
+
+
+def _read(path: Path) -> Catalogue:
+    content = read_yaml(path, "hardware file")
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: a hardware file has devices, interconnects or nodes by name")
+    return validated(Catalogue, content, str(path))

@@ -1,0 +1,172 @@
+"""How long an op takes on a device by its datasheet, and what ops of its class reach of that.
+
+An op of a class c takes
+
+    fixed_c + max(flops / (compute_c x peak), bytes / (memory_c x bandwidth))
+
+the roofline (Williams, Waterman, Patterson: "Roofline: an insightful visual performance model",
+2009) at the shares of both roofs that ops of the class were measured to reach, and a time that
+filling and draining the device takes whatever the size. `efficiencies.yaml` beside this file has
+the measured ones, written by `benchmarks/accuracy/efficiencies.py`; its lines say where they are
+from. A device without any has the geometric mean of the others', and a wider interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import fmean, median
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from paracosm.cluster.hardware.catalogue import Device
+from paracosm.validation import read_yaml, validated
+
+OP_CLASSES: Mapping[str, str] = {
+    "product": "",
+    "batched product": "product",
+    "convolution": "product",
+    "tensor product": "product",
+    "tensor batched product": "tensor product",
+    "tensor convolution": "tensor product",
+    "attention": "tensor product",
+    "elementwise": "",
+    "reduction": "elementwise",
+    "embedding": "elementwise",
+    "optimizer": "elementwise",
+}
+"""Classes of ops, each with the class whose efficiency stands in where nobody measured its own.
+"tensor" is what runs on tensor cores: products of numbers shorter than 32 bits."""
+
+UNMEASURED = math.log(1.5)
+"""Half-width of the interval (of the logarithm) that is added where another class stands in."""
+
+Share = Annotated[float, Field(gt=0, le=1.2)]
+
+
+class Efficiency(BaseModel):
+    """What ops of one class reach on one device."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    compute: Share = Field(1.0, description="share of the peak")
+    memory: Share = Field(1.0, description="share of the memory's bandwidth")
+    fixed: float = Field(0.0, ge=0, description="seconds of an op, whatever its size")
+    spread: float = Field(ge=0, description="half-width of the 90 % interval of its logarithm")
+    ops: int = Field(ge=0, description="distinct ops that it is from; 0: whole iterations")
+    source: str = Field(description="who measured")
+
+
+class Efficiencies(BaseModel):
+    """Measured efficiencies by device, then by class."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    devices: dict[str, dict[str, Efficiency]]
+    common: float = Field(
+        ge=0, description="half-width of the interval of all ops of a device with efficiencies"
+    )
+    common_unmeasured: float = Field(ge=0, description="the same of a device without any")
+    common_corrected: float = Field(
+        ge=0, description="the same of a device that one measured iteration has corrected"
+    )
+
+    def has(self, name: str) -> bool:
+        return name in self.devices
+
+    def without(self, name: str) -> Efficiencies:
+        """Return the efficiencies as if nobody had measured the device."""
+        rest = {each: classes for each, classes in self.devices.items() if each != name}
+        return self.model_copy(update={"devices": rest})
+
+    def find(self, name: str, op_class: str) -> tuple[Efficiency, str]:
+        """Return the efficiency of a class on a device, and how it is known.
+
+        "measured" on this device, on "other devices", or "assumed": that of another class.
+        """
+        found = self._of(name, op_class)
+        if found is not None:
+            return found
+        stand_in = OP_CLASSES[op_class]
+        while stand_in:
+            found = self._of(name, stand_in)
+            if found is not None:
+                wide = found[0].spread + UNMEASURED
+                return found[0].model_copy(update={"spread": wide}), "assumed"
+            stand_in = OP_CLASSES[stand_in]
+        raise KeyError(op_class)
+
+    def _of(self, name: str, op_class: str) -> tuple[Efficiency, str] | None:
+        own = self.devices.get(name, {}).get(op_class)
+        if own is not None:
+            return own, "measured"
+        others = [classes[op_class] for classes in self.devices.values() if op_class in classes]
+        return (_pooled(others), "other devices") if others else None
+
+
+def _pooled(found: Sequence[Efficiency]) -> Efficiency:
+    """Return the geometric mean, with an interval that has the farthest device in it."""
+    compute, memory = (
+        math.exp(fmean(math.log(getattr(each, name)) for each in found))
+        for name in ("compute", "memory")
+    )
+    apart = max(
+        abs(math.log(each.compute / compute) + math.log(each.memory / memory)) for each in found
+    )
+    return Efficiency(
+        compute=compute,
+        memory=memory,
+        fixed=median(each.fixed for each in found),
+        spread=apart + max(each.spread for each in found),
+        ops=sum(each.ops for each in found),
+        source="the mean of other devices",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OpTime:
+    """How long an op takes on a device that nobody timed it on."""
+
+    seconds: float
+    spread: float  # half-width of the 90 % interval of its logarithm
+    known: str  # "measured", "other devices" or "assumed": where the efficiency is from
+
+
+def op_time(
+    name: str,
+    device: Device,
+    efficiencies: Efficiencies,
+    op_class: str,
+    dtype: str,
+    flops: float,
+    moved: float,
+) -> OpTime:
+    """Return the time of an op.
+
+    Args:
+        name: of the device in the catalogue.
+        device: its datasheet.
+        efficiencies: of this device and others.
+        op_class: one of `OP_CLASSES`, without "tensor": that follows from the type.
+        dtype: of the numbers that are multiplied, one of `DTYPES`.
+        flops: floating-point operations, a multiply-add counting as two.
+        moved: bytes that are read and written.
+
+    Raises:
+        InputError: the device has no peak for such numbers.
+    """
+    on_tensor_cores = f"tensor {op_class}" in OP_CLASSES and dtype != "float32"
+    found, known = efficiencies.find(name, f"tensor {op_class}" if on_tensor_cores else op_class)
+    computing = flops / (found.compute * device.peak(dtype)) if flops else 0.0
+    moving = moved / (found.memory * device.memory_bandwidth)
+    return OpTime(found.fixed + max(computing, moving), found.spread, known)
+
+
+@cache
+def load_efficiencies() -> Efficiencies:
+    path = Path(__file__).with_name("efficiencies.yaml")
+    return validated(Efficiencies, read_yaml(path, "table of efficiencies"), str(path))

@@ -1,0 +1,7 @@
+"""The training step of a transformer, written down from its sizes: no framework, no capture."""
+
+from paracosm.graphs.transformer.architecture import ARCHITECTURES, Transformer, architecture
+from paracosm.graphs.transformer.graph import transformer_graph
+from paracosm.graphs.transformer.share import Split
+
+__all__ = ["ARCHITECTURES", "Split", "Transformer", "architecture", "transformer_graph"]

@@ -1,0 +1,321 @@
+"""The graph of a whole training step of a transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from paracosm.graphs.build import Node, build_graph
+from paracosm.graphs.graph import Graph, Op
+from paracosm.graphs.transformer.architecture import Transformer
+from paracosm.graphs.transformer.layer import (
+    Step,
+    layer_backward,
+    layer_forward,
+    norm,
+    norm_backward,
+    total,
+)
+from paracosm.graphs.transformer.ops import (
+    HALF,
+    all_gather,
+    product,
+    streaming,
+)
+from paracosm.graphs.transformer.share import Share, Split
+
+__all__ = ["transformer_graph"]
+
+
+def transformer_graph(
+    model: Transformer,
+    micro_batch: int,
+    split: Split | int = 1,
+    stages: int = 1,
+) -> Graph:
+    """Return one forward and backward pass and the update, on one of the ranks of a split.
+
+    Mixed precision, Adam, nothing recomputed; ops follow each other in one stream. Places are
+    "embedding", "h.0.attention.qkv", ..., "norm", "head", "loss"; the gradient of weights, which
+    only the optimizer waits for, is at "h.0.attention.qkv.weight". Collectives over the ranks of
+    the split are nodes that communicate, with their "group" among their arguments; durations are
+    not known.
+
+    Args:
+        model: its sizes.
+        micro_batch: examples.
+        split: how ranks share layers, sequences and experts; a number is that of those that share
+            layers.
+        stages: of a pipeline, with the same number of layers each. Between two of them Megatron's
+            ranks that share layers hand on a part of the activation each, and gather it.
+
+    Raises:
+        InputError: ranks that do not divide what they share, stages that do not divide the layers;
+            no example.
+    """
+    if isinstance(split, int):
+        split = Split(tensor=split)
+    share = Share(model, micro_batch, split)
+    if model.recipe == "megatron":
+        model.cut(stages)
+    gathers = model.recipe == "megatron" and split.tensor > 1 and not split.sequence
+    return _graph(share, stages if gathers else 1)
+
+
+@lru_cache(maxsize=16)
+def _graph(share: Share, stages: int) -> Graph:
+    model, split = share.model, share.split
+    rows = list(_rows(share, stages))
+    last = {row.place: index for index, row in enumerate(rows) if row.phase == "backward"}
+    nodes = list(_nodes(rows, last, split))
+    held = sum(row.gradient for row in rows) // share.gradient
+    # In single precision: weights and two moments, with Megatron also gradients.
+    states = 16 if model.recipe == "megatron" else 12
+    return build_graph(
+        nodes,
+        resident={"parameters": HALF * held, "optimizer": states * held},
+        provenance={
+            "model": "transformer",
+            "batch": share.micro_batch,
+            "parallel": "tensor",
+            "ranks": split.tensor,
+            "context": split.context,
+            "experts": split.expert,
+        },
+        where="transformer",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A step at its place in the whole model."""
+
+    place: str
+    phase: str
+    step: Step
+
+    @property
+    def gradient(self) -> int:
+        return self.step.gradient
+
+
+def _nodes(rows: list[_Row], last: dict[str, int], split: Split) -> Iterator[Node]:
+    """Yield the nodes of rows.
+
+    What is computed waits for the last result that was handed on; what is communicated also for all
+    that was issued before it, as a stream of collectives waits for that of kernels.
+    """
+    ranks = {
+        "tensor": tuple(range(split.tensor)),
+        "context": tuple(range(split.context)),
+        "expert": tuple(range(split.expert)),
+    }
+    handed: tuple[int, ...] = ()
+    beside: tuple[int, ...] = ()
+    for index, row in enumerate(rows):
+        step = row.step
+        group = ranks[_group(step.op)] if step.op.name.startswith("_c10d") else ()
+        after = (*handed, index - 1) if group and index else handed
+        yield Node(
+            id=index,
+            op=step.op,
+            name=f"{row.place}.weight" if step.of_weights else row.place,
+            phase=row.phase,
+            resource="communication" if group else "compute",
+            dependencies=tuple(dict.fromkeys(after)),
+            group=group,
+            allocates=(
+                *((size, last[user]) for size, user in step.kept),
+                *([(step.gradient, -1)] if step.gradient else []),
+            ),
+        )
+        if step.beside:
+            beside = (index,)
+        elif not step.of_weights:
+            handed, beside = (index, *beside), ()
+
+
+def _group(op: Op) -> str:
+    return next(name for name in ("tensor", "context", "expert") if f'"{name}"' in op.arguments)
+
+
+def _rows(share: Share, stages: int) -> Iterator[_Row]:
+    model = share.model
+    per_stage = model.layers // stages
+    firsts = set(range(per_stage, model.layers, per_stage))
+    uneven = model.experts and share.split.routing not in ("", "uniform")
+    layers = range(model.layers if uneven else 1)
+    forward = [list(layer_forward(share, layer)) for layer in layers]
+    backward = [list(layer_backward(share, layer)) for layer in layers]
+    yield from _placed(_embedding_forward(share), "forward", "", _first_norm(0, model))
+    for layer in range(model.layers):
+        place, ends = f"h.{layer}.", layer + 1 in firsts
+        if layer in firsts:
+            yield from _placed(_take_over(share), "forward", place)
+        following = f"{place}hand_on" if ends else _first_norm(layer + 1, model)
+        yield from _placed(forward[layer % len(forward)], "forward", place, following)
+        if ends:
+            yield from _placed(_hand_on(share), "forward", place)
+    yield from _placed(_head_forward(share), "forward")
+    yield from _placed(_head_backward(share), "backward")
+    for layer in reversed(range(model.layers)):
+        place = f"h.{layer}."
+        if layer + 1 in firsts:
+            yield from _placed(_take_back(share), "backward", place)
+        yield from _placed(backward[layer % len(backward)], "backward", place)
+        if layer in firsts:
+            yield from _placed(_hand_back(), "backward", place)
+    yield from _placed(_embedding_backward(share), "backward")
+    yield from _updates(share, backward[0])
+
+
+def _placed(
+    steps: Iterable[Step], phase: str, prefix: str = "", following: str = ""
+) -> Iterator[_Row]:
+    """Yield the rows of a layer; what the next one's first norm keeps is kept for `following`."""
+    for step in steps:
+        kept = tuple((size, prefix + user if user else following) for size, user in step.kept)
+        yield _Row(prefix + step.place, phase, replace(step, kept=kept) if kept else step)
+
+
+def _first_norm(layer: int, model: Transformer) -> str:
+    return f"h.{layer}.attention.norm" if layer < model.layers else "norm"
+
+
+def _updates(share: Share, backward: list[Step]) -> Iterator[_Row]:
+    """Yield the optimizer step: of the tables, then of every layer, its experts apart."""
+    size, model = share.gradient, share.model
+    table = share.vocabulary + (0 if model.rotary else model.sequence)
+    yield _Row("embedding", "optimizer", Step("", _adam(share, table * model.width)))
+    if not model.tied:
+        yield _Row("head", "optimizer", Step("", _adam(share, share.vocabulary * model.width)))
+    experts = sum(s.gradient for s in backward if s.place.startswith("experts.")) // size
+    others = sum(step.gradient for step in backward) // size - experts
+    place = "mlp.norm" if model.experts else "mlp.up"
+    for layer in range(model.layers):
+        yield _Row(f"h.{layer}.{place}", "optimizer", Step("", _adam(share, others)))
+        if experts:
+            yield _Row(f"h.{layer}.experts.up", "optimizer", Step("", _adam(share, experts)))
+
+
+def _adam(share: Share, parameters: int) -> Op:
+    """Return the update of mixed-precision training.
+
+    With Megatron 62 bytes a parameter: gradients to single precision (2 read, 4 written), their
+    check for overflow and division by the loss scale (4, 4), their norm (4), clipping (4, 4), Adam
+    with fused kernels on weights, two moments and gradients (16, 12), weights back to half
+    precision (4, 2), gradients to zero (2). With PyTorch 46: norm (4), clipping (4, 4), Adam (16,
+    12), weights to half precision (4, 2).
+    """
+    if share.model.recipe == "megatron":
+        return streaming("megatron.adam", 34 * parameters, 28 * parameters)
+    return streaming("pytorch.adamw", 28 * parameters, 18 * parameters)
+
+
+# Before the first layer and after the last one.
+
+
+def _embedding_forward(share: Share) -> Iterator[Step]:
+    """Yield the look-up of tokens, of which each rank holds a share, and of positions."""
+    stream, local, model = share.stream, share.local, share.model
+    megatron = model.recipe == "megatron"
+    kept = () if megatron or not model.rotary else ((local, ""),)
+    look_up = streaming("aten.embedding.default", stream, stream)
+    yield Step("embedding", look_up, () if share.split.tensor > 1 else kept)
+    if share.split.tensor > 1:
+        yield Step("embedding", total(share), kept)
+    if not model.rotary:
+        positions = streaming("aten.add.Tensor", 2 * local, local)
+        yield Step("embedding", positions, () if megatron else ((local, ""),))
+    if megatron:
+        yield Step(
+            "embedding",
+            streaming("aten.native_dropout.default", local, local + local // HALF),
+            ((local // HALF, "embedding"), (local, "")),
+        )
+
+
+def _embedding_backward(share: Share) -> Iterator[Step]:
+    """Yield the gradient of the embedding, whose weights may be the head's as well."""
+    stream, local, model = share.stream, share.local, share.model
+    if model.recipe == "megatron":
+        dropout = "aten.native_dropout_backward.default"
+        yield Step("embedding", streaming(dropout, local + local // HALF, local))
+    if share.split.tensor > 1 and share.split.sequence:
+        yield Step("embedding", all_gather(stream, share.split.tensor))
+    rows = share.vocabulary + (0 if model.rotary else model.sequence)
+    zeros = 0 if model.recipe == "megatron" else HALF * rows * model.width
+    yield Step(
+        "embedding",
+        streaming("aten.embedding_dense_backward.default", stream, stream + zeros),
+        gradient=share.gradient * rows * model.width,
+    )
+
+
+def _head_forward(share: Share) -> Iterator[Step]:
+    """Yield the last norm, the logits, and the cross entropy of logits that are split by tokens.
+
+    Megatron computes the loss in single precision, in eager steps (`vocab_parallel_cross_entropy`):
+    cast, maximum, difference, exponential, sum, division; PyTorch casts, and takes the logarithm of
+    the softmax; a compiler makes two passes of it that write nothing.
+    """
+    split, logits = share.split, share.tokens * share.vocabulary
+    yield Step("norm", norm(share), ((share.local, "head"),))
+    if split.tensor > 1 and split.sequence:
+        yield Step("head", all_gather(share.stream, split.tensor))
+    yield Step("head", product(share.tokens, share.vocabulary, share.model.width))
+    name, read, written, kept = {
+        "megatron": ("megatron.vocab_parallel_cross_entropy", 22, 16, 4),
+        "eager": ("eager.cross_entropy", 10, 8, 4),
+        "compiled": ("compiled.cross_entropy", 4, 0, 2),
+    }[share.model.recipe]
+    yield Step("loss", streaming(name, read * logits, written * logits), ((kept * logits, "loss"),))
+
+
+def _head_backward(share: Share) -> Iterator[Step]:
+    """Yield the gradients of the logits, the head's weights, and the last norm."""
+    model, split = share.model, share.split
+    tokens, rows, logits = share.tokens, share.vocabulary, share.tokens * share.vocabulary
+    weights = HALF * rows * model.width
+    name, read, written = {
+        "megatron": ("megatron.vocab_parallel_cross_entropy_backward", 8, 6),
+        "eager": ("eager.cross_entropy_backward", 12, 10),
+        "compiled": ("compiled.cross_entropy_backward", 2, 2),
+    }[model.recipe]
+    yield Step("loss", streaming(name, read * logits, written * logits))
+    yield Step("head", product(tokens, model.width, rows))
+    yield Step("head", product(rows, model.width, tokens), of_weights=True)
+    gradient = 0 if model.tied else share.gradient * rows * model.width
+    added = streaming("aten.add_.Tensor", 2 * weights, weights)
+    yield Step("head", added, gradient=gradient, of_weights=True)
+    if split.tensor > 1:
+        yield Step("head", total(share))
+    yield from norm_backward(share, "norm")
+
+
+# Between two stages of a pipeline whose ranks share each layer. All t ranks of a stage have the
+# same activation. Each sends one part of it to its peer in the next stage, where the parts are
+# gathered again: over the network goes a t-th, and the rest within the machine (Narayanan et al.,
+# 2021, section 4.1, "scatter/gather optimization"). Gradients go back the same way.
+#
+#     h.9   ... add | hand_on   a part goes over    take_over | norm ...   h.10
+
+_SPLIT = streaming("megatron.split_tensor_into_1d_equal_chunks", 0, 0)  # a view
+
+
+def _hand_on(share: Share) -> Iterator[Step]:
+    yield Step("hand_on", _SPLIT, ((share.stream // share.split.tensor, "hand_on"),))
+
+
+def _take_over(share: Share) -> Iterator[Step]:
+    gathered = all_gather(share.stream, share.split.tensor)
+    yield Step("take_over", gathered, ((share.stream, "attention.norm"),))
+
+
+def _hand_back() -> Iterator[Step]:
+    yield Step("take_over", _SPLIT)
+
+
+def _take_back(share: Share) -> Iterator[Step]:
+    yield Step("hand_on", all_gather(share.stream, share.split.tensor))

@@ -1,0 +1,107 @@
+"""Ops of a transformer with their work: flops, and bytes that go in and out of memory.
+
+Numbers have two bytes (half precision), those in float8 one, masks of dropout one.
+"""
+
+from __future__ import annotations
+
+from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
+
+__all__ = [
+    *("FLASH", "GROUPED", "HALF", "all_gather", "all_reduce", "all_to_all", "flash"),
+    *("grouped_product", "permute", "product", "reduce_scatter", "streaming"),
+]
+
+HALF = 2
+"""Bytes of a number in half precision."""
+
+FLASH = "aten._scaled_dot_product_flash_attention"
+GROUPED = "aten._grouped_mm.default"
+_COLLECTIVE = "_c10d_functional."
+
+
+def product(rows: int, columns: int, inner: int, batch: int = 1, *, float8: bool = False) -> Op:
+    """Return a matrix product, or `batch` of them: [rows, inner] times [inner, columns]."""
+    shapes: list[tuple[int, ...]] = [(rows, inner), (inner, columns)]
+    if batch > 1:
+        shapes = [(batch, *shape) for shape in shapes]
+    dtype, size = ("float8_e4m3fn", 1) if float8 else ("float16", HALF)
+    name = "aten._scaled_mm.default" if float8 else "aten.mm.default"
+    return Op(
+        "aten.bmm.default" if batch > 1 else name,
+        encode_arguments([TensorArgument(shape, dtype) for shape in shapes], {}),
+        flops=2 * batch * rows * columns * inner,
+        bytes_read=size * batch * inner * (rows + columns),
+        bytes_written=HALF * batch * rows * columns,
+    )
+
+
+def grouped_product(rows: int, columns: int, inner: int, groups: int) -> Op:
+    """Return products of `rows` rows in all with the matrices of `groups` experts."""
+    shapes = (rows, inner), (groups, inner, columns)
+    tensors = [TensorArgument(shape, "float16") for shape in shapes]
+    return Op(
+        GROUPED,
+        encode_arguments(tensors, {}),
+        flops=2 * rows * columns * inner,
+        bytes_read=HALF * inner * (rows + groups * columns),
+        bytes_written=HALF * rows * columns,
+    )
+
+
+def flash(
+    batch: int, heads: int, kv_heads: int, queries: int, keys: int, width: int, *, backward: bool
+) -> Op:
+    """Return causal attention that keeps its scores on chip, of which it computes half.
+
+    Forward two products of queries x keys x width; backward five, for the scores are computed again
+    (Dao et al., "FlashAttention", 2022, section 3.1 and appendix B). Its bytes are those of
+    queries, keys, values and output, and backward of their gradients.
+    """
+    shapes = (batch, heads, queries, width), *[(batch, kv_heads, keys, width)] * 2
+    one, other = batch * heads * queries * width, batch * kv_heads * keys * width
+    of_queries, of_keys = HALF * one, HALF * other
+    return Op(
+        f"{FLASH}{'_backward' if backward else ''}.default",
+        encode_arguments([TensorArgument(shape, "float16") for shape in shapes], {}),
+        flops=(5 if backward else 2) * batch * heads * queries * keys * width,
+        bytes_read=(3 if backward else 1) * of_queries + 2 * of_keys,
+        bytes_written=of_queries + (2 * of_keys if backward else 0),
+    )
+
+
+def streaming(name: str, read: int, written: int) -> Op:
+    """Return an op that passes over its tensors once; `read` and `written` are bytes."""
+    size = TensorArgument((max(read, written) // HALF,), "float16")
+    return Op(name, encode_arguments([size], {}), bytes_read=read, bytes_written=written)
+
+
+def all_reduce(size: int) -> Op:
+    """Return the sum of a vector of `size` bytes over the ranks that share a layer."""
+    return _collective("all_reduce", size, size, "tensor")
+
+
+def all_gather(size: int, ranks: int) -> Op:
+    """Return the exchange after which each of `ranks` has all of a vector of `size` bytes."""
+    return _collective("all_gather_into_tensor", size // ranks, size, "tensor")
+
+
+def reduce_scatter(size: int, ranks: int) -> Op:
+    """Return the sum of a vector of `size` bytes, of which each of `ranks` gets a part."""
+    return _collective("reduce_scatter_tensor", size, size // ranks, "tensor")
+
+
+def all_to_all(size: int) -> Op:
+    """Return an exchange in which each rank sends `size` bytes to the others that share experts."""
+    return _collective("all_to_all_single", size, size, "expert")
+
+
+def permute(size: int) -> Op:
+    """Return a step around the ring of the ranks that share a sequence."""
+    return _collective("permute_tensor", size, size, "context")
+
+
+def _collective(name: str, read: int, written: int, group: str) -> Op:
+    tensor = TensorArgument((max(read, 1),), "uint8")
+    arguments = encode_arguments([tensor], {"group": group})
+    return Op(f"{_COLLECTIVE}{name}.default", arguments, bytes_read=read, bytes_written=written)

@@ -1,0 +1,162 @@
+"""What one rank has of a transformer: of its heads and matrices, of a sequence, of its experts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from paracosm.errors import InputError
+from paracosm.expression import parse_expression
+from paracosm.graphs.transformer.architecture import Transformer
+from paracosm.graphs.transformer.ops import HALF
+from paracosm.rng import SimulationStream, generator
+
+__all__ = ["Share", "Split", "routed"]
+
+
+@dataclass(frozen=True)
+class Split:
+    """How ranks divide a transformer; each number is one of ranks.
+
+    Experts' loads are drawn for every layer anew: `routing` is "uniform"; "zipf(1.2)", in
+    proportion to 1 / rank^1.2 of the experts in a random order; "dirichlet(0.5)", the smaller the
+    more uneven; or measured loads, "40+30+20+10", one for each expert. An expert takes `capacity`
+    times its even share of tokens at most, and drops the others; all of them where it is 0.
+    """
+
+    tensor: int = 1  # that share each layer
+    sequence: bool = False  # whether they share norms and sums as well, along the sequence
+    context: int = 1  # that share each sequence, and pass keys and values around a ring
+    expert: int = 1  # that share the experts of each layer, and send tokens to each other
+    routing: str = "uniform"
+    capacity: float = 0.0
+    float8: bool = False  # whether linear maps of layers multiply numbers of one byte
+    seed: int = 0  # of the loads
+
+
+@dataclass(frozen=True)
+class Share:
+    """The sizes on one rank, in tokens and bytes.
+
+    Raises:
+        InputError: ranks that do not divide what they share; a split of what the model has not.
+    """
+
+    model: Transformer
+    micro_batch: int  # examples
+    split: Split
+
+    def __post_init__(self) -> None:
+        model, split = self.model, self.split
+        model.split(split.tensor)
+        if self.micro_batch < 1:
+            raise InputError(f"micro_batch must be 1 or more, not {self.micro_batch}")
+        if model.recipe == "megatron" and (split.context > 1 or split.float8):
+            what = "context ranks need" if split.context > 1 else "float8 needs"
+            raise InputError(f"transformer: {what} flash attention: recipe compiled, not megatron")
+        chunks = 2 * split.context  # each rank has an early and a late one: as much to do as others
+        if split.context > 1 and model.sequence % chunks:
+            near = max(round(model.sequence / chunks), 1) * chunks
+            raise InputError(
+                f"strategy: cp={split.context}: a sequence of {model.sequence:,} tokens has no "
+                f"{chunks} equal parts; {near:,} has"
+            )
+        if (split.expert > 1) and (not model.experts or model.experts % split.expert):
+            sizes = [n for n in range(1, model.experts + 1) if model.experts % n == 0]
+            near = min(sizes, key=lambda n: abs(n - split.expert), default=0)
+            has = f"{model.experts} experts: ep={near} fits" if near else "no experts"
+            raise InputError(f"strategy: ep={split.expert}, but the model has {has}")
+
+    @property
+    def tokens(self) -> int:
+        return self.micro_batch * self.model.sequence // self.split.context
+
+    @property
+    def stream(self) -> int:
+        """Bytes of the residual stream of these tokens."""
+        return HALF * self.tokens * self.model.width
+
+    @property
+    def local(self) -> int:
+        """Bytes of it where ranks that share layers divide it along the sequence."""
+        return self.stream // (self.split.tensor if self.split.sequence else 1)
+
+    @property
+    def heads(self) -> int:
+        return self.model.heads // self.split.tensor
+
+    @property
+    def kv_heads(self) -> int:
+        return max(self.model.kv_heads // self.split.tensor, 1)
+
+    @property
+    def inner(self) -> int:
+        return -(-self.model.inner // self.split.tensor)
+
+    @property
+    def vocabulary(self) -> int:
+        return self.model.padded_vocabulary(self.split.tensor) // self.split.tensor
+
+    @property
+    def gradient(self) -> int:
+        """Bytes of the gradient of a number, as it is reduced."""
+        return HALF if self.model.recipe == "megatron" else 4
+
+    def routed_tokens(self, layer: int) -> tuple[int, int]:
+        """Return the tokens that a rank sends to experts, and those that the busiest has to do."""
+        model, split = self.model, self.split
+        chosen = self.tokens * model.active
+        most, _, dropped = routed(model, split, layer)
+        return round(chosen * (1 - dropped)), round(chosen * split.expert * most)
+
+
+@lru_cache(maxsize=4096)
+def routed(model: Transformer, split: Split, layer: int) -> tuple[float, float, float]:
+    """Return which share of all choices the busiest rank gets, the busiest expert, and is dropped.
+
+    Tokens choose `active` experts each. Those beyond an expert's capacity are dropped (Lepikhin et
+    al., "GShard", 2020, section 2.2; Fedus et al., "Switch Transformers", 2021, equation 3).
+    """
+    load = _loads(model, split, layer)
+    kept = np.minimum(load, split.capacity / model.experts) if split.capacity else load
+    of_ranks = kept.reshape(split.expert, -1).sum(axis=1)
+    return float(of_ranks.max()), float(kept.max()), max(1.0 - float(kept.sum()), 0.0)
+
+
+def _loads(model: Transformer, split: Split, layer: int) -> np.ndarray:
+    """Return the share of choices that falls to each expert."""
+    count, text = model.experts, split.routing
+    if "+" in text:
+        return _measured(text, count)
+    name, values, named = parse_expression(text, "routing")
+    try:
+        (value,) = map(float, values or ["nan"])
+    except ValueError:
+        value = -1.0
+    if named or name not in ("uniform", "zipf", "dirichlet") or (name == "uniform") == bool(values):
+        raise InputError(
+            f'routing "{text}": write uniform, zipf(1.2), dirichlet(0.5), or measured loads 3+2+1'
+        )
+    if name == "uniform":
+        return np.full(count, 1 / count)
+    if not 0 < value < 100:
+        raise InputError(f'routing "{text}": the number must be above 0 and below 100')
+    random = generator(split.seed, SimulationStream.ROUTING, layer)
+    if name == "dirichlet":
+        return np.asarray(random.dirichlet(np.full(count, value)))
+    weights = np.arange(1, count + 1, dtype=np.float64) ** -value
+    return np.asarray(random.permutation(weights / weights.sum()))
+
+
+def _measured(text: str, count: int) -> np.ndarray:
+    try:
+        loads = np.array([float(part) for part in text.split("+")])
+    except ValueError:
+        raise InputError(f'routing "{text}": loads are numbers with + between') from None
+    if len(loads) != count or not (np.isfinite(loads).all() and (loads >= 0).all() and loads.sum()):
+        raise InputError(
+            f'routing "{text}": {len(loads)} loads for {count} experts: give one of 0 or more each'
+        )
+    return np.asarray(loads / loads.sum())

@@ -1,0 +1,354 @@
+"""The graph of a transformer against formulas of the papers it is from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paracosm.cluster import switch
+from paracosm.errors import InputError
+from paracosm.graphs import PHASES, RESOURCES, Graph, fingerprint
+from paracosm.graphs.summary import peak_memory
+from paracosm.graphs.transformer import Split, Transformer, architecture, transformer_graph
+from paracosm.graphs.transformer.architecture import Recipe
+from paracosm.graphs.transformer.ops import GROUPED
+from paracosm.graphs.transformer.share import routed
+from paracosm.jobs import KINDS
+from paracosm.jobs.strategies import Replica, Strategy, build_job
+
+GPT = Transformer(layers=40, width=6144, heads=48, sequence=2048)  # the 18.4 B of Megatron-LM
+SMALL = Transformer(layers=3, width=64, heads=8, sequence=16, vocabulary=1000)
+
+
+COMMUNICATION = RESOURCES.index("communication")
+
+
+def of_phase(graph: Graph, phase: str) -> np.ndarray:
+    return graph.phase == PHASES.index(phase)
+
+
+def kept_in(graph: Graph, layer: str) -> int:
+    """Return bytes that a layer allocates and that do not outlive the step."""
+    storages = graph.storages
+    names = [graph.names[graph.name[row]] for row in storages.first.tolist()]
+    own = [name.startswith(layer + ".") for name in names]
+    return int(storages.size[np.array(own) & (storages.last < len(graph))].sum())
+
+
+def gradients(graph: Graph) -> int:
+    """Return bytes of storages that outlive the step."""
+    return int(graph.storages.size[graph.storages.last == len(graph)].sum())
+
+
+def test_parameters_of_known_models() -> None:
+    """GPT-2 of 124 million (Radford et al. 2019) and GPT-3 (Brown et al. 2020)."""
+    assert Transformer(12, 768, 12, 1024).parameters == 124_439_808
+    assert GPT.parameters == pytest.approx(18.4e9, rel=0.005)
+    assert Transformer(96, 12288, 96, 2048).parameters == pytest.approx(174.6e9, rel=0.001)
+
+
+@given(st.sampled_from([1, 2, 4, 8]), st.integers(1, 4))
+def test_flops_are_those_of_megatron(tensor: int, micro_batch: int) -> None:
+    """Narayanan et al. 2021, section 5.1, without recomputation: 72 B s l h^2 (1 + s / (6 h) +
+    V / (12 l h)), of which a third is forward; V is padded."""
+    graph = transformer_graph(SMALL, micro_batch, tensor)
+    b, s, layers, h = micro_batch, SMALL.sequence, SMALL.layers, SMALL.width
+    vocabulary = SMALL.padded_vocabulary(tensor)
+    whole = 72 * b * s * layers * h**2 * (1 + s / (6 * h) + vocabulary / (12 * layers * h))
+    assert graph.flops.sum() == pytest.approx(whole / tensor)
+    assert graph.flops[of_phase(graph, "forward")].sum() == pytest.approx(whole / tensor / 3)
+
+
+@pytest.mark.parametrize("tensor", [1, 2, 8])
+def test_activations_are_those_of_korthikanti(tensor: int) -> None:
+    """Korthikanti et al. 2022, equation 2: s b h (10 + 24 / t + 5 a s / (h t)) bytes a layer."""
+    b, s, h, a = 4, GPT.sequence, GPT.width, GPT.heads
+    graph = transformer_graph(GPT, b, tensor)
+    expected = s * b * h * (10 + 24 / tensor + 5 * a * s / (h * tensor))
+    assert kept_in(graph, "h.7") == expected
+
+
+@pytest.mark.parametrize("tensor", [1, 4])
+def test_gradients_are_as_large_as_the_parameters(tensor: int) -> None:
+    graph = transformer_graph(SMALL, 2, tensor)
+    assert gradients(graph) == graph.resident["parameters"]
+    padding = (SMALL.padded_vocabulary(tensor) - SMALL.vocabulary) * SMALL.width
+    whole = 2 * (SMALL.parameters + padding)
+    assert graph.resident["parameters"] == pytest.approx(whole / tensor, rel=0.1)
+    if tensor == 1:
+        assert graph.resident["parameters"] == whole
+    assert graph.resident["optimizer"] == 8 * graph.resident["parameters"]
+
+
+def test_a_layer_is_summed_twice_each_way() -> None:
+    """Shoeybi et al. 2019; besides the embedding forward, and the head's input backward."""
+    graph = transformer_graph(SMALL, 2, 4)
+    sums = graph.resource == RESOURCES.index("communication")
+    assert [int((sums & of_phase(graph, phase)).sum()) for phase in ("forward", "backward")] == [
+        2 * SMALL.layers + 1,
+        2 * SMALL.layers + 1,
+    ]
+    sizes = {graph.ops[code].bytes_read for code in graph.op[sums].tolist()}
+    assert sizes == {2 * 2 * SMALL.sequence * SMALL.width}
+    assert graph.groups == ((0, 1, 2, 3),)
+    alone = transformer_graph(SMALL, 2, 1)
+    assert not (alone.resource == RESOURCES.index("communication")).any()
+
+
+def test_stages_hand_on_a_part_of_the_activation() -> None:
+    """Three stages of four ranks: a quarter of 2 x 16 x 64 numbers passes each of two cuts, and is
+    gathered once forward and once backward."""
+    graph = transformer_graph(SMALL, 2, 4, stages=3)
+    stream = 2 * 2 * SMALL.sequence * SMALL.width
+    gathers = [row for row in range(len(graph)) if "all_gather" in graph.ops[graph.op[row]].name]
+    found = [(PHASES[graph.phase[row]], graph.names[graph.name[row]]) for row in gathers]
+    assert found == [
+        ("forward", "h.1.take_over"),
+        ("forward", "h.2.take_over"),
+        ("backward", "h.1.hand_on"),
+        ("backward", "h.0.hand_on"),
+    ]
+    assert {graph.ops[graph.op[row]].bytes_written for row in gathers} == {stream}
+    replica = Replica(graph, np.zeros(len(graph)))
+    strategy = Strategy(tensor=4, pipeline=3, cut=("h.1", "h.2"))
+    job = build_job(replica, switch(12), strategy)
+    sends = [program.size[program.kind == KINDS.index("send")] for program in job.programs]
+    assert set(np.concatenate(sends).tolist()) == {stream // 4}
+    assert graph.flops.sum() == transformer_graph(SMALL, 2, 4).flops.sum()
+
+
+def test_ranks_of_their_own_hand_on_all_of_it() -> None:
+    whole, cut = transformer_graph(SMALL, 2, 1), transformer_graph(SMALL, 2, 1, stages=3)
+    assert fingerprint(whole) == fingerprint(cut)
+
+
+def test_phases_follow_each_other_in_one_stream() -> None:
+    graph = transformer_graph(SMALL, 1)
+    assert np.all(np.diff(graph.phase) >= 0)
+    assert [graph.predecessors(row).tolist() for row in range(3)] == [[], [0], [1]]
+    assert graph.names[graph.name[0]] == "embedding"
+    assert graph.names[graph.name[-1]] == "h.2.mlp.up"
+    assert peak_memory(graph) > sum(graph.resident.values())
+
+
+def test_the_vocabulary_is_padded_as_by_megatron() -> None:
+    """50,257 tokens: 50,304 rows on one rank, 51,200 on eight."""
+    assert [GPT.padded_vocabulary(tensor) for tensor in (1, 8)] == [50_304, 51_200]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ((0, 64, 8, 16), "layers must be 1 or more, not 0"),
+        ((2, 64, 7, 16), "7 heads do not divide a width of 64"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused(sizes: tuple[int, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Transformer(*sizes)
+
+
+def test_ranks_that_do_not_divide_the_heads_are_refused() -> None:
+    with pytest.raises(InputError, match="tensor=3 ranks do not divide 8 heads; 2 would"):
+        transformer_graph(SMALL, 1, 3)
+    with pytest.raises(InputError, match="2 stages do not divide 3 layers; 1 would"):
+        transformer_graph(SMALL, 1, 1, stages=2)
+    with pytest.raises(InputError, match="micro_batch must be 1 or more, not 0"):
+        transformer_graph(SMALL, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("gpt2", 124_439_808),
+        ("gpt2-xl", 1_557_611_200),
+        ("mpt-760m", 760_470_528),  # as llm-foundry counts them
+        ("mpt-13b", 12_853_954_560),
+        ("llama-7b", 6_738_415_616),
+        ("llama-8b", 8_030_261_248),
+        ("llama3-70b", 70_553_706_496),
+        ("llama-405b", 405_853_388_800),
+        ("mixtral-8x7b", 46_702_792_704),
+        ("mixtral-8x22b", 140_620_634_112),
+    ],
+)
+def test_architectures_have_the_parameters_that_were_published(name: str, parameters: int) -> None:
+    """As their checkpoints count them."""
+    assert architecture(name).parameters == parameters
+
+
+@pytest.mark.parametrize("name", ["opt-125m", "llama-8b", "mixtral-8x7b", "deepseek-moe-16b"])
+@pytest.mark.parametrize("recipe", ["compiled", "eager"])
+def test_every_parameter_has_one_gradient(name: str, recipe: Recipe) -> None:
+    """In single precision, and six flops for each and each token but the tables', besides those of
+    attention: 7 products of s x s x d by half, of which 2 are forward."""
+    model = replace(architecture(name), layers=2, recipe=recipe)
+    graph = transformer_graph(model, 1)
+    assert gradients(graph) == 4 * model.parameters
+    s = model.sequence
+    head = model.vocabulary * model.width
+    inner = (
+        model.expert_parameters - ((model.matrices - 1) * model.inner + model.width) * model.bias
+    )
+    layer = (
+        (model.attention_parameters - (4 * model.width if model.bias else 0))
+        + (model.active + model.shared if model.experts else 1) * inner
+        + model.experts * model.width
+    )
+    expected = 6 * s * (2 * layer + head) + 2 * 7 * s * s * model.width
+    assert graph.flops.sum() == pytest.approx(expected, rel=1e-9)
+
+
+def test_along_the_sequence_ranks_keep_a_part_of_all() -> None:
+    """Korthikanti et al. 2022, equation 4: s b h (34 + 5 a s / h) / t bytes a layer; and two
+    gathers and two reduce-scatters each way, with two gathers more backward."""
+    b, t = 2, 4
+    graph = transformer_graph(GPT, b, Split(tensor=t, sequence=True))
+    s, h, a = GPT.sequence, GPT.width, GPT.heads
+    assert kept_in(graph, "h.7") == s * b * h * (34 + 5 * a * s / h) / t
+    names = [graph.names[code] for code in graph.name.tolist()]
+    met = [
+        (PHASES[graph.phase[row]], graph.ops[graph.op[row]].name.split(".")[1])
+        for row in range(len(graph))
+        if names[row].startswith("h.7.") and graph.resource[row] == COMMUNICATION
+    ]
+    assert Counter(met) == {
+        ("forward", "all_gather_into_tensor"): 2,
+        ("forward", "reduce_scatter_tensor"): 2,
+        ("backward", "all_gather_into_tensor"): 4,
+        ("backward", "reduce_scatter_tensor"): 2,
+    }
+
+
+LLAMA = replace(architecture("llama-8b"), layers=2, sequence=64, width=64, heads=8, kv_heads=4)
+
+
+@pytest.mark.parametrize("context", [2, 4])
+def test_a_ring_shares_the_work_and_passes_keys_on(context: int) -> None:
+    """Flops are those of one rank over `context`, and each rank's keys and values, of 2 bytes, pass
+    context - 1 times forward; backward with their gradients, and those once more."""
+    whole, part = transformer_graph(LLAMA, 3), transformer_graph(LLAMA, 3, Split(context=context))
+    assert part.flops.sum() * context == whole.flops.sum()
+    keys = 2 * 2 * 3 * 64 * 4 * 8 // context
+    sent = np.where(part.resource == COMMUNICATION, part.bytes_read, 0)
+    assert sent[of_phase(part, "forward")].sum() == 2 * (context - 1) * keys
+    assert sent[of_phase(part, "backward")].sum() == 2 * ((context - 1) * 2 + 1) * keys
+    assert gradients(part) == gradients(whole)
+
+
+def test_keys_come_beside_the_attention_to_those_that_are_there() -> None:
+    """Of three: pass, attend, pass beside attend, attend."""
+    graph = transformer_graph(replace(LLAMA, sequence=60), 1, Split(context=3))
+    rows = [
+        row
+        for row in range(len(graph))
+        if graph.names[graph.name[row]] == "h.1.attention.core" and graph.phase[row] == 0
+    ]
+    pass_1, core_0, pass_2, core_1, core_2 = rows
+    assert pass_1 not in graph.predecessors(core_0)
+    assert set(graph.predecessors(pass_2)) == {core_0, pass_1}
+    assert set(graph.predecessors(core_1)) == {core_0, pass_1}
+    assert set(graph.predecessors(core_2)) == {core_1, pass_2}
+
+
+MIXTRAL = replace(
+    architecture("mixtral-8x7b"),
+    layers=1,
+    sequence=32,
+    width=64,
+    heads=8,
+    kv_heads=8,
+    inner=96,
+    experts=4,
+)
+
+
+def experts_flops(graph: Graph) -> int:
+    return int(graph.flops[[op.name == GROUPED for op in np.array(graph.ops)[graph.op]]].sum())
+
+
+@pytest.mark.parametrize(
+    ("routing", "capacity", "most", "sent"),
+    [
+        ("uniform", 0.0, 1 / 2, 1.0),
+        ("5+1+1+1", 0.0, 6 / 8, 1.0),
+        ("5+1+1+1", 1.5, 4 / 8, 6 / 8),  # an expert takes 3 of 8 at most: 2 are dropped
+    ],
+)
+def test_the_busiest_rank_of_experts_counts(
+    routing: str, capacity: float, most: float, sent: float
+) -> None:
+    """Two ranks of two experts and 2 x 32 tokens each, that choose two: 128 choices each."""
+    split = Split(expert=2, routing=routing, capacity=capacity)
+    graph = transformer_graph(MIXTRAL, 2, split)
+    done = 256 * most
+    assert experts_flops(graph) == 3 * 3 * 2 * done * 64 * 96
+    exchanges = graph.resource == COMMUNICATION
+    assert set(graph.bytes_read[exchanges].tolist()) == {2 * 64 * max(128 * sent, done)}
+    assert exchanges.sum() == 4
+    whole = transformer_graph(MIXTRAL, 2)
+    lost = whole.flops.sum() - graph.flops.sum()
+    assert lost == experts_flops(whole) - experts_flops(graph)
+
+
+def test_drawn_loads_come_with_the_seed() -> None:
+    def busiest(routing: str, seed: int, layer: int = 0) -> float:
+        return routed(MIXTRAL, Split(expert=4, routing=routing, seed=seed), layer)[0]
+
+    weights = np.array([1, 2**-1.5, 3**-1.5, 4**-1.5])
+    assert busiest("zipf(1.5)", 0) == pytest.approx(1 / weights.sum())
+    assert busiest("dirichlet(1)", 1) == busiest("dirichlet(1)", 1)
+    assert len({busiest("dirichlet(1)", seed, layer) for seed in (0, 1) for layer in (0, 1)}) == 4
+    assert busiest("dirichlet(90)", 0) < busiest("dirichlet(0.1)", 0) <= 1
+
+
+def test_float8_takes_a_byte_a_number_and_casts() -> None:
+    plain, cast = transformer_graph(LLAMA, 1), transformer_graph(LLAMA, 1, Split(float8=True))
+    names = Counter(op.name for op in np.array(cast.ops)[cast.op])
+    assert names["aten._scaled_mm.default"] == 2 * 7 * 3  # layers, matrices, products of each
+    assert names["float8.cast"] == 2 * (4 + 7 + 4)  # inputs, gradients, inputs once more
+    assert cast.flops.sum() == plain.flops.sum()
+    assert gradients(cast) == gradients(plain)
+
+
+@pytest.mark.parametrize(
+    ("split", "message"),
+    [
+        (Split(context=3), "cp=3: a sequence of 64 tokens has no 6 equal parts; 66 has"),
+        (Split(expert=2), "ep=2, but the model has no experts"),
+        (Split(tensor=3), "tensor=3 ranks do not divide 8 heads; 2 would"),
+    ],
+)
+def test_splits_that_do_not_fit_are_refused(split: Split, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        transformer_graph(LLAMA, 1, split)
+
+
+@pytest.mark.parametrize(
+    ("routing", "message"),
+    [
+        ("zipf", "write uniform, zipf"),
+        ("often", "write uniform, zipf"),
+        ("zipf(0)", "must be above 0"),
+        ("1+2", "2 loads for 4 experts"),
+        ("1+a", "loads are numbers"),
+    ],
+)
+def test_routing_that_cannot_be_read_is_refused(routing: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        transformer_graph(MIXTRAL, 1, Split(expert=2, routing=routing))
+    with pytest.raises(InputError, match="has 4 experts: ep=2 fits"):
+        transformer_graph(MIXTRAL, 1, Split(expert=3))
+
+
+def test_unknown_architectures_are_answered_with_the_nearest() -> None:
+    with pytest.raises(InputError, match=r'"lama-8b".*llama-8b'):
+        architecture("lama-8b")
+    assert architecture("llama-8b", 4096).sequence == 4096
+    with pytest.raises(InputError, match="recipe megatron is of GPT alone"):
+        replace(LLAMA, recipe="megatron")
