@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paracosm.report.chart import (
+    WIDE,
     Axis,
     Chart,
     Curve,
     Dots,
     Floats,
+    Look,
     Section,
     extremes,
     histogram,
     histogram_height,
+    look_of,
+    shade_of,
     shown_sections,
     time_unit,
 )
@@ -31,7 +35,7 @@ from paracosm.report.shared_charts import (
 )
 from paracosm.report.timeline_charts import timeline_chart
 from paracosm.report.train_clients import client_charts
-from paracosm.report.train_sweep import sweep_sentence, trials_of
+from paracosm.report.train_sweep import sweep_sentence, trials_of, varied_of
 from paracosm.report.train_sweep_charts import sweep_charts
 from paracosm.report.train_words import is_at_chance, training_sentence
 from paracosm.report.view import Figure, Run, Verdict, View, figure
@@ -181,6 +185,21 @@ def _overview(runs: Sequence[Run]) -> Section | None:
     return next(iter(shown_sections([("What it depends on", charts)])), None)
 
 
+def _looks(runs: Sequence[Run]) -> list[Look]:
+    """Tell algorithms apart by hue and numbers of workers by shade, where runs differ in them."""
+    kinds = [(each.get("algorithm"), each.get("workers")) for each in varied_of(runs)]
+    if len(set(kinds)) < 2:
+        return [look_of(run.index) for run in runs]
+    hues = list(dict.fromkeys(algorithm for algorithm, _ in kinds))
+    numbers = sorted({workers for _, workers in kinds if workers is not None})
+    found: list[Look] = []
+    for place, (algorithm, workers) in enumerate(kinds):
+        rank = len(numbers) - 1 if workers is None else numbers.index(workers)
+        alike = kinds[:place].count((algorithm, workers))
+        found.append(Look(hues.index(algorithm), shade_of(rank, len(numbers)), alike))
+    return found
+
+
 LOSSES = {"minibatch_loss": "minibatch loss", "test_loss": "test loss", "loss": "training loss"}
 TIMELINES = 3  # of several runs, the first ones show their timeline
 WIDE_RANGE = 30.0  # a loss that falls by more than this factor is shown on a logarithmic axis
@@ -226,7 +245,7 @@ def _loss(runs: Sequence[Run], against: str) -> Chart | None:
     return Chart(
         name=f"loss_{against}",
         title="Loss against updates" if against == "updates" else "Loss against virtual time",
-        x=Axis("updates") if against == "updates" else _time_axis(unit),
+        x=Axis("updates") if against == "updates" else _time_axis(runs),
         y=Axis("loss", log=is_wide, switch="loss"),
         marks=tuple(marks),
         hidden=frozenset(hidden),
@@ -260,7 +279,7 @@ def _accuracy(runs: Sequence[Run]) -> Chart | None:
     return Chart(
         name="accuracy_time",
         title="Accuracy against virtual time",
-        x=_time_axis(unit),
+        x=_time_axis(runs),
         y=Axis("test accuracy", percent=True),
         marks=tuple(curves),
         height=histogram_height(len(runs)),
@@ -298,20 +317,27 @@ def _x(values: Series, against: str, unit: tuple[float, str]) -> Floats:
     return values.virtual_time * unit[0]
 
 
-def _time_axis(unit: tuple[float, str]) -> Axis:
-    return Axis(f"virtual time ({unit[1]})", switch="time")
+def _time_axis(runs: Sequence[Run]) -> Axis:
+    """Return the axis of virtual time, logarithmic where runs take times that differ by ten."""
+    ends = [end for end in _ends(runs) if end > 0]
+    log = bool(ends) and max(ends) >= WIDE * min(ends)
+    return Axis(f"virtual time ({_time_unit(runs)[1]})", log=log, switch="time")
 
 
 def _time_unit(runs: Sequence[Run]) -> tuple[float, str]:
     """Return the unit that suits the longest of the runs."""
-    ends = [float(run.numbers.get("virtual_time") or 0.0) for run in runs]
-    return time_unit(max(ends))
+    return time_unit(max(_ends(runs)))
+
+
+def _ends(runs: Sequence[Run]) -> list[float]:
+    return [float(run.numbers.get("virtual_time") or 0.0) for run in runs]
 
 
 VIEW = View(
     figures=FIGURES,
     sections=sections,
     overview=_overview,
+    looks=_looks,
     compare=_compare,
     subject=_subject,
     name=_name,

@@ -11,6 +11,8 @@ method, such as a run folder:
   worker waited after what it sent had arrived, until it was answered; `dropped_out`, `gone`,
   `late`, `stopped`, with the number of the client that was lost while it computed, went away before
   what it sent was there, was too late for its round, or was told to stop by a server that goes on;
+  at the end, node = "client", step = its number, of all that took part: `client_speed`, where it is
+  not the same of all;
 - at each evaluation, node = "evaluation", step = the number of updates so far: `loss` (over the
   training set), `test_loss`, `accuracy` (over the test set), `examples`; of large sets, over the
   examples that `evaluate_examples` allows; `learning_rate` (of the next update) where it changes,

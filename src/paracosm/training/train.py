@@ -111,6 +111,8 @@ def _train(
             durations=_durations(config, cluster),
         )
         if job.clients is not None:
+            for client, speed in job.clients.speeds():
+                metrics.metric(end, wall, "client", "client_speed", speed, client)
             summary = replace(summary, clients=job.clients.summary())
         summary = replace(summary, bytes_sent=job.bytes_sent, compression=job.compression_summary())
         if failures is not None:
