@@ -149,7 +149,7 @@ def _staleness(
             marks.append(Area(*outline, (*labels, *labels[::-1]), run.index, "10 to 90 %"))
             marks.append(Curve(x, middle, run.index, "median"))
         marks.append(Dots(x, middle, tuple(labels), run.index, "median"))
-    if not marks:
+    if not any(mark.y.any() for mark in marks):
         return None
     shown = np.concatenate([mark.x for mark in marks])
     return Chart(
@@ -158,7 +158,7 @@ def _staleness(
         x=replace(x_axis, log=bool(shown.min() > 0 and shown.max() >= WIDE * shown.min())),
         y=Axis("staleness (updates)"),
         marks=tuple(marks),
-        caption="Clients that are about alike in that are one group.",
+        caption="A dot is a group of clients that are about alike in that.",
         height=histogram_height(len(runs)),
     )
 
