@@ -62,7 +62,7 @@ def test_show_tells_what_there_is(path: Path, capsys: Capture) -> None:
     shown = capsys.readouterr().out
     assert shown.startswith(f"{path}: ")
     for piece in (
-        "schema version 1",
+        "schema version 2",
         "1: cpu, AMD EPYC, torch 2.13.0, threads 1, malloc pinned, denormals flushed",
         "2: cuda, NVIDIA H200",
         "ops: 2, of types: 2",

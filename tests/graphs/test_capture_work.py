@@ -9,7 +9,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from paracosm.graphs import PHASES, RESOURCES, Graph, Op
-from paracosm.graphs.capture import CaptureOptions, capture
+from paracosm.graphs.capture import CaptureOptions, capture, training_step
 from paracosm.graphs.capture.record import record
 from paracosm.graphs.capture.step import TrainingStep
 from paracosm.models import Workload
@@ -99,6 +99,22 @@ def test_an_lstm_by_hand() -> None:
         "aten.mkldnn_rnn_layer.default": once,
         "aten.mkldnn_rnn_layer_backward.default": 2 * once,
     }
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+def test_sparse_gradients_keep_their_rows_under_fake_tensors(optimizer: str) -> None:
+    """Of 2 x 3 rows of 16 numbers out of 1000; as in a real step, were no row drawn twice."""
+    options = CaptureOptions("tiny_models:bag", batch=2, optimizer=optimizer)
+    step = training_step(options)
+    step.workload.inputs[0].copy_(torch.arange(6).reshape(2, 3))
+    step.run()
+    fake, real = capture(options), record(step)
+    assert [op.name for op in fake.ops] == [op.name for op in real.ops]
+    assert fake.bytes_read.tolist() == real.bytes_read.tolist()
+    (update,) = [op for op in fake.ops if '"alpha"' in op.arguments]
+    assert update.flops == 6 * 16
+    assert update.bytes_read == 4 * (6 * 16) + (4 * 6 * 16 + 8 * 6)
+    assert update.bytes_written == 4 * 6 * 16
 
 
 def test_element_wise_ops_count_one_for_each_element() -> None:

@@ -52,6 +52,16 @@ def gru(batch: int) -> Fed:
     return nn.GRU(4, 8, num_layers=2, dropout=0.5, batch_first=True), torch.randn(batch, 5, 4)
 
 
+def lstm(batch: int) -> Fed:
+    model = nn.LSTM(4, 8, num_layers=2, bidirectional=True, batch_first=True)
+    return model, torch.randn(batch, 5, 4)
+
+
+def bag(batch: int) -> Fed:
+    """A bag of embeddings with sparse gradients, 1000 rows of 16."""
+    return nn.EmbeddingBag(1000, 16, sparse=True, mode="sum"), torch.randint(1000, (batch, 3))
+
+
 def two_layers(batch: int) -> Fed:
     """Two blocks of two layers each, 8 -> 16 -> 8 without biases, and nothing else."""
     return TwoLayers(), torch.randn(batch, 8)

@@ -163,6 +163,16 @@ def test_whole_numbers_that_another_program_wrote_as_floats_are_read(
     assert load_export(path) == database.everything()
 
 
+def test_an_export_of_the_first_version_has_no_sessions(
+    database: ProfileDatabase, tmp_path: Path
+) -> None:
+    path = tmp_path / "p.parquet"
+    export(database, path)
+    table = parquet.read_table(path).drop_columns(["session"])
+    parquet.write_table(table.replace_schema_metadata({"paracosm.profiles": "1"}), path)
+    assert load_export(path) == database.everything()  # of timings that have none
+
+
 def test_files_that_are_no_exports_are_refused(database: ProfileDatabase, tmp_path: Path) -> None:
     path = tmp_path / "p.parquet"
     with pytest.raises(InputError, match="no file at"):

@@ -183,6 +183,28 @@ def test_an_older_schema_is_brought_up_to_date(path: Path, monkeypatch: pytest.M
     assert version(path) == schema.latest()
 
 
+def test_timings_of_the_first_schema_have_no_session(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    spread = (3, 2e-3, 0.0, 1e-3, 1e-3, 2e-3, 3e-3)
+    with sqlite3.connect(path) as plain:
+        for statement in schema.STEPS[0]:
+            plain.execute(statement)
+        plain.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+        plain.execute("PRAGMA user_version = 1")
+        plain.execute("INSERT INTO environments VALUES (1, ?)", (CPU.to_json(),))
+        plain.execute("INSERT INTO ops VALUES (1, 'aten.mm.default', '', 1, 2, 3, '')")
+        row = ("a", 1, 1, "cold", *spread, 0.5, "s", "d")
+        plain.execute(f"INSERT INTO op_timings VALUES ({', '.join('?' * len(row))})", row)
+    plain.close()
+    with ProfileDatabase.open(path) as database:
+        (timing,) = database.timings()
+        database.add(some(1, "new"))
+        assert len(database.timings()) == 2
+    assert (timing.session, timing.source, timing.measured_at, timing.key) == ("", "s", "d", "a")
+    assert timing.time.median == 2e-3
+    assert version(path) == schema.latest()
+
+
 def test_an_older_schema_opened_for_reading_stays_as_it_is(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import torch
 from paracosm.errors import InputError
 from paracosm.graphs import Op, TensorArgument
 from paracosm.graphs.graph import encode_arguments
-from paracosm.profiling.torch_ops import instantiate, memory_of
+from paracosm.profiling.torch_ops import FORWARD, instantiate, memory_of, operator_of
 
 T = TensorArgument
 FLOATS = "float32"
@@ -164,12 +164,48 @@ def test_the_same_seed_gives_the_same_values() -> None:
     assert not torch.equal(one, other)
 
 
-def test_a_buffer_that_only_another_op_can_fill_is_not_made_up() -> None:
-    """The backward pass of an LSTM on a CPU follows pointers in it."""
-    floats = [T((2, 3, 4), FLOATS)] * 11
-    wanted = op("aten.mkldnn_rnn_layer_backward.default", *floats, T((0,), "uint8"))
-    with pytest.raises(InputError, match="reads what its forward op left behind"):
-        instantiate(wanted)
+def lstm_backward() -> Op:
+    """The backward pass of an LSTM of one layer, 3 steps of 2 sequences of 4, with 5 states."""
+    weights = [T((20, 4), FLOATS), T((20, 5), FLOATS), T((20,), FLOATS), T((20,), FLOATS)]
+    state, output = T((1, 2, 5), FLOATS), T((3, 2, 5), FLOATS)
+    given = [T((3, 2, 4), FLOATS), *weights, state, state, output, state, state, output]
+    facts = [None, None, False, 2, 5, 1, True, True, False, [], False]
+    return op("aten.mkldnn_rnn_layer_backward.default", *given, *facts, T((0,), "uint8"))
+
+
+def test_a_backward_op_reads_what_its_forward_op_left_behind() -> None:
+    """Its workspace is none of ours, and its output is that of its inputs and weights."""
+    call, names = instantiate(lstm_backward()), operator_of(lstm_backward())._schema.arguments
+    named = {each.name: value for each, value in zip(names, call.args, strict=True)}
+    assert named["workspace"].numel() > 0
+    layer = torch.nn.LSTM(4, 5)
+    with torch.no_grad():
+        for number, kind in enumerate(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), start=1):
+            getattr(layer, f"{kind}_l0").copy_(named[f"weight{number}"])
+        expected, _ = layer(named["input"], (named["hx_"], named["cx_tmp"]))
+    torch.testing.assert_close(named["output"], expected)
+    call()
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_every_forward_op_finds_its_arguments_in_its_backward_op(name: str) -> None:
+    before = FORWARD[name]
+    backward = getattr(torch.ops.aten, name.removeprefix("aten.")).default._schema
+    forward = getattr(torch.ops.aten, before.name).default._schema
+    known = {argument.name for argument in backward.arguments}
+    asked = {before.renamed.get(each.name, each.name) for each in forward.arguments}
+    assert asked - {None} <= known
+    assert set(before.returns) - {None} <= known
+    assert len(before.returns) == len(forward.returns)
+
+
+def test_a_sparse_tensor_has_as_many_rows_as_recorded() -> None:
+    wanted = op("aten.add_.Tensor", T((50, 3), FLOATS), T((50, 3), FLOATS, entries=7))
+    call = instantiate(wanted)
+    assert call.args[1]._nnz() == 7
+    assert 0 <= call.args[1]._indices().min() <= call.args[1]._indices().max() < 50
+    assert memory_of(wanted) == 4 * 150 + 7 * (8 + 4 * 3)
+    call()
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,9 @@ STEPS = {
     ),
     "grouped attention": CaptureOptions("tiny_models:llama", batch=2, dtype="float16"),
     "recurrence": CaptureOptions("tiny_models:gru", batch=2, dropout=True, dtype="float64"),
+    "recurrence with a buffer": CaptureOptions("tiny_models:lstm", batch=2),
+    "sparse gradients": CaptureOptions("tiny_models:sparse", batch=2),
+    "sparse gradients of bags": CaptureOptions("tiny_models:bag", batch=2, optimizer="adagrad"),
     "forward pass": CaptureOptions("tiny_models:gpt", batch=2, train=False),
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from in_situ import time_in_situ
@@ -32,6 +34,18 @@ def test_every_op_of_the_step_is_timed_in_both_cache_states(done: ModelProfile) 
     assert {(t.op, t.cache) for t in done.profile.timings} == {
         (op, cache) for op in done.graph.ops for cache in ("cold", "warm")
     }
+
+
+@pytest.mark.parametrize("model", ["lstm", "gru", "bag"])
+def test_ops_with_buffers_and_sparse_gradients_are_all_timed(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "graphs")
+    options = CaptureOptions(f"tiny_models:{model}", batch=2)
+    done = profile_model(options, Settings(budget=0.5))
+    assert done.profile.refused == {}
+    assert len(done.profile.timings) == 2 * len(done.graph.ops)
+    assert done.iteration is not None
 
 
 def test_real_iterations_are_measured_with_their_spread(done: ModelProfile) -> None:

@@ -149,12 +149,15 @@ class TensorArgument:
         dtype: the name without its package, "float32".
         stride: in elements; None where it is contiguous.
         on: the type of its device, where it is not the graph's ("cpu", beside a GPU).
+        entries: rows that a sparse (COO) tensor holds, by their position in its first dimension,
+            a position perhaps several times; None of a dense tensor.
     """
 
     shape: tuple[int, ...]
     dtype: str
     stride: tuple[int, ...] | None = None
     on: str | None = None
+    entries: int | None = None
 
 
 BYTES = {
@@ -235,6 +238,8 @@ def _encode(value: Any) -> Any:
             tensor["stride"] = list(value.stride)
         if value.on is not None:
             tensor["on"] = value.on
+        if value.entries is not None:
+            tensor["entries"] = value.entries
         return tensor
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else {"float": str(value)}
@@ -255,6 +260,7 @@ def _decode(value: Any) -> Any:
             dtype=value["dtype"],
             stride=None if stride is None else tuple(stride),
             on=value.get("on"),
+            entries=value.get("entries"),
         )
     return float(value["float"]) if "float" in value else value
 

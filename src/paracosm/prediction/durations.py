@@ -19,7 +19,7 @@ from paracosm.errors import InputError
 from paracosm.graphs import RESOURCES, Graph, Op
 from paracosm.graphs.graph import shapes_of
 from paracosm.profiling.environment import Environment
-from paracosm.profiling.samples import OpTiming, at_one_speed
+from paracosm.profiling.samples import OpTiming, speeds_of
 
 if TYPE_CHECKING:
     from paracosm.profiling.estimators import Estimate
@@ -56,8 +56,8 @@ class Found:
     # Seconds of the shortest timing of a compute op in a row: on an asynchronous device,
     # what it takes to issue one; None where there is none.
     launch: float | None
-    probe: float  # seconds of the speed probe in the median; 0 where nobody probed
-    common: float  # its relative spread: half of what lies between p10 and p90
+    probe: float  # seconds of the speed probe at the speed that is meant; 0 where nobody probed
+    common: float  # relative error that all ops share: how much the machine's speed varies
     baselines: dict[str, float]  # seconds by "roofline" and "sum of warm timings", as far as known
 
 
@@ -108,8 +108,8 @@ def find_durations(
         if to_profile:
             timings = database.timings(environment, cache=cache)
         warm = database.timings(environment, cache="warm")
-    probe, common = _probed(timings)
-    timings, warm = at_one_speed(timings, probe), at_one_speed(warm, probe)
+    speeds = speeds_of(timings)
+    timings, warm = speeds.applied(timings), speeds.applied(warm)
     # In a row, short ops take as long as the host takes to issue them; one with cold data is issued
     # while the device is busy, and says nothing of that. A view moves no memory.
     launch = min((each.duration for each in warm if each.op.bytes_written > 0), default=None)
@@ -118,8 +118,8 @@ def find_durations(
         profiled=profiled,
         refused=refused,
         launch=launch,
-        probe=probe,
-        common=common,
+        probe=speeds.probe,
+        common=speeds.common,
         baselines=_baselines(graph, timings, warm),
     )
 
@@ -182,14 +182,6 @@ def _profile(
     )
     refused = profile_into(path, ops, settings, environment, "new op", progress)
     return len(ops) - len(refused), refused
-
-
-def _probed(timings: Sequence[OpTiming]) -> tuple[float, float]:
-    probes = [timing.probe for timing in timings if timing.probe > 0]
-    if not probes:
-        return 0.0, 0.0
-    low, middle, high = np.percentile(probes, (10, 50, 90))
-    return float(middle), float((high - low) / (2 * middle))
 
 
 def _baselines(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from paracosm.cluster.hardware import Hardware, load_efficiencies
 from paracosm.errors import InputError, MissingExtraError, require, unknown
 from paracosm.graphs import Graph, fingerprint, load_graph
+from paracosm.graphs.transformer import transformer_graph
 from paracosm.prediction.config import CAPTURE, PredictConfig
 from paracosm.prediction.datasheets import (
     NONE,
@@ -110,7 +111,7 @@ def find_replica(
     """
     say = announce or (lambda sentence: None)
     if config.catalogued is not None:
-        return _catalogued(config, config.catalogued, tensor, say)
+        return _catalogued(config, config.catalogued, tensor, say, seed)
     if config.is_timed:
         return _recorded(config)
     hardware = config.hardware if config.hardware is not None else device
@@ -128,7 +129,7 @@ def find_replica(
     differences = _differences(here, environment)
     if differences:
         say(f"Timings of {environment}: {differences}.")
-    graph, captured_for = _graph(config, environment.device, tensor, say)
+    graph, captured_for = _graph(config, environment.device, tensor, say, seed)
     if captured_for != environment.device:
         say(f"Captured for {captured_for}: PyTorch has no CUDA here, some ops may be others there.")
     found = _durations(config, graph, environment, here == environment, seed, progress)
@@ -139,11 +140,11 @@ def find_replica(
 
 
 def _catalogued(
-    config: PredictConfig, hardware: Hardware, tensor: int, say: Announce
+    config: PredictConfig, hardware: Hardware, tensor: int, say: Announce, seed: int
 ) -> TimedReplica:
     """Return the replica on hardware that nobody has here, by its datasheet."""
     gpu = hardware.device.kind == "gpu"
-    graph, captured_for = _graph(config, "cuda" if gpu else "cpu", tensor, say)
+    graph, captured_for = _graph(config, "cuda" if gpu else "cpu", tensor, say, seed)
     if graph.is_timed:
         raise InputError(
             f"hardware: no effect, leave out: {config.graph} has the durations of its ops"
@@ -180,7 +181,7 @@ def _corrected(
         if config.launch is not None:
             asked["launch"] = config.launch
         other = PredictConfig(**asked, hardware=config.hardware)
-        alone = _catalogued(other, hardware, 1, say).predict(free_communication=True)
+        alone = _catalogued(other, hardware, 1, say, 0).predict(free_communication=True)
         correction = corrected_by(seconds, alone.iteration_time, config.measured)
         durations = durations_on(graph, hardware, correction=correction)
     say(f"Durations on {hardware.name} times {correction.factor:.3g}, by {correction.origin}.")
@@ -276,7 +277,9 @@ def _differences(here: Environment | None, environment: Environment) -> str:
     return f"this machine with {', '.join(differences)}" if differences else ""
 
 
-def _graph(config: PredictConfig, device: str, tensor: int, say: Announce) -> tuple[Graph, str]:
+def _graph(
+    config: PredictConfig, device: str, tensor: int, say: Announce, seed: int
+) -> tuple[Graph, str]:
     """Return the graph, and the type of device that it was captured for.
 
     Where PyTorch has no device like that of the timings, it is a CPU. A model that cannot be
@@ -285,6 +288,9 @@ def _graph(config: PredictConfig, device: str, tensor: int, say: Announce) -> tu
     if config.graph is not None:
         graph = load_graph(config.graph)
         return graph, str(graph.provenance.get("device", device))
+    if config.architecture is not None:
+        split = config.jobs[-1][1].split(seed) if config.is_on_cluster else 1
+        return transformer_graph(config.architecture, config.batch, split), device
     from paracosm.graphs.capture import capture
 
     torch = require("torch", "torch", "capturing a model")

@@ -100,7 +100,7 @@ def _run_on_cluster(
     several = config.predictions is not None
     timed = find_replica(
         *(config, seed, None if several else progress, announce),
-        tensor=strategy.tensor,
+        tensor=1 if strategy.sequence else strategy.tensor,
         device=device_of(largest),
     )
     alone = timed.predict(free_communication=True)

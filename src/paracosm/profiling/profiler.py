@@ -34,7 +34,15 @@ from paracosm.profiling.environment import (
     free_memory,
     pinned,
 )
-from paracosm.profiling.samples import CACHES, IterationTiming, OpTiming, now, spread_of, typical
+from paracosm.profiling.samples import (
+    CACHES,
+    IterationTiming,
+    OpTiming,
+    new_key,
+    now,
+    spread_of,
+    typical,
+)
 
 if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
@@ -82,6 +90,7 @@ class Profile:
     """What was measured."""
 
     environment: Environment  # where
+    session: str  # of all its timings
     timings: list[OpTiming]  # one entry for every op and cache state
     refused: Mapping[Op, str]  # why an op has no timing, by op
     probes: tuple[float, ...]  # seconds of every speed probe, in the order of time
@@ -125,7 +134,9 @@ def profile(
             interrupted = True
         finally:  # whatever else fails, what was measured is kept
             run.finish()
-    return Profile(environment, run.timings, run.refused, tuple(run.probes), interrupted)
+    return Profile(
+        environment, run.session, run.timings, run.refused, tuple(run.probes), interrupted
+    )
 
 
 @dataclass
@@ -156,6 +167,7 @@ class _Run:
     ) -> None:
         from paracosm.profiling.torch_ops import Bench, memory_of  # PyTorch through and through
 
+        self.session = new_key()
         self.timings: list[OpTiming] = []
         self.refused: dict[Op, str] = {}
         self.probes: list[float] = []
@@ -225,6 +237,7 @@ class _Run:
                 probe=float(np.median(samples.probes)),
                 source=self._source,
                 measured_at=now(),
+                session=self.session,
             )
             for cache, values in samples.seconds.items()
         ]
@@ -305,6 +318,7 @@ def profile_model(
             probe=float(np.median(real.probes)),
             source=source,
             measured_at=now(),
+            session=measured.session,
         )
         if database is not None:
             database.add_iterations([iteration])

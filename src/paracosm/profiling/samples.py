@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -20,7 +20,7 @@ CACHES = ("cold", "warm")
 row, as Huang et al. (section 3) measure."""
 
 
-def _new() -> str:
+def new_key() -> str:
     return uuid.uuid4().hex
 
 
@@ -81,8 +81,10 @@ class OpTiming:
     probe: float = 0.0
     source: str = ""  # who measured: "model resnet50", "grid paper", "grid model-like", "new op"
     measured_at: str = ""  # ISO date and time, UTC
+    # The run of a profiler that it is of; "" in files that older versions wrote
+    session: str = field(default="", kw_only=True)
     # Of this set of samples, so that merging it twice does not double it
-    key: str = field(default_factory=_new)
+    key: str = field(default_factory=new_key)
 
     @property
     def duration(self) -> float:
@@ -107,7 +109,7 @@ class LinkTiming:
     time: Spread
     source: str = ""
     measured_at: str = ""
-    key: str = field(default_factory=_new)
+    key: str = field(default_factory=new_key)
 
     @property
     def bandwidth(self) -> float:
@@ -121,13 +123,14 @@ class IterationTiming:
 
     fingerprint: str  # of the graph: equal ops in equal order (`graphs.fingerprint`)
     model: str  # what a person calls it, "resnet50, batch 64, 3x32x32"
-    # environment, time, probe, source, measured_at, key: as in `OpTiming`
+    # environment, time, probe, source, measured_at, session, key: as in `OpTiming`
     environment: Environment
     time: Spread
     probe: float = 0.0
     source: str = ""
     measured_at: str = ""
-    key: str = field(default_factory=_new)
+    session: str = field(default="", kw_only=True)
+    key: str = field(default_factory=new_key)
 
     @property
     def duration(self) -> float:
@@ -141,14 +144,15 @@ def usual_probe(timings: Sequence[OpTiming]) -> float:
 
 
 def at_one_speed(timings: Sequence[OpTiming], probe: float | None = None) -> list[OpTiming]:
-    """Return timings as they would be on a machine whose speed probe takes `probe` seconds, by
-    default their median.
+    """Return timings as they would be on a machine whose speed probe takes `probe` seconds; by
+    default as they would have been in the first of their sessions (see `speeds_of`).
 
     Shared machines change their speed by a fifth and more, for minutes at a time. The speed probe
     beside every timing says what the machine was worth then; a duration is scaled by how long the
     same piece of work took. Timings that nobody probed stay as they are.
     """
-    probe = usual_probe(timings) if probe is None else probe
+    if probe is None:
+        return speeds_of(timings).applied(timings)
     if probe <= 0:
         return list(timings)
     return [
@@ -157,6 +161,112 @@ def at_one_speed(timings: Sequence[OpTiming], probe: float | None = None) -> lis
         else replace(timing, time=_scaled(timing.time, probe / timing.probe), probe=probe)
         for timing in timings
     ]
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """How fast a machine was in several sessions.
+
+    A session is one run of a profiler. Its timings have one speed between them, by the probes
+    beside each; what a whole session was slower than another is another matter, since a busy
+    machine does not slow a probe and every op alike.
+    """
+
+    first: str  # the earliest session, whose speed is meant
+    probes: Mapping[str, float]  # seconds of each session's probe in the median; 0 of none
+    factors: Mapping[str, float]  # what a session's durations, at its own speed, are multiplied by
+    within: float  # half of p10 to p90 of the probes, over their session's median
+
+    @property
+    def probe(self) -> float:
+        """Seconds of the probe at the speed that is meant; 0 where nobody probed."""
+        return self.probes.get(self.first, 0.0)
+
+    @property
+    def between(self) -> float:
+        """Standard deviation of the logarithm of the machine's speed from one session to another.
+
+        Few sessions say little of it: `USUAL` counts as much as `WORTH` of them besides, as the
+        mean of a scaled inverse chi-squared distribution does.
+        """
+        logs = np.log(list(self.factors.values()))
+        squares = float(((logs - logs.mean()) ** 2).sum()) if len(logs) else 0.0
+        return math.sqrt((WORTH * USUAL**2 + squares) / (WORTH + max(len(logs) - 1, 0)))
+
+    @property
+    def common(self) -> float:
+        """Relative error, with 90 %, that all ops of an iteration share which is measured in
+        another session: the speed that is meant is itself that of one."""
+        return math.hypot(self.within, NINETY * math.sqrt(2) * self.between)
+
+    def applied(self, timings: Sequence[OpTiming]) -> list[OpTiming]:
+        """Return timings of these sessions at the one speed; of others, by their probes."""
+        parts = _by_session(timings)
+        found: dict[str, OpTiming] = {}
+        for session, members in parts.items():
+            factor = self.factors.get(session)
+            own = at_one_speed(members, self.probe if factor is None else self.probes[session])
+            found |= {
+                old.key: each if factor in (None, 1.0) else self._moved(each, factor)
+                for old, each in zip(members, own, strict=True)
+            }
+        return [found[timing.key] for timing in timings]
+
+    def _moved(self, timing: OpTiming, factor: float) -> OpTiming:
+        probe = self.probe if timing.probe > 0 else 0.0
+        return replace(timing, time=_scaled(timing.time, factor), probe=probe, session=self.first)
+
+
+NINETY = 1.645  # standard deviations, of a normal distribution
+USUAL, WORTH = 0.02, 4
+
+
+def speeds_of(timings: Sequence[OpTiming]) -> Speeds:
+    """Return how fast the machine was in each session, against the earliest.
+
+    Sessions are taken in the order of their dates. The factor of one is the median, weighted by
+    time, of the ratios between durations of ops that it shares with those before it and its own;
+    the probe counts as one op more. So ops that were timed when the machine was busy, and add to a
+    database, leave what it says of others as it was.
+    """
+    parts = _by_session(timings)
+    order = sorted(parts, key=lambda each: (min(t.measured_at for t in parts[each]), each))
+    probes = {session: usual_probe(parts[session]) for session in order}
+    factors: dict[str, float] = {}
+    known: dict[tuple[str, ...], float] = {}
+    for session in order:
+        own = at_one_speed(parts[session], probes[session])
+        durations = {(each.cache, each.op.name, each.op.arguments): each.duration for each in own}
+        pairs = [(known[key], time) for key, time in durations.items() if key in known]
+        reference = probes[order[0]]
+        if factors and reference > 0 and probes[session] > 0:
+            pairs.append((reference, probes[session]))
+        factors[session] = factor = _median_ratio([pair for pair in pairs if min(pair) > 0])
+        known = {key: factor * time for key, time in durations.items()} | known
+    relative = [
+        timing.probe / probes[session]
+        for session, members in parts.items()
+        for timing in members
+        if timing.probe > 0
+    ]
+    low, high = np.percentile(relative, (10, 90)) if relative else (1.0, 1.0)
+    return Speeds(order[0] if order else "", probes, factors, float(high - low) / 2)
+
+
+def _by_session(timings: Sequence[OpTiming]) -> dict[str, list[OpTiming]]:
+    parts: dict[str, list[OpTiming]] = {}
+    for timing in timings:
+        parts.setdefault(timing.session or f"source {timing.source}", []).append(timing)
+    return parts
+
+
+def _median_ratio(pairs: Sequence[tuple[float, float]]) -> float:
+    """Return the median of a / b over pairs (a, b), each weighing a; 1 of none."""
+    if not pairs:
+        return 1.0
+    ordered = sorted((a / b, a) for a, b in pairs)
+    weights = np.cumsum([weight for _, weight in ordered])
+    return ordered[int(np.searchsorted(weights, weights[-1] / 2))][0]
 
 
 def _scaled(time: Spread, factor: float) -> Spread:

@@ -35,8 +35,6 @@ class Call:
 def instantiate(op: Op, device: str = "cpu", seed: int = 0) -> Call:
     """Return the op with arguments of its recorded shapes, dtypes and strides."""
     operator = operator_of(op)
-    if str(operator.overloadpacket) in _OPAQUE:
-        raise InputError(f"{op.name}: it reads what its forward op left behind, in a form unknown")
     args, kwargs = _arguments(op)
     maker = _Maker(device, seed, filled=not _is_view(operator))
     try:
@@ -47,6 +45,8 @@ def instantiate(op: Op, device: str = "cpu", seed: int = 0) -> Call:
             for value, name in zip(args, places[: len(args)], strict=True)
         ]
         named = {name: maker.make(value, bounds.get(name)) for name, value in kwargs.items()}
+        if (forward := FORWARD.get(str(operator.overloadpacket))) is not None:
+            made = forward.left_behind(dict(zip(places, made, strict=False)))
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{op.name}: cannot make its arguments: {reason}") from None
@@ -54,11 +54,41 @@ def instantiate(op: Op, device: str = "cpu", seed: int = 0) -> Call:
     return Call(function, tuple(made), named)
 
 
-# Their last argument is a buffer that a library filled; another one may end the process.
-_OPAQUE = frozenset(
-    f"aten.{name}"
-    for name in ("mkldnn_rnn_layer_backward", "_cudnn_rnn_backward", "miopen_rnn_backward")
-)
+@dataclass(frozen=True)
+class Forward:
+    """The op before a backward one that reads a buffer which only that op can fill.
+
+    Another buffer gives wrong numbers at best, and ends the process at worst.
+    """
+
+    name: str
+    returns: tuple[str | None, ...]  # arguments of the backward op that are what it returned
+    # Its arguments under their names in the backward op, where they differ; None for none
+    renamed: Mapping[str, str | None]
+
+    def left_behind(self, made: Mapping[str, Any]) -> list[Any]:
+        """Run it, and return the backward op's arguments with what it returned among them."""
+        operator = getattr(torch.ops.aten, self.name).default
+        names = [argument.name for argument in operator._schema.arguments]
+        sources = [self.renamed.get(name, name) for name in names]
+        with torch.enable_grad():  # else it keeps nothing for a backward pass
+            returned = operator(*(None if each is None else made[each] for each in sources))
+        found = dict(zip(self.returns, returned, strict=True))
+        return list({**made, **{n: t for n, t in found.items() if n is not None}}.values())
+
+
+_SHIFTED = {f"weight{i}": f"weight{i + 1}" for i in range(4)}
+FORWARD: Mapping[str, Forward] = {
+    "aten.mkldnn_rnn_layer_backward": Forward(
+        "mkldnn_rnn_layer", ("output", "hy_", "cy_", "workspace"), {**_SHIFTED, "cx_": "cx_tmp"}
+    ),
+    **{
+        f"aten.{name}_backward": Forward(
+            name, ("output", None, None, "reserve", "weight_buf"), {"weight_buf": None}
+        )
+        for name in ("_cudnn_rnn", "miopen_rnn")
+    },
+}
 
 
 def memory_of(op: Op) -> int:
@@ -75,6 +105,8 @@ def _bytes(value: Any, op: Op) -> int:
     dtype = getattr(torch, value.dtype, None)
     if not isinstance(dtype, torch.dtype):
         raise InputError(f"{op.name}: PyTorch {torch.__version__} has no dtype {value.dtype}")
+    if value.entries is not None:
+        return value.entries * (8 + math.prod(value.shape[1:]) * dtype.itemsize)
     return _length(value) * dtype.itemsize
 
 
@@ -150,6 +182,10 @@ class _Maker:
         if wanted.on is not None and wanted.on != self._device:
             fill = torch.ones if bound is None else torch.zeros
             return fill(wanted.shape, dtype=dtype, device=wanted.on)
+        if wanted.entries is not None:
+            rows = self._values((1, wanted.entries), torch.int64, wanted.shape[0])
+            values = self._values((wanted.entries, *wanted.shape[1:]), dtype, None)
+            return torch.sparse_coo_tensor(rows, values, wanted.shape, check_invariants=False)
         if wanted.stride is None:
             return self._values(wanted.shape, dtype, bound)
         flat = self._values((_length(wanted),), dtype, bound)

@@ -9,6 +9,7 @@ norms, softmax and the like, which go over their input more than once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,18 +40,23 @@ ALLOCATE = frozenset(
     f"aten.{name}"
     for name in (
         *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"),
-        "lift_fresh",
+        *("lift_fresh", "is_coalesced", "_coalesced_"),
     )
 )
 
 
 @dataclass(frozen=True)
 class Effects:
-    """Tensors of one call: all that it is given, those of them that it changes, what it returns."""
+    """Tensors of one call: all that it is given, those of them that it changes, what it returns.
+
+    A sparse tensor is two: positions and values.
+    """
 
     inputs: list[Tensor]
     mutated: list[Tensor]
     outputs: list[Tensor]
+    # Elements of any tensor that are touched at most, where one is sparse: those of its rows
+    most: int | None = None
 
     @property
     def fresh(self) -> list[Tensor]:
@@ -65,8 +71,9 @@ def effects_of(
     """Return the tensors of a call by what its schema says happens to them."""
     inputs: list[Tensor] = []
     mutated: list[Tensor] = []
+    values = [each._values().numel() for each in sparse_ones((args, kwargs.values(), outputs))]
     if str(func.overloadpacket) == "aten.lift_fresh":  # it was made beside the dispatcher
-        return Effects([], [], list(_tensors(outputs)))
+        return Effects([], [], list(strided_parts(outputs)))
     changed = _CHANGED.get(str(func.overloadpacket), frozenset())
     # The schemas of c10d's collectives say nothing of their first argument.
     first_changes = func.namespace == "c10d" and str(func.overloadpacket) not in _C10D_READS_ONLY
@@ -74,13 +81,13 @@ def effects_of(
     metadata_only = torch.Tag.inplace_view in func.tags
     for at, place in enumerate(func._schema.arguments):
         value = args[at] if at < len(args) else kwargs.get(place.name)
-        tensors = list(_tensors(value))
+        tensors = list(strided_parts(value))
         inputs += tensors
         alias = place.alias_info
         written = alias is not None and alias.is_write and not metadata_only
         if written or place.name in changed or (at == 0 and first_changes):
             mutated += tensors
-    return Effects(inputs, mutated, list(_tensors(outputs)))
+    return Effects(inputs, mutated, list(strided_parts(outputs)), max(values, default=None))
 
 
 def is_view(func: torch._ops.OpOverload, effects: Effects) -> bool:
@@ -112,13 +119,31 @@ def resource_of(func: torch._ops.OpOverload, effects: Effects, device: str) -> s
     return "compute" if device in devices or not devices else "host"
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def strided_parts(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors among arguments or results; of a sparse one its positions and values."""
+    for tensor in _each(value):
+        if _is_sparse(tensor):
+            yield tensor._indices()
+            yield tensor._values()
+        else:
+            yield tensor
+
+
+def sparse_ones(value: Any) -> list[Tensor]:
+    """Return the sparse tensors among arguments or results, of which capture knows one kind.
+
+    Raises:
+        InputError: a tensor is sparse in another way than the gradient of an embedding.
+    """
+    return [tensor for tensor in _each(value) if _is_sparse(tensor)]
+
+
+def _each(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
-        require_strided(value)
         yield value
     elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
         for each in value:
-            yield from _tensors(each)
+            yield from _each(each)
 
 
 def encode_call(
@@ -141,10 +166,16 @@ def encode_call(
     return encode_arguments(positional, named)
 
 
-def require_strided(tensor: torch.Tensor) -> None:
-    """Refuse a tensor whose memory is not one storage."""
-    if tensor.layout is not torch.strided:
-        raise InputError(f"the model makes {_name(tensor.layout)} tensors: capture knows strided")
+def _is_sparse(tensor: Tensor) -> bool:
+    """Return whether a tensor is sparse, by rows; refuse those that are neither so nor strided."""
+    if tensor.layout is torch.strided:
+        return False
+    if tensor.layout is torch.sparse_coo and tensor.sparse_dim() == 1:
+        return True
+    raise InputError(
+        f"the model makes {_name(tensor.layout)} tensors: capture knows strided ones, and sparse "
+        "gradients of embeddings"
+    )
 
 
 def _plain(value: Any, device: str) -> Any:
@@ -165,13 +196,14 @@ def _plain(value: Any, device: str) -> Any:
 
 
 def _tensor(tensor: torch.Tensor, device: str) -> TensorArgument:
-    require_strided(tensor)
+    sparse = _is_sparse(tensor)
     where = tensor.device.type
     return TensorArgument(
         shape=tuple(tensor.shape),
         dtype=_name(tensor.dtype),
-        stride=None if tensor.is_contiguous() else tensor.stride(),
+        stride=None if sparse or tensor.is_contiguous() else tensor.stride(),
         on=None if where == device else where,
+        entries=tensor._nnz() if sparse else None,
     )
 
 
@@ -217,28 +249,31 @@ def flops_of(
         return 0
     if name.startswith("aten._foreach_"):
         return sum(tensor.numel() for tensor in effects.mutated or effects.outputs)
-    return max((tensor.numel() for tensor in effects.inputs + effects.outputs), default=0)
+    largest = max((tensor.numel() for tensor in effects.inputs + effects.outputs), default=0)
+    return largest if effects.most is None else min(largest, effects.most)
 
 
 def traffic_of(func: torch._ops.OpOverload, effects: Effects) -> tuple[int, int]:
     """Return the bytes that a call reads and writes.
 
-    Each tensor among the arguments counts once, the elements of an expanded one once each.
+    Each tensor among the arguments counts once, the elements of an expanded one once each, and
+    beside a sparse tensor no more than its rows.
     What is only overwritten is not read; a gather reads as much as it returns, and its indices.
     """
     packet = str(func.overloadpacket)
-    written = _bytes(effects.mutated + effects.fresh)
+    written = _bytes(effects.mutated + effects.fresh, effects.most)
     inputs = effects.inputs
     if packet in _OVERWRITES or func.namespace in COLLECTIVES or torch.Tag.out in func.tags:
         changed = {id(tensor) for tensor in effects.mutated}
         inputs = [tensor for tensor in inputs if id(tensor) not in changed]
     if packet in _GATHERS:
         return _bytes(inputs[1:]) + min(_bytes(inputs[:1]), _bytes(effects.fresh)), written
-    return _bytes(inputs), written
+    return _bytes(inputs, effects.most), written
 
 
-def _bytes(tensors: Sequence[Tensor]) -> int:
-    return sum(_elements(tensor) * tensor.element_size() for tensor in tensors)
+def _bytes(tensors: Sequence[Tensor], most: int | None = None) -> int:
+    limit = math.inf if most is None else most
+    return sum(int(min(_elements(each), limit)) * each.element_size() for each in tensors)
 
 
 def _elements(tensor: Tensor) -> int:

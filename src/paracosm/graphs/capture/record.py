@@ -7,7 +7,7 @@ import dataclasses
 import gc
 import logging
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
@@ -30,6 +30,8 @@ from paracosm.graphs.capture.calls import (
     group_of,
     is_view,
     resource_of,
+    sparse_ones,
+    strided_parts,
     traffic_of,
 )
 from paracosm.graphs.capture.options import CaptureOptions
@@ -116,7 +118,7 @@ def _hold_residents(ledger: Ledger, step: TrainingStep) -> None:
     if step.optimizer is not None:
         for parameter, state in step.optimizer.state.items():
             tensors = (_local(value) for value in state.values() if isinstance(value, Tensor))
-            ledger.hold("optimizer", tensors, owners.get(parameter, ""))
+            ledger.hold("optimizer", strided_parts(tensors), owners.get(parameter, ""))
     inputs = (value for value in step.workload.inputs if isinstance(value, Tensor))
     ledger.hold("inputs", (_local(value) for value in inputs))
 
@@ -163,7 +165,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)
         arguments = encode_call(func, args, kwargs, self._device)  # before it changes any
         path = self._module_path()
-        outputs = func(*args, **kwargs)
+        outputs = _run(func, args, kwargs)
         self._note(func, args, kwargs, outputs, arguments, path)
         return outputs
 
@@ -218,6 +220,51 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._ledger.owner(effects.mutated or effects.inputs)
         return ""
 
+
+def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Run an op; fake tensors lose the rows of some sparse results, which are kept here.
+
+    How many rows of an embedding's gradient are the same one depends on values: all are taken to
+    differ.
+    """
+    packet = str(func.overloadpacket)
+    if (keeps := _KEEPS_ROWS.get(packet)) and isinstance(args[0], FakeTensor):
+        kept = keeps(*args)
+        if kept is not None:
+            return kept
+    held = [each._nnz() for each in sparse_ones((args, kwargs.values()))]
+    outputs = func(*args, **kwargs)
+    grows = packet == "aten.add_" and sparse_ones(args[0])
+    if grows or (any(held) and not all(each._nnz() for each in sparse_ones(outputs))):
+        raise InputError(
+            f"{func}: how many rows it makes of sparse gradients depends on their values: capture "
+            "knows sgd without momentum, and adagrad"
+        )
+    return outputs
+
+
+def _copied(sparse: Tensor, coalesced: bool = False) -> Tensor | None:
+    if sparse.layout is torch.strided:
+        return None
+    rows, values = sparse._indices().clone(), sparse._values().clone()
+    copy = torch.sparse_coo_tensor(rows, values, sparse.shape, check_invariants=False)
+    return copy._coalesced_(coalesced)
+
+
+def _gradient_of_bag(grad: Tensor, indices: Tensor, *rest: Any) -> Tensor | None:
+    *_, rows, _, _, sparse = rest[:8]
+    if not sparse:
+        return None
+    values, shape = grad.new_empty(len(indices), grad.shape[1]), (rows, grad.shape[1])
+    return torch.sparse_coo_tensor(indices[None], values, shape, check_invariants=False)
+
+
+_KEEPS_ROWS: Mapping[str, Callable[..., Tensor | None]] = {
+    "aten.clone": _copied,
+    "aten._coalesce": lambda sparse: _copied(sparse, coalesced=True),
+    "aten.sparse_mask": lambda dense, mask: _copied(mask, coalesced=True),
+    "aten._embedding_bag_backward": _gradient_of_bag,
+}
 
 _peek: Any = torch._C._autograd._get_sequence_nr
 _current_node: Any = torch._C._current_autograd_node

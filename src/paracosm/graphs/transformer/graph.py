@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from paracosm.graphs.build import Node, build_graph
-from paracosm.graphs.graph import Graph, Op
+from paracosm.graphs.graph import Graph, Op, decode_arguments
 from paracosm.graphs.transformer.architecture import Transformer
 from paracosm.graphs.transformer.layer import (
     Step,
@@ -80,8 +80,10 @@ def _graph(share: Share, stages: int) -> Graph:
             "batch": share.micro_batch,
             "parallel": "tensor",
             "ranks": split.tensor,
-            "context": split.context,
-            "experts": split.expert,
+            "sp": "yes" if split.sequence else "no",
+            "cp": split.context,
+            "ep": split.expert,
+            "float8": "yes" if split.float8 else "no",
         },
         where="transformer",
     )
@@ -137,7 +139,8 @@ def _nodes(rows: list[_Row], last: dict[str, int], split: Split) -> Iterator[Nod
 
 
 def _group(op: Op) -> str:
-    return next(name for name in ("tensor", "context", "expert") if f'"{name}"' in op.arguments)
+    named: str = decode_arguments(op.arguments)[1]["group"]
+    return named
 
 
 def _rows(share: Share, stages: int) -> Iterator[_Row]:

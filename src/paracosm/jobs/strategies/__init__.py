@@ -8,12 +8,13 @@ from paracosm.jobs.strategies.strategy import (
     Strategy,
     parse_strategy,
 )
-from paracosm.jobs.strategies.work import Replica
+from paracosm.jobs.strategies.work import WITHIN, Replica
 
 __all__ = [
     "ALL_REDUCES",
     "SCHEDULES",
     "SHARDINGS",
+    "WITHIN",
     "Replica",
     "Strategy",
     "build_job",

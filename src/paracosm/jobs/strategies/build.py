@@ -17,7 +17,7 @@ from paracosm.jobs.strategies.parameter_server import parameter_server_job
 from paracosm.jobs.strategies.plan import Plan, plan_of
 from paracosm.jobs.strategies.rank import rank_program, single_program
 from paracosm.jobs.strategies.stage import Books, Costs
-from paracosm.jobs.strategies.strategy import SHARDINGS, Strategy, does_not_fit
+from paracosm.jobs.strategies.strategy import KEYS, SHARDINGS, Strategy, does_not_fit
 from paracosm.jobs.strategies.work import Replica
 
 Ints = npt.NDArray[np.int64]
@@ -48,12 +48,14 @@ def build_job(
     """
     workers = len(cluster.workers)
     if strategy.ranks != workers:
-        raise does_not_fit(strategy.data, strategy.tensor, strategy.pipeline, workers)
+        ways = {key: getattr(strategy, KEYS[key]) for key in ("dp", "tp", "cp", "pp")}
+        raise does_not_fit(ways, workers)
     if strategy.servers:
         return parameter_server_job(replica, cluster, strategy)
     books = Books(Codebook(), Codebook(), Codebook())
     layout = layout_of(strategy)
-    if strategy.ranks == strategy.microbatches == 1 and not strategy.recompute:
+    plain = not (strategy.recompute or strategy.offload or strategy.float8)
+    if strategy.ranks == strategy.microbatches == 1 and plain:
         programs, program = [single_program(replica, books)], np.zeros(1, dtype=np.int64)
     else:
         plan = plan_of(replica, strategy)
@@ -81,7 +83,7 @@ def build_job(
 def _check_gradients(plan: Plan) -> None:
     """Check that replicas have what they reduce; those without a backward pass share nothing."""
     strategy, trains = plan.strategy, len(plan.layers.backward_rows) > 0
-    if strategy.data == 1 or plan.gradients.any():
+    if strategy.replicas == 1 or plan.gradients.any():
         return
     if trains:
         raise InputError(
@@ -146,14 +148,16 @@ def _programs(
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Which rank has which place: tensor-parallel ranks next to each other, then data, then stages.
+    """Which rank has which place: tensor-parallel ranks next to each other, then those that share a
+    sequence, then data, then stages.
 
-        rank = t + tensor x (d + data x p)
+        rank = t + tensor x (c + context x (d + data x p))
 
         tensor=2, data=2, pipeline=2:    p=0: (0 1) (2 3)    p=1: (4 5) (6 7)
                                          data groups (0 2) (1 3) (4 6) (5 7)
 
-    `groups` leads from a role to the ranks of each group, one row for each; messages have a role
+    Those that share shards, or experts, are neighbours among the ranks of a data group. `groups`
+    leads from a role to the ranks of each group, one row for each; messages have a role
     at either end, and pairs (sender, receiver).
     """
 
@@ -200,17 +204,29 @@ class Layout:
 
 
 def layout_of(strategy: Strategy) -> Layout:
-    pp, dp, tp = strategy.pipeline, strategy.data, strategy.tensor
-    ranks = np.arange(pp * dp * tp, dtype=np.int64).reshape(pp, dp, tp)
+    pp, tp, cp, replicas = strategy.pipeline, strategy.tensor, strategy.context, strategy.replicas
+    ranks = np.arange(pp * replicas * tp, dtype=np.int64).reshape(pp, replicas, tp)
+    alike = ranks.transpose(0, 2, 1)  # the last axis has ranks with the same parameters
     groups: dict[tuple[str, ...], Ints] = {}
-    if dp > 1:
-        groups["data",] = ranks.transpose(0, 2, 1).reshape(-1, dp)
+    if replicas > 1:
+        groups["data",] = alike.reshape(-1, replicas)
     if tp > 1:
         groups["tensor",] = ranks.reshape(-1, tp)
+    if cp > 1:
+        groups["context",] = alike.reshape(-1, cp)
+    for near, across, size in (
+        ("shard", "replicate", strategy.shard),
+        ("expert", "expert data", strategy.expert),
+    ):
+        if size > 1:
+            groups[near,] = alike.reshape(-1, size)
+        if 1 < size < replicas:
+            others = alike.reshape(-1, replicas // size, size).transpose(0, 2, 1)
+            groups[across,] = others.reshape(-1, replicas // size)
     if pp > 1:
         following = np.roll(ranks, -1, axis=0)
         kept = pp if strategy.chunks > 1 else pp - 1
         here, there = ranks[:kept].reshape(-1), following[:kept].reshape(-1)
         groups["activations out", "activations in"] = np.column_stack((here, there))
         groups["gradients out", "gradients in"] = np.column_stack((there, here))
-    return Layout(np.arange(pp * dp * tp, dtype=np.int64) // (dp * tp), groups)
+    return Layout(np.arange(pp * replicas * tp, dtype=np.int64) // (replicas * tp), groups)

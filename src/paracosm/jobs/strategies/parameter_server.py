@@ -92,7 +92,7 @@ def parameter_server_job(replica: Replica, cluster: Cluster, strategy: Strategy)
 def _shares(plan: Plan, strategy: Strategy) -> list[_Share]:
     """Return what every server has of every bucket; as many bytes as any other, or one more."""
     rows = plan.backward_rows(plan.parts[0])
-    buckets = buckets_of(rows, plan.gradients, strategy.first_bucket, strategy.bucket)
+    buckets = buckets_of(rows, plan.gradients, strategy.first_bucket, strategy.bucket, "data")
     if not buckets:
         raise InputError(
             "strategy: ps, but the graph has no gradients to push: storages that a backward node "

@@ -429,7 +429,25 @@ STEPS: list[Sequence[str]] = [
             t.count, t.mean, t.variance, t.minimum, t.p10, t.median, t.p90,
             t.probe, t.source, t.measured_at, t.key
             FROM iteration_timings AS t JOIN environments ON environments.id = t.environment""",
-    )
+    ),
+    (
+        "ALTER TABLE op_timings ADD COLUMN session TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE iteration_timings ADD COLUMN session TEXT NOT NULL DEFAULT ''",
+        "DROP VIEW timings",
+        "DROP VIEW iterations",
+        """CREATE VIEW timings AS SELECT
+            ops.name, ops.arguments, ops.flops, ops.bytes_read, ops.bytes_written,
+            environments.text AS environment, t.cache,
+            t.count, t.mean, t.variance, t.minimum, t.p10, t.median, t.p90,
+            t.probe, t.source, t.measured_at, t.session, t.key
+            FROM op_timings AS t JOIN ops ON ops.id = t.op
+            JOIN environments ON environments.id = t.environment""",
+        """CREATE VIEW iterations AS SELECT
+            t.fingerprint, t.model, environments.text AS environment,
+            t.count, t.mean, t.variance, t.minimum, t.p10, t.median, t.p90,
+            t.probe, t.source, t.measured_at, t.session, t.key
+            FROM iteration_timings AS t JOIN environments ON environments.id = t.environment""",
+    ),
 ]
 """Statements that bring a file of version i to version i + 1; version 0 is an empty file.
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 FORMATS = (".parquet", ".csv")
 
-_VERSION = 1
+_VERSION = 2
+_NEW = "session"  # in version 2; of files of version 1 it is empty
 _VERSION_KEY = b"paracosm.profiles"
 
 _ENVIRONMENT = {part.name: int if part.name == "threads" else str for part in fields(Environment)}
@@ -144,12 +145,14 @@ def _read(path: Path) -> pyarrow.Table:
         raise InputError(f'no file at "{path}"') from None
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f'"{path}" cannot be read as a Parquet file: {_line(error)}') from None
-    version = (table.schema.metadata or {}).get(_VERSION_KEY, str(_VERSION).encode())
-    if version != str(_VERSION).encode():
+    version = (table.schema.metadata or {}).get(_VERSION_KEY, str(_VERSION).encode()).decode()
+    if version not in ("1", str(_VERSION)):
         raise InputError(
-            f'"{path}" is an export of version {version.decode()}, and this Paracosm knows only '
+            f'"{path}" is an export of version {version}, and this Paracosm knows none after '
             f"{_VERSION}: update Paracosm"
         )
+    if version == "1":
+        table = table.append_column(_NEW, pyarrow.array([""] * len(table), pyarrow.string()))
     for name in COLUMNS:
         if name not in table.column_names:
             raise InputError(f'"{path}" is no export of a profile database: it has no "{name}"')

@@ -89,6 +89,8 @@ class _Writer:
             self._dtype = tensor.dtype
         if tensor.stride is not None:
             words.append(f"strides [{','.join(map(str, tensor.stride))}]")
+        if tensor.entries is not None:
+            words.append(f"sparse, {tensor.entries} rows")
         if tensor.on is not None:
             words.append(f"on {tensor.on}")
         return " ".join(words)
@@ -202,7 +204,9 @@ def _environment(text: str) -> Environment:
 
 
 def _op_timing(row: Sequence[Any]) -> OpTiming:
-    return OpTiming(Op(*row[:5]), _environment(row[5]), row[6], Spread(*row[7:14]), *row[14:])
+    spread, (probe, source, date, session, key) = Spread(*row[7:14]), row[14:]
+    where = _environment(row[5])
+    return OpTiming(Op(*row[:5]), where, row[6], spread, probe, source, date, key, session=session)
 
 
 def _link_timing(row: Sequence[Any]) -> LinkTiming:
@@ -212,9 +216,12 @@ def _link_timing(row: Sequence[Any]) -> LinkTiming:
 
 
 def _iteration_timing(row: Sequence[Any]) -> IterationTiming:
-    fingerprint, model, environment, *rest = row
-    spread = Spread(*rest[:7])
-    return IterationTiming(fingerprint, model, _environment(environment), spread, *rest[7:])
+    fingerprint, model, text, *rest = row
+    spread, (probe, source, date, session, key) = Spread(*rest[:7]), rest[7:]
+    where = _environment(text)
+    return IterationTiming(
+        fingerprint, model, where, spread, probe, source, date, key, session=session
+    )
 
 
 def _insertion(table: str, columns: Sequence[str]) -> str:
@@ -240,10 +247,11 @@ _INSERT_OP = f"""
         > (ops.counted_at, ops.flops, ops.bytes_read, ops.bytes_written)"""
 
 _END = ("source", "measured_at", "key")
+_SESSION = ("source", "measured_at", "session", "key")
 _OP = ("name", "arguments", "flops", "bytes_read", "bytes_written")
-_OP_OWN = ("environment", "cache", *_SPREAD, "probe", *_END)
+_OP_OWN = ("environment", "cache", *_SPREAD, "probe", *_SESSION)
 _LINK = ("kind", "scenario", "size", "ranks", "environment", *_SPREAD, *_END)
-_ITERATION = ("fingerprint", "model", "environment", *_SPREAD, "probe", *_END)
+_ITERATION = ("fingerprint", "model", "environment", *_SPREAD, "probe", *_SESSION)
 
 OPS: Kind[OpTiming] = Kind(
     view="timings",
@@ -371,5 +379,6 @@ def _one(sets: Sequence[OpTiming]) -> OpTiming:
         probe=worth / weight if probed else 0.0,
         source=", ".join(sorted({timing.source for timing in sets if timing.source})),
         measured_at=newest.measured_at,
+        session=newest.session,
         key=hashlib.blake2b(keys.encode(), digest_size=16).hexdigest(),
     )

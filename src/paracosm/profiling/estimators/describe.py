@@ -61,6 +61,8 @@ def describe(op: Op) -> Description:
                 sizes |= {f"{path}.{i}": float(size) for i, size in enumerate(value.shape)}
                 numbers[f"{path}.rank"] = float(len(value.shape))
                 categories |= _categories_of(path, value)
+                if value.entries is not None:
+                    sizes[f"{path}.entries"] = float(value.entries)
             case [*tensors] if tensors and isinstance(tensors[0], TensorArgument):
                 sizes |= _sizes_of(path, tensors)
                 for tensor in tensors:
