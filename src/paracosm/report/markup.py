@@ -185,7 +185,6 @@ def _figure(chart: Chart) -> str:
 
 
 def _scale(which: str, axis: Axis) -> str:
-    """Return the switch between a linear and a logarithmic axis."""
     buttons = "".join(
         f'<button data-scale={scale} aria-pressed="{_truth(axis.log == (scale == "log"))}">'
         f"{scale}</button>"
@@ -198,7 +197,6 @@ def _scale(which: str, axis: Axis) -> str:
 
 
 def _sample(mark: Mark) -> str:
-    """Return a small picture of how a series is drawn."""
     match mark:
         case Boxes():
             color = color_of(mark)
@@ -218,7 +216,6 @@ def _sample(mark: Mark) -> str:
 
 
 def _swatch(look: Look) -> str:
-    """Return a piece of a run's line: its colour and dashes."""
     curve = Curve(np.empty(0), np.empty(0), 0, "")
     dash = {"solid": "", "dash": "6 3", "dot": "2 2"}[dash_of(curve, [look])]
     return (

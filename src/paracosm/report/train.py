@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 
 def _target(summary: TrainingSummary) -> str | None:
-    """Say what the run was to reach, and when it did."""
     if summary.target is None:
         return None
     if summary.reached_at is None:
@@ -58,7 +57,6 @@ def _target(summary: TrainingSummary) -> str | None:
 
 
 def _failures(summary: TrainingSummary) -> str | None:
-    """Say what failures have cost, as shares of the workers' time."""
     found = summary.failures
     if found is None:
         return None
@@ -77,7 +75,6 @@ def _failures(summary: TrainingSummary) -> str | None:
 
 
 def _compression(summary: TrainingSummary) -> str | None:
-    """Say how large messages are in place of how large."""
     found = summary.compression
     if found is None or summary.bytes_sent is None:
         return None
@@ -91,7 +88,6 @@ def _times(count: int) -> str:
 
 
 def _unchanged(summary: TrainingSummary) -> str | None:
-    """Say what came of the run without the changes."""
     before = summary.unchanged
     if before is None:
         return None
@@ -101,7 +97,6 @@ def _unchanged(summary: TrainingSummary) -> str | None:
 
 
 def _clients(summary: Mapping[str, Any]) -> str | None:
-    """Say how many clients took part, how often, and how often one was lost."""
     found = summary.get("clients")
     if found is None:
         return None
@@ -128,13 +123,11 @@ FIGURES: Mapping[str, Figure] = {
 
 
 def _subject(known: Mapping[str, Any]) -> str | None:
-    """Say what is trained."""
     model, data = known.get("model"), known.get("data")
     return None if model is None or data is None else f"{model} on {data}"
 
 
 def _name(known: Mapping[str, Any]) -> str | None:
-    """Name the run by algorithm and workers."""
     what, workers = known.get("algorithm"), known.get("workers")
     if what is None or workers is None:
         return None if what is None else str(what)
@@ -142,7 +135,6 @@ def _name(known: Mapping[str, Any]) -> str | None:
 
 
 def _so_far(series: Callable[[str], Series]) -> dict[str, Any]:
-    """Return what the metrics of an unfinished run say."""
     found: dict[str, Any] = {}
     newest = [known for metric in ("staleness", "loss") if len(known := series(metric))]
     if newest:
@@ -180,7 +172,6 @@ def _compare(runs: Sequence[Run]) -> str | None:
 
 
 def _overview(runs: Sequence[Run]) -> Section | None:
-    """Return the charts against what several runs vary."""
     charts = sweep_charts(trials_of(runs))
     return next(iter(shown_sections([("What it depends on", charts)])), None)
 
@@ -325,7 +316,6 @@ def _time_axis(runs: Sequence[Run]) -> Axis:
 
 
 def _time_unit(runs: Sequence[Run]) -> tuple[float, str]:
-    """Return the unit that suits the longest of the runs."""
     return time_unit(max(_ends(runs)))
 
 

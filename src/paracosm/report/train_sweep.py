@@ -233,7 +233,6 @@ def _faster(ratio: float, other: str) -> str:
 
 
 def _paying(costs: Mapping[Any, float]) -> str:
-    """Say from how many workers on more of them do not pay."""
     by_workers: dict[int, float] = {}
     for name, cost in costs.items():
         if (workers := dict(name).get("workers")) is not None:

@@ -129,7 +129,6 @@ def _heights(metric: Metric, trials: Trials) -> _Heights | None:
 
 
 def _caption(own: Sequence[Trial], metric: Metric, scale: Scale, panels_left_out: int) -> str:
-    """Say what is drawn of seeds, and how many runs never get there."""
     said = []
     designs = Counter(design_of(trial.varied) for trial in own)
     if max(designs.values()) > 1:
@@ -337,7 +336,6 @@ Style = tuple[int, float]
 def _band(
     points: Sequence[_Point], metric: Metric, series: str, style: Style, scale: Scale
 ) -> list[Mark]:
-    """Return the outline between the lowest and the highest seed."""
     if len(points) < 2 or scale.axis.names or all(len(each.known(metric)) < 2 for each in points):
         return []
     x = np.array([point.x for point in points])

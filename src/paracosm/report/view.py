@@ -152,7 +152,6 @@ def endings_of(verdicts: Sequence[Verdict]) -> str:
 
 
 def _why(view: View, summary: Summary) -> str:
-    """Return one sentence on why a run did not end as it should."""
     if (ending := view.endings.get(summary.status)) is not None:
         return ending(summary)
     match summary.status:

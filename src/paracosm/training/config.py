@@ -310,7 +310,6 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             )
 
     def _check_changes(self) -> None:
-        """Refuse changes that a training cannot make, or that make no difference to it."""
         others = [change for change in self.what_if if not is_of_cluster(change)]
         refuse_changes(others, "train", "how fast workers and servers compute, and values of links")
         for change in self.what_if:
@@ -415,7 +414,6 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         return None
 
     def _check_clients(self) -> None:
-        """Refuse clients that a run cannot have."""
         if self.privacy_of("examples") and self.shards.startswith("bootstrap"):
             raise ValueError(
                 f"privacy: by shards {self.shards} an example may be with several clients, and "
@@ -436,7 +434,6 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             )
 
     def _check_places(self, cluster: Cluster) -> None:
-        """Refuse a cluster whose workers cannot be places of the clients."""
         if self.clients is None:
             return
         workers = len(cluster.workers)

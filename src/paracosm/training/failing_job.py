@@ -337,7 +337,6 @@ class FailingJob(Job):
         return True
 
     def _end_life(self) -> None:
-        """Count for how long the nodes were busy, and away."""
         self._busy = self.busy_times()
         self._count_away()
 

@@ -251,7 +251,6 @@ class FailingWorker(_Node, TrainingWorker):
                 break
         self.is_away = False
         self.conditions.is_back(self)
-        self._rule = None
         if not self._stores:
             for server in self._team.servers:
                 self.send(server, self.name, tag=Tag.JOIN)

@@ -142,8 +142,6 @@ class _Step:
 
 
 class _Run:
-    """A run over a schedule, and what was recorded of it."""
-
     def __init__(
         self,
         config: TrainConfig,

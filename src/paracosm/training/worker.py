@@ -17,7 +17,6 @@ from paracosm.training.store import (
     Gradient,
     LocalSteps,
     PseudoGradient,
-    Rule,
     Store,
 )
 from paracosm.training.team import Team
@@ -48,7 +47,6 @@ class TrainingWorker(Worker):
         self._parts: list[Any] = [team.initial[part] for part in team.numerics.parts]
         self.server_clock = 0  # as the newest answer says it
         self.beside: Any = None  # what servers have sent beside their parameters, a flat vector
-        self._rule: Rule | None = None
         self._durations = team.compute_times(index)
         self._choice = generator(team.seed, TrainingStream.NEIGHBOURS, index)
         self._examples = 0
@@ -79,7 +77,6 @@ class TrainingWorker(Worker):
         """
         self.participation = who
         self.client = who.client
-        self._rule = None
         self._download, self._uploads = None, []
 
         def lose(dropped_out: bool) -> None:
@@ -228,14 +225,6 @@ class TrainingWorker(Worker):
         """Return how many minibatches so many passes over the client's examples are."""
         return -(-epochs * self.examples // self._team.batches[self.index])
 
-    def step(self, gradient: Gradient) -> None:
-        """Take a step of the optimizer on this worker's own parameters."""
-        numerics = self._team.numerics
-        self._rule = self._rule or numerics.rule()
-        factor = numerics.recipe.lr_factor(self._versions[0])
-        clipped = numerics.recipe.clipped(gradient.value)
-        self.parameters = self._rule(self.parameters, clipped, factor)
-
     def push(self, payload: Any, beside: Any = None) -> None:
         """Send a gradient, or a vector of the same form, to the servers: to each its part.
 
@@ -310,11 +299,6 @@ class TrainingWorker(Worker):
         mine = Contribution(self._last, payload, None, self._versions[0], store)
         await self._team.all_reduces.begin(self.name, 0, mine, combine)
         self._read(store)
-
-    @property
-    def parts(self) -> int:
-        """Into how many parts the parameters are divided."""
-        return len(self._versions)
 
     def part(self, index: int) -> Any:
         """Return a part of this worker's own parameters, a flat vector."""

@@ -19,7 +19,8 @@ class AdaptiveDCASGD(ASGD):
 
     * , / and sqrt are elementwise; s (MeanSquare) is kept beside the parameters and begins as 0;
     epsilon is 1e-7. Zheng et al., "Asynchronous Stochastic Gradient Descent with Delay
-    Compensation", 2017, section 6 (DC-ASGD-a, with strength 2 and decay 0.95 on CIFAR-10).
+    Compensation", 2017, section 6 (DC-ASGD-a, with strength 2 and decay 0.95 on CIFAR-10). Its
+    authors' code (Multiverso) keeps an s of each worker's gradients instead.
     """
 
     name: ClassVar[str] = "dc-asgd-a"
@@ -36,8 +37,6 @@ class AdaptiveDCASGD(ASGD):
 
 
 class _Adaptive:
-    """The compensation of one store, with its mean square of gradients."""
-
     def __init__(self, strength: float, decay: float) -> None:
         self._strength = strength
         self._decay = decay

@@ -43,8 +43,6 @@ class FedAdam(FedAvg):
 
 
 class _Adaptive:
-    """The rule of a server, with its moments."""
-
     def __init__(self, by: FedAdam) -> None:
         self._by = by
         self._mean: Any = 0.0

@@ -19,7 +19,8 @@ class Rennala(Algorithm):
     A worker is answered at once with the parameters as they are: a fast one brings several of the
     gradients. One of older parameters is ignored. Tyurin, Richtarik, "Optimal Time Complexities of
     Parallel Stochastic Optimization Methods Under a Fixed Computation Model", 2023 (Rennala SGD;
-    there S, and the worker that completes an update is answered before it, here after it).
+    there S, and the worker that completes an update is asked for another gradient before it, whose
+    result is ignored, here after it).
     """
 
     name: ClassVar[str] = "rennala"
