@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -104,6 +105,8 @@ def test_a_worker_may_come_later(tmp_path: Path) -> None:
     there = _there(tmp_path, "0,0s,2.5s", "1,2.25s,9s")
     result = run(algorithm="asgd", workers=2, updates=4, availability=there)
     assert instants(result) == [(1, 0), (2, 0), (3.25, 1), (4.25, 1)]
+    assert rows(result, "away") == [(0, "worker1", 2.25), (2.5, "worker0", math.inf)]
+    assert rows(result, "restart") == [(2.25, "worker1", 2.25)]
 
 
 def test_a_trace_that_ends_before_the_run_is_refused(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ class FailingJob(Job):
         try:
             while (first := self._coming.upcoming()).leaves and first.time == 0:
                 self._away[first.node] = first.back
-                self._coming.take()
+                self._note_absence(self._coming.take())
             self._begin_life()
             while (failure := self._live()) is not None:
                 if not self._restart(failure):
@@ -263,14 +263,13 @@ class FailingJob(Job):
 
     def _fail_alone(self, failure: Failure) -> None:
         """Let a worker stop that the others go on without."""
-        if failure.leaves:
-            self._costs.absences += 1
-        else:
-            self._costs.failures += 1
         self._count_in_vain()
         back = max(failure.back, self.now, self._away.get(failure.node, 0.0))
-        what = "away" if failure.leaves else "failure"
-        self._row(self.now, failure.node, what, failure.back - failure.time)
+        if failure.leaves:
+            self._note_absence(failure)
+        else:
+            self._costs.failures += 1
+            self._row(self.now, failure.node, "failure", failure.back - failure.time)
         self._away[failure.node] = back
         self._stop_worker(failure.node, back)
 
@@ -356,6 +355,10 @@ class FailingJob(Job):
         self._costs.stops += 1
         self._count_in_vain()
         self._row(failure.time, failure.node, "failure", failure.back - failure.time)
+
+    def _note_absence(self, failure: Failure) -> None:
+        self._costs.absences += 1
+        self._row(self.now, failure.node, "away", failure.back - failure.time)
 
     def _mark(self, name: str, begin: float, end: float) -> None:
         """Record what the whole job did, in virtual time."""
