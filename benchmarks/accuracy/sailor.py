@@ -22,7 +22,6 @@ from itertools import combinations, groupby
 from pathlib import Path
 
 from layer_profiles.folder import PlanComparison, read_folder
-from layer_profiles.job import OVERHEAD
 from printing import folder_of, mape, print_table, signed
 
 from paracosm.errors import InputError
@@ -34,14 +33,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, help="of profiles and plans")
     parser.add_argument(
-        "--overhead", default=OVERHEAD, help="bytes on a GPU besides what the layers need (5.06 GB)"
+        "--overhead", help="bytes on a GPU besides what the layers need (by its kind)"
     )
     asked = parser.parse_args()
     path = folder_of(asked, "sailor", "plans")
     if path is None:
         return 2
     try:
-        folder = read_folder(path, parse_size(asked.overhead))
+        overhead = None if asked.overhead is None else parse_size(asked.overhead)
+        folder = read_folder(path, overhead)
     except InputError as error:
         print(error)
         return 2
@@ -93,9 +93,6 @@ def _print_parts(plans: Sequence[PlanComparison]) -> None:
             cells[4:] = (*map(format_size, (held, each.memory)), *map(_signed, errors))
         rows.append((each.plan.name, *cells))
     print_table(("plan", *head, *head), rows)
-    for each in plans:
-        if (reason := _no_all_reduce(each)) is not None:
-            print(f"all-reduce left out: {each.plan.name}: {reason}")
 
 
 def _print_means(plans: Sequence[PlanComparison]) -> None:
@@ -188,25 +185,13 @@ def _strategies_error(each: PlanComparison) -> float:
 
 
 def _reduce_error(each: PlanComparison, predicted: float) -> float:
-    """Return the error of an all-reduce; NaN where there is none to compare with."""
-    if each.measured.all_reduce is None or _no_all_reduce(each) is not None:
+    """Return the error of an all-reduce; NaN where there is none to compare with.
+
+    One replica reduces nothing: what was measured there is the engine's own time.
+    """
+    if each.measured.all_reduce is None or each.plan.replicas == 1:
         return math.nan
     return predicted / each.measured.all_reduce - 1
-
-
-def _no_all_reduce(each: PlanComparison) -> str | None:
-    """Return why a measured all-reduce is not compared."""
-    measured = each.measured.all_reduce
-    if measured is None:
-        return None
-    if each.plan.replicas == 1:
-        return "one replica reduces nothing: what was measured is the engine's own time"
-    if measured > each.measured.iteration / 2:
-        return (
-            f"{format_duration(measured)} of an iteration of "
-            f"{format_duration(each.measured.iteration)} cannot be: an error of copying"
-        )
-    return None
 
 
 def _mean(errors: Iterable[float]) -> str:
