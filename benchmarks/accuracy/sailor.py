@@ -17,12 +17,12 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import combinations, groupby
 from pathlib import Path
 
 from layer_profiles.folder import PlanComparison, read_folder
-from printing import folder_of, mape, print_table, signed
+from printing import folder_of, mape_of_known, print_table, signed
 
 from paracosm.errors import InputError
 from paracosm.units import format_duration, format_size, parse_size
@@ -73,7 +73,7 @@ def _print_iterations(plans: Sequence[PlanComparison]) -> None:
             f"{each.plan.microbatches} x {each.plan.microbatch}",
             format_duration(each.measured.iteration),
             format_duration(each.iteration),
-            *map(_signed, (_error(each), _sailor_error(each), _strategies_error(each))),
+            *map(signed, (_error(each), _sailor_error(each), _strategies_error(each))),
         )
         for each in plans
     ]
@@ -87,10 +87,10 @@ def _print_parts(plans: Sequence[PlanComparison]) -> None:
         cells = ["-"] * 8
         if (measured := each.measured.all_reduce) is not None:
             errors = (_reduce_error(each, time) for time in (each.all_reduce, _sailor(each)[1]))
-            cells[:4] = (*map(format_duration, (measured, each.all_reduce)), *map(_signed, errors))
+            cells[:4] = (*map(format_duration, (measured, each.all_reduce)), *map(signed, errors))
         if (held := each.measured.memory) is not None:
             errors = (bytes_held / held - 1 for bytes_held in (each.memory, _sailor(each)[2]))
-            cells[4:] = (*map(format_size, (held, each.memory)), *map(_signed, errors))
+            cells[4:] = (*map(format_size, (held, each.memory)), *map(signed, errors))
         rows.append((each.plan.name, *cells))
     print_table(("plan", *head, *head), rows)
 
@@ -128,7 +128,7 @@ def _print_means(plans: Sequence[PlanComparison]) -> None:
         ),
     }
     rows = [
-        (name, str(sum(not math.isnan(error) for error in each[0])), *map(_mean, each))
+        (name, str(sum(not math.isnan(error) for error in each[0])), *map(mape_of_known, each))
         for name, each in errors.items()
     ]
     print_table(("", "plans", "replay", "Sailor", "strategies"), rows)
@@ -192,15 +192,6 @@ def _reduce_error(each: PlanComparison, predicted: float) -> float:
     if each.measured.all_reduce is None or each.plan.replicas == 1:
         return math.nan
     return predicted / each.measured.all_reduce - 1
-
-
-def _mean(errors: Iterable[float]) -> str:
-    known = [error for error in errors if not math.isnan(error)]
-    return f"{mape(known):.1%}" if known else "-"
-
-
-def _signed(error: float) -> str:
-    return "-" if math.isnan(error) else signed(error)
 
 
 if __name__ == "__main__":

@@ -388,11 +388,7 @@ def _sources(replica: TimedReplica) -> dict[str, str]:
     found = {"peaks and memory": hardware.device.source}
     if hardware.node is not None:
         found["node"] = hardware.node.source
-    for entry in (hardware.device, hardware.node, hardware.inner, hardware.outer):
-        if entry is not None:
-            found |= {
-                f"{name} of {entry.title}": f"assumed: {w}" for name, w in entry.assumed.items()
-            }
+    found |= {what: f"assumed: {why}" for what, why in hardware.assumed.items()}
     if correction.origin:
         found["correction"] = f"times {correction.factor:.3g}: measured: {correction.origin}"
     return found

@@ -365,3 +365,17 @@ def keys(trace: KinetoTrace) -> list[tuple[float, str, int, int]]:
         (begin, trace.text(row), lane, correlation)
         for row, (begin, lane, correlation) in enumerate(zip(*columns, strict=True))
     ]
+
+
+def test_a_disk_without_room_for_a_large_trace_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(**_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(rows, "CHUNK", 100)
+    monkeypatch.setattr(rows, "HELD", 250)
+    monkeypatch.setattr(rows.tempfile, "TemporaryFile", full)
+    assert refused(DATA / "dlrm" / "rank3.json.gz").endswith(
+        ": No space left on device: set TMPDIR to a folder on a larger disk"
+    )

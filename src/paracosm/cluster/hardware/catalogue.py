@@ -161,6 +161,17 @@ class Hardware:
     outer: Interconnect | None
     origin: str  # the file that it is from; empty for the catalogue's own
 
+    @property
+    def assumed(self) -> dict[str, str]:
+        """What no document says, by what it is, and why it is what it is."""
+        entries = (self.device, self.node, self.inner, self.outer)
+        return {
+            f"{name} of {entry.title}": why
+            for entry in entries
+            if entry is not None
+            for name, why in entry.assumed.items()
+        }
+
     def cluster(self, workers: int) -> Cluster:
         """Return the cluster of `workers` devices in as many nodes as that takes.
 

@@ -141,6 +141,8 @@ class KinetoFile:
                     add(event)
                 except KeyError as error:
                     raise scanner.broken(f"a span ends here that lacks {error}") from None
+                except InputError as error:  # a full disk
+                    raise InputError(f"{self.path}: {error}") from None
                 except (TypeError, ValueError, AttributeError, OverflowError):
                     raise scanner.broken(
                         "a span ends here whose times or arguments are none: "

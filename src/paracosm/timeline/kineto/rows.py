@@ -10,6 +10,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.errors import InputError
+
 Table = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -61,12 +63,19 @@ class Rows:
         self._times.append((first, int((rows["begin"] + rows["duration"]).max())))
         self._correlations.append((int(rows["correlation"].min()), int(rows["correlation"].max())))
         self._chunks.append(rows)
-        if self._count > HELD and self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="paracosm-trace-")  # noqa: SIM115
-        if self._file is not None:
+        if self._count <= HELD:
+            return
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="paracosm-trace-")  # noqa: SIM115
             for chunk in self._chunks:
                 self._file.write(chunk.tobytes())
-            self._chunks = []
+        except OSError as error:
+            raise InputError(
+                f"no room for the spans of a large trace in {tempfile.gettempdir()}: "
+                f"{error.strerror}: set TMPDIR to a folder on a larger disk"
+            ) from None
+        self._chunks = []
 
     def all(self) -> Table:
         return np.concatenate(list(self._read()))
