@@ -48,7 +48,7 @@ from paracosm.prediction.summary import OF_JOB, summarise, summarise_jobs
 from paracosm.profiling.environment import Environment
 from paracosm.results import JobSummary, Summary, ThroughputSummary
 from paracosm.timeline import Timeline
-from paracosm.units import format_duration
+from paracosm.units import format_duration, format_size
 
 Case = TypeVar("Case")
 Found = TypeVar("Found")
@@ -86,6 +86,11 @@ def run_prediction(
         return PredictionRun(*_run_on_cluster(config, seed, progress, announce))
     replica = find_replica(config, seed, progress, announce)
     prediction = replica.predict()
+    if replica.hardware is not None:
+        room, needs = replica.hardware.device.memory, prediction.peak_memory or 0
+        if needs > room:
+            misfit = f"Does not fit: needs {format_size(needs)} of {format_size(room)}."
+            prediction = replace(prediction, bottleneck=f"{prediction.bottleneck} {misfit}")
     measured = measured_iteration(config, replica)
     facts = replica.facts(config, prediction.coverage)
     summary = summarise(prediction, measured, replica.found.probe, facts)
