@@ -375,6 +375,8 @@ def _loads(topology: Hierarchical, sources: Ints, targets: Ints) -> Floats:
 
 def _overridden(cluster: Cluster) -> list[tuple[int, int]]:
     """Return the pairs of workers with a link of their own, by their numbers."""
+    if not cluster.overrides:
+        return []
     position = {name: number for number, name in enumerate(cluster.workers)}
     return [
         (position[a], position[b])

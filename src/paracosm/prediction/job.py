@@ -90,7 +90,7 @@ def predict_job(
     """Predict one iteration of a job in which all workers of a cluster take part.
 
     Args:
-        replica: what one replica runs, with durations at speed 1.
+        replica: what one replica runs, with durations at speed 1, by device where they differ.
         relative: the ends of the interval of all the replica's durations, over the durations.
         duration_cv: coefficient of variation of each task of a rank's own.
         seed: of what is drawn.
@@ -103,13 +103,21 @@ def predict_job(
     job = build_job(replica, cluster, strategy, changes)
     schedule = replay_job(job, duration_cv=duration_cv, seed=seed)
     iterations = strategy.iterations
+    time = schedule.makespan / iterations
     ends = []
     for factor in relative:
-        moved = replace(replica, duration=replica.duration * factor)
-        moved_job = build_job(moved, cluster, strategy, changes)
+        if factor == 1.0:
+            ends.append(time)
+            continue
+        moved_job = build_job(replica.times(factor), cluster, strategy, changes)
         ends.append(replay_job(moved_job, duration_cv=duration_cv, seed=seed).makespan / iterations)
-    time = schedule.makespan / iterations
-    speeds = sum(cluster.node(worker).speed for worker in cluster.workers)
+    total = float(replica.duration.sum())
+    of_device = {
+        device: total / float(durations.sum() or 1.0)
+        for device, durations in replica.elsewhere.items()
+    }
+    nodes = cluster.nodes[: len(cluster.workers)]
+    speeds = sum(node.speed * of_device.get(node.device or "", 1.0) for node in nodes)
     return JobPrediction(
         workers=len(cluster.workers),
         strategy=strategy,
@@ -180,7 +188,10 @@ def _alike(
 
 ITERATIONS = 8  # where servers do not keep workers together, and the text says nothing
 
-BETWEEN_REPLICAS = ("sharding", "shard", "bucket", "first_bucket", "all_reduce", "prefetch")
+BETWEEN_REPLICAS = (
+    *("sharding", "shard", "shares", "bucket", "first_bucket"),
+    *("all_reduce", "prefetch"),
+)
 """What has no effect where there is one replica only."""
 
 

@@ -151,7 +151,7 @@ def _catalogued(
         )
     durations, correction = durations_on(graph, hardware), NONE
     if config.measured is not None:
-        durations, correction = _corrected(config, hardware, graph, durations, say)
+        durations, correction = _corrected(config, hardware, graph, durations, say, seed)
     common = common_error(hardware, correction, load_efficiencies())
     found = Found(durations, 0, {}, None, 0.0, common, {})
     launch = _launch(config, found, "cuda" if gpu else "cpu")
@@ -166,7 +166,12 @@ Durations = list["Estimate | None"]
 
 
 def _corrected(
-    config: PredictConfig, hardware: Hardware, graph: Graph, durations: Durations, say: Announce
+    config: PredictConfig,
+    hardware: Hardware,
+    graph: Graph,
+    durations: Durations,
+    say: Announce,
+    seed: int,
 ) -> tuple[Durations, Correction]:
     """Correct durations by the iteration or the timings of ops that `measured` says."""
     assert config.measured is not None
@@ -181,8 +186,14 @@ def _corrected(
         if config.launch is not None:
             asked["launch"] = config.launch
         other = PredictConfig(**asked, hardware=config.hardware)
-        alone = _catalogued(other, hardware, 1, say, 0).predict(free_communication=True)
-        correction = corrected_by(seconds, alone.iteration_time, config.measured)
+        whole = _catalogued(other, hardware, 1, say, seed)
+        correction = corrected_by(
+            seconds,
+            whole.predict(free_communication=True).iteration_time,
+            config.measured,
+            whole.graph,
+            whole.found.durations,
+        )
         durations = durations_on(graph, hardware, correction=correction)
     say(f"Durations on {hardware.name} times {correction.factor:.3g}, by {correction.origin}.")
     return durations, correction
@@ -377,11 +388,7 @@ def _sources(replica: TimedReplica) -> dict[str, str]:
     found = {"peaks and memory": hardware.device.source}
     if hardware.node is not None:
         found["node"] = hardware.node.source
-    for entry in (hardware.device, hardware.node, hardware.inner, hardware.outer):
-        if entry is not None:
-            found |= {
-                f"{name} of {entry.title}": f"assumed: {w}" for name, w in entry.assumed.items()
-            }
+    found |= {what: f"assumed: {why}" for what, why in hardware.assumed.items()}
     if correction.origin:
         found["correction"] = f"times {correction.factor:.3g}: measured: {correction.origin}"
     return found

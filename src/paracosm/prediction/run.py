@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -12,6 +12,7 @@ from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.hardware import find_hardware
 from paracosm.errors import InputError
+from paracosm.graphs.transformer import describe_routing
 from paracosm.jobs.strategies import Replica, check_changes
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.datasheets import durations_on
@@ -33,9 +34,10 @@ from paracosm.prediction.parameter_servers.throughput import (
     sensitivity,
     single_worker_rates,
 )
-from paracosm.prediction.predict import Prediction, predict, timeline_of
+from paracosm.prediction.predict import Floats, Prediction, predict, timeline_of
 from paracosm.prediction.replica import (
     Announce,
+    Durations,
     Progress,
     TimedReplica,
     choose_environment,
@@ -46,7 +48,7 @@ from paracosm.prediction.summary import OF_JOB, summarise, summarise_jobs
 from paracosm.profiling.environment import Environment
 from paracosm.results import JobSummary, Summary, ThroughputSummary
 from paracosm.timeline import Timeline
-from paracosm.units import format_duration
+from paracosm.units import format_duration, format_size
 
 Case = TypeVar("Case")
 Found = TypeVar("Found")
@@ -84,6 +86,11 @@ def run_prediction(
         return PredictionRun(*_run_on_cluster(config, seed, progress, announce))
     replica = find_replica(config, seed, progress, announce)
     prediction = replica.predict()
+    if replica.hardware is not None:
+        room, needs = replica.hardware.device.memory, prediction.peak_memory or 0
+        if needs > room:
+            misfit = f"Does not fit: needs {format_size(needs)} of {format_size(room)}."
+            prediction = replace(prediction, bottleneck=f"{prediction.bottleneck} {misfit}")
     measured = measured_iteration(config, replica)
     facts = replica.facts(config, prediction.coverage)
     summary = summarise(prediction, measured, replica.found.probe, facts)
@@ -104,8 +111,11 @@ def _run_on_cluster(
         device=device_of(largest),
     )
     alone = timed.predict(free_communication=True)
-    speeds = device_speeds(largest, timed, alone, config.db, cache=config.cache, seed=seed)
-    replica = Replica(timed.graph, alone.duration, timed.asynchronous, timed.launch)
+    devices = durations_by_device(largest, timed, alone, config.db, cache=config.cache, seed=seed)
+    replica = Replica(
+        *(timed.graph, alone.duration, timed.asynchronous, timed.launch),
+        elsewhere=devices.durations,
+    )
     time, (low, high) = alone.iteration_time, alone.interval
     relative = (low / time, high / time) if time > 0 else (1.0, 1.0)
     ideal = ideal_throughput(replica, strategy)
@@ -115,7 +125,7 @@ def _run_on_cluster(
         workers, strategy = asked.jobs[index]
         return predict_job(
             replica,
-            with_devices(asked.resolve_cluster(workers), speeds),
+            asked.resolve_cluster(workers),
             strategy,
             relative=relative,
             duration_cv=config.duration_cv,
@@ -132,6 +142,9 @@ def _run_on_cluster(
     )
     measured = measured_iteration(config, timed)
     facts = timed.facts(config, alone.coverage)
+    if changed.architecture is not None and strategy.expert > 1:
+        routing = describe_routing(changed.architecture, strategy.split(seed))
+        facts["durations"]["experts"] = routing
     if timed.split < strategy.tensor:
         facts["durations"]["splitting layers"] = (
             f"estimated: each into {strategy.tensor} parts, but not embedding, head, loss"
@@ -140,7 +153,7 @@ def _run_on_cluster(
     def summarised(predictions: Sequence[JobPrediction]) -> JobSummary:
         return summarise_jobs(
             *(predictions, alone, timed.split, facts),
-            devices=speeds.origin,
+            devices=devices.origin,
             measured=None if measured is None else measured.duration,
             status=status,
         )
@@ -214,10 +227,10 @@ def _until_interrupted(
 
 
 @dataclass(frozen=True)
-class DeviceSpeeds:
-    """Speeds of devices, relative to the one whose timings are used."""
+class Devices:
+    """What is known of devices, by the names that the cluster gives them."""
 
-    factor: dict[str, float]  # by the name that the cluster gives a device
+    durations: dict[str, Floats]  # seconds of all nodes of the graph, of devices that differ
     origin: dict[str, str]  # how each is known, in words
 
 
@@ -228,7 +241,7 @@ def device_of(cluster: Cluster) -> str | None:
     return max(dict.fromkeys(known), key=known.count, default=None)
 
 
-def device_speeds(
+def durations_by_device(
     cluster: Cluster,
     replica: TimedReplica,
     alone: Prediction,
@@ -236,61 +249,45 @@ def device_speeds(
     *,
     cache: str,
     seed: int,
-) -> DeviceSpeeds:
-    """Return the speed of every device that a worker's node names.
+) -> Devices:
+    """Return what every op takes on every device that a worker's node names.
 
-    A device that the database has timings of is as fast as the whole graph is on it; one that it
-    knows nothing of is as fast as the one that was timed, and only the node's own speed counts.
-    `alone` is the graph on the device that was timed, without communication.
+    One that neither the database nor the catalogue knows anything of is as fast as the one that was
+    timed, and only the node's own speed counts. `alone` is the graph on the device that was timed,
+    without communication.
     """
     named = [cluster.node(worker).device for worker in cluster.workers]
-    names = dict.fromkeys(name for name in named if name is not None)
+    names = list(dict.fromkeys(name for name in named if name is not None))
+    found = Devices({}, {})
+
+    def add(name: str, durations: Durations, by: str) -> None:
+        there = predict(replica.graph, durations, launch=replica.launch, free_communication=True)
+        found.durations[name] = there.duration
+        factor = float(alone.duration.sum() / there.duration.sum())
+        found.origin[name] = f"{factor:.3g} times as fast by {by}"
+
     if replica.hardware is not None:
-        return _catalogued_speeds(names, replica, alone)
+        for name in names:
+            if name != replica.hardware.name:
+                other = find_hardware(name)
+                by = f"the datasheet: {other.device.source}"
+                add(name, durations_on(replica.graph, other), by)
+        return found
     if replica.environment is None:
         told = "no timings: taken to be as fast as the graph's"
-        return DeviceSpeeds(dict.fromkeys(names, 1.0), dict.fromkeys(names, told))
+        return Devices({}, dict.fromkeys(names, told))
     from paracosm.profiling.database import ProfileDatabase
 
     with ProfileDatabase.open(path, readonly=True) as database:
         held = [(each, count) for each, count in database.environments() if count]
-    found = DeviceSpeeds(dict.fromkeys(names, 1.0), {})
     for name in names:
-        other = _environment(held, replica.environment, name, path)
-        if other is None:
+        timed = _environment(held, replica.environment, name, path)
+        if timed is None:
             found.origin[name] = f"no timings: taken for {replica.environment.hardware}"
-        elif other != replica.environment:
-            durations = find_durations(replica.graph, path, other, cache=cache, seed=seed).durations
-            there = predict(replica.graph, durations, free_communication=True).duration.sum()
-            factor = found.factor[name] = float(alone.duration.sum() / there)
-            found.origin[name] = f"{factor:.3g} times as fast by the timings of {other.hardware}"
+        elif timed != replica.environment:
+            durations = find_durations(replica.graph, path, timed, cache=cache, seed=seed).durations
+            add(name, list(durations), f"the timings of {timed.hardware}")
     return found
-
-
-def _catalogued_speeds(
-    names: Iterable[str], replica: TimedReplica, alone: Prediction
-) -> DeviceSpeeds:
-    """Return how fast devices of the catalogue are beside the replica's, by their datasheets."""
-    assert replica.hardware is not None
-    found = DeviceSpeeds(dict.fromkeys(names, 1.0), {})
-    for name in found.factor:
-        if name != replica.hardware.name:
-            other = find_hardware(name)
-            durations = durations_on(replica.graph, other)
-            there = predict(replica.graph, durations, free_communication=True).duration.sum()
-            factor = found.factor[name] = float(alone.duration.sum() / there)
-            found.origin[name] = (
-                f"{factor:.3g} times as fast by the datasheet: {other.device.source}"
-            )
-    return found
-
-
-def with_devices(cluster: Cluster, speeds: DeviceSpeeds) -> Cluster:
-    nodes = tuple(
-        replace(node, speed=node.speed * speeds.factor.get(node.device or "", 1.0))
-        for node in cluster.nodes
-    )
-    return replace(cluster, nodes=nodes)
 
 
 def _environment(

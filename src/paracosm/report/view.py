@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from paracosm.cluster.description import link_in_words
-from paracosm.report.chart import Section
+from paracosm.report.chart import Look, Section, look_of
 from paracosm.report.plan_words import plan_sentence
 from paracosm.report.train_words import training_sentence
 from paracosm.results import (
@@ -26,6 +26,7 @@ from paracosm.results import (
     TrainingSummary,
     TuningSummary,
 )
+from paracosm.results.summaries import Lateness
 from paracosm.timeline import Timeline
 from paracosm.units import format_duration
 
@@ -51,9 +52,10 @@ class Run:
 
     folder: RunFolder
     name: str  # different for every run of the report
-    index: int  # its place in the report, which decides its colour
+    index: int  # its place in the report
     numbers: Summary  # the summary; unfinished: what the metrics say so far
     verdict: Verdict
+    look: Look  # in figures and tables
     _read: dict[str, Series] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -106,6 +108,9 @@ class View:
     sections: Callable[[Sequence[Run]], list[Section]] = lambda runs: []
     overview: Callable[[Sequence[Run]], Section | None] = lambda runs: None  # of several, first
     compare: Callable[[Sequence[Run]], str | None] = lambda runs: None  # several, in a sentence
+    looks: Callable[[Sequence[Run]], Sequence[Look]] = lambda runs: [
+        look_of(run.index) for run in runs
+    ]
     subject: Callable[[Known], str | None] = lambda known: None
     name: Callable[[Known], str | None] = lambda known: None
     so_far: Callable[[Callable[[str], Series]], dict[str, Any]] = lambda series: {}  # from metrics
@@ -148,7 +153,6 @@ def endings_of(verdicts: Sequence[Verdict]) -> str:
 
 
 def _why(view: View, summary: Summary) -> str:
-    """Return one sentence on why a run did not end as it should."""
     if (ending := view.endings.get(summary.status)) is not None:
         return ending(summary)
     match summary.status:
@@ -222,7 +226,8 @@ def answer(summary: Summary) -> str:
             change = "" if last is summary.replayed else f", {last.what_if}"
             return (
                 f"An iteration takes {format_duration(summary.iteration_time)} as traced, and "
-                f"{format_duration(last.iteration_time)} replayed{change}. {last.bottleneck}"
+                f"{format_duration(last.iteration_time)} replayed{change}. {last.bottleneck} "
+                f"{latest_rank(summary.lateness)}".rstrip()
             )
         case ProfileSummary():
             real = summary.iteration_time
@@ -238,6 +243,20 @@ def answer(summary: Summary) -> str:
                 "without faults."
             )
     return f"The run ended as: {summary.status}."
+
+
+def latest_rank(late: Lateness | None) -> str:
+    """Return the sentence on the rank for which the others wait longest; "" without any."""
+    if late is None or not late.ranks[0].lateness:
+        return ""
+    rank, steps = late.ranks[0], len(late.steps)
+    most = f", {format_duration(rank.most)} at most" if rank.last > 1 else ""
+    latest = f"; the others wait longest for it in {rank.steps:,} of {steps:,} steps"
+    return (
+        f"Rank {rank.rank} comes last to {rank.last:,} of {rank.collectives:,} collectives, "
+        f"{format_duration(rank.mean)} after the others in the mean{most}"
+        f"{latest if steps > 1 else ''}."
+    )
 
 
 WIDE_BAND = 0.1  # relative difference between workers in step and apart that is worth saying

@@ -102,6 +102,7 @@ class FailureSummary(JsonObject):
         worker_mtbf: between failures of one worker that stop nobody else; None where none does.
         interval: of work between two checkpoints; None where nothing is saved.
         stops, failures: how often the whole job stopped, and a single worker failed.
+        absences: how often a worker went that comes and goes by itself.
         checkpoints: that were saved.
         lost: work since the last checkpoint, and steps that were lost with their worker or came
             too late.
@@ -133,6 +134,7 @@ class FailureSummary(JsonObject):
     waiting: float
     throughput: float
     goodput: float
+    absences: int = 0
     lost_gradients: int | None = None
     slowdowns: int | None = None
     lost_messages: int | None = None
@@ -556,8 +558,69 @@ class Scenario(JsonObject):
     error: float | None = None
 
 
+class LateRank(JsonObject):
+    """How often a rank comes last to collectives, and the seconds for which others then wait.
+
+    Attributes:
+        steps: in which others wait longer for it than for any other rank.
+        lateness: seconds, of all times together; `mean` and `most` of one time.
+    """
+
+    rank: int
+    last: int
+    collectives: int
+    steps: int
+    lateness: float
+    mean: float
+    most: float
+
+
+class LateStep(JsonObject):
+    """The rank for which others wait longest in a step, and how long in all of its collectives."""
+
+    step: int
+    rank: int
+    last: int
+    collectives: int
+    lateness: float
+
+
+class LateCollective(JsonObject):
+    """Who comes last to a collective of every step: the `place`-th of its group.
+
+    Attributes:
+        rank: that comes last most often, `last` of `times`.
+        mean: seconds for which the others wait, of every time; `most` at most.
+    """
+
+    kind: str
+    group: str
+    ranks: int
+    place: int
+    times: int
+    rank: int
+    last: int
+    mean: float
+    most: float
+    most_rank: int
+    most_step: int | None
+
+
+class Lateness(JsonObject):
+    """Who comes last, as traced: ranks and collectives that cost most first, steps in order."""
+
+    ranks: Sequence[LateRank]
+    steps: Sequence[LateStep]
+    collectives: Sequence[LateCollective]
+
+
 class ReplaySummary(Summary):
-    """Of `paracosm replay`; `what_ifs` has each change alone, `together` all of them at once."""
+    """Of `paracosm replay`; `what_ifs` has each change alone, `together` all of them at once.
+
+    Attributes:
+        parts: in how many a large trace was played.
+        lateness: None where no collectives meet.
+    """
 
     kind: Literal["replay"] = "replay"
     traces: Sequence[str]
@@ -572,6 +635,8 @@ class ReplaySummary(Summary):
     clocks_moved: Mapping[str, float]
     missing: Mapping[str, Sequence[str]]
     durations: Mapping[str, str]
+    parts: int = 1
+    lateness: Lateness | None = None
 
 
 class IterationTimes(JsonObject):

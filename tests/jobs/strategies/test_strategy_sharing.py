@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from paracosm.cluster import Link, switch
 from paracosm.errors import InputError
 from paracosm.graphs import Graph, Node, Op, build_graph
 from paracosm.graphs.graph import encode_arguments
-from paracosm.graphs.transformer import Split, Transformer, architecture, transformer_graph
+from paracosm.graphs.transformer import Split, Transformer, transformer_graph
+from paracosm.jobs import STEPS
 from paracosm.jobs.strategies import Replica, build_job, parse_strategy
 from paracosm.simulation import JobSchedule, replay_job
 from paracosm.simulation.job_schedule import peak_memory_of_ranks
@@ -109,6 +111,8 @@ TINY = Transformer(
     recipe="compiled",
 )
 
+GPT = Transformer(layers=2, width=64, heads=8, sequence=32, vocabulary=100)
+
 
 def graph_of(text: str, micro_batch: int) -> Graph:
     return transformer_graph(TINY, micro_batch, parse_strategy(text).split())
@@ -201,13 +205,7 @@ OFFLOADED = ("offload=3MB/s, microbatches=2", "microbatches=2")
 
 def test_what_is_computed_again_is_chosen_by_op() -> None:
     """Of Llama's 7 products in a layer the second, fourth and sixth; of attention nothing."""
-    model = Transformer(
-        *(2, 64, 8, 32, 128, 8, 128),
-        **dict.fromkeys(("gated", "rotary", "rms"), True),
-        **dict.fromkeys(("bias", "tied", "fused_qkv"), False),
-        recipe="compiled",
-    )
-    graph = transformer_graph(model, 1)
+    graph = transformer_graph(replace(TINY, experts=0), 1)
     schedule = replayed(Replica(graph, np.ones(len(graph))), "recompute=selective", switch(1))
     program = schedule.job.programs[0]
     again = [
@@ -221,8 +219,7 @@ def test_what_is_computed_again_is_chosen_by_op() -> None:
 
 def test_attention_that_writes_its_scores_is_computed_again() -> None:
     """Korthikanti et al. 2022, section 5: 5 a s^2 b bytes a layer are not kept."""
-    model = Transformer(layers=2, width=64, heads=8, sequence=32, vocabulary=100)
-    graph = transformer_graph(model, 2)
+    graph = transformer_graph(GPT, 2)
     replica = Replica(graph, np.ones(len(graph)))
     left = []
     for text in ("microbatches=2", "microbatches=2, recompute=attention"):
@@ -247,17 +244,28 @@ def test_what_only_a_written_graph_can_do_is_refused(text: str, message: str) ->
 
 def test_numbers_of_one_byte_are_gathered_as_such() -> None:
     """Linear maps' parameters in a byte each; of the tables and norms outside layers, in two."""
-    model = architecture("llama-8b")
-    small = Transformer(
-        *(2, 64, 8, 32, 128), gated=True, rotary=True, rms=True, bias=False, tied=False,
-        fused_qkv=False, recipe="compiled",
-    )  # fmt: skip
-    assert model.gated
-    sizes = []
+    small, sizes = replace(TINY, experts=0), []
     for float8 in (False, True):
         graph = transformer_graph(small, 1, Split(float8=float8))
         text = "fsdp, dp=2" + (", float8=yes" if float8 else "")
         found = met(replayed(Replica(graph, np.ones(len(graph))), text, switch(2, link=FREE)))
         sizes.append(sum(size * count for (_, size), count in found.items()))
-    of_layers = 2 * small.layer_parameters
-    assert sizes[0] - sizes[1] == 2 * of_layers  # gathered twice, a byte less each
+    assert sizes[0] - sizes[1] == 2 * 2 * small.layer_parameters  # gathered twice, a byte less
+
+
+def test_computing_again_stops_where_no_more_is_needed() -> None:
+    """Of Llama's layer all but the last product and sum, as PyTorch does; of a GPT by Megatron's
+    recipe, which keeps the mask of the last dropout, all."""
+    found = {}
+    for recipe, plain in (("compiled", replace(TINY, experts=0)), ("megatron", GPT)):
+        graph = transformer_graph(plain, 1)
+        schedule = replayed(Replica(graph, np.ones(len(graph))), "recompute", switch(1))
+        program = schedule.job.programs[0]
+        again = program.name[program.step == STEPS.index("recompute")]
+        of_layer = [
+            row
+            for row in range(len(graph))
+            if graph.phase[row] == 0 and graph.names[graph.name[row]].startswith("h.")
+        ]
+        found[recipe] = len(of_layer) - len(again)
+    assert found == {"compiled": 2 * 2, "megatron": 0}

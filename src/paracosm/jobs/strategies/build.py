@@ -13,8 +13,9 @@ from paracosm.cluster.cluster import Cluster
 from paracosm.cluster.collectives import group_classes, shares_ports
 from paracosm.errors import InputError
 from paracosm.jobs import Codebook, Communicators, Job, Program
+from paracosm.jobs.strategies.mixed import plans_of
 from paracosm.jobs.strategies.parameter_server import parameter_server_job
-from paracosm.jobs.strategies.plan import Plan, plan_of
+from paracosm.jobs.strategies.plan import Plan
 from paracosm.jobs.strategies.rank import rank_program, single_program
 from paracosm.jobs.strategies.stage import Books, Costs
 from paracosm.jobs.strategies.strategy import KEYS, SHARDINGS, Strategy, does_not_fit
@@ -32,8 +33,9 @@ def build_job(
 ) -> Job:
     """Return the task graph of a job.
 
-    Ranks are the workers of the cluster in their order, with the speeds of their nodes. The graph's
-    batch is that of one micro-batch of one replica.
+    Ranks are the workers of the cluster in their order, with the speeds of their nodes, and where
+    the replica has them with the durations of their devices. The graph's batch is that of one
+    micro-batch of one replica.
 
     Args:
         replica: a training step of one replica on one worker, with durations.
@@ -56,13 +58,14 @@ def build_job(
     layout = layout_of(strategy)
     plain = not (strategy.recompute or strategy.offload or strategy.float8)
     if strategy.ranks == strategy.microbatches == 1 and plain:
-        programs, program = [single_program(replica, books)], np.zeros(1, dtype=np.int64)
+        alone = replica.on(cluster.nodes[0].device or "")
+        programs, program = [single_program(alone, books)], np.zeros(1, dtype=np.int64)
     else:
-        plan = plan_of(replica, strategy)
-        _check_gradients(plan)
+        plans, device = plans_of(replica, cluster, strategy, layout.stage)
+        _check_gradients(plans[0])
         found = set() if met is None else met
         of_all = Costs(cluster, strategy.all_reduce, changes=changes, met=found)
-        programs, program = _programs(plan, layout, books, of_all)
+        programs, program = _programs(plans, device, layout, books, of_all)
     batch, roles = replica.examples, books.roles.texts
     return Job(
         names=books.names.texts,
@@ -75,7 +78,7 @@ def build_job(
         communicators=layout.communicators(),
         communicator=layout.table(roles),
         labels=cluster.workers,
-        examples=None if batch is None else batch * strategy.data * strategy.microbatches,
+        examples=None if batch is None else batch * strategy.microbatches_of_all,
         provenance={"strategy": str(strategy), "graph": dict(replica.graph.provenance)},
     )
 
@@ -111,11 +114,12 @@ def check_changes(
 
 
 def _programs(
-    plan: Plan, layout: Layout, books: Books, of_all: Costs
+    plans: list[Plan], device: Ints, layout: Layout, books: Books, of_all: Costs
 ) -> tuple[list[Program], Ints]:
     """Return the distinct programs, and which one each rank has.
 
-    Ranks of a stage differ only in what their communication costs.
+    Ranks of a stage differ only in their devices, their shares of the batch, and in what their
+    communication costs.
     """
     roles = tuple(role for roles in layout.groups for role in roles)
     communicators = layout.communicators()
@@ -127,8 +131,12 @@ def _programs(
         for groups, stage in zip(layout.groups.values(), at_once, strict=True)
     ]
     cost = np.concatenate([np.zeros(0, dtype=np.int64), *classes])
+    strategy = plans[0].strategy
+    shares = np.array(strategy.shares or (strategy.microbatches,))
+    of_replica = np.arange(len(table)) // (strategy.tensor * strategy.context) % len(shares)
+    share = shares[of_replica]
     _, first, program = np.unique(
-        np.column_stack((layout.stage, np.where(table >= 0, cost[table], -1))),
+        np.column_stack((layout.stage, device, share, np.where(table >= 0, cost[table], -1))),
         axis=0,
         return_index=True,
         return_inverse=True,
@@ -142,7 +150,11 @@ def _programs(
         }
         beside = layout.beside(group, at_once) if shares_ports(of_all.cluster) else {}
         costs = replace(of_all, group=group, beside=beside)
-        programs.append(rank_program(plan, int(layout.stage[rank]), costs, books))
+        plan, stage = plans[device[rank]], int(layout.stage[rank])
+        if strategy.shares:
+            own = replace(strategy, microbatches=int(share[rank]), shares=())
+            plan = replace(plan, strategy=own)
+        programs.append(rank_program(plan, stage, costs, books))
     return programs, program.reshape(-1)
 
 

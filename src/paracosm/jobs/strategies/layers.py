@@ -355,9 +355,9 @@ def _runs(
 def again_of(graph: Graph, kind: str) -> Callable[[Sequence[int]], list[int]]:
     """Return what computes again, of the nodes of a layer, those that a `kind` says.
 
-    "selective": all but attention and the first, third, ... matrix product, of numbers of two or
-    more bytes (torchtitan, `activation_checkpoint.selective_ac_option = "op"`). "attention": what
-    makes scores, and what is made of them, up to the product with the values.
+    "selective": all but attention and the first, third, ... matrix product (torchtitan,
+    `activation_checkpoint.selective_ac_option = "op"`). "attention": what makes scores, and what is
+    made of them, up to the product with the values.
     """
     names = [_plain(op.name) for op in graph.ops]
 
@@ -365,8 +365,9 @@ def again_of(graph: Graph, kind: str) -> Callable[[Sequence[int]], list[int]]:
         found, products = [], 0
         for row in nodes:
             name = names[graph.op[row]]
-            products += name in PRODUCTS
-            saved = products % 2 == 1 if name in PRODUCTS else ATTENTION in name
+            multiplies = name in (*PRODUCTS, "_scaled_mm")
+            products += multiplies
+            saved = products % 2 == 1 if multiplies else ATTENTION in name
             if not saved and name != "reduce_scatter_tensor":
                 found.append(row)
         return found

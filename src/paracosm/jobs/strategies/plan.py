@@ -145,10 +145,7 @@ def plan_of(replica: Replica, strategy: Strategy) -> Plan:
         parts = strategy.tensor if strategy.sequence else 1
     else:
         parts = 1
-    passes = np.arange(layers.optimizer)
-    time = np.bincount(
-        layers.layer[passes], weights=np.array(work.duration)[passes], minlength=len(layers.names)
-    ).astype(np.float64)
+    time = layer_times(work, layers)
     stage = stages_of(layers, time, strategy.pipeline * strategy.chunks, strategy.cut)
     storages = graph.storages
     gradients = layers.gradient_bytes(storages.first, storages.last, work.storage_size)
@@ -165,14 +162,23 @@ def plan_of(replica: Replica, strategy: Strategy) -> Plan:
     )
 
 
+def layer_times(work: Work, layers: Layers) -> npt.NDArray[np.float64]:
+    """Return the seconds of every layer, forward and backward."""
+    passes = np.arange(layers.optimizer)
+    return np.bincount(
+        layers.layer[passes], weights=np.array(work.duration)[passes], minlength=len(layers.names)
+    ).astype(np.float64)
+
+
 def _check_written(graph: Graph, strategy: Strategy) -> None:
     """Check that the graph is divided as the strategy says, where only its writer can do so."""
     for key, wanted in (
         ("cp", strategy.context),
         ("ep", strategy.expert),
         ("float8", "yes" if strategy.float8 else "no"),
+        ("async_tp", "yes" if strategy.async_tp else "no"),
     ):
-        made = graph.provenance.get(key, "no" if key == "float8" else 1)
+        made = graph.provenance.get(key, 1 if isinstance(wanted, int) else "no")
         if wanted != made:
             raise InputError(
                 f"strategy: {key}={wanted}, but the graph is made for {key}={made}: a transformer "
@@ -244,7 +250,7 @@ def stages_of(
             f"strategy: {count} stages of {len(layers.names)} layers: pp x chunks may be "
             f"{len(layers.names)} at most"
         )
-    begins = [0, *(_begin(layers, name) for name in cut)] if cut else _balanced(time, count)
+    begins = [0, *(_begin(layers, name) for name in cut)] if cut else balanced(time, count)
     if any(later <= earlier for earlier, later in pairwise(begins)):
         raise InputError(f"strategy: cut={'+'.join(cut)}: layers must be in the model's order")
     numbers = np.arange(len(layers.names))
@@ -296,19 +302,21 @@ def _begin(layers: Layers, name: str) -> int:
     return layers.names.index(name)
 
 
-def _balanced(time: npt.NDArray[np.float64], count: int) -> list[int]:
-    """Return where each stage begins, so that the longest takes the least time.
+def balanced(time: npt.NDArray[np.float64], count: int) -> list[int]:
+    """Return where each of `count` stages begins, so that the longest takes the least time.
 
     Best[k][i] = min over j of max(best[k - 1][j], time of layers j to i): the linear partition.
+    `time` is of every layer, or has a row of these for each stage.
     """
-    n = len(time)
-    total = np.concatenate(([0.0], np.cumsum(time)))
+    n = time.shape[-1]
+    every = np.broadcast_to(np.cumsum(time, axis=-1), (count, n))
+    totals = np.concatenate((np.zeros((count, 1)), every), axis=1)
     best = np.full((count + 1, n + 1), np.inf)
     where = np.zeros((count + 1, n + 1), dtype=np.int64)
     best[0, 0] = 0.0
     for stage in range(1, count + 1):
         for end in range(stage, n + 1):
-            begins = np.arange(stage - 1, end)
+            begins, total = np.arange(stage - 1, end), totals[stage - 1]
             longest = np.maximum(best[stage - 1, begins], total[end] - total[begins])
             choice = len(longest) - 1 - int(np.argmin(longest[::-1]))
             best[stage, end], where[stage, end] = longest[choice], begins[choice]

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol
 
+import numpy as np
+
 from paracosm.errors import InputError
 from paracosm.graphs.graph import PHASES
 from paracosm.jobs import Program
@@ -442,6 +444,8 @@ def recomputed_rows(stage: Stage) -> frozenset[int]:
     sections = plan.sections(stage.part.forward)
     layers = _repeated(stage)
     rows = [(layer, nodes) for layer, nodes in sections if layer in layers]
+    if plan.work.graph.provenance.get("checkpoint") == "as far as needed":
+        rows = [(layer, _as_far_as_needed(plan, layer, nodes)) for layer, nodes in rows]
     if kind is True:
         return frozenset(row for _, nodes in rows for row in nodes)
     again = again_of(plan.work.graph, kind)
@@ -452,6 +456,18 @@ def recomputed_rows(stage: Stage) -> frozenset[int]:
             + ("an attention that writes its scores" if kind == "attention" else "ops of its own")
         )
     return found
+
+
+def _as_far_as_needed(plan: Plan, layer: int, nodes: list[int]) -> list[int]:
+    """Return the nodes of a layer up to the last that makes what its backward pass looks at.
+
+    There PyTorch stops to compute again (`torch.utils.checkpoint`, `early_stop`), Megatron does
+    not.
+    """
+    storages, of = plan.work.graph.storages, plan.layers.layer
+    own = np.isin(storages.first, nodes) & (storages.last < plan.layers.optimizer)
+    needed = storages.first[own][of[storages.last[own]] == layer]
+    return [row for row in nodes if row <= needed.max(initial=-1)]
 
 
 def offloaded(stage: Stage) -> dict[int, Held]:

@@ -37,6 +37,8 @@ class Strategy:
     tensor: int = 1  # ranks that split every layer between them
     # whether they divide norms and sums as well, along the sequence
     sequence: bool = False
+    # whether their gathers and sums run beside the products that they feed or follow
+    async_tp: bool = False
     context: int = 1  # ranks that share each sequence, around a ring
     # of data- and context-parallel ranks, those that share the experts of each layer
     expert: int = 1
@@ -47,6 +49,8 @@ class Strategy:
     schedule: str = "1f1b"
     chunks: int = 1  # stages of each rank of a pipeline; more than one where it is interleaved
     microbatches: int = 1  # forward and backward passes of a replica before each optimizer step
+    # the same of each replica, where they differ: slower devices take a smaller part of the batch
+    shares: tuple[int, ...] = ()
     sharding: str = "none"  # one of `SHARDINGS`
     # ranks that share what is sharded; such groups are replicas of each other. 0 for all.
     shard: int = 0
@@ -91,6 +95,7 @@ class Strategy:
         _check_pipeline(self)
         _check_servers(self)
         _check_split(self)
+        _check_shares(self)
         _check_effect(self)
 
     @property
@@ -103,15 +108,20 @@ class Strategy:
         return self.data * self.context
 
     @property
+    def microbatches_of_all(self) -> int:
+        """Forward and backward passes of all replicas before each optimizer step."""
+        return sum(self.shares) or self.data * self.microbatches
+
+    @property
     def needs_sizes(self) -> bool:
         """Whether only a graph that is written down from a transformer's sizes can do it."""
-        return self.context > 1 or self.expert > 1 or self.float8
+        return self.context > 1 or self.expert > 1 or self.float8 or self.async_tp
 
     def split(self, seed: int = 0) -> Split:
         """Return how ranks divide a transformer; loads of experts are drawn from the seed."""
         return Split(
             *(self.tensor, self.sequence, self.context, self.expert),
-            *(self.routing, self.capacity, self.float8),
+            *(self.routing, self.capacity, self.async_tp, self.float8),
             seed=seed if self.routing.startswith(("zipf", "dirichlet")) else 0,
         )
 
@@ -128,8 +138,10 @@ class Strategy:
             words.append(f"dp={self.data}")
         for key, name in KEYS.items():
             value = getattr(self, name)
-            if key not in ("dp", "cut") and value != getattr(Strategy, name):
+            if key not in ("dp", "cut", "shares") and value != getattr(Strategy, name):
                 words.append(f"{key}={_written(name, value)}")
+        if self.shares:
+            words.append(f"shares={'+'.join(map(str, self.shares))}")
         if self.cut:
             words.append(f"cut={'+'.join(self.cut)}")
         return ", ".join(words) or "single"
@@ -159,7 +171,7 @@ def _check_pipeline(strategy: Strategy) -> None:
             if strategy.chunks == 1
             else f"strategy: chunks={strategy.chunks} belongs to schedule=interleaved"
         )
-    if strategy.schedule == "interleaved" and m % pp:
+    if strategy.schedule == "interleaved" and m % pp and not strategy.shares:
         near = max(pp, round(m / pp) * pp)
         raise InputError(
             f"strategy: interleaved needs microbatches that pp={pp} divides, not {m}: "
@@ -191,6 +203,8 @@ def _check_split(strategy: Strategy) -> None:
     replicas, ep, shard = strategy.replicas, strategy.expert, strategy.shard
     if strategy.sequence and strategy.tensor == 1:
         raise InputError("strategy: sp=yes has no effect with tp=1: give tp=2 or more")
+    if strategy.async_tp and not strategy.sequence:
+        raise InputError("strategy: async_tp has an effect with sp=yes only")
     if replicas % ep:
         raise InputError(
             f"strategy: ep={ep} ranks share experts out of dp x cp = {replicas}, which {ep} does "
@@ -215,6 +229,28 @@ def _check_split(strategy: Strategy) -> None:
         )
     if shard and ep > 1:
         raise InputError("strategy: shard and ep are two ways to group replicas: choose one")
+
+
+def _check_shares(strategy: Strategy) -> None:
+    shares, pp = strategy.shares, strategy.pipeline
+    if not shares:
+        return
+    said = f"strategy: shares={'+'.join(map(str, shares))}"
+    if len(shares) != strategy.data:
+        raise InputError(f"{said} are of {len(shares)} replicas, but dp={strategy.data}")
+    if min(shares) < 1:
+        raise InputError(f"{said}: each replica has 1 micro-batch or more")
+    if len(set(shares)) == 1:
+        raise InputError(f"{said} are equal: write microbatches={shares[0]}")
+    if strategy.microbatches > 1:
+        raise InputError(f"{said} says it already: leave out microbatches")
+    if strategy.servers or strategy.expert > 1 or strategy.sharding in ("gradients", "parameters"):
+        raise InputError(
+            f"{said}: replicas that meet in every micro-batch have as many: leave out servers, ep, "
+            "and zero=2 or 3"
+        )
+    if strategy.schedule == "interleaved" and any(share % pp for share in shares):
+        raise InputError(f"{said}: interleaved needs numbers that pp={pp} divides")
 
 
 def _check_effect(strategy: Strategy) -> None:
@@ -244,9 +280,9 @@ KEYS = {
     "sp": "sequence",
     "cp": "context",
     "ep": "expert",
-    **{key: key for key in ("routing", "capacity")},
+    **{key: key for key in ("async_tp", "routing", "capacity")},
     "pp": "pipeline",
-    **{key: key for key in ("schedule", "chunks", "microbatches")},
+    **{key: key for key in ("schedule", "chunks", "microbatches", "shares")},
     "zero": "sharding",
     **{key: key for key in ("shard", "bucket", "first_bucket", "all_reduce", "prefetch")},
     **{key: key for key in ("overlap", "recompute", "offload", "float8")},
@@ -254,7 +290,7 @@ KEYS = {
 }
 """Key -> field of `Strategy`."""
 
-YES_OR_NO = ("sequence", "overlap", "float8")
+YES_OR_NO = ("sequence", "async_tp", "overlap", "float8")
 RECOMPUTED: dict[str, bool | str] = {
     "no": False,
     "yes": True,
@@ -356,12 +392,11 @@ def _read(key: str, value: str) -> Any:
         return value == "yes"
     if name == "cut":
         return tuple(part.strip() for part in value.split("+"))
+    if name == "shares":
+        return tuple(_whole(key, part) for part in value.split("+"))
     if name == "sharding" and value in SHARDINGS:
         return value
-    number = _read_number(key, value, parse_number)
-    if number != int(min(number, 2**53)):
-        raise InputError(f"strategy: {key} must be a whole number, not {value}")
-    number = int(number)
+    number = _whole(key, value)
     if name != "sharding":
         return number
     if number >= len(SHARDINGS):
@@ -371,6 +406,13 @@ def _read(key: str, value: str) -> Any:
 
 def _no_such_recompute(value: object) -> str:
     return f'recompute is "yes" or "no", "selective" or "attention", not "{value}"'
+
+
+def _whole(key: str, value: str) -> int:
+    number = _read_number(key, value, parse_number)
+    if number != int(min(number, 2**53)):
+        raise InputError(f"strategy: {key} must be a whole number, not {value}")
+    return int(number)
 
 
 def _read_number(key: str, value: str, parse: Callable[[str], float]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -147,6 +147,21 @@ class Replica:
     # tensor-parallel ranks that the graph is one of. Where it has no nodes that communicate,
     # durations are taken to include that.
     tensor: int = 1
+    # the same durations on other devices, by the names that nodes of a cluster have for them
+    elsewhere: Mapping[str, npt.NDArray[np.float64]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+
+    def on(self, device: str) -> Replica:
+        """Return the replica on another device; on its own where nothing is known of that."""
+        if device not in self.elsewhere:
+            return self
+        return replace(self, duration=self.elsewhere[device], elsewhere=MappingProxyType({}))
+
+    def times(self, factor: float) -> Replica:
+        """Return the replica with durations so many times as long."""
+        others = {device: times * factor for device, times in self.elsewhere.items()}
+        return replace(self, duration=self.duration * factor, elsewhere=others)
 
     @property
     def examples(self) -> int | None:
@@ -156,14 +171,13 @@ class Replica:
         return examples if isinstance(examples, int) else None
 
     def __post_init__(self) -> None:
-        times = np.asarray(self.duration, dtype=np.float64)
-        if times.shape != (len(self.graph),):
-            raise InputError(f"replica: {times.size} durations for {len(self.graph)} nodes")
-        for row in np.flatnonzero(~(np.isfinite(times) & (times >= 0)))[:1]:
-            op = self.graph.ops[self.graph.op[row]].name
-            raise InputError(
-                f"replica: the duration of node {int(self.graph.id[row])} ({op}) is {times[row]} s"
-            )
+        for durations in (self.duration, *self.elsewhere.values()):
+            times = np.asarray(durations, dtype=np.float64)
+            if times.shape != (len(self.graph),):
+                raise InputError(f"replica: {times.size} durations for {len(self.graph)} nodes")
+            for row in np.flatnonzero(~(np.isfinite(times) & (times >= 0)))[:1]:
+                op, node = self.graph.ops[self.graph.op[row]].name, int(self.graph.id[row])
+                raise InputError(f"replica: the duration of node {node} ({op}) is {times[row]} s")
         if self.tensor < 1:
             raise InputError(f"replica: tensor must be 1 or more, not {self.tensor}")
         if not (np.isfinite(self.launch) and self.launch >= 0):
