@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from paracosm.cluster.hardware import Hardware, load_efficiencies
 from paracosm.errors import InputError, MissingExtraError, require, unknown
 from paracosm.graphs import Graph, fingerprint, load_graph
+from paracosm.jobs.strategies import Interference
 from paracosm.prediction.config import CAPTURE, PredictConfig
 from paracosm.prediction.datasheets import (
     NONE,
@@ -234,6 +235,35 @@ def measured_iteration(config: PredictConfig, replica: TimedReplica) -> Iteratio
     with ProfileDatabase.open(config.db, readonly=True) as database:
         known = database.iterations(fingerprint(replica.graph), replica.environment)
     return max(known, key=lambda timing: timing.measured_at, default=None)
+
+
+def find_interference(
+    config: PredictConfig, replica: TimedReplica, ranks: int
+) -> tuple[Interference, str]:
+    """Return what collectives of so many replicas take from computing, and how that is known.
+
+    On a CPU it is what was measured of DDP on that processor, if it was.
+    """
+    environment, slowdown = replica.environment, config.slowdown
+    found = Interference(slowdown=slowdown)
+    said = f"given: computing takes {slowdown:g} times as long" if slowdown > 1 else ""
+    if environment is None or environment.device != "cpu":
+        return found, said
+    from paracosm.profiling.database import ProfileDatabase
+    from paracosm.profiling.links.measure import seconds_per_byte
+
+    with ProfileDatabase.open(config.db, readonly=True) as database:
+        timings = [
+            timing
+            for timing in database.links()
+            if (timing.environment.hardware, timing.environment.framework)
+            == (environment.hardware, environment.framework)
+        ]
+    cost = seconds_per_byte(timings, ranks)
+    if not cost:
+        return found, said
+    told = f"measured: {format_duration(cost * 1e6)} of a rank's core for each MB"
+    return replace(found, per_byte=cost), ", ".join(filter(None, (told, said)))
 
 
 def _recorded(config: PredictConfig) -> TimedReplica:

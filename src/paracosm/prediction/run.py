@@ -39,6 +39,7 @@ from paracosm.prediction.replica import (
     Progress,
     TimedReplica,
     choose_environment,
+    find_interference,
     find_replica,
     measured_iteration,
 )
@@ -105,7 +106,11 @@ def _run_on_cluster(
     )
     alone = timed.predict(free_communication=True)
     speeds = device_speeds(largest, timed, alone, config.db, cache=config.cache, seed=seed)
-    replica = Replica(timed.graph, alone.duration, timed.asynchronous, timed.launch)
+    interference, told = find_interference(config, timed, strategy.data)
+    replica = Replica(
+        *(timed.graph, alone.duration, timed.asynchronous, timed.launch),
+        interference=interference,
+    )
     time, (low, high) = alone.iteration_time, alone.interval
     relative = (low / time, high / time) if time > 0 else (1.0, 1.0)
     ideal = ideal_throughput(replica, strategy)
@@ -132,6 +137,8 @@ def _run_on_cluster(
     )
     measured = measured_iteration(config, timed)
     facts = timed.facts(config, alone.coverage)
+    if told:
+        facts["durations"]["computing beside collectives"] = told
     if timed.split < strategy.tensor:
         facts["durations"]["splitting layers"] = (
             f"estimated: each into {strategy.tensor} parts, but not embedding, head, loss"

@@ -8,12 +8,14 @@ from paracosm.jobs.strategies.strategy import (
     Strategy,
     parse_strategy,
 )
-from paracosm.jobs.strategies.work import Replica
+from paracosm.jobs.strategies.work import NO_INTERFERENCE, Interference, Replica
 
 __all__ = [
     "ALL_REDUCES",
+    "NO_INTERFERENCE",
     "SCHEDULES",
     "SHARDINGS",
+    "Interference",
     "Replica",
     "Strategy",
     "build_job",
