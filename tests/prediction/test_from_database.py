@@ -31,7 +31,7 @@ from paracosm.prediction import PredictConfig, choose_environment, find_duration
 from paracosm.prediction.durations import Found
 from paracosm.profiling import environment_here
 from paracosm.profiling.database import ProfileDatabase
-from paracosm.profiling.samples import IterationTiming, OpTiming, at_one_speed
+from paracosm.profiling.samples import IterationTiming, LinkTiming, OpTiming, at_one_speed
 from paracosm.validation import validated
 
 
@@ -219,6 +219,25 @@ def test_the_machine_that_varies_widens_the_interval(tmp_path: Path) -> None:
     common = math.hypot(0.08, 1.645 * math.sqrt(2) * between)
     assert summary["interval"]["high"] == pytest.approx(time * (1 + common), rel=1e-6)
     assert summary["interval"]["low"] == pytest.approx(time * (1 - common), rel=1e-6)
+
+
+def test_untuned_malloc_costs_what_new_memory_was_measured_to(tmp_path: Path) -> None:
+    """Three blocks of 40 MB at 2 ms for 10 MB of new memory; with malloc tuned, it is said."""
+    graph = make_graph(tmp_path / "large.graph", block=40_000_000)
+    database = make_database(tmp_path / "a.db", KNOWN)
+    asked = {"graph": graph, "db": database, "hardware": "old chip"}
+    said: list[str] = []
+    kept = run_prediction(PredictConfig(**asked), seed=0, announce=said.append).summary
+    assert "malloc takes 120 MB of new memory in every iteration" in said[-1]
+    with pytest.raises(InputError, match="does not say what new memory costs on Old Chip"):
+        run_prediction(PredictConfig(**asked, allocator="default"), seed=0)
+    with ProfileDatabase.open(database) as opened:
+        opened.add_links(
+            [LinkTiming("new memory", "", 10_000_000, 1, CPU, timing(CONV, 2e-3).time)]
+        )
+    new = run_prediction(PredictConfig(**asked, allocator="default"), seed=0).summary
+    assert new["iteration_time"] == pytest.approx(kept["iteration_time"] + 24e-3)
+    assert new["durations"]["page faults"] == "measured by the byte: 24 ms"
 
 
 @pytest.mark.parametrize("slower", [0.5, 1.1, 3.0])

@@ -45,7 +45,18 @@ CAPTURE = frozenset(
     {"batch", "shape", "classes", "dtype", "optimizer", "foreach", "dropout", "train"}
 )
 TIMINGS = frozenset(
-    {"db", "hardware", "threads", "device", "cache", "estimator", "new_ops", "exact", "launch"}
+    {
+        "db",
+        "hardware",
+        "threads",
+        "device",
+        "cache",
+        "estimator",
+        "new_ops",
+        "exact",
+        "launch",
+        "allocator",
+    }
     | {"measured"}
 )
 OF_DATABASE = frozenset({"db", "cache", "estimator", "new_ops", "exact"})
@@ -171,6 +182,11 @@ class PredictConfig(ThroughputFields, ClusterFields):
         "and bytes, or refuse (profile on this machine, else estimate)",
     )
     exact: bool = Field(False, description="profile every op that was not timed as it is")
+    allocator: Literal["kept", "default"] = Field(
+        "kept",
+        description="whether malloc keeps what is freed, as ops are timed, or gives large blocks "
+        "back and takes new memory in every iteration, as it does untuned (CPU)",
+    )
     launch: Duration | None = Field(
         None,
         ge=0,

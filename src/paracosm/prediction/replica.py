@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from paracosm.cluster.hardware import Hardware, load_efficiencies
 from paracosm.errors import InputError, MissingExtraError, require, unknown
 from paracosm.graphs import Graph, fingerprint, load_graph
-from paracosm.jobs.strategies import Interference
 from paracosm.prediction.config import CAPTURE, PredictConfig
 from paracosm.prediction.datasheets import (
     NONE,
@@ -22,6 +24,7 @@ from paracosm.prediction.datasheets import (
     durations_on,
 )
 from paracosm.prediction.durations import Found, find_durations
+from paracosm.prediction.host_costs import find_page_faults
 from paracosm.prediction.predict import Prediction, predict
 from paracosm.profiling.allocator import command_allocator, own_allocator
 from paracosm.profiling.environment import Environment
@@ -49,6 +52,7 @@ class TimedReplica:
     found: Found
     launch: float  # seconds that the host spends on issuing an op
     launch_origin: str  # how that is known; empty on a CPU
+    page_faults: npt.NDArray[np.float64] | None = None  # seconds of each node, with untuned malloc
     hardware: Hardware | None = None  # of the catalogue; None where timings were taken
     correction: Correction = NONE  # of the catalogue's hardware, by what was measured
 
@@ -78,6 +82,7 @@ class TimedReplica:
             common=self.found.common,
             baselines=self.found.baselines,
             free_communication=free_communication,
+            page_faults=self.page_faults,
         )
 
     def facts(self, config: PredictConfig, coverage: Mapping[str, float]) -> dict[str, Any]:
@@ -92,7 +97,8 @@ class TimedReplica:
             "not_profiled": self.found.refused,
             "machine_spread": self.found.common,
             "launch": self.launch,
-            "durations": _provenance(config, coverage, self.launch_origin) | _sources(self),
+            "durations": _provenance(config, coverage, self.launch_origin, self.page_faults)
+            | _sources(self),
         }
 
 
@@ -110,6 +116,8 @@ def find_replica(
     `device` says whose timings are meant where the configuration does not.
     """
     say = announce or (lambda sentence: None)
+    if config.allocator == "default" and (config.catalogued is not None or config.is_timed):
+        raise InputError("allocator: no effect here, leave out: it is that of a machine's timings")
     if config.catalogued is not None:
         return _catalogued(config, config.catalogued, tensor, say)
     if config.is_timed:
@@ -136,7 +144,12 @@ def find_replica(
     if found.profiled:
         say(f"{found.profiled} ops were profiled here and added to {config.db}.")
     launch = _launch(config, found, environment.device)
-    return TimedReplica(graph, captured_for, environment, differences, found, *launch)
+    page_faults = find_page_faults(config, graph, environment, here == environment, say)
+    return TimedReplica(
+        *(graph, captured_for, environment, differences, found),
+        *launch,
+        page_faults=page_faults,
+    )
 
 
 def _catalogued(
@@ -235,35 +248,6 @@ def measured_iteration(config: PredictConfig, replica: TimedReplica) -> Iteratio
     with ProfileDatabase.open(config.db, readonly=True) as database:
         known = database.iterations(fingerprint(replica.graph), replica.environment)
     return max(known, key=lambda timing: timing.measured_at, default=None)
-
-
-def find_interference(
-    config: PredictConfig, replica: TimedReplica, ranks: int
-) -> tuple[Interference, str]:
-    """Return what collectives of so many replicas take from computing, and how that is known.
-
-    On a CPU it is what was measured of DDP on that processor, if it was.
-    """
-    environment, slowdown = replica.environment, config.slowdown
-    found = Interference(slowdown=slowdown)
-    said = f"given: computing takes {slowdown:g} times as long" if slowdown > 1 else ""
-    if environment is None or environment.device != "cpu":
-        return found, said
-    from paracosm.profiling.database import ProfileDatabase
-    from paracosm.profiling.links.measure import seconds_per_byte
-
-    with ProfileDatabase.open(config.db, readonly=True) as database:
-        timings = [
-            timing
-            for timing in database.links()
-            if (timing.environment.hardware, timing.environment.framework)
-            == (environment.hardware, environment.framework)
-        ]
-    cost = seconds_per_byte(timings, ranks)
-    if not cost:
-        return found, said
-    told = f"measured: {format_duration(cost * 1e6)} of a rank's core for each MB"
-    return replace(found, per_byte=cost), ", ".join(filter(None, (told, said)))
 
 
 def _recorded(config: PredictConfig) -> TimedReplica:
@@ -368,7 +352,10 @@ def _launch(config: PredictConfig, found: Found, device: str) -> tuple[float, st
 
 
 def _provenance(
-    config: PredictConfig, coverage: Mapping[str, float], launch: str
+    config: PredictConfig,
+    coverage: Mapping[str, float],
+    launch: str,
+    page_faults: npt.NDArray[np.float64] | None,
 ) -> dict[str, str]:
     names = {
         "exact": f"measured, data {config.cache}",
@@ -381,7 +368,11 @@ def _provenance(
         "datasheet": "datasheet, times what ops of another class reach",
     }
     found = {source: names[source] for source in coverage if source in names}
-    return found | ({"launching an op": launch} if launch else {})
+    if launch:
+        found["launching an op"] = launch
+    if page_faults is not None:
+        found["page faults"] = f"measured by the byte: {format_duration(page_faults.sum())}"
+    return found
 
 
 def _where(replica: TimedReplica) -> str:

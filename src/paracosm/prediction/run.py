@@ -16,6 +16,7 @@ from paracosm.jobs.strategies import Replica, check_changes
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.datasheets import durations_on
 from paracosm.prediction.durations import find_durations
+from paracosm.prediction.host_costs import find_interference
 from paracosm.prediction.job import (
     JobPrediction,
     ideal_throughput,
@@ -39,7 +40,6 @@ from paracosm.prediction.replica import (
     Progress,
     TimedReplica,
     choose_environment,
-    find_interference,
     find_replica,
     measured_iteration,
 )
@@ -106,7 +106,7 @@ def _run_on_cluster(
     )
     alone = timed.predict(free_communication=True)
     speeds = device_speeds(largest, timed, alone, config.db, cache=config.cache, seed=seed)
-    interference, told = find_interference(config, timed, strategy.data)
+    interference, told = find_interference(config, timed.environment, strategy.data)
     replica = Replica(
         *(timed.graph, alone.duration, timed.asynchronous, timed.launch),
         interference=interference,

@@ -23,12 +23,21 @@ from paracosm.units import format_bandwidth, format_duration, format_size
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 DEVICE_KINDS = ("host to device", "device to host", "device to device")
-KINDS = ("host copy", "shared memory", *DEVICE_KINDS, "send_recv", *COLLECTIVES, "ddp")
+KINDS = (
+    "host copy",
+    "shared memory",
+    *DEVICE_KINDS,
+    "send_recv",
+    *COLLECTIVES,
+    "ddp",
+    "new memory",
+)
 """Kinds of transfers; a kind has one or more scenarios.
 
 "ddp" is no transfer, but what one costs beside it: the CPU time, of all threads of one process,
 that DistributedDataParallel adds to a training step with so many bytes of gradients. Copies into
 buckets and out of them, gloo's own arithmetic and sockets, and the cache that they take all count.
+"new memory" is taken from the system, touched on every page and given back.
 """
 
 USUAL = ("host copy", "shared memory", *DEVICE_KINDS, "send_recv", "all_reduce")
@@ -286,6 +295,8 @@ def _of_kind(kind: str, ranks: Sequence[int]) -> list[Scenario]:
                 Scenario(kind, "uni-direct", 2, devices=2),
                 Scenario(kind, "bi-direct", 2, directions=2, devices=2),
             ]
+        case "new memory":
+            return [Scenario(kind, "page by page", 1)]
         case "send_recv":
             return [Scenario(kind, "gloo 2 processes", 2, processes=2, backend="gloo")]
     if kind not in (*COLLECTIVES, "ddp"):

@@ -49,6 +49,8 @@ def transfer(scenario: Scenario, size: int, member: Member) -> Transfer:
         case "host copy":
             here, there = _full(size), _full(size)
             return Transfer(lambda: there.copy_(here), 1, host)
+        case "new memory":
+            return Transfer(lambda: _touch(size), 1, host)
         case "shared memory" if scenario.directions == 2:
             return Transfer(_exchange(size, member), 1, host)
         case "shared memory":
@@ -64,6 +66,11 @@ def transfer(scenario: Scenario, size: int, member: Member) -> Transfer:
         torch.cuda.set_device(member.rank)
         return Transfer(_collective(scenario, size, member, "cuda"), 1, CudaClock())
     return Transfer(_collective(scenario, size, member, "cpu"), 1, host)
+
+
+def _touch(size: int) -> None:
+    with mmap.mmap(-1, size) as room:
+        room[:: mmap.PAGESIZE] = bytes(-(-size // mmap.PAGESIZE))
 
 
 def _full(size: int, device: str = "cpu") -> torch.Tensor:
