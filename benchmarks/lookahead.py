@@ -2,7 +2,8 @@
 
     python benchmarks/lookahead.py [--repeats N]
 
-The plain loop is what one would write for one worker without a cluster: minibatch, loss, backward,
+The transformer is the one of `examples/diloco`, 32 characters an example. The plain loop is what
+one would write for one worker without a cluster: minibatch, loss, backward,
 step. A run is timed from its first event to its last, one by one (`--lookahead off`) and as `auto`
 decides, without the evaluations before and after. Times are of the processor, on one
 thread; ratios are medians over interleaved repetitions. The losses of the two runs are compared.
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
+from pathlib import Path
 from time import process_time
 
 import numpy as np
@@ -24,25 +27,32 @@ from paracosm.models.build import build_model
 from paracosm.results import TrainingSummary
 from paracosm.training import TrainConfig, train
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "diloco"))
+
+DIGITS = "digits"
 CASES = (
-    # model, batch, workers, updates, what is aimed at for look-ahead
-    ("mlp", 32, 1, 2000, "at most 1.05"),
-    ("mlp", 10, 16, 3000, "0.20"),
-    ("mlp", 32, 16, 3000, "0.20"),
-    ("mlp", 100, 16, 2000, ""),
-    ("mlp", 10, 64, 3000, "0.20"),
-    ("mlp", 32, 64, 3000, "0.20"),
-    ("mlp", 100, 64, 2000, ""),
-    ("paper-cnn", 10, 1, 60, "at most 1.05"),
-    ("paper-cnn", 10, 16, 60, "at most 1.05"),
+    # model, data, batch, workers, updates, what is aimed at for look-ahead
+    ("mlp", DIGITS, 32, 1, 2000, "at most 1.05"),
+    ("mlp", DIGITS, 10, 16, 3000, "0.20"),
+    ("mlp", DIGITS, 32, 16, 3000, "0.20"),
+    ("mlp", DIGITS, 100, 16, 2000, ""),
+    ("mlp", DIGITS, 10, 64, 3000, "0.20"),
+    ("mlp", DIGITS, 32, 64, 3000, "0.20"),
+    ("mlp", DIGITS, 100, 64, 2000, ""),
+    ("paper-cnn", DIGITS, 10, 1, 60, "at most 1.05"),
+    ("paper-cnn", DIGITS, 10, 16, 60, "at most 1.05"),
+    ("language:model", "language:data", 1, 16, 600, "0.7"),
+    ("language:model", "language:data", 4, 16, 400, "0.7"),
+    ("language:model", "language:data", 4, 64, 400, "0.7"),
+    ("language:model", "language:data", 16, 16, 200, "at most 1.05"),
 )
 LR = 0.01
 
 
-def plain(model: str, batch: int, updates: int) -> float:
+def plain(model: str, name: str, batch: int, updates: int) -> float:
     """Return the seconds that a plain loop takes."""
     torch.set_num_threads(1)
-    data = load_data("digits")
+    data = load_data(name)
     module = build_model(model, data, 0).module.train()
     optimizer = torch.optim.SGD(module.parameters(), LR)
     chosen = np.random.default_rng(0).integers(0, len(data.train_x), (updates, batch))
@@ -57,12 +67,13 @@ def plain(model: str, batch: int, updates: int) -> float:
 
 
 def simulated(
-    model: str, batch: int, workers: int, updates: int, lookahead: str
+    model: str, data: str, batch: int, workers: int, updates: int, lookahead: str
 ) -> tuple[float, TrainingSummary]:
     """Return the seconds from the first event of a run to its last, and its summary."""
     config = TrainConfig.model_validate(
         {
             "model": model,
+            "data": data,
             "batch": batch,
             "workers": workers,
             "updates": updates,
@@ -97,16 +108,17 @@ def main() -> None:
     parser.add_argument("--only", help="such models alone")
     arguments = parser.parse_args()
     repeats = arguments.repeats
-    print("model      batch    W      plain  one by one     look-ahead  aim")
-    for model, batch, workers, updates, aim in CASES:
+    print("model          batch    W      plain  one by one     look-ahead  aim")
+    for model, data, batch, workers, updates, aim in CASES:
         if arguments.only not in (None, model):
             continue
+        job = model, data, batch, workers, updates
         times: dict[str, list[float]] = {"plain": [], "off": [], "auto": []}
         losses, chosen = {}, ""
         for number in range(repeats + 1):
-            taken = {"plain": plain(model, batch, updates)}
+            taken = {"plain": plain(model, data, batch, updates)}
             for lookahead in ("off", "auto"):
-                taken[lookahead], summary = simulated(model, batch, workers, updates, lookahead)
+                taken[lookahead], summary = simulated(*job, lookahead)
                 losses[lookahead], chosen = summary.final_loss, summary.lookahead
             if number:  # the first repetition warms up
                 for name, seconds in taken.items():
@@ -117,10 +129,10 @@ def main() -> None:
             for name in ("off", "auto")
         }
         print(
-            f"{model:10} {batch:5} {workers:4} {alone:7.0f} us  x{ratios['off']:9.2f}"
+            f"{model:14} {batch:5} {workers:4} {alone:7.0f} us  x{ratios['off']:9.2f}"
             f"  x{ratios['auto']:12.2f}  {aim}"
         )
-        print(f"{'':10} {chosen}; final losses {losses['off']:.6g} and {losses['auto']:.6g}")
+        print(f"{'':14} {chosen}; final losses {losses['off']:.6g} and {losses['auto']:.6g}")
 
 
 if __name__ == "__main__":

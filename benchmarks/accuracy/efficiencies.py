@@ -2,9 +2,13 @@
 
     python benchmarks/accuracy/efficiencies.py [FOLDER] [--write FILE]
 
-FOLDER has NeuSight's tables (a folder for each GPU); without it, `neusight` in the folder that
-PARACOSM_DATA names. Only latencies of single ops are used, never that of a model. `--write` writes
-the table that is part of the package, `src/paracosm/cluster/hardware/efficiencies.yaml`.
+FOLDER has NeuSight's tables (`neusight`, a folder for each GPU) and the throughput of MPT (`mpt`);
+without it, it is the one that PARACOSM_DATA names. Shares in single precision are from latencies of
+single ops, never from that of a model; what products and attention reach on tensor cores, of which
+there are no such latencies, from whole iterations of two models that no benchmark predicts. Only
+the intervals that all ops of a device share look at whole models: each as predicted without its own
+family of models, or its own device. `--write` writes the table that is part of the package,
+`src/paracosm/cluster/hardware/efficiencies.yaml`.
 """
 
 from __future__ import annotations
@@ -15,23 +19,35 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
+import mpt
 import numpy as np
 import yaml
-from op_work import passes_of
+from op_work import graph_of_shapes, passes_of
 from printing import folder_of, print_table
 from scipy.optimize import least_squares
 
-from paracosm.cluster.hardware import Device, Efficiencies, Efficiency, load_catalogue, op_time
+from paracosm.cluster.hardware import (
+    Device,
+    Efficiencies,
+    Efficiency,
+    Hardware,
+    find_hardware,
+    load_catalogue,
+    load_efficiencies,
+)
 from paracosm.errors import InputError
-from paracosm.graphs import Op
-from paracosm.prediction.datasheets import COUNTED, class_of
-from paracosm.prediction.op_latencies import read_table, reading_of
+from paracosm.graphs import Graph, Op
+from paracosm.prediction.datasheets import COUNTED, NONE, class_of, common_error, durations_on
+from paracosm.prediction.op_latencies import read_table, read_whole, reading_of, repeated
+from paracosm.prediction.predict import Prediction, predict
 
-__all__ = ["Sample", "measured_table", "read_samples"]
+__all__ = ["Whole", "measured_table", "predicted_wholes", "read_samples"]
 
 SOURCE = "op latencies of NeuSight (Lee, Phanishayee, Mahajan, ASPLOS 2025)"
+LAUNCH = 5e-6  # seconds of the host for an op
 SHORTEST = 50e-6  # seconds: shorter intervals are mostly the host's
 OUTLIER = 0.1  # of a logarithm, from which on a residual counts less than its square
 LEVEL = 0.9
@@ -53,11 +69,13 @@ def main() -> int:
     parser.add_argument("folder", nargs="?", help="of op latencies")
     parser.add_argument("--write", type=Path, help="the table of the package")
     parsed = parser.parse_args()
-    folder = folder_of(parsed, "neusight", "op latencies")
+    folder = folder_of(parsed, ".", "op latencies")
     if folder is None:
         return 2
     try:
-        table = measured_table(read_samples(folder))
+        table = with_intervals(folder / "neusight")
+        rows = mpt.read_rows(folder / "mpt" / "training_throughput.csv")
+        table = mpt.tensor_efficiencies(rows, table)
     except InputError as error:
         print(error)
         return 2
@@ -91,19 +109,22 @@ def main() -> int:
 
 def read_samples(folder: Path) -> dict[str, list[Sample]]:
     """Return the timed ops of every device of the catalogue that a folder has tables of."""
-    catalogue = load_catalogue()
-    named = {
-        driver.replace(" ", "_"): name
-        for name, device in catalogue.devices.items()
-        for driver in device.reported_as
-    }
-    found: dict[str, list[Sample]] = {}
+    named, found = _named(), dict[str, list[Sample]]()
     for each in sorted(path for path in folder.iterdir() if path.is_dir()):
         if each.name not in named:
             raise InputError(f"{each}: no device of the catalogue is reported as {each.name}")
         samples = [sample for file in sorted(each.glob("*.csv")) for sample in _samples(file)]
         found[named[each.name]] = samples
     return found
+
+
+def _named() -> dict[str, str]:
+    """Return names of devices by the names of NeuSight's folders."""
+    return {
+        driver.replace(" ", "_"): name
+        for name, device in load_catalogue().devices.items()
+        for driver in device.reported_as
+    }
 
 
 def _samples(file: Path) -> list[Sample]:
@@ -117,24 +138,93 @@ def _samples(file: Path) -> list[Sample]:
 
 
 def measured_table(samples: Mapping[str, Sequence[Sample]]) -> Efficiencies:
-    """Return the efficiencies of each device and class, with intervals from models left out."""
+    """Return the efficiencies of each device and class; common errors are 0."""
     catalogue = load_catalogue().devices
     devices = {name: _classes(catalogue[name], found) for name, found in samples.items()}
-    table = Efficiencies(devices=devices, common=0, common_unmeasured=0, common_corrected=0)
-    own, foreign, corrected = [], [], []
-    for name, found in samples.items():
-        models = sorted({sample.model for sample in found})
-        errors = [_total_error(name, catalogue[name], table, found, model) for model in models]
-        own += errors
-        without = table.without(name)
-        foreign += [_total_error(name, catalogue[name], without, found, m) for m in models]
-        corrected += [a - b for a in errors for b in errors if a is not b]
-    return table.model_copy(
+    return Efficiencies(devices=devices, common=0, common_unmeasured=0, common_corrected=0)
+
+
+def with_intervals(folder: Path) -> Efficiencies:
+    """Return the table of NeuSight's devices, with what whole models err by in common."""
+    wholes = predicted_wholes(folder)
+    own = [math.log(each.measured / each.predicted) for each in wholes]
+    foreign = [math.log(each.measured / each.by_others) for each in wholes]
+    corrected = [
+        a - b
+        for (a, first), (b, second) in product(zip(own, wholes, strict=True), repeat=2)
+        if first.device == second.device and first.family != second.family
+    ]
+    return measured_table(read_samples(folder)).model_copy(
         update={
             "common": _half_width(own),
             "common_unmeasured": _half_width(foreign),
             "common_corrected": _half_width(corrected),
         }
+    )
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole model on a device: seconds as measured, and as predicted by two tables."""
+
+    device: str
+    model: str
+    measured: float
+    predicted: float  # by op latencies of the device, without those of the model's family
+    by_others: float  # by op latencies of other devices
+    inside: bool  # whether the measured one is in the predicted interval
+    inside_by_others: bool
+
+    @property
+    def family(self) -> str:
+        return self.model.partition("-")[0]
+
+
+def predicted_wholes(folder: Path) -> list[Whole]:
+    """Return every model of NeuSight's folders, each by tables that it had no part in."""
+    samples, found = read_samples(folder), []
+    everything = measured_table(samples).model_copy(update=_common())
+    for path in sorted(each for each in folder.iterdir() if each.is_dir()):
+        device = _named()[path.name]
+        hardware = find_hardware(device)
+        for file in sorted(path.glob("*.csv")):
+            layers, whole = read_whole(file.with_suffix(".json"))
+            graph = graph_of_shapes(repeated(read_table(file), layers, str(file)))
+            family = file.stem.partition("-")[0] + "-"
+            rest = {
+                name: [each for each in own if not each.model.startswith(family)]
+                for name, own in samples.items()
+            }
+            without = measured_table(rest).model_copy(update=_common())
+            tables = without, everything.without(device)
+            ours, others = (_predicted(graph, hardware, table) for table in tables)
+            found.append(
+                Whole(
+                    *(device, file.stem, whole.both, ours.iteration_time, others.iteration_time),
+                    *(
+                        each.interval[0] <= whole.both <= each.interval[1]
+                        for each in (ours, others)
+                    ),
+                )
+            )
+    return found
+
+
+def _common() -> dict[str, float]:
+    """Return the common errors of the table of the package, which widen intervals alone."""
+    table = load_efficiencies()
+    return {
+        name: getattr(table, name) for name in ("common", "common_unmeasured", "common_corrected")
+    }
+
+
+def _predicted(graph: Graph, hardware: Hardware, table: Efficiencies) -> Prediction:
+    return predict(
+        graph,
+        durations_on(graph, hardware, efficiencies=table),
+        asynchronous=True,
+        launch=LAUNCH,
+        common=common_error(hardware, NONE, table),
     )
 
 
@@ -198,22 +288,6 @@ def _fit(device: Device, op_class: str, samples: Sequence[Sample]) -> tuple[floa
     )
     share, fixed = np.exp(found.x)
     return float(share), float(fixed)
-
-
-def _total_error(
-    name: str, device: Device, table: Efficiencies, samples: Sequence[Sample], model: str
-) -> float:
-    """Return the logarithm of what a model's ops took in all over what they are predicted to."""
-    own = [sample for sample in samples if sample.model == model]
-    predicted = sum(
-        op_time(
-            *(name, device, table, each.op_class, "float32"),
-            each.op.flops if each.op_class in COUNTED else 0,
-            each.op.bytes_read + each.op.bytes_written,
-        ).seconds
-        for each in own
-    )
-    return math.log(sum(each.seconds for each in own) / predicted)
 
 
 def _half_width(errors: Iterable[float]) -> float:

@@ -20,11 +20,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from next_step import next_step_time
 from printing import folder_of, mape, print_table, signed
 
 from paracosm.errors import InputError
 from paracosm.prediction.traces import job_of_traces
-from paracosm.prediction.traces.next_step import next_step_time
 from paracosm.timeline.kineto import KinetoTrace, is_kineto, read_kineto, steps_of
 from paracosm.units import format_duration
 

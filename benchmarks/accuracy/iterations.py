@@ -1,4 +1,4 @@
-"""Table 2 of Huang et al. on this machine: measured iterations beside predicted ones.
+"""Table 2 of Huang et al., and a small ResNet: measured iterations beside predicted ones.
 
     python benchmarks/accuracy/iterations.py [--budget SECONDS] [--grid SECONDS] [--db FILE]
 
@@ -36,6 +36,7 @@ MAIN = (
     *("mm", "addmm"),
 )
 MODELS = {
+    "resnet18": CaptureOptions("resnet18", batch=16, shape=(3, 32, 32)),
     "vgg19": CaptureOptions("vgg19", batch=BATCH, shape=(3, 32, 32)),
     "resnet50": CaptureOptions("resnet50", batch=BATCH, shape=(3, 32, 32)),
     "resnet152": CaptureOptions("resnet152", batch=BATCH, shape=(3, 32, 32)),

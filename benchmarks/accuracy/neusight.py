@@ -22,15 +22,15 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from printing import folder_of, print_table, signed
+from printing import folder_of, mape, mape_of_known, print_table, signed
 from several_gpus import SeveralComparison, parse_name, read_several
 
 from paracosm.cluster import Link
 from paracosm.errors import InputError
-from paracosm.prediction.op_latencies import Comparison, mean_error, read_folder
+from paracosm.prediction.op_latencies import Comparison, read_folder
 from paracosm.units import format_bandwidth, format_duration, parse_bandwidth
 
 
@@ -75,7 +75,7 @@ def _print_models(comparisons: Sequence[Comparison]) -> None:
     for each in comparisons:
         times = map(format_duration, (each.measured.both, each.predicted.both))
         kinds = (each.error, each.timed_error, each.serial_error, _forward(each), _backward(each))
-        errors = map(_signed, kinds)
+        errors = map(signed, kinds)
         rows.append((each.device, each.model, *times, *errors))
     print_table(header, rows, left=2)
 
@@ -103,8 +103,8 @@ def _print_several(several: Sequence[SeveralComparison]) -> None:
             (
                 name,
                 str(len(group)),
-                f"{mean_error(each.error for each in group):.1%}",
-                f"{mean_error(each.serial_error for each in group):.1%}",
+                f"{mape(each.error for each in group):.1%}",
+                f"{mape(each.serial_error for each in group):.1%}",
             )
             for name, group in groups.items()
             if group
@@ -126,11 +126,11 @@ def _print_means(comparisons: Sequence[Comparison]) -> None:
         (
             name,
             str(len(group)),
-            _mean(each.error for each in group),
-            _mean(each.timed_error for each in group),
-            _mean(each.serial_error for each in group),
-            _mean(_forward(each) for each in group),
-            _mean(_backward(each) for each in group),
+            mape_of_known(each.error for each in group),
+            mape_of_known(each.timed_error for each in group),
+            mape_of_known(each.serial_error for each in group),
+            mape_of_known(_forward(each) for each in group),
+            mape_of_known(_backward(each) for each in group),
         )
         for name, group in groups
         if group
@@ -148,15 +148,6 @@ def _backward(each: Comparison) -> float:
     if each.measured.backward == 0:
         return math.nan
     return each.predicted.backward / each.measured.backward - 1
-
-
-def _signed(error: float) -> str:
-    return "-" if math.isnan(error) else signed(error)
-
-
-def _mean(errors: Iterable[float]) -> str:
-    known = [error for error in errors if not math.isnan(error)]
-    return f"{mean_error(known):.1%}" if known else "-"
 
 
 if __name__ == "__main__":

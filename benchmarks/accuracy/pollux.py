@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
-from printing import folder_of, mape, print_table, signed
+from printing import folder_of, mape, percent, print_table, signed
 from scaling.folder import JobScaling, noise_of, read_folder
 
 from paracosm.errors import InputError
@@ -66,17 +66,17 @@ def _print_jobs(jobs: Sequence[JobScaling]) -> None:
             job.name,
             str(len(job.fitted)),
             str(len(job.measured)),
-            _percent(mape(job.errors)),
+            percent(mape(job.errors)),
             signed(job.errors.mean()),
-            _percent(mape(job.formula_errors)),
-            _percent(_exposed_error(job)),
-            _percent(noise_of(job.measured)),
+            percent(mape(job.formula_errors)),
+            percent(_exposed_error(job)),
+            percent(noise_of(job.measured)),
         )
         for job in jobs
     ]
     ours = float(np.mean([mape(job.errors) for job in jobs]))
     theirs = float(np.mean([mape(job.formula_errors) for job in jobs]))
-    rows.append(("mean", "", "", _percent(ours), "", _percent(theirs), "", ""))
+    rows.append(("mean", "", "", percent(ours), "", percent(theirs), "", ""))
     print_table(head, rows)
 
 
@@ -105,9 +105,9 @@ def _print_kinds(jobs: Sequence[JobScaling]) -> None:
         (
             name,
             str(int(those.sum())),
-            _percent(mape(ours[those])),
+            percent(mape(ours[those])),
             signed(ours[those].mean()),
-            _percent(mape(theirs[those])),
+            percent(mape(theirs[those])),
         )
         for name, those in kinds.items()
         if bool(those.any())
@@ -134,10 +134,6 @@ def _print_worst(jobs: Iterable[JobScaling]) -> None:
         ),
         left=2,
     )
-
-
-def _percent(share: float) -> str:
-    return "-" if math.isnan(share) else f"{share:.1%}"
 
 
 if __name__ == "__main__":

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-__all__ = ["folder_of", "mape", "print_table", "signed"]
+__all__ = ["folder_of", "mape", "mape_of_known", "percent", "print_table", "signed"]
 
 
 def folder_of(parsed: argparse.Namespace, name: str, what: str) -> Path | None:
@@ -36,11 +37,22 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int 
 
 
 def signed(error: float) -> str:
-    """Return a relative error, "+3.1%"."""
-    return f"{error:+.1%}"
+    """Return a relative error, "+3.1%"; "-" where it is not known (NaN)."""
+    return "-" if math.isnan(error) else f"{error:+.1%}"
+
+
+def percent(share: float) -> str:
+    """Return a share, "3.1%"; "-" where it is not known (NaN)."""
+    return "-" if math.isnan(share) else f"{share:.1%}"
 
 
 def mape(errors: Iterable[float]) -> float:
     """Return the mean absolute (percentage) error of relative errors."""
     values = [abs(error) for error in errors]
     return sum(values) / len(values)
+
+
+def mape_of_known(errors: Iterable[float]) -> str:
+    """Return the mean absolute error of those that are known, "3.1%"; "-" where none is."""
+    known = [error for error in errors if not math.isnan(error)]
+    return percent(mape(known)) if known else "-"

@@ -17,13 +17,12 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import combinations, groupby
 from pathlib import Path
 
 from layer_profiles.folder import PlanComparison, read_folder
-from layer_profiles.job import OVERHEAD
-from printing import folder_of, mape, print_table, signed
+from printing import folder_of, mape_of_known, print_table, signed
 
 from paracosm.errors import InputError
 from paracosm.units import format_duration, format_size, parse_size
@@ -34,14 +33,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, help="of profiles and plans")
     parser.add_argument(
-        "--overhead", default=OVERHEAD, help="bytes on a GPU besides what the layers need (5.06 GB)"
+        "--overhead", help="bytes on a GPU besides what the layers need (by its kind)"
     )
     asked = parser.parse_args()
     path = folder_of(asked, "sailor", "plans")
     if path is None:
         return 2
     try:
-        folder = read_folder(path, parse_size(asked.overhead))
+        overhead = None if asked.overhead is None else parse_size(asked.overhead)
+        folder = read_folder(path, overhead)
     except InputError as error:
         print(error)
         return 2
@@ -73,7 +73,7 @@ def _print_iterations(plans: Sequence[PlanComparison]) -> None:
             f"{each.plan.microbatches} x {each.plan.microbatch}",
             format_duration(each.measured.iteration),
             format_duration(each.iteration),
-            *map(_signed, (_error(each), _sailor_error(each), _strategies_error(each))),
+            *map(signed, (_error(each), _sailor_error(each), _strategies_error(each))),
         )
         for each in plans
     ]
@@ -87,15 +87,12 @@ def _print_parts(plans: Sequence[PlanComparison]) -> None:
         cells = ["-"] * 8
         if (measured := each.measured.all_reduce) is not None:
             errors = (_reduce_error(each, time) for time in (each.all_reduce, _sailor(each)[1]))
-            cells[:4] = (*map(format_duration, (measured, each.all_reduce)), *map(_signed, errors))
+            cells[:4] = (*map(format_duration, (measured, each.all_reduce)), *map(signed, errors))
         if (held := each.measured.memory) is not None:
             errors = (bytes_held / held - 1 for bytes_held in (each.memory, _sailor(each)[2]))
-            cells[4:] = (*map(format_size, (held, each.memory)), *map(_signed, errors))
+            cells[4:] = (*map(format_size, (held, each.memory)), *map(signed, errors))
         rows.append((each.plan.name, *cells))
     print_table(("plan", *head, *head), rows)
-    for each in plans:
-        if (reason := _no_all_reduce(each)) is not None:
-            print(f"all-reduce left out: {each.plan.name}: {reason}")
 
 
 def _print_means(plans: Sequence[PlanComparison]) -> None:
@@ -131,7 +128,7 @@ def _print_means(plans: Sequence[PlanComparison]) -> None:
         ),
     }
     rows = [
-        (name, str(sum(not math.isnan(error) for error in each[0])), *map(_mean, each))
+        (name, str(sum(not math.isnan(error) for error in each[0])), *map(mape_of_known, each))
         for name, each in errors.items()
     ]
     print_table(("", "plans", "replay", "Sailor", "strategies"), rows)
@@ -188,34 +185,13 @@ def _strategies_error(each: PlanComparison) -> float:
 
 
 def _reduce_error(each: PlanComparison, predicted: float) -> float:
-    """Return the error of an all-reduce; NaN where there is none to compare with."""
-    if each.measured.all_reduce is None or _no_all_reduce(each) is not None:
+    """Return the error of an all-reduce; NaN where there is none to compare with.
+
+    One replica reduces nothing: what was measured there is the engine's own time.
+    """
+    if each.measured.all_reduce is None or each.plan.replicas == 1:
         return math.nan
     return predicted / each.measured.all_reduce - 1
-
-
-def _no_all_reduce(each: PlanComparison) -> str | None:
-    """Return why a measured all-reduce is not compared."""
-    measured = each.measured.all_reduce
-    if measured is None:
-        return None
-    if each.plan.replicas == 1:
-        return "one replica reduces nothing: what was measured is the engine's own time"
-    if measured > each.measured.iteration / 2:
-        return (
-            f"{format_duration(measured)} of an iteration of "
-            f"{format_duration(each.measured.iteration)} cannot be: an error of copying"
-        )
-    return None
-
-
-def _mean(errors: Iterable[float]) -> str:
-    known = [error for error in errors if not math.isnan(error)]
-    return f"{mape(known):.1%}" if known else "-"
-
-
-def _signed(error: float) -> str:
-    return "-" if math.isnan(error) else signed(error)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,10 @@ from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
+from switched_ring import nccl_link
+
 from paracosm.cluster import Link, switch
+from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
 from paracosm.graphs import Graph, Node, Op, build_graph
 from paracosm.jobs.strategies import Replica, Strategy, build_job
@@ -117,7 +120,7 @@ def _compare(file: Path, run: SeveralGpus, link: Link | None) -> SeveralComparis
     if len(layers) > 1:
         raise InputError(f"tables of {run.model} have {sorted(layers)} layers: which is it?")
     device = file.resolve().parent.name
-    used = link or link_between(device)
+    used = link or link_between(device, run.strategy.ranks)
     tables = Tables(
         {batch: read_table(path) for batch, path in training.items()},
         {batch: read_table(path) for batch, path in inference.items()},
@@ -228,7 +231,8 @@ def predict_several(
     graph = rank_graph(whole, gradients, reading, splitting, strategy.tensor, where)
     replica = Replica(graph, graph.duration, asynchronous=reading.launch > 0, launch=reading.launch)
     cluster = switch(strategy.ranks, 0, link)
-    job = build_job(replica, cluster, _cut(strategy, whole, where))
+    rings = parse_change("all_reduce: algorithm ring")  # NCCL's way
+    job = build_job(replica, cluster, _cut(strategy, whole, where), [rings])
     return replay_job(job).makespan, total
 
 
@@ -567,16 +571,17 @@ PCI = {"H100": 24e9, "A100": 24e9, "L4": 24e9, "A40": 24e9}
 """Bytes/s of cards for PCI Express 4.0 and later; all others have 3.0."""
 
 
-def link_between(device: str) -> Link:
+def link_between(device: str, ranks: int) -> Link:
     """Return the link between two GPUs with this name ("NVIDIA_H100_80GB_HBM3") of one machine.
 
-    A name with "PCIe" in it is a card's, and so is one of a GPU that has no NVLink.
+    A name with "PCIe" in it is a card's, and so is one of a GPU that has no NVLink. Latencies are
+    those that NCCL reckons with for a ring of so many.
     """
     name = device.upper()
     card = "PCI" in name or "NVL" in name
     if not card:
         for model, bandwidth in NVLINK.items():
             if model in name:
-                return Link(bandwidth=bandwidth, latency=3.4e-6)
+                return nccl_link(ranks, bandwidth)
     bandwidth = next((value for model, value in PCI.items() if model in name), 12e9)
     return Link(bandwidth=bandwidth, latency=5.7e-6)

@@ -1,4 +1,4 @@
-"""Backend mode under the user's own launch line: `PARACOSM_WORLD_SIZE=64 torchrun train.py`.
+"""Emulation under the user's own launch line: `PARACOSM_WORLD_SIZE=64 torchrun train.py`.
 
 PyTorch loads this with every `import torch`, in every process of whoever has Paracosm installed: it
 must cost nothing where nobody asked for it.
@@ -20,17 +20,24 @@ __all__ = ["autoload"]
 def autoload() -> None:
     """Make this process the real rank of an emulated job, if its environment asks for that.
 
-    It must name the world size, PARACOSM_WORLD_SIZE, and be that of a rank, with RANK, as torchrun
-    sets it for the processes that it starts but not for itself. Processes that a rank starts, as
-    workers of a DataLoader, find what it was told in their environment and are left alone.
+    It must name the world size, PARACOSM_WORLD_SIZE, or the port of an emulator that serves this
+    rank, PARACOSM_SERVED, and be that of a rank, with RANK, as torchrun sets it for the processes
+    that it starts but not for itself. Processes that a rank starts, as workers of a DataLoader,
+    find what it was told in their environment and are left alone.
 
     What cannot be is said in one line, and ends the process with exit code 2.
     """
     told = os.environ
-    if "PARACOSM_WORLD_SIZE" in told and "RANK" in told and "PARACOSM_EMULATION" not in told:
+    if "RANK" not in told or "PARACOSM_EMULATION" in told:
+        return
+    if "PARACOSM_WORLD_SIZE" in told:
         from paracosm.emulation.rank.launched import become_rank
 
         become_rank(_finish)
+    elif "PARACOSM_SERVED" in told:
+        from paracosm.emulation.rank.launched import become_served_rank
+
+        become_served_rank(told["PARACOSM_SERVED"])
 
 
 def _finish(setting: Setting, records: Path, out: Path | None, exit_code: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -188,13 +188,16 @@ _TYPES = {"str", "int", "float", "bool", "none", "list", "dict", "tuple", "const
 
 def _fields(model: type[BaseModel], path: list[str]) -> list[str]:
     """Return the field names of the model that `path` leads to, through nested ones."""
+    named = False  # whether a part is a name that the user gave, of a mapping of models
     for part in path:
-        if part.isdigit():
+        if part.isdigit() or named:
+            named = False
             continue
         field = model.model_fields.get(part)
         nested = [] if field is None else _models_in(field.annotation)
         if not nested:
             return []
+        named = field is not None and get_origin(field.annotation) is dict
         model = nested[0]
     return list(model.model_fields)
 

@@ -222,7 +222,7 @@ def test_a_slower_link_takes_longer() -> None:
     ],
 )
 def test_links_go_by_the_name_of_the_gpu(device: str, bandwidth: float) -> None:
-    assert link_between(device).bandwidth == bandwidth
+    assert link_between(device, 4).bandwidth == bandwidth
 
 
 @pytest.fixture

@@ -69,13 +69,15 @@ def serve(port: int, *flags: object) -> subprocess.Popen[str]:
 def by_hand(rank: int, port: int, script: Path) -> str:
     """Run a script as a real rank, and return what it prints."""
     told = {"RANK": rank, "WORLD_SIZE": 4, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    told["PARACOSM_SERVED"] = port
     return run([sys.executable, str(script)], {key: str(value) for key, value in told.items()})
 
 
 def torchrun(node: int, port: int, script: Path) -> str:
     flags = ["--nnodes=4", f"--node-rank={node}", "--nproc-per-node=1"]
     where = ["--master-addr=127.0.0.1", f"--master-port={port}"]
-    return run([sys.executable, "-m", "torch.distributed.run", *flags, *where, str(script)], {})
+    command = [sys.executable, "-m", "torch.distributed.run", *flags, *where, str(script)]
+    return run(command, {"PARACOSM_SERVED": str(port)})
 
 
 def run(command: list[str], environment: dict[str, str]) -> str:
@@ -103,9 +105,10 @@ def test_a_rank_started_by_hand_runs_to_its_end(script: Path, tmp_path: Path) ->
     printed = by_hand(0, port, script)
     assert printed.splitlines()[-1] == "['of rank 0'] 0.0"
     said = ended(server)
-    assert f"RANK=0 WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT={port} python train.py" in said
+    by_hand_line = f"MASTER_ADDR=127.0.0.1 MASTER_PORT={port} python train.py"
+    assert f"PARACOSM_SERVED={port} RANK=0 WORLD_SIZE=4 {by_hand_line}" in said
     assert (
-        "torchrun --nnodes=4 --node-rank=0 --nproc-per-node=1 "
+        f"PARACOSM_SERVED={port} torchrun --nnodes=4 --node-rank=0 --nproc-per-node=1 "
         f"--master-addr=127.0.0.1 --master-port={port} train.py"
     ) in said
     folder = RunFolder.open(tmp_path / "run")

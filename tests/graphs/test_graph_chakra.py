@@ -63,6 +63,7 @@ def test_other_programs_find_what_chakra_has_a_place_for(tmp_path: Path) -> None
     write_chakra(four_op_graph(), tmp_path / "trace.json")
     trace = json.loads((tmp_path / "trace.json").read_text())
     assert trace["version"] == "0.0.4"
+    assert trace["units"].startswith("us: runtime, start_time_micros, duration_micros; s: paracosm")
     view, product, _, reduce = trace["workload_graph"]
     assert [each["NodeType"] for each in trace["workload_graph"]] == [4, 4, 4, 7]
     assert (view["is_cpu_op"], product["is_cpu_op"]) == (True, False)
@@ -120,6 +121,17 @@ def test_the_cycle_of_a_real_trace_is_named_and_gone_without_control_dependencie
     assert graph.duration[0] == 5_572e-6
     assert graph.provenance["trace"]["schema"] == "1.0.1"
     assert not graph.provenance["control_dependencies"]
+
+
+def test_a_trace_of_a_later_schema_is_read(tmp_path: Path) -> None:
+    """By the wire format: field 11 of a node is new in schema 1.0.0, and so are types 8 to 10."""
+    whole = bytes([10, 5]) + b"1.0.0"
+    node = bytes([8, 3, 18, 1, 97, 24, 8, 56, 9, 90, 2, 8, 1])
+    path = tmp_path / "later.et"
+    path.write_bytes(bytes([len(whole)]) + whole + bytes([len(node)]) + node)
+    graph = read_chakra(path)
+    assert graph.provenance["version"] == "1.0.0"
+    assert graph.duration.tolist() == [9e-6]
 
 
 def test_calls_within_calls_are_no_chakra_trace_yet() -> None:

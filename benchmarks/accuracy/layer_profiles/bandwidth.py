@@ -46,6 +46,10 @@ class Bandwidth:
         bytes_sent = MEGABYTE * 2**least if exponent < least else size
         return bytes_sent / (GIGABYTE * float(np.polyval(self.coefficients, held)))
 
+    def shared(self, by: int) -> Bandwidth:
+        """Return the bandwidth that each of so many has of it."""
+        return Bandwidth(tuple(each / by for each in self.coefficients))
+
     def all_reduce(self, ranks: int, size: float) -> float:
         """Return the seconds of a ring all-reduce: 2 (p - 1) messages of `size` / p bytes.
 
@@ -98,7 +102,8 @@ class Network:
 
         Args:
             sender, receiver: zone and GPU.
-            gpus: how many send at once; the bandwidth is that of all of them together.
+            gpus: how many send at once, each a message of the size in question; the bandwidth is
+                that of all of them together.
 
         Raises:
             InputError: there is no such entry, with what there is; or it is damaged.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from layer_profiles.bandwidth import Network, read_network
-from layer_profiles.job import OVERHEAD, plan_job
+from layer_profiles.job import plan_job
 from layer_profiles.plan import Measured, Plan, read_plan
 from layer_profiles.profiles import Profiles, read_profiles
 from layer_profiles.sailor import SailorEstimate, estimate_as_sailor
@@ -68,7 +68,7 @@ class Folder:
     left_out: Mapping[str, str]
 
 
-def read_folder(path: Path, overhead: float = OVERHEAD) -> Folder:
+def read_folder(path: Path, overhead: float | None = None) -> Folder:
     """Predict every plan below `validation/CLUSTER/MODEL/` in a folder.
 
     Args:
@@ -113,7 +113,7 @@ def compare_plan(
     profiles: Profiles,
     sizes: Sizes,
     network: Network,
-    overhead: float = OVERHEAD,
+    overhead: float | None = None,
 ) -> PlanComparison:
     """Predict one plan and compare it with what it took.
 

@@ -6,19 +6,15 @@ from collections.abc import Sequence
 
 from layer_profiles.bandwidth import Network
 from layer_profiles.lockstep import lockstep
-from layer_profiles.parts import Message, Part, message_of, part_of, reduce_time
+from layer_profiles.parts import BUFFER, Message, Part, message_of, part_of, reduce_time
 from layer_profiles.plan import Plan
 from layer_profiles.profiles import Profiles
 from layer_profiles.sizes import Sizes
 from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
 
-__all__ = ["COPIES", "OVERHEAD", "plan_job"]
+__all__ = ["COPIES", "overhead_of", "plan_job"]
 
 COPIES = 4  # of the parameters: themselves, gradients, and the two moments of Adam
-OVERHEAD = 5.06e9
-"""Bytes of the context, fused kernels and buffers of Megatron on a GH200; Sailor's simulator adds
-as much (4.76e9 + 300e6) and says that it depends on the platform."""
-
 PREVIOUS, NEXT, DATA = "previous", "next", "data"
 MESSAGES = {
     "gradient out": ("gradient", PREVIOUS),
@@ -28,20 +24,48 @@ MESSAGES = {
 }
 
 
+GH200 = 5.06e9
+"""Bytes on a GH200 besides tensors: Sailor's simulator adds as much for this machine (4.76e9 +
+300e6), and says that it depends on the platform."""
+
+CONTEXT = 300e6
+"""Bytes of the CUDA context of a process, from 11.7 on, which loads kernels as they are needed
+(pytorch/pytorch#107667)."""
+
+WORKSPACE = 8_519_680
+"""Bytes that PyTorch gives cuBLAS before Hopper: twice 4 MiB and eight times 16 KiB."""
+
+CHANNELS = 2
+"""Of a communicator over PCIe and Ethernet; NCCL takes no fewer."""
+
+
+def overhead_of(gpu: str) -> float:
+    """Return the bytes on a GPU besides what layers, gradients and their optimizer need.
+
+    Where nobody measured a platform, they are context, cuBLAS and NCCL, which has buffers for each
+    channel, direction and neighbour of three communicators: of tensors, replicas and stages.
+    """
+    if gpu.startswith("GH"):
+        return GH200
+    return CONTEXT + WORKSPACE + 3 * CHANNELS * 2 * BUFFER
+
+
 def plan_job(
     plan: Plan,
     model: str,
     profiles: Profiles,
     sizes: Sizes,
     network: Network,
-    overhead: float = OVERHEAD,
+    overhead: float | None = None,
 ) -> Job:
     """Return the job of a plan, as DeepSpeed's pipeline engine runs it.
 
-    Messages between stages keep both ends from computing. Each of the GPUs that split a layer sends
-    the whole activation to its counterpart, over a network adapter of its own. The gradients of a
-    stage are reduced over its workers in one ring when the backward passes are over; then comes the
-    optimizer, its time divided among the stages by their parameters.
+    Each of the GPUs that split a layer sends its part of an activation to its counterpart; what
+    they have of the network is a share of what was measured for as many together. Messages keep
+    their receiver from computing until they are there, and their sender until NCCL's buffers hold
+    what is left. The gradients of a stage are reduced over its workers when the backward passes
+    are over, in a ring for each of those GPUs; then comes the optimizer, its time divided among
+    the stages by their parameters.
 
     Memory: `COPIES` of the parameters and `overhead` throughout; what the layers keep, from the
     forward to the backward pass of each micro-batch; and, during a backward pass, as much again for
@@ -53,7 +77,7 @@ def plan_job(
         profiles: times of the layers.
         sizes: of the layers.
         network: bandwidth between nodes.
-        overhead: bytes on each GPU besides.
+        overhead: bytes on each GPU besides; None for those of `overhead_of` its kind.
 
     Raises:
         InputError: what the plan needs is not in the files; other layers than the profile's.
@@ -81,7 +105,8 @@ def plan_job(
             if key not in written:
                 written[key] = len(writers)
                 writers.append(_write(codebooks, plan, number, kinds[worker], ends, reducing))
-                resident.append(round(COPIES * kinds[worker].parameters + overhead))
+                besides = overhead_of(worker.gpu) if overhead is None else overhead
+                resident.append(round(COPIES * kinds[worker].parameters + besides))
             program.append(written[key])
         messages = onward
     groups, communicator = _groups(plan)
@@ -122,20 +147,11 @@ def _write(
     writer = ProgramWriter(*codebooks)
     message = {role: end for role, end in zip((PREVIOUS, NEXT), ends, strict=True) if end}
     forwards: dict[int, int] = {}
+    under_way: dict[str, list[int]] = {PREVIOUS: [], NEXT: []}
     for what, microbatch in lockstep(number, len(plan.stages), plan.microbatches):
         if what in MESSAGES:
             name, role = MESSAGES[what]
-            sent = message[role]
-            writer.add(
-                name,
-                "compute",
-                sent.seconds,
-                step="communication",
-                kind="collective",
-                role=role,
-                size=sent.size,
-                microbatch=microbatch,
-            )
+            _exchange(writer, what, name, role, message[role], microbatch, under_way[role])
         elif what == "forward":
             forwards[microbatch] = writer.add(
                 what, "compute", part.forward, step="forward", microbatch=microbatch
@@ -156,6 +172,50 @@ def _write(
         )
     writer.add("optimizer", "compute", part.update, step="optimizer")
     return writer
+
+
+def _exchange(
+    writer: ProgramWriter,
+    what: str,
+    name: str,
+    role: str,
+    message: Message,
+    microbatch: int,
+    under_way: list[int],
+) -> None:
+    """Send or receive a message; `under_way` are the rows of those that were sent in this role.
+
+    One that the buffers hold leaves beside the computation, which waits where they are full.
+    """
+
+    def meet(lane: str, seconds: float, after: Sequence[int] = ()) -> int:
+        return writer.add(
+            name,
+            lane,
+            seconds,
+            after,
+            step="communication",
+            kind="collective",
+            role=role,
+            size=message.size,
+            microbatch=microbatch,
+        )
+
+    def compute(what: str, seconds: float, after: Sequence[int] = ()) -> int:
+        return writer.add(
+            what, "compute", seconds, after, step="communication", microbatch=microbatch
+        )
+
+    sends, room = what.endswith("out"), message.in_flight
+    if not room:
+        meet("compute", message.blocking)
+        if not sends:
+            compute(f"rest of {name}", message.seconds - message.blocking)
+    elif sends:
+        made = compute(f"hand on {name}", 0.0, under_way[-room : len(under_way) - room + 1])
+        under_way.append(meet(f"send to {role}", message.seconds, [made]))
+    else:
+        meet("compute", message.seconds)
 
 
 def _groups(plan: Plan) -> tuple[list[tuple[int, ...]], list[dict[str, int]]]:

@@ -10,7 +10,7 @@ from layer_profiles.profiles import Profiles
 from layer_profiles.sizes import Sizes
 from paracosm.errors import InputError
 
-__all__ = ["Message", "Part", "message_of", "part_of", "reduce_time"]
+__all__ = ["BUFFER", "Message", "Part", "between", "message_of", "part_of", "reduce_time"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,32 @@ class Part:
     output: int
 
 
+BUFFER = 4 << 20
+"""Bytes that NCCL keeps on their way from one GPU to another (`NCCL_BUFFSIZE`, 4 MiB by default):
+its send is done, and the stream that waits for it goes on, when no more are left to be sent."""
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One activation, or its gradient, between two stages: seconds and bytes."""
+    """One activation, or its gradient, between two stages.
+
+    Attributes:
+        seconds: from its begin until it has arrived.
+        size: bytes that each GPU sends.
+    """
 
     seconds: float
     size: int
+
+    @property
+    def in_flight(self) -> int:
+        """How many such messages the buffers between two GPUs hold."""
+        return BUFFER // max(self.size, 1)
+
+    @property
+    def blocking(self) -> float:
+        """Seconds until what is left of it fits into the buffers; all of it may be."""
+        return self.seconds * max(1 - BUFFER / max(self.size, 1), 0.0)
 
 
 def part_of(
@@ -73,17 +93,27 @@ def part_of(
 
 
 def message_of(part: Part, sender: Worker, receiver: Worker, network: Network) -> Message:
-    """Return the message from the worker that has `part` to its counterpart of the next stage."""
-    return Message(_between(network, sender, receiver).time(part.output), part.output)
+    """Return the message from the worker that has `part` to its counterpart of the next stage.
+
+    Of the GPUs that split a layer each sends an equal part.
+    """
+    size = -(-part.output // min(sender.tensor, receiver.tensor))
+    return Message(between(network, sender, receiver).time(size), size)
 
 
 def reduce_time(parameters: int, workers: tuple[Worker, ...], network: Network) -> float:
-    """Return the seconds of an all-reduce of a stage: a ring, at the pace of its slowest link."""
+    """Return the seconds of an all-reduce of a stage, at the pace of its slowest link.
+
+    There is a ring for each of the GPUs that split a layer, all at the same time.
+    """
     if len(workers) == 1:
         return 0.0
     ring = zip(workers, [*workers[1:], workers[0]], strict=True)
-    return max(_between(network, *pair).all_reduce(len(workers), parameters) for pair in set(ring))
+    return max(between(network, *pair).all_reduce(len(workers), parameters) for pair in set(ring))
 
 
-def _between(network: Network, sender: Worker, receiver: Worker) -> Bandwidth:
-    return network.between((sender.zone, sender.gpu), (receiver.zone, receiver.gpu))
+def between(network: Network, sender: Worker, receiver: Worker) -> Bandwidth:
+    """Return what each GPU of a worker has of the bandwidth to another, while all of them send."""
+    gpus = min(sender.tensor, receiver.tensor)
+    ends = (sender.zone, sender.gpu), (receiver.zone, receiver.gpu)
+    return network.between(*ends, gpus).shared(gpus)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from layer_profiles.bandwidth import Network
-from layer_profiles.job import OVERHEAD
+from layer_profiles.job import GH200
 from layer_profiles.plan import Plan, Stage, Worker
 from layer_profiles.profiles import Profiles
 from layer_profiles.sizes import Sizes
@@ -122,6 +122,6 @@ def _memory(plan: Plan, number: int, model: str, sizes: Sizes) -> float:
     return max(
         BYTES_PER_PARAMETER * float(each.parameters[own].sum())
         + float(each.kept[own].sum()) * plan.microbatch * (len(plan.stages) - number)
-        + OVERHEAD
+        + GH200
         for each in layers
     )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
+
 from layer_profiles.bandwidth import Network
+from layer_profiles.parts import between
 from layer_profiles.plan import Plan
 from layer_profiles.profiles import Profiles
 from layer_profiles.replica import replica_of
 from layer_profiles.sizes import Sizes
-from paracosm.cluster import Cluster, switch
+from paracosm.cluster import Cluster, Node
+from paracosm.cluster.cluster import assemble
+from paracosm.cluster.link import Switch
 from paracosm.errors import InputError
 from paracosm.jobs.strategies import Replica, Strategy
 
@@ -20,27 +26,43 @@ def plan_strategy(
     """Return what `build_job` makes a job of: 1F1B with messages beside the computation, and
     gradients that are reduced in buckets while the last backward pass runs.
 
-    A worker of the cluster stands for all GPUs that split its layers. All are joined by one link,
-    that which agrees with the measured bandwidth near the size of an activation.
+    A worker of the cluster stands for each of the GPUs that split its layers, which send equal
+    parts of what is handed on. Each kind of GPU takes its own times. All are joined by one link:
+    the share that each has of the measured bandwidth near the size of such a part, of the two
+    kinds of GPU that are joined worst.
 
     Raises:
-        InputError: the workers of the plan differ; what it needs is not in the files.
+        InputError: workers that split layers between different numbers of GPUs; what the plan needs
+            is not in the files.
     """
-    workers = {worker for stage in plan.stages for worker in stage.workers}
-    if len(workers) > 1:
-        raise InputError(f"{plan.name}: its workers differ, a strategy takes one kind")
-    (worker,) = workers
-    layers = sizes.layers(model, worker.tensor)
-    times = profiles.times(model, worker.gpu, plan.microbatch, worker.tensor)
+    kinds = list(dict.fromkeys(worker for stage in plan.stages for worker in stage.workers))
+    tensors = {worker.tensor for worker in kinds}
+    if len(tensors) > 1:
+        raise InputError(
+            f"{plan.name}: its layers are split between {min(tensors)} and {max(tensors)} GPUs, a "
+            "strategy splits all alike"
+        )
+    (tensor,) = tensors
+    layers = sizes.layers(model, tensor)
+    layers = replace(layers, output=-(-layers.output // tensor))
     stages = len(plan.stages)
     handed_on = plan.stages[0].layers.stop - 1 if stages > 1 else 0
-    bandwidth = network.between((worker.zone, worker.gpu), (worker.zone, worker.gpu))
-    link = bandwidth.link_near(float(layers.output[handed_on]) * plan.microbatch)
+    size = float(layers.output[handed_on]) * plan.microbatch
+    links = [between(network, *pair) for pair in product(kinds, kinds)]
+    link = max(links, key=lambda each: each.time(size)).link_near(size)
+    replicas = {
+        worker.gpu: replica_of(
+            profiles.times(model, worker.gpu, plan.microbatch, tensor), layers, plan.microbatch
+        )
+        for worker in kinds
+    }
+    first, *others = replicas
+    replica = replace(replicas[first], elsewhere={gpu: replicas[gpu].duration for gpu in others})
+    nodes = [Node("", device=worker.gpu) for stage in plan.stages for worker in stage.workers]
     strategy = Strategy(
         data=plan.replicas,
         pipeline=stages,
         microbatches=plan.microbatches,
         cut=tuple(f"layer.{stage.layers.start}" for stage in plan.stages[1:]),
     )
-    replica = replica_of(times, layers, plan.microbatch)
-    return replica, switch(stages * plan.replicas, link=link), strategy
+    return replica, assemble(nodes, [], Switch(link)), strategy

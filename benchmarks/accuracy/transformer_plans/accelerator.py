@@ -89,14 +89,14 @@ A100 = Accelerator(
     bandwidth=2039e9,
     shares={"layer_norm": 0.43, "softmax": 0.74, "dropout": 0.76, "copy_": 0.62},
     share=0.81,
-    launch=11.7e-6,
+    launch=13.3e-6,
 )
 """Multiprocessors and bandwidth: NVIDIA's data sheet. The rate of products: 86.9 % of 312 Tflop/s,
 the best of all shapes in half precision (Bekman, "Machine Learning Engineering", table of maximum
 achievable matmul flops). Shares: medians over the forward passes in NeuSight's tables of training
 on the A100 80 GB PCIe (1935 GB/s), of those that take more than 100 us; of norms and copies, which
-all are shorter, more than 40 us. The mask of a dropout counts as a byte. Launch: the median of what
-these tables say (the shortest interval around a kernel, without that around nothing)."""
+all are shorter, more than 40 us. The mask of a dropout counts as a byte. Launch: what
+the host takes for a kernel and the views before it, the median of these tables."""
 
 
 def durations_on(accelerator: Accelerator, graph: Graph) -> Floats:

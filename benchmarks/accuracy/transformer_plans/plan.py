@@ -8,6 +8,8 @@ from math import inf
 import numpy as np
 
 from paracosm.cluster import Cluster
+from paracosm.cluster.changes import parse_change
+from paracosm.cluster.link import Hierarchical
 from paracosm.errors import InputError
 from paracosm.graphs.transformer import Transformer, transformer_graph
 from paracosm.jobs.strategies import Replica, Strategy, build_job
@@ -105,7 +107,10 @@ def predict_plan(
     graph = transformer_graph(plan.model, plan.micro_batch, plan.tensor, plan.pipeline)
     durations = slowdown * durations_on(accelerator, graph)
     replica = Replica(graph, durations, asynchronous=True, launch=accelerator.launch)
-    schedule = replay_job(build_job(replica, cluster, plan.strategy))
+    # NCCL reduces by rings: one within a machine, and between machines one for each of their GPUs.
+    ways = "hierarchical" if isinstance(cluster.topology, Hierarchical) else "ring"
+    rings = parse_change(f"all_reduce: algorithm {ways}")
+    schedule = replay_job(build_job(replica, cluster, plan.strategy, [rings]))
     return PlanTime(schedule.makespan, _busy(schedule))
 
 

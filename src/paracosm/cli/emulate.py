@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -115,17 +114,15 @@ def serve(
     config = validated(EmulateConfig, given | {"port": port, "mode": "wire"}, "command line")
     if len(config.rank) == config.world:
         raise InputError(f"rank: all {config.world:,} ranks are real: nothing is left to emulate")
-    if not (json or quiet):
-        for line in _how_to_start(config, host):
-            typer.echo(line)
+    started = None if json or quiet else typer.echo
     if out is None:
-        result = _emulate(config, host, seed or 0)[0]
+        result = _emulate(config, host, seed or 0, started)[0]
     else:
         asked = config.model_dump(
             mode="json", exclude=config.without_effect(), exclude_defaults=True
         ) | {"mode": "wire"}
         with RunFolder.create(out, {"emulate": asked, "seed": seed or 0}, force) as folder:
-            result, records = _emulate(config, host, seed or 0)
+            result, records = _emulate(config, host, seed or 0, started)
             _fill(folder, out, result, records)
         write_report_of([out])
     if not quiet:
@@ -141,32 +138,41 @@ def _how_to_start(config: EmulateConfig, host: str) -> Iterator[str]:
     for rank in config.rank:
         yield f"rank {rank} of {config.world:,} is real: start it, with the script that it runs, as"
         yield (
-            f"  RANK={rank} WORLD_SIZE={config.world} MASTER_ADDR={address} "
-            f"MASTER_PORT={config.port} python train.py"
+            f"  PARACOSM_SERVED={config.port} RANK={rank} WORLD_SIZE={config.world} "
+            f"MASTER_ADDR={address} MASTER_PORT={config.port} python train.py"
         )
         yield (
-            f"  torchrun --nnodes={config.world} --node-rank={rank} --nproc-per-node=1 "
-            f"--master-addr={address} --master-port={config.port} train.py"
+            f"  PARACOSM_SERVED={config.port} torchrun --nnodes={config.world} --node-rank={rank} "
+            f"--nproc-per-node=1 --master-addr={address} --master-port={config.port} train.py"
         )
+    yield "on another machine leave PARACOSM_SERVED out, and give --plan here"
     yield "the others are emulated until it has gone; Ctrl-C ends this at once"
 
 
-def _emulate(config: EmulateConfig, host: str, seed: int) -> tuple[EmulationResult, list[Record]]:
-    """Emulate until the real ranks have gone, and return what came of it and its records."""
+def _emulate(
+    config: EmulateConfig, host: str, seed: int, say: Callable[[str], None] | None
+) -> tuple[EmulationResult, list[Record]]:
+    """Emulate until the real ranks have gone, and return what came of it and all records."""
+    from paracosm.emulation.rank.launched import served
     from paracosm.emulation.wire.main import emulate_peers
 
     assert config.port is not None
     stop = threading.Event()
-    with tempfile.TemporaryDirectory(prefix="paracosm-serve-") as folder:
-        path = Path(folder) / "emulator.records"
+    with served(config, seed) as folder:
+        path = folder / "emulator.records"
+        if say is not None:
+            for line in _how_to_start(config, host):
+                say(line)
         with _stopped_by_signals(stop):
             done = emulate_peers(config, seed, path, host, (host, config.port), stop)
-        records = RecordReader(path).more()
+        observed = [folder / f"rank{rank}.records" for rank in config.rank]
+        is_observed = any(file.exists() for file in observed)
+        records = [each for file in (*observed, path) for each in RecordReader(file).more()]
     stopped = stop.is_set()
     result = result_of(config, records, None if stopped else 0, 0 if done else 1, stopped and done)
     # Of scripts that somebody else started.
     summary = replace(result.summary, exit_code=None)
-    if summary.iteration_time is None:
+    if not is_observed:
         why = "the script runs in a process that is not observed"
         summary = replace(summary, no_iteration_time=why)
     return replace(result, summary=summary), records

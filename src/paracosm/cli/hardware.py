@@ -26,43 +26,35 @@ def list_(json: Json = False) -> int:
     Example: paracosm hardware list
     """
     known, table = load_catalogue(), load_efficiencies()
+    rows = {
+        "device|>Tflop/s|>16 bits|>memory|>bandwidth|node|efficiency": [
+            [
+                name,
+                *(f"{each.peak_tflops.get(dtype, 0):g}" for dtype in ("float32", "float16")),
+                *(format_size(each.memory), f"{each.memory_bandwidth / 1e9:g} GB/s"),
+                *(each.node or "", "measured" if table.has(name) else "of others"),
+            ]
+            for name, each in known.devices.items()
+        ],
+        "node|>devices|of|joined by|network": [
+            [
+                *(name, str(each.count), each.devices[0], each.inner or ""),
+                f"{each.cards} x {each.outer}",
+            ]
+            for name, each in known.nodes.items()
+        ],
+        "link, one way|>datasheet|>usable": [
+            [name, format_bandwidth(each.bandwidth), format_bandwidth(each.usable)]
+            for name, each in known.interconnects.items()
+        ],
+    }
 
     def show() -> None:
         say = printer()
         say(f"{len(known.devices)} devices, {len(known.nodes)} nodes: paracosm hardware show NAME")
-        say("")
-        header = ["device", ">Tflop/s", ">16 bits", ">memory", ">bandwidth", "node", "efficiency"]
-        rows = [
-            [
-                name,
-                f"{device.peak_tflops.get('float32', 0):g}",
-                f"{device.peak_tflops.get('float16', 0):g}" if device.kind == "gpu" else "",
-                format_size(device.memory),
-                f"{device.memory_bandwidth / 1e9:g} GB/s",
-                device.node or "",
-                "measured" if table.has(name) else "of others",
-            ]
-            for name, device in known.devices.items()
-        ]
-        say(aligned([header, *rows]))
-        say("")
-        nodes = [
-            [
-                name,
-                str(node.count),
-                node.devices[0],
-                node.inner or "",
-                f"{node.cards} x {node.outer}",
-            ]
-            for name, node in known.nodes.items()
-        ]
-        say(aligned([["node", ">devices", "of", "joined by", "network"], *nodes]))
-        say("")
-        links = [
-            [name, format_bandwidth(each.bandwidth), format_bandwidth(each.usable)]
-            for name, each in known.interconnects.items()
-        ]
-        say(aligned([["link, one way", ">datasheet", ">usable"], *links]))
+        for header, entries in rows.items():
+            say("")
+            say(aligned([header.split("|"), *entries]))
 
     show_result(known.model_dump(mode="json"), json, False, show)
     return 0
@@ -92,7 +84,8 @@ def show(
 
 
 def _show(hardware: Hardware, table: Efficiencies) -> None:
-    say, device = printer(), hardware.device
+    say, device, node = printer(), hardware.device, hardware.node
+    inner, outer = hardware.inner, hardware.outer
     say(f"{hardware.name}: {device.title}" + (f" ({hardware.origin})" if hardware.origin else ""))
     say("")
     rows = [[f"peak, {dtype}", f"{rate:g} Tflop/s"] for dtype, rate in device.peak_tflops.items()]
@@ -103,39 +96,25 @@ def _show(hardware: Hardware, table: Efficiencies) -> None:
     ]
     say(aligned([["", ""], *rows]))
     say(f"source: {device.source}")
-    for entry in (device, hardware.node, hardware.inner, hardware.outer):
-        for what, why in {} if entry is None else entry.assumed.items():
-            say(f"assumed: {what} of {entry.title if entry is not None else ''}: {why}")
-    if hardware.node is not None and hardware.outer is not None:
-        node, inner, outer = hardware.node, hardware.inner, hardware.outer
-        within = (
-            "" if inner is None else f" by {inner.title} ({_link(inner.usable, inner.latency)})"
-        )
-        say("")
-        say(f"node {hardware.node_name}: {node.title}: {node.count} devices{within}")
+    if node is not None and outer is not None:
+        joined = "" if inner is None else f" ({_link(inner.usable, inner.latency)})"
+        within = "" if inner is None else f" by {inner.title}{joined}"
+        say(f"\nnode {hardware.node_name}: {node.title}: {node.count} devices{within}")
         say(f"network: {node.cards} x {outer.title} ({_link(outer.usable, outer.latency)})")
         say(f"source: {node.source}")
+    for what, why in hardware.assumed.items():
+        say(f"assumed: {what}: {why}")
     say("")
     header = ["class of ops", ">of peak", ">of bandwidth", ">fixed", ">90 %", "known"]
     found = [(op_class, *table.find(hardware.name, op_class)) for op_class in _classes(table)]
-    say(
-        aligned(
-            [
-                header,
-                *(
-                    [
-                        op_class,
-                        f"{each.compute:.0%}" if each.compute != 1 else "",
-                        f"{each.memory:.0%}" if each.memory != 1 else "",
-                        format_duration(each.fixed),
-                        f"{each.spread:.0%}",
-                        known,
-                    ]
-                    for op_class, each, known in found
-                ),
-            ]
-        )
-    )
+    shares = [
+        [
+            *(op_class, *("" if share == 1 else f"{share:.0%}" for share in (e.compute, e.memory))),
+            *(format_duration(e.fixed), f"{e.spread:.0%}", known),
+        ]
+        for op_class, e, known in found
+    ]
+    say(aligned([header, *shares]))
 
 
 def _classes(table: Efficiencies) -> list[str]:

@@ -50,11 +50,15 @@ def replay(
 
 def _show(summary: ReplaySummary, out: Path | None) -> None:
     from paracosm.report.replay import VIEW
+    from paracosm.report.view import answer
 
     say = printer()
-    steps = f"{len(summary.steps)} steps" if len(summary.steps) > 1 else "1 step"
-    ranks = f"{len(summary.ranks)} ranks" if len(summary.ranks) > 1 else "1 rank"
-    say(f"{ranks}, {steps}, {summary.tasks:,} tasks")
+    say(answer(summary))
+    say()
+    steps = f"{len(summary.steps):,} steps" if len(summary.steps) > 1 else "1 step"
+    ranks = f"{len(summary.ranks):,} ranks" if len(summary.ranks) > 1 else "1 rank"
+    parts = f", played in {summary.parts:,} parts" if summary.parts > 1 else ""
+    say(f"{ranks}, {steps}, {summary.tasks:,} tasks{parts}")
     if summary.alone:
         say("one rank alone: its collectives are as long as they were, with their waiting")
     for part in VIEW.tables(summary):

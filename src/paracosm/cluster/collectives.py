@@ -42,7 +42,7 @@ Way = Callable[[Cluster, Ints], TimeOf]
 
 COLLECTIVES = (
     *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"),
-    *("reduce", "gather", "scatter", "barrier"),
+    *("reduce", "gather", "scatter", "barrier", "permute"),
 )
 
 
@@ -58,7 +58,8 @@ def collective_time(
 
     `size` is the bytes of the whole vector: what each has before an all-reduce, a reduction or a
     reduce-scatter, what each has after an all-gather or a broadcast, what each sends in an
-    all-to-all, what the root has before a scatter or after a gather; none in a barrier.
+    all-to-all or a permutation, what the root has before a scatter or after a gather; none in a
+    barrier.
 
     Raises:
         InputError: a collective or an algorithm that is unknown; the topology does not join two
@@ -374,6 +375,8 @@ def _loads(topology: Hierarchical, sources: Ints, targets: Ints) -> Floats:
 
 def _overridden(cluster: Cluster) -> list[tuple[int, int]]:
     """Return the pairs of workers with a link of their own, by their numbers."""
+    if not cluster.overrides:
+        return []
     position = {name: number for number, name in enumerate(cluster.workers)}
     return [
         (position[a], position[b])
@@ -407,6 +410,12 @@ def ring_reduce_scatter(ranks: int, size: float, link: Links) -> float:
 def ring_all_gather(ranks: int, size: float, link: Links) -> float:
     """Return the seconds of a ring all-gather of `size` bytes in all, as above (TRG, 4.1)."""
     return ring_reduce_scatter(ranks, size, link)
+
+
+def ring_permute(ranks: int, size: float, link: Links) -> float:
+    """Return the seconds in which each rank sends `size` bytes to the next one around a ring."""
+    _check(ranks, size)
+    return _exchange(link, size)
 
 
 def tree_broadcast(ranks: int, size: float, link: Links) -> float:
@@ -545,4 +554,5 @@ _WAYS: dict[str, dict[str, Way]] = {
     "gather": {"tree": _tree(tree_gather), "linear": _linear(linear_gather)},
     "scatter": {"tree": _tree(tree_scatter), "linear": _linear(linear_scatter)},
     "barrier": {"dissemination": _dissemination},
+    "permute": {"ring": _ring(ring_permute)},
 }

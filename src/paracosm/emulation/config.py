@@ -318,8 +318,7 @@ class Setting:
 
     def environment(self) -> dict[str, str]:
         """Return the variables that tell this, and a real rank who it is, as torchrun does."""
-        exclude = {"config": self.config.without_effect()}
-        told = {VARIABLE: TypeAdapter(Setting).dump_json(self, exclude=exclude).decode()}
+        told = {VARIABLE: self.as_json()}
         if self.rank < 0:
             return told
         local, world = self.config.ranks_per_machine, self.config.world
@@ -336,6 +335,14 @@ class Setting:
         }
         return told | {name: str(number) for name, number in numbers.items()}
 
+    def as_json(self) -> str:
+        exclude = {"config": self.config.without_effect()}
+        return TypeAdapter(Setting).dump_json(self, exclude=exclude).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> Setting:
+        return TypeAdapter(cls).validate_json(text)
+
     @classmethod
     def from_environment(cls) -> Setting:
-        return TypeAdapter(cls).validate_json(os.environ[VARIABLE])
+        return cls.from_json(os.environ[VARIABLE])

@@ -245,7 +245,8 @@ def origins(config: EmulateConfig) -> dict[str, str]:
         "values": (
             f"assumed: every rank holds what {real} holds"
             if config.mode == "backend"
-            else "assumed: emulated ranks send data of the right size that leaves sums as they are"
+            else f"assumed: emulated ranks add nothing to sums, so DDP's gradients "
+            f"are {len(config.rank)}/{config.world:,} as large as in the real job"
         ),
         "memory": "measured: of the processes of the real ranks"
         if several

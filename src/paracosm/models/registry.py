@@ -5,7 +5,7 @@ A name means one module whoever asks for it; docs/models.md has the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -87,11 +87,15 @@ class BuiltIn:
         return module
 
 
-def built_in(text: str) -> BuiltIn:
-    """Return the model that `resnet18`, `mlp(hidden=512, layers=2)` or the like means."""
+def built_in(text: str, also: Iterable[str] = ()) -> BuiltIn:
+    """Return the model that `resnet18`, `mlp(hidden=512, layers=2)` or the like means.
+
+    Raises:
+        InputError: what it is not, with the nearest name of a model, or of those that fit `also`.
+    """
     name, positional, options = parse_expression(text, "model")
     if name not in MODELS:
-        raise unknown("model", name, [*MODELS, "package.module:factory"])
+        raise unknown("model", name, [*MODELS, *also, "package.module:factory"])
     model = MODELS[name]
     if (positional or options) and not model.options:
         raise InputError(f'model "{text}": {name} has no parameters')
@@ -100,10 +104,10 @@ def built_in(text: str) -> BuiltIn:
     return replace(model, options={**model.options, **_options(model, options)})
 
 
-def canonical(text: str) -> str:
+def canonical(text: str, also: Iterable[str] = ()) -> str:
     """Return how a model is written: a reference as it is, a name with what is not its default."""
     if not isinstance(text, str) or not (is_reference(text) or text.endswith(".py")):
-        return str(built_in(text))
+        return str(built_in(text, also))
     file, colon, _ = text.rpartition(":")
     if not colon:
         raise InputError(f"{text}: which function makes the model? {text}:make_model")

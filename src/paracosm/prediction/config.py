@@ -17,7 +17,8 @@ from paracosm.cluster.hardware import Hardware, find_hardware
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.graphs.capture.options import DTYPES, parse_shape
-from paracosm.models import OPTIMIZERS, canonical
+from paracosm.graphs.transformer import ARCHITECTURES, Transformer, architecture
+from paracosm.models import MODELS, OPTIMIZERS, canonical
 from paracosm.prediction.datasheets import holds_hardware
 from paracosm.prediction.job import check_ranks, parse_ranks
 from paracosm.prediction.parameter_servers.config import (
@@ -67,7 +68,7 @@ def _sizes(value: Any) -> Any:
 
 
 def _model(value: Any) -> Any:
-    return None if value is None else canonical(value)
+    return value if value is None or value in ARCHITECTURES else canonical(value, ARCHITECTURES)
 
 
 class PredictConfig(ThroughputFields, ClusterFields):
@@ -78,8 +79,8 @@ class PredictConfig(ThroughputFields, ClusterFields):
     # Which computation.
     model: Annotated[str | None, BeforeValidator(_model)] = Field(
         None,
-        description="resnet50, gpt2, mlp(hidden=512, layers=2), ..., or package.module:factory of "
-        "your own",
+        description="resnet50, gpt2, llama-8b, mlp(hidden=512, layers=2), ..., or "
+        "package.module:factory of your own",
     )
     graph: Path | None = Field(None, description=".graph file, instead of a model")
     op_latencies: Path | None = Field(
@@ -246,6 +247,10 @@ class PredictConfig(ThroughputFields, ClusterFields):
             idle["the folder says what there is"] = set(CAPTURE | TIMINGS | CLUSTER)
         elif self.graph is not None:
             idle["the graph is captured already"] = set(CAPTURE)
+        elif self.architecture is not None:
+            idle["a transformer is written down in mixed precision, with AdamW"] = set(CAPTURE) - {
+                *("batch", "shape")
+            }
         if self.hardware is None:
             idle["it corrects hardware of the catalogue: give --hardware"] = {"measured"}
         if self.hardware is not None:
@@ -292,7 +297,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
             return
         if self.graph is not None and not self.graph.is_file():
             raise InputError(f"{self.graph}: no such file")
-        if self.model is not None:
+        if self.model is not None and self.architecture is None:
             self.options(self.device)
         if self.is_on_cluster:
             workers, strategy = self.jobs[-1]
@@ -329,6 +334,23 @@ class PredictConfig(ThroughputFields, ClusterFields):
         from paracosm.graphs import load_graph
 
         return load_graph(self.graph).is_timed
+
+    @cached_property
+    def architecture(self) -> Transformer | None:
+        """The transformer that is written down from its sizes; None for what is captured.
+
+        A model of both is captured, unless the strategy asks for what no capture has.
+
+        Raises:
+            InputError: a shape that is no number of tokens.
+        """
+        if self.model is None or self.model not in ARCHITECTURES:
+            return None
+        if self.model in MODELS and not (self.is_on_cluster and self.jobs[-1][1].needs_sizes):
+            return None
+        if self.shape is not None and len(self.shape) != 1:
+            raise InputError(f"shape: {self.model} takes a number of tokens, such as 2048")
+        return architecture(self.model, self.shape[0] if self.shape else None)
 
     @cached_property
     def catalogued(self) -> Hardware | None:

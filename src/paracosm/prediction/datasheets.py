@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paracosm.cluster.hardware import Efficiencies, Hardware, load_efficiencies, op_time
+from paracosm.cluster.hardware import (
+    Efficiencies,
+    Hardware,
+    OpTime,
+    load_efficiencies,
+    op_time,
+)
 from paracosm.errors import InputError
 from paracosm.graphs import PHASES, RESOURCES, Graph, Op, TensorArgument, decode_arguments
 
@@ -50,10 +56,15 @@ COUNTED = ("product", "batched product", "convolution", "attention")
 
 @dataclass(frozen=True)
 class Correction:
-    """By what all durations of a device are multiplied, from what was measured on it."""
+    """By what all durations of a device are multiplied, from what was measured on it.
+
+    An iteration that is corrected by one of the same classes of ops, in the same proportions, is
+    right whatever the error of each class: what is left of it is the difference of the shares.
+    """
 
     factor: float = 1.0
     origin: str = ""  # what was measured, in words; empty where nothing was
+    shares: Mapping[str, float] = field(default_factory=dict)  # of the time measured, by class
 
 
 NONE = Correction()
@@ -100,8 +111,8 @@ def durations_on(
     from paracosm.profiling.estimators.roofline import estimate_around
 
     table = load_efficiencies() if efficiencies is None else efficiencies
+    times: dict[int, tuple[str, OpTime]] = {}
     communicates = graph.resource == RESOURCES.index("communication")
-    found: list[Estimate | None] = [None] * len(graph.ops)
     phases = dict(zip(graph.op[~communicates].tolist(), graph.phase[~communicates], strict=True))
     of_host = set(graph.op.tolist()) - set(
         graph.op[graph.resource != RESOURCES.index("host")].tolist()
@@ -115,10 +126,24 @@ def durations_on(
         dtype = dtype_of(op, tuple(hardware.device.peak_tflops))
         flops = op.flops if kind in COUNTED else 0
         time = op_time(hardware.name, hardware.device, table, kind, dtype, flops, moved)
+        times[code] = kind, time
+    shares = _shares(graph, {code: (kind, time.seconds) for code, (kind, time) in times.items()})
+    found: list[Estimate | None] = [None] * len(graph.ops)
+    for code, (kind, time) in times.items():
+        left = min(abs(1 - correction.shares.get(kind, 0.0) / shares[kind]), 1.0)
         found[code] = estimate_around(
-            math.log(time.seconds * correction.factor), time.spread, KNOWN[time.known], kind
+            math.log(time.seconds * correction.factor), time.spread * left, KNOWN[time.known], kind
         )
     return found
+
+
+def _shares(graph: Graph, times: Mapping[int, tuple[str, float]]) -> dict[str, float]:
+    """Return the share of the time of all nodes by class, from (class, seconds) of their ops."""
+    counts = graph.count()
+    found: dict[str, float] = {}
+    for code, (kind, seconds) in times.items():
+        found[kind] = found.get(kind, 0.0) + float(counts[code] * seconds)
+    return {kind: seconds / sum(found.values()) for kind, seconds in found.items()}
 
 
 def common_error(hardware: Hardware, correction: Correction, table: Efficiencies) -> float:
@@ -138,11 +163,19 @@ def holds_hardware(path: Path, name: str) -> bool:
     return any(all(part in f"{each.device}, {each}".lower() for part in parts) for each in held)
 
 
-def corrected_by(seconds: float, predicted: float, origin: str) -> Correction:
-    """Return the correction by an iteration that was measured to take `seconds`."""
+def corrected_by(
+    seconds: float,
+    predicted: float,
+    origin: str,
+    graph: Graph,
+    durations: Sequence[Estimate | None],
+) -> Correction:
+    """Return the correction by an iteration of a graph that was measured to take `seconds`."""
     if not (seconds > 0 and math.isfinite(seconds)):
         raise InputError(f"measured: {origin}: a time above 0 is needed")
-    return Correction(seconds / predicted, origin)
+    known = enumerate(durations)
+    times = {code: (each.method, each.duration) for code, each in known if each is not None}
+    return Correction(seconds / predicted, origin, _shares(graph, times))
 
 
 def corrected_by_ops(

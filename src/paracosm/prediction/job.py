@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -15,7 +16,7 @@ from paracosm.cluster.changes import Change
 from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 from paracosm.jobs import KINDS
-from paracosm.jobs.strategies import Replica, Strategy, build_job, parse_strategy
+from paracosm.jobs.strategies import WITHIN, Replica, Strategy, build_job, parse_strategy
 from paracosm.simulation import JobSchedule, replay_job
 from paracosm.simulation.job_schedule import memory_over_time
 from paracosm.timeline import Labels, Timeline, breakdown
@@ -89,7 +90,7 @@ def predict_job(
     """Predict one iteration of a job in which all workers of a cluster take part.
 
     Args:
-        replica: what one replica runs, with durations at speed 1.
+        replica: what one replica runs, with durations at speed 1, by device where they differ.
         relative: the ends of the interval of all the replica's durations, over the durations.
         duration_cv: coefficient of variation of each task of a rank's own.
         seed: of what is drawn.
@@ -104,11 +105,16 @@ def predict_job(
     iterations = strategy.iterations
     ends = []
     for factor in relative:
-        moved = replace(replica, duration=replica.duration * factor)
-        moved_job = build_job(moved, cluster, strategy, changes)
+        moved_job = build_job(replica.times(factor), cluster, strategy, changes)
         ends.append(replay_job(moved_job, duration_cv=duration_cv, seed=seed).makespan / iterations)
     time = schedule.makespan / iterations
-    speeds = sum(cluster.node(worker).speed for worker in cluster.workers)
+    total = float(replica.duration.sum())
+    of_device = {
+        device: total / float(durations.sum() or 1.0)
+        for device, durations in replica.elsewhere.items()
+    }
+    nodes = cluster.nodes[: len(cluster.workers)]
+    speeds = sum(node.speed * of_device.get(node.device or "", 1.0) for node in nodes)
     return JobPrediction(
         workers=len(cluster.workers),
         strategy=strategy,
@@ -138,9 +144,9 @@ def ideal_throughput(replica: Replica, strategy: Strategy) -> float | None:
         asynchronous=False,
         iterations=1,
     )
-    job = build_job(replica, switch(strategy.tensor, 0, Link()), alone)
+    job = build_job(replica, switch(alone.ranks, 0, Link()), alone)
     time = replay_job(job).makespan
-    return None if job.examples is None or time == 0 else job.examples / time / strategy.tensor
+    return None if job.examples is None or time == 0 else job.examples / time / alone.ranks
 
 
 def _alike(
@@ -179,7 +185,10 @@ def _alike(
 
 ITERATIONS = 8  # where servers do not keep workers together, and the text says nothing
 
-BETWEEN_REPLICAS = ("sharding", "bucket", "first_bucket", "all_reduce", "prefetch")
+BETWEEN_REPLICAS = (
+    *("sharding", "shard", "shares", "bucket", "first_bucket"),
+    *("all_reduce", "prefetch"),
+)
 """What has no effect where there is one replica only."""
 
 
@@ -198,10 +207,11 @@ def strategies_by_workers(
         strategy = _read(text, None, servers, held)
         return [(strategy.ranks, strategy)]
     largest = _read(text, workers[-1], servers, held)
-    alone = largest.tensor * largest.pipeline
+    fewest = _fewest(largest)
+    alone = largest.tensor * largest.pipeline * largest.context * fewest
     found = []
     for number in workers:
-        if number == alone and largest.data > 1 and not _says(text, "dp"):
+        if number == alone and largest.data > fewest and not _says(text, "dp"):
             found.append((number, one_replica(largest)))
         else:
             found.append((number, _read(text, number, servers, held)))
@@ -211,7 +221,12 @@ def strategies_by_workers(
 def one_replica(strategy: Strategy) -> Strategy:
     usual = {each.name: each.default for each in fields(Strategy)}
     left_out: dict[str, Any] = {name: usual[name] for name in BETWEEN_REPLICAS}
-    return replace(strategy, data=1, **left_out)
+    return replace(strategy, data=_fewest(strategy), **left_out)
+
+
+def _fewest(strategy: Strategy) -> int:
+    """Return how many replicas there are at least: those that share experts."""
+    return strategy.expert // math.gcd(strategy.expert, strategy.context)
 
 
 def _read(text: str, workers: int | None, servers: int | None, held: int | None) -> Strategy:
@@ -241,7 +256,8 @@ elsewhere waiting for others; idle is what has none of the reasons."""
 
 PICOSECONDS = 1e12  # a second
 TASK, COLLECTIVE, SEND, RECEIVE = (KINDS.index(kind) for kind in KINDS)
-NETWORK = ("communication", "tensor", "send", "receive")
+COPIES = ("memory", "offload", "reload")
+NETWORK = ("communication", *WITHIN, "send", "receive")
 
 
 def rank_breakdown(schedule: JobSchedule, rank: int, *, pipelined: bool) -> dict[str, float]:
@@ -261,7 +277,7 @@ def rank_breakdown(schedule: JobSchedule, rank: int, *, pipelined: bool) -> dict
     makespan = int(_picoseconds(schedule.makespan))
     lanes = np.array([*job.lanes, ""])[program.lane]
     own = program.kind == TASK
-    network, host, copies = own & np.isin(lanes, NETWORK), lanes == "host", lanes == "memory"
+    network, host, copies = own & np.isin(lanes, NETWORK), lanes == "host", np.isin(lanes, COPIES)
     compute = own & (program.lane >= 0) & ~(network | host | copies)
     meets, sends = network | (program.kind == COLLECTIVE), program.kind == SEND
     receives = program.kind == RECEIVE

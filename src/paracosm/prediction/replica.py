@@ -14,6 +14,7 @@ import numpy.typing as npt
 from paracosm.cluster.hardware import Hardware, load_efficiencies
 from paracosm.errors import InputError, MissingExtraError, require, unknown
 from paracosm.graphs import Graph, fingerprint, load_graph
+from paracosm.graphs.transformer import transformer_graph
 from paracosm.prediction.config import CAPTURE, PredictConfig
 from paracosm.prediction.datasheets import (
     NONE,
@@ -119,7 +120,7 @@ def find_replica(
     if config.allocator == "default" and (config.catalogued is not None or config.is_timed):
         raise InputError("allocator: no effect here, leave out: it is that of a machine's timings")
     if config.catalogued is not None:
-        return _catalogued(config, config.catalogued, tensor, say)
+        return _catalogued(config, config.catalogued, tensor, say, seed)
     if config.is_timed:
         return _recorded(config)
     hardware = config.hardware if config.hardware is not None else device
@@ -137,7 +138,7 @@ def find_replica(
     differences = _differences(here, environment)
     if differences:
         say(f"Timings of {environment}: {differences}.")
-    graph, captured_for = _graph(config, environment.device, tensor, say)
+    graph, captured_for = _graph(config, environment.device, tensor, say, seed)
     if captured_for != environment.device:
         say(f"Captured for {captured_for}: PyTorch has no CUDA here, some ops may be others there.")
     found = _durations(config, graph, environment, here == environment, seed, progress)
@@ -153,18 +154,18 @@ def find_replica(
 
 
 def _catalogued(
-    config: PredictConfig, hardware: Hardware, tensor: int, say: Announce
+    config: PredictConfig, hardware: Hardware, tensor: int, say: Announce, seed: int
 ) -> TimedReplica:
     """Return the replica on hardware that nobody has here, by its datasheet."""
     gpu = hardware.device.kind == "gpu"
-    graph, captured_for = _graph(config, "cuda" if gpu else "cpu", tensor, say)
+    graph, captured_for = _graph(config, "cuda" if gpu else "cpu", tensor, say, seed)
     if graph.is_timed:
         raise InputError(
             f"hardware: no effect, leave out: {config.graph} has the durations of its ops"
         )
     durations, correction = durations_on(graph, hardware), NONE
     if config.measured is not None:
-        durations, correction = _corrected(config, hardware, graph, durations, say)
+        durations, correction = _corrected(config, hardware, graph, durations, say, seed)
     common = common_error(hardware, correction, load_efficiencies())
     found = Found(durations, 0, {}, None, 0.0, common, {})
     launch = _launch(config, found, "cuda" if gpu else "cpu")
@@ -179,7 +180,12 @@ Durations = list["Estimate | None"]
 
 
 def _corrected(
-    config: PredictConfig, hardware: Hardware, graph: Graph, durations: Durations, say: Announce
+    config: PredictConfig,
+    hardware: Hardware,
+    graph: Graph,
+    durations: Durations,
+    say: Announce,
+    seed: int,
 ) -> tuple[Durations, Correction]:
     """Correct durations by the iteration or the timings of ops that `measured` says."""
     assert config.measured is not None
@@ -194,8 +200,14 @@ def _corrected(
         if config.launch is not None:
             asked["launch"] = config.launch
         other = PredictConfig(**asked, hardware=config.hardware)
-        alone = _catalogued(other, hardware, 1, say).predict(free_communication=True)
-        correction = corrected_by(seconds, alone.iteration_time, config.measured)
+        whole = _catalogued(other, hardware, 1, say, seed)
+        correction = corrected_by(
+            seconds,
+            whole.predict(free_communication=True).iteration_time,
+            config.measured,
+            whole.graph,
+            whole.found.durations,
+        )
         durations = durations_on(graph, hardware, correction=correction)
     say(f"Durations on {hardware.name} times {correction.factor:.3g}, by {correction.origin}.")
     return durations, correction
@@ -290,7 +302,9 @@ def _differences(here: Environment | None, environment: Environment) -> str:
     return f"this machine with {', '.join(differences)}" if differences else ""
 
 
-def _graph(config: PredictConfig, device: str, tensor: int, say: Announce) -> tuple[Graph, str]:
+def _graph(
+    config: PredictConfig, device: str, tensor: int, say: Announce, seed: int
+) -> tuple[Graph, str]:
     """Return the graph, and the type of device that it was captured for.
 
     Where PyTorch has no device like that of the timings, it is a CPU. A model that cannot be
@@ -299,6 +313,9 @@ def _graph(config: PredictConfig, device: str, tensor: int, say: Announce) -> tu
     if config.graph is not None:
         graph = load_graph(config.graph)
         return graph, str(graph.provenance.get("device", device))
+    if config.architecture is not None:
+        split = config.jobs[-1][1].split(seed) if config.is_on_cluster else 1
+        return transformer_graph(config.architecture, config.batch, split), device
     from paracosm.graphs.capture import capture
 
     torch = require("torch", "torch", "capturing a model")
@@ -392,11 +409,7 @@ def _sources(replica: TimedReplica) -> dict[str, str]:
     found = {"peaks and memory": hardware.device.source}
     if hardware.node is not None:
         found["node"] = hardware.node.source
-    for entry in (hardware.device, hardware.node, hardware.inner, hardware.outer):
-        if entry is not None:
-            found |= {
-                f"{name} of {entry.title}": f"assumed: {w}" for name, w in entry.assumed.items()
-            }
+    found |= {what: f"assumed: {why}" for what, why in hardware.assumed.items()}
     if correction.origin:
         found["correction"] = f"times {correction.factor:.3g}: measured: {correction.origin}"
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -34,9 +34,10 @@ from paracosm.prediction.parameter_servers.throughput import (
     sensitivity,
     single_worker_rates,
 )
-from paracosm.prediction.predict import Prediction, predict, timeline_of
+from paracosm.prediction.predict import Floats, Prediction, predict, timeline_of
 from paracosm.prediction.replica import (
     Announce,
+    Durations,
     Progress,
     TimedReplica,
     choose_environment,
@@ -101,14 +102,15 @@ def _run_on_cluster(
     several = config.predictions is not None
     timed = find_replica(
         *(config, seed, None if several else progress, announce),
-        tensor=strategy.tensor,
+        tensor=1 if strategy.sequence else strategy.tensor,
         device=device_of(largest),
     )
     alone = timed.predict(free_communication=True)
-    speeds = device_speeds(largest, timed, alone, config.db, cache=config.cache, seed=seed)
+    devices = durations_by_device(largest, timed, alone, config.db, cache=config.cache, seed=seed)
     interference, told = find_interference(config, timed.environment, strategy.data)
     replica = Replica(
         *(timed.graph, alone.duration, timed.asynchronous, timed.launch),
+        elsewhere=devices.durations,
         interference=interference,
     )
     time, (low, high) = alone.iteration_time, alone.interval
@@ -120,7 +122,7 @@ def _run_on_cluster(
         workers, strategy = asked.jobs[index]
         return predict_job(
             replica,
-            with_devices(asked.resolve_cluster(workers), speeds),
+            asked.resolve_cluster(workers),
             strategy,
             relative=relative,
             duration_cv=config.duration_cv,
@@ -147,7 +149,7 @@ def _run_on_cluster(
     def summarised(predictions: Sequence[JobPrediction]) -> JobSummary:
         return summarise_jobs(
             *(predictions, alone, timed.split, facts),
-            devices=speeds.origin,
+            devices=devices.origin,
             measured=None if measured is None else measured.duration,
             status=status,
         )
@@ -221,10 +223,10 @@ def _until_interrupted(
 
 
 @dataclass(frozen=True)
-class DeviceSpeeds:
-    """Speeds of devices, relative to the one whose timings are used."""
+class Devices:
+    """What is known of devices, by the names that the cluster gives them."""
 
-    factor: dict[str, float]  # by the name that the cluster gives a device
+    durations: dict[str, Floats]  # seconds of all nodes of the graph, of devices that differ
     origin: dict[str, str]  # how each is known, in words
 
 
@@ -235,7 +237,7 @@ def device_of(cluster: Cluster) -> str | None:
     return max(dict.fromkeys(known), key=known.count, default=None)
 
 
-def device_speeds(
+def durations_by_device(
     cluster: Cluster,
     replica: TimedReplica,
     alone: Prediction,
@@ -243,61 +245,45 @@ def device_speeds(
     *,
     cache: str,
     seed: int,
-) -> DeviceSpeeds:
-    """Return the speed of every device that a worker's node names.
+) -> Devices:
+    """Return what every op takes on every device that a worker's node names.
 
-    A device that the database has timings of is as fast as the whole graph is on it; one that it
-    knows nothing of is as fast as the one that was timed, and only the node's own speed counts.
-    `alone` is the graph on the device that was timed, without communication.
+    One that neither the database nor the catalogue knows anything of is as fast as the one that was
+    timed, and only the node's own speed counts. `alone` is the graph on the device that was timed,
+    without communication.
     """
     named = [cluster.node(worker).device for worker in cluster.workers]
-    names = dict.fromkeys(name for name in named if name is not None)
+    names = list(dict.fromkeys(name for name in named if name is not None))
+    found = Devices({}, {})
+
+    def add(name: str, durations: Durations, by: str) -> None:
+        there = predict(replica.graph, durations, launch=replica.launch, free_communication=True)
+        found.durations[name] = there.duration
+        factor = float(alone.duration.sum() / there.duration.sum())
+        found.origin[name] = f"{factor:.3g} times as fast by {by}"
+
     if replica.hardware is not None:
-        return _catalogued_speeds(names, replica, alone)
+        for name in names:
+            if name != replica.hardware.name:
+                other = find_hardware(name)
+                by = f"the datasheet: {other.device.source}"
+                add(name, durations_on(replica.graph, other), by)
+        return found
     if replica.environment is None:
         told = "no timings: taken to be as fast as the graph's"
-        return DeviceSpeeds(dict.fromkeys(names, 1.0), dict.fromkeys(names, told))
+        return Devices({}, dict.fromkeys(names, told))
     from paracosm.profiling.database import ProfileDatabase
 
     with ProfileDatabase.open(path, readonly=True) as database:
         held = [(each, count) for each, count in database.environments() if count]
-    found = DeviceSpeeds(dict.fromkeys(names, 1.0), {})
     for name in names:
-        other = _environment(held, replica.environment, name, path)
-        if other is None:
+        timed = _environment(held, replica.environment, name, path)
+        if timed is None:
             found.origin[name] = f"no timings: taken for {replica.environment.hardware}"
-        elif other != replica.environment:
-            durations = find_durations(replica.graph, path, other, cache=cache, seed=seed).durations
-            there = predict(replica.graph, durations, free_communication=True).duration.sum()
-            factor = found.factor[name] = float(alone.duration.sum() / there)
-            found.origin[name] = f"{factor:.3g} times as fast by the timings of {other.hardware}"
+        elif timed != replica.environment:
+            durations = find_durations(replica.graph, path, timed, cache=cache, seed=seed).durations
+            add(name, list(durations), f"the timings of {timed.hardware}")
     return found
-
-
-def _catalogued_speeds(
-    names: Iterable[str], replica: TimedReplica, alone: Prediction
-) -> DeviceSpeeds:
-    """Return how fast devices of the catalogue are beside the replica's, by their datasheets."""
-    assert replica.hardware is not None
-    found = DeviceSpeeds(dict.fromkeys(names, 1.0), {})
-    for name in found.factor:
-        if name != replica.hardware.name:
-            other = find_hardware(name)
-            durations = durations_on(replica.graph, other)
-            there = predict(replica.graph, durations, free_communication=True).duration.sum()
-            factor = found.factor[name] = float(alone.duration.sum() / there)
-            found.origin[name] = (
-                f"{factor:.3g} times as fast by the datasheet: {other.device.source}"
-            )
-    return found
-
-
-def with_devices(cluster: Cluster, speeds: DeviceSpeeds) -> Cluster:
-    nodes = tuple(
-        replace(node, speed=node.speed * speeds.factor.get(node.device or "", 1.0))
-        for node in cluster.nodes
-    )
-    return replace(cluster, nodes=nodes)
 
 
 def _environment(

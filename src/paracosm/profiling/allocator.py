@@ -110,7 +110,7 @@ class _Heap:
 
     def allocate(self, block: int, size: int) -> int:
         """Hold a block and return the bytes of it that are new."""
-        mapped = size >= self._threshold
+        mapped = size > self._threshold  # a mapped block is whole pages, and so a little larger
         self._held[block] = size, mapped
         if mapped:
             return size

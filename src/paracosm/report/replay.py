@@ -1,16 +1,32 @@
-"""What is said of traces that were played again."""
+"""What is said of traces that were played again, and drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paracosm.report.view import Figure, Table, View, figure
+import numpy as np
+
+from paracosm.cluster.changes import COLLECTIVES
+from paracosm.report.chart import (
+    Axis,
+    Boxes,
+    Chart,
+    Dots,
+    Section,
+    row_chart,
+    shown_sections,
+    time_unit,
+)
+from paracosm.report.timeline_charts import lane_timeline, part_bars
+from paracosm.report.view import Figure, Run, Table, View, figure
 from paracosm.results import ReplaySummary
-from paracosm.results.summaries import Scenario
+from paracosm.results.summaries import Lateness, Scenario
 from paracosm.units import format_duration
 
-RANKS = 16  # of a table: the summary has them all
+RANKS = 16  # of a table or a chart: the summary has them all
+LATE = 8  # rows of the tables of who comes last
+TIMELINES = 3  # of several runs, the first ones show their timeline
 PARTS = {
     "compute": "compute",
     "exposed_communication": "communication",
@@ -42,14 +58,13 @@ def _subject(known: Mapping[str, Any]) -> str | None:
 
 
 def _remarks(summary: ReplaySummary) -> dict[str, str]:
-    """Return what limits the job, who holds it up, and what was done to the traces."""
+    """Return what limits the job, before and after, and what was done to the traces."""
     if summary.replayed is None:
         return {}
     last = _last(summary)
     lines = {
         "bottleneck": summary.replayed.bottleneck,
-        "straggler": _straggler(summary.replayed.straggler),
-        "then": "" if last is summary.replayed else last.bottleneck,
+        "then": "" if last.bottleneck == summary.replayed.bottleneck else last.bottleneck,
         "clocks": "; ".join(
             f"that of rank {rank} set by {format_duration(abs(seconds))}"
             for rank, seconds in (summary.clocks_moved or {}).items()
@@ -77,11 +92,16 @@ def _tables(summary: ReplaySummary) -> list[Table]:
     ]
     if len(ranks) > RANKS:
         parts.append((f"{len(ranks) - RANKS} more", *("" for _ in PARTS)))
-    title = "all together" if last is summary.together else last.what_if
+    title = _title(summary, last)
     return [
         Table("What if", ("what if", "iteration", "change"), tuple(rows)),
         Table(f"Ranks, {title}", ("rank", *PARTS.values()), tuple(parts)),
+        *_late_tables(summary.lateness),
     ]
+
+
+def _title(summary: ReplaySummary, last: Scenario) -> str:
+    return "all together" if last is summary.together else last.what_if
 
 
 def _last(summary: ReplaySummary) -> Scenario:
@@ -97,13 +117,165 @@ def _changed(replayed: Scenario, scenario: Scenario, what: str) -> tuple[str, st
     return what, format_duration(time), f"{time / before - 1:+.1%}" if before else ""
 
 
-def _straggler(late: Mapping[str, Any] | None) -> str:
-    if late is None:
-        return ""
-    return (
-        f"Rank {late['rank']} comes last to {late['last']} of {late['collectives']} collectives, "
-        f"{format_duration(late['lateness'])} after the others on the average."
+def _late_tables(late: Lateness | None) -> list[Table]:
+    """Return who comes last, by rank, by collective and, of several, by step; the longest first."""
+    if late is None or not late.ranks[0].lateness:
+        return []
+    ranks = tuple(
+        (
+            f"rank {each.rank}",
+            f"{each.last:,} of {each.collectives:,}",
+            *map(format_duration, (each.mean, each.most, each.lateness)),
+        )
+        for each in late.ranks[:LATE]
+        if each.last
+    )
+    collectives = tuple(
+        (
+            f"{each.kind} {each.place:,} ({each.group})",
+            f"rank {each.rank}, {each.last:,} of {each.times:,}",
+            format_duration(each.mean),
+            f"{format_duration(each.most)}, rank {each.most_rank}"
+            + ("" if each.most_step is None else f", step {each.most_step}"),
+        )
+        for each in late.collectives[:LATE]
+    )
+    tables = [
+        Table("Who comes last", ("rank", "last", "mean", "most", "together"), ranks),
+        Table("Collectives", ("collective", "last", "mean", "most"), collectives),
+    ]
+    longest = sorted(late.steps, key=lambda each: -each.lateness)[:LATE]
+    steps = tuple(
+        (
+            f"step {each.step}",
+            f"rank {each.rank}, {each.last:,} of {each.collectives:,}",
+            format_duration(each.lateness),
+        )
+        for each in longest
+    )
+    if len(steps) > 1:
+        tables.append(Table("Steps", ("step", "last", "together"), steps))
+    return tables
+
+
+def sections(runs: Sequence[Run]) -> list[Section]:
+    """Return every section that the runs have data for; of several runs, their timelines."""
+    several = len(runs) > 1
+    timelines = [_timeline(run, several) for run in runs[:TIMELINES]]
+    summary = runs[0].numbers
+    if several or not isinstance(summary, ReplaySummary) or summary.replayed is None:
+        return shown_sections([("Timeline", timelines)])
+    last = _last(summary)
+    ranks = list(last.breakdown.items())[:RANKS]
+    title = "as replayed" if last is summary.replayed else _title(summary, last)
+    title = f"An iteration, rank by rank, {title}"
+    names, parts = [f"rank {rank}" for rank, _ in ranks], [times for _, times in ranks]
+    late = [_late_ranks(summary.lateness), _late_steps(summary.lateness)]
+    return shown_sections(
+        [
+            ("What if", [_what_ifs(summary)]),
+            ("Ranks", [part_bars("ranks", title, "", names, parts)]),
+            ("Who comes last", late),
+            ("Timeline", timelines),
+        ]
     )
 
 
-VIEW = View(figures=FIGURES, subject=_subject, remarks=_remarks, tables=_tables)
+def _what_ifs(summary: ReplaySummary) -> Chart:
+    """Return a bar for each replay: the parts of its slowest rank."""
+    replays = [each for each in (summary.replayed, *summary.what_ifs, summary.together) if each]
+    names = ["replayed", *(each.what_if for each in summary.what_ifs), "all together"]
+    slowest = [
+        max(each.breakdown.values(), key=lambda times: sum(times.get(part, 0.0) for part in WHOLE))
+        for each in replays
+    ]
+    return part_bars(
+        *("what_ifs", "An iteration of the slowest rank", ""),
+        names[: len(replays)],
+        slowest,
+    )
+
+
+WHOLE = ("compute", "exposed_communication", "waiting", "host")
+
+
+def _late_ranks(late: Lateness | None) -> Chart | None:
+    if late is None or not late.ranks[0].lateness:
+        return None
+    ranks = [each for each in late.ranks if each.last][:RANKS]
+    factor, unit = time_unit(ranks[0].lateness)
+    times = np.array([each.lateness for each in ranks]) * factor
+    labels = tuple(
+        f"rank {each.rank}: last to {each.last:,} of {each.collectives:,}, "
+        f"{format_duration(each.mean)} in the mean"
+        for each in ranks
+    )
+    rows = np.arange(len(ranks), dtype=np.float64)
+    return row_chart(
+        *("late_ranks", "Time for which the others wait, by rank"),
+        Axis(f"time, of all collectives together ({unit})"),
+        [f"rank {each.rank}" for each in ranks],
+        [Boxes(np.zeros(len(ranks)), times, rows, labels, 0.7, 4, "comes last")],
+        "As traced. Of a collective: from when each of the others comes until the last one does, "
+        "in their mean.",
+        pixels=26,
+        wide=False,
+    )
+
+
+def _late_steps(late: Lateness | None) -> Chart | None:
+    if late is None or len(late.steps) < 2:
+        return None
+    factor, unit = time_unit(max(each.lateness for each in late.steps))
+    order = [each.rank for each in late.ranks]
+    marks = []
+    for rank in sorted({each.rank for each in late.steps}, key=order.index):
+        own = [each for each in late.steps if each.rank == rank]
+        labels = tuple(
+            f"step {each.step}: rank {rank}, last to {each.last:,} of {each.collectives:,}, "
+            f"{format_duration(each.lateness)}"
+            for each in own
+        )
+        steps = np.array([float(each.step) for each in own])
+        times = np.array([each.lateness for each in own]) * factor
+        marks.append(Dots(steps, times, labels, order.index(rank), f"rank {rank}"))
+    return Chart(
+        name="late_steps",
+        title="The rank for which the others wait longest, by step",
+        x=Axis("step"),
+        y=Axis(f"time ({unit})"),
+        marks=tuple(marks),
+    )
+
+
+LANES = {"host": (0, 5), "device": (1, 0), "communication": (2, 1)}
+"""Lane -> which line of its rank's row it is drawn on, and its colour."""
+
+
+def _timeline(run: Run, of_several: bool) -> Chart | None:
+    if run.timeline is None:
+        return None
+    spans = run.timeline.spans
+    waits = (f"wait: {kind}" for kind in MET)
+    met = set(spans[spans.name.isin(*MET, *waits)].resource.distinct())
+
+    def lane_of(resource: str) -> str:
+        if resource in met:
+            return "communication"
+        if resource.endswith(" launches"):
+            return ""
+        return "host" if resource.startswith("thread") else "device"
+
+    return lane_timeline(run, of_several, LANES, lane_of)
+
+
+MET = (*COLLECTIVES, "send_recv", "collective")
+
+VIEW = View(
+    figures=FIGURES,
+    subject=_subject,
+    remarks=_remarks,
+    tables=_tables,
+    sections=sections,
+    leads=True,
+)

@@ -139,7 +139,10 @@ def lane_timeline(
     lanes: Mapping[str, tuple[int, int]],
     lane_of: Callable[[str], str],
 ) -> Chart | None:
-    """Return what each node of a run's timeline does: `lanes` by line in its row and colour."""
+    """Return what each node of a run's timeline does: `lanes` by line in its row and colour.
+
+    Resources whose lane is none of these are left out.
+    """
     if run.timeline is None:
         return None
     spans = run.timeline.spans
@@ -152,7 +155,8 @@ def lane_timeline(
     factor, unit = time_unit(last)
     resources: dict[str, list[str]] = {lane: [] for lane in lanes}
     for resource in spans.resource.distinct():
-        resources[lane_of(resource)].append(resource)
+        if (lane := lane_of(resource)) in resources:
+            resources[lane].append(resource)
     used = {lane: own for lane, own in resources.items() if own}
     lines = sorted({lanes[lane][0] for lane in used})
     marks = []
@@ -314,6 +318,7 @@ PARTS: Mapping[str, tuple[str, int | None]] = {
     "waiting": ("waiting for others", 4),
     "bubble": ("pipeline bubble", 2),
     "launch": ("launching", 5),
+    "host": ("waiting for the host", 5),
     "idle": ("idle", None),
 }
 """Name and colour of each part; without a colour it is left blank."""

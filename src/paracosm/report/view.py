@@ -26,6 +26,7 @@ from paracosm.results import (
     TrainingSummary,
     TuningSummary,
 )
+from paracosm.results.summaries import Lateness
 from paracosm.timeline import Timeline
 from paracosm.units import format_duration
 
@@ -222,7 +223,8 @@ def answer(summary: Summary) -> str:
             change = "" if last is summary.replayed else f", {last.what_if}"
             return (
                 f"An iteration takes {format_duration(summary.iteration_time)} as traced, and "
-                f"{format_duration(last.iteration_time)} replayed{change}. {last.bottleneck}"
+                f"{format_duration(last.iteration_time)} replayed{change}. {last.bottleneck} "
+                f"{latest_rank(summary.lateness)}".rstrip()
             )
         case ProfileSummary():
             real = summary.iteration_time
@@ -238,6 +240,20 @@ def answer(summary: Summary) -> str:
                 "without faults."
             )
     return f"The run ended as: {summary.status}."
+
+
+def latest_rank(late: Lateness | None) -> str:
+    """Return the sentence on the rank for which the others wait longest; "" without any."""
+    if late is None or not late.ranks[0].lateness:
+        return ""
+    rank, steps = late.ranks[0], len(late.steps)
+    most = f", {format_duration(rank.most)} at most" if rank.last > 1 else ""
+    latest = f"; the others wait longest for it in {rank.steps:,} of {steps:,} steps"
+    return (
+        f"Rank {rank.rank} comes last to {rank.last:,} of {rank.collectives:,} collectives, "
+        f"{format_duration(rank.mean)} after the others in the mean{most}"
+        f"{latest if steps > 1 else ''}."
+    )
 
 
 WIDE_BAND = 0.1  # relative difference between workers in step and apart that is worth saying

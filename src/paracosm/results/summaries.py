@@ -556,8 +556,69 @@ class Scenario(JsonObject):
     error: float | None = None
 
 
+class LateRank(JsonObject):
+    """How often a rank comes last to collectives, and the seconds for which others then wait.
+
+    Attributes:
+        steps: in which others wait longer for it than for any other rank.
+        lateness: seconds, of all times together; `mean` and `most` of one time.
+    """
+
+    rank: int
+    last: int
+    collectives: int
+    steps: int
+    lateness: float
+    mean: float
+    most: float
+
+
+class LateStep(JsonObject):
+    """The rank for which others wait longest in a step, and how long in all of its collectives."""
+
+    step: int
+    rank: int
+    last: int
+    collectives: int
+    lateness: float
+
+
+class LateCollective(JsonObject):
+    """Who comes last to a collective of every step: the `place`-th of its group.
+
+    Attributes:
+        rank: that comes last most often, `last` of `times`.
+        mean: seconds for which the others wait, of every time; `most` at most.
+    """
+
+    kind: str
+    group: str
+    ranks: int
+    place: int
+    times: int
+    rank: int
+    last: int
+    mean: float
+    most: float
+    most_rank: int
+    most_step: int | None
+
+
+class Lateness(JsonObject):
+    """Who comes last, as traced: ranks and collectives that cost most first, steps in order."""
+
+    ranks: Sequence[LateRank]
+    steps: Sequence[LateStep]
+    collectives: Sequence[LateCollective]
+
+
 class ReplaySummary(Summary):
-    """Of `paracosm replay`; `what_ifs` has each change alone, `together` all of them at once."""
+    """Of `paracosm replay`; `what_ifs` has each change alone, `together` all of them at once.
+
+    Attributes:
+        parts: in how many a large trace was played.
+        lateness: None where no collectives meet.
+    """
 
     kind: Literal["replay"] = "replay"
     traces: Sequence[str]
@@ -572,6 +633,8 @@ class ReplaySummary(Summary):
     clocks_moved: Mapping[str, float]
     missing: Mapping[str, Sequence[str]]
     durations: Mapping[str, str]
+    parts: int = 1
+    lateness: Lateness | None = None
 
 
 class IterationTimes(JsonObject):

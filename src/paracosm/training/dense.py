@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from paracosm.models.images import MLP
 from paracosm.training.gradient_methods import Gradient, Request, compute_stacked, evenly
 from paracosm.training.parameters import ParameterLayout
 
-_MOST_TOGETHER = 2**18
+_MOST_TOGETHER = 2**22
 """Parameters times examples of a minibatch up to which one product for several gradients is faster
 than one after the other: beyond, products are bound by arithmetic and by the caches."""
 
@@ -51,10 +51,34 @@ class _Activation:
 
 _aten = torch.ops.aten
 _ACTIVATIONS: dict[type[nn.Module], _Activation] = {
-    nn.ReLU: _Activation(torch.relu_, lambda d, a: _aten.threshold_backward(d, a, 0)),
-    nn.Tanh: _Activation(torch.tanh_, _aten.tanh_backward),
-    nn.Sigmoid: _Activation(torch.sigmoid_, _aten.sigmoid_backward),
+    nn.ReLU: _Activation(
+        torch.relu_,
+        lambda d, a: _aten.threshold_backward.grad_input(d, a, 0, grad_input=d),
+    ),
+    nn.Tanh: _Activation(torch.tanh_, _aten.tanh_backward.default),
+    nn.Sigmoid: _Activation(torch.sigmoid_, _aten.sigmoid_backward.default),
 }
+
+
+class _Products(NamedTuple):
+    """The products of matrices that gradients are made of."""
+
+    affine: Callable[[Tensor, Tensor, Tensor], Tensor]  # of a bias, what comes in, and weights
+    linear: Callable[[Tensor, Tensor], Tensor]  # of what comes in, and weights
+    outer: Callable[..., Tensor]  # over the examples
+
+
+def _affine_by_one(bias: Tensor, x: Tensor, weights: Tensor) -> Tensor:
+    return torch.addmm(bias[0, 0], x.flatten(0, 1), weights[0]).view(*x.shape[:2], -1)
+
+
+def _linear_by_one(x: Tensor, weights: Tensor) -> Tensor:
+    return torch.mm(x.flatten(0, 1), weights[0]).view(*x.shape[:2], -1)
+
+
+_ALONE = _Products(torch.addmm, torch.mm, torch.mm)
+_STACKED = _Products(torch.baddbmm, torch.bmm, torch.bmm)
+_SHARED = _Products(_affine_by_one, _linear_by_one, torch.bmm)  # of stacks of one matrix
 
 
 class Dense:
@@ -79,6 +103,7 @@ class Dense:
         linear = [layout.shapes[each.weight] for each in chain if isinstance(each, _Linear)]
         self._widths = sum(outputs + inputs for outputs, inputs in linear)
         self._is_labelled = model.loss is functional.cross_entropy
+        self._minus_one = torch.tensor(-1.0)
 
     def pays_together(self, batch: int) -> bool:
         """Whether several gradients at once are faster than one by one."""
@@ -99,29 +124,30 @@ class Dense:
 
     @torch.no_grad()
     def stacked(
-        self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64]
-    ) -> tuple[Tensor, Sequence[Tensor]]:
+        self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64], out: Sequence[Tensor]
+    ) -> Tensor:
         indices = torch.from_numpy(batches.reshape(-1))
         x, y = self._x.index_select(0, indices), self._y.index_select(0, indices)
-        return self._differentiate(
+        loss, _ = self._differentiate(
             # Rows of a bias are added to all examples of their request.
             [each.unsqueeze(1) if each.ndim == 2 else each for each in tensors],
             x.view(*batches.shape, x.shape[1]),
             y.view(*batches.shape, *y.shape[1:]),
-            torch.baddbmm,
-            torch.bmm,
+            _STACKED if tensors[0].stride(0) else _SHARED,
+            out,
         )
+        return loss
 
     def most_together(self, batch: int) -> int:
         each = 2 * 4 * (self._layout.size + batch * self._widths)
-        return max(2, _CACHE // each) if self.pays_together(batch) else 1
+        return max(8, _CACHE // each) if self.pays_together(batch) else 1
 
     def _alone(self, request: Request) -> Gradient:
         assert request.parameters is not None
         tensors = self._layout.tensors(request.parameters)
         indices = torch.from_numpy(request.batch)
         x, y = self._x.index_select(0, indices), self._y.index_select(0, indices)
-        loss, found = self._differentiate(tensors, x, y, torch.addmm, torch.mm)
+        loss, found = self._differentiate(tensors, x, y, _ALONE, [None] * len(tensors))
         return Gradient(loss.item(), self._layout.in_form_of(request.parameters, found))
 
     def _differentiate(
@@ -129,20 +155,20 @@ class Dense:
         tensors: Sequence[Tensor],
         x: Tensor,  # [..., examples, inputs]
         y: Tensor,  # [..., examples]: labels; or [..., examples, outputs]: values
-        add_product: Callable[[Tensor, Tensor, Tensor], Tensor],
-        product: Callable[[Tensor, Tensor], Tensor],
+        products: _Products,
+        out: Sequence[Tensor | None],  # where gradients are to go
     ) -> tuple[Tensor, list[Any]]:
         """Return the loss and the gradient of each tensor, of matrices or of stacks of them."""
+        affine, linear, outer = products
         passed = [x]
         for link in self._chain:
             before = passed[-1]
             if isinstance(link, _Activation):
                 passed.append(link.apply(before))
             elif link.bias is None:
-                passed.append(product(before, tensors[link.weight].mT))
+                passed.append(linear(before, tensors[link.weight].mT))
             else:
-                weight = tensors[link.weight].mT
-                passed.append(add_product(tensors[link.bias], before, weight))
+                passed.append(affine(tensors[link.bias], before, tensors[link.weight].mT))
         loss, delta = self._judge(passed[-1], y)
         found: list[Any] = [None] * len(tensors)
         for link, before, after in zip(
@@ -151,12 +177,12 @@ class Dense:
             if isinstance(link, _Activation):
                 delta = link.differentiate(delta, after)
                 continue
-            found[link.weight] = product(delta.mT, before)
+            found[link.weight] = outer(delta.mT, before, out=out[link.weight])
             if link.bias is not None:
-                found[link.bias] = delta.sum(-2)
+                found[link.bias] = torch.sum(delta, -2, out=out[link.bias])
             if link is self._first:
                 break
-            delta = product(delta, tensors[link.weight])
+            delta = linear(delta, tensors[link.weight])
         return loss, found
 
     def _judge(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -165,13 +191,17 @@ class Dense:
         if not self._is_labelled:
             off = outputs - y
             return off.square().mean((-2, -1)), off.mul_(2 / (examples * count))
-        scores = torch.log_softmax(outputs, -1)
         if y.ndim == 1:
-            loss = functional.nll_loss(scores, y)
-        else:
-            loss = scores.gather(-1, y.unsqueeze(-1)).mean((-2, -1)).neg_()
-        by_score = torch.zeros_like(scores).scatter_(-1, y.unsqueeze(-1), -1 / examples)
-        return loss, _aten._log_softmax_backward_data(by_score, scores, -1, scores.dtype)
+            scores = torch.log_softmax(outputs, -1)
+            by_score = torch.zeros_like(scores).scatter_(-1, y.unsqueeze(-1), -1 / examples)
+            delta = _aten._log_softmax_backward_data(by_score, scores, -1, scores.dtype)
+            return functional.nll_loss(scores, y), delta
+        # Few classes beside one another would leave most of a vector register empty.
+        scores = torch.log_softmax(outputs.mT, 1)
+        labels = y.unsqueeze(1)
+        loss = scores.gather(1, labels).sum((1, 2)).mul_(-1 / examples)
+        delta = scores.exp_().scatter_add_(1, labels, self._minus_one.expand_as(labels))
+        return loss, delta.mul_(1 / examples).mT
 
 
 def dense_method(model: Model, layout: ParameterLayout, data: DataSet) -> Dense | None:

@@ -6,7 +6,7 @@ import pickle
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -22,6 +22,7 @@ from joblib.externals.loky.backend.reduction import dumps
 from torch import Tensor
 from torch.func import functional_call, vmap
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from paracosm.errors import InputError
 from paracosm.factory import one_line
@@ -115,9 +116,9 @@ class StackedMethod(Method, Protocol):
     """One that computes several gradients by products of stacks of tensors."""
 
     def stacked(
-        self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64]
-    ) -> tuple[Tensor, Sequence[Tensor]]:
-        """Return losses [requests] and, by tensor, gradients [requests, ...].
+        self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64], out: Sequence[Tensor]
+    ) -> Tensor:
+        """Return losses [requests], and put gradients where tensors are in `out`.
 
         Tensors are stacks [requests, ...] in the order of the layout, batches [requests, examples].
         """
@@ -195,6 +196,11 @@ class OneByOne:
 _VMAP_MEMORY = 64 * 2**20  # bytes that one call may take; more left the caches and was slower
 
 
+def plain_attention() -> AbstractContextManager[None]:
+    """Compute attention by products of matrices: for PyTorch's fused kernels vmap has no rule."""
+    return sdpa_kernel(SDPBackend.MATH)
+
+
 class Vectorised:
     """The method that computes gradients by `vmap` over parameters and minibatches.
 
@@ -226,7 +232,7 @@ class Vectorised:
         """Try it, and return why the model cannot be vectorised; None if it can."""
         rows = self._parameters.repeat(2, 1)
         try:
-            self.stacked(self._layout.stacks(rows), np.zeros((2, 1), np.int64))
+            self.differentiate(self._layout.stacks(rows), np.zeros((2, 1), np.int64))
         except Exception as error:  # the model's own code, and all that vmap has no rule for
             return f"the model cannot be vectorised: {one_line(error)}"
         return None
@@ -238,13 +244,23 @@ class Vectorised:
         return gradients
 
     def stacked(
+        self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64], out: Sequence[Tensor]
+    ) -> Tensor:
+        losses, gradients = self.differentiate(tensors, batches)
+        for place, gradient in zip(out, gradients, strict=True):
+            place.copy_(gradient)
+        return losses
+
+    def differentiate(
         self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64]
     ) -> tuple[Tensor, Sequence[Tensor]]:
+        """Return losses and gradients, as `stacked` does, which puts the latter in their places."""
         indices = torch.from_numpy(batches.reshape(-1))
         x = self._x.index_select(0, indices).view(*batches.shape, *self._x.shape[1:])
         y = self._y.index_select(0, indices).view(*batches.shape, *self._y.shape[1:])
         leaves = [each.detach().requires_grad_() for each in tensors]
-        losses = self._losses(dict(zip(self._layout.names, leaves, strict=True)), x, y)
+        with plain_attention():
+            losses = self._losses(dict(zip(self._layout.names, leaves, strict=True)), x, y)
         gradients = torch.autograd.grad(
             losses, leaves, torch.ones(len(batches)), materialize_grads=True
         )
@@ -276,23 +292,27 @@ def compute_stacked(
     Flat vectors are rows of one matrix, whose stacks of tensors are views; none is copied where all
     requests have the same.
     """
+    count = len(requests)
     parameters = [request.parameters for request in requests if request.parameters is not None]
-    batches = np.stack([request.batch for request in requests])
+    batches = np.concatenate([request.batch for request in requests]).reshape(count, -1)
     flat = [each for each in parameters if isinstance(each, Tensor)]
     if len(flat) < len(parameters):
-        known = map(layout.tensors, parameters)
-        tensors = [torch.stack(same) for same in zip(*known, strict=True)]
-        losses, found = method.stacked(tensors, batches)
-        return [
-            Gradient(loss, layout.in_form_of(each, gradient))
-            for each, loss, *gradient in zip(parameters, losses.tolist(), *found, strict=True)
+        tensors = [torch.stack(same) for same in zip(*map(layout.tensors, parameters), strict=True)]
+    elif all(other is flat[0] for other in flat):
+        tensors = layout.stacks(flat[0].expand(count, -1))
+    else:
+        tensors = layout.stacks(torch.cat(flat).view(count, -1))
+    rows = torch.empty(count, layout.size)
+    by_tensor = layout.stacks(rows)
+    losses = method.stacked(tensors, batches, by_tensor).tolist()
+    found: list[Parameters] = list(rows.unbind())
+    if len(flat) < len(parameters):
+        each_tensor = zip(*[stack.unbind() for stack in by_tensor], strict=True)
+        found = [
+            row if isinstance(each, Tensor) else views
+            for each, row, views in zip(parameters, found, each_tensor, strict=True)
         ]
-    first = flat[0]
-    is_shared = all(other is first for other in flat)
-    rows = first.expand(len(flat), -1) if is_shared else torch.stack(flat)
-    losses, found = method.stacked(layout.stacks(rows), batches)
-    gradients = layout.rows(found).unbind()
-    return [Gradient(*each) for each in zip(losses.tolist(), gradients, strict=True)]
+    return [*map(Gradient, losses, found)]
 
 
 _TASKS_PER_PROCESS = 4  # of one call, so that no process waits long for the last
@@ -484,6 +504,7 @@ class Traits:
     moving_buffers: bool  # it changes buffers in training, as batch normalisation does
     unused: bool  # the loss does not depend on some of the parameters
     activation_bytes: int  # kept for the backward pass, for one example
+    activations: int  # how many tensors these are
 
     @property
     def obstacle(self) -> str | None:
@@ -519,7 +540,8 @@ def inspect_model(
     with torch.random.fork_rng(devices=[]):
         state = torch.random.get_rng_state()
         try:
-            with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+            with hooks, plain_attention():
                 outputs = module(x)
                 _check_outputs(model, outputs, y)
                 loss = model.loss(outputs, y)
@@ -540,7 +562,7 @@ def inspect_model(
         for name, buffer in before.items():
             after[name].copy_(buffer)
     unused = any(gradient is None for gradient in gradients)
-    return Traits(random, moving, unused, sum(kept.values()) // len(x))
+    return Traits(random, moving, unused, sum(kept.values()) // len(x), len(kept))
 
 
 def _examples(data: DataSet, few: int) -> tuple[Tensor, Tensor]:

@@ -160,7 +160,7 @@ class Job(Team):
         if store is self.stores[0] or not has_parts:
             step = store.version if has_parts else record.updates + 1
             record.gradients(step, contributions, staleness)
-        if has_parts and min(s.version for s in self.stores) == record.updates:
+        if has_parts and min([each.version for each in self.stores]) == record.updates:
             return
         record.updated()
         if record.updates >= self.last_update and self.topology != "server":

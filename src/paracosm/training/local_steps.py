@@ -131,15 +131,14 @@ class LocalStepSource:
             batches = np.stack([request.batches[done:until] for request in group], axis=1)
             rule = _joined([request.rule for request in group], rows)
             for number, minibatches in enumerate(batches, done):
-                loss, found = method.stacked(layout.stacks(rows), minibatches)
-                direction = layout.rows(found)
+                direction = torch.empty(count, layout.size)
+                losses += method.stacked(layout.stacks(rows), minibatches, layout.stacks(direction))
                 self._recipe.clip_rows(direction)
                 if mu:
                     direction.add_(rows - start[:count], alpha=mu)
                 if shift is not None:
                     direction.add_(shift[:count])
                 rows = rule(rows, direction, group[0].factor(number))
-                losses += loss
             if isinstance(rule, Stepping):
                 rule.part([request.rule for request in group if isinstance(request.rule, Stepping)])
             going_on = [request for request in group if len(request.batches) > until]

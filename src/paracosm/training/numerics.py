@@ -76,6 +76,7 @@ class _Computing(Numerics):
         active: int,
     ) -> None:
         from paracosm.models.build import build_model
+        from paracosm.training.buffers import SHARED
         from paracosm.training.gradients import make_gradients
         from paracosm.training.local_steps import LocalStepSource
         from paracosm.training.parameters import ParameterLayout
@@ -116,6 +117,8 @@ class _Computing(Numerics):
             noise_seed=integer_seed(seed, TrainingStream.NOISE),
             own_buffers=config.buffers == "own",
         )
+        # Whose buffers all gradients change; None where each client has its own
+        self._replica = SHARED if config.buffers == "shared" else None
         self._lr = scaled_learning_rate(config.lr, active, config.lr_scaling)
         config.optimizer.try_out(self._lr)
         # Of the clients, drawn anew for each round; None where their turns are not drawn by rounds
@@ -146,8 +149,8 @@ class _Computing(Numerics):
 
     def request(self, client: int, parameters: Any) -> Pending:
         sampler = self._samplers.get(client) or self._sampler(client)
-        batch, replica = sampler.next(), self._replica(client)
-        pending: Pending = self._gradients.request(parameters, batch, replica)
+        replica = client if self._replica is None else self._replica
+        pending: Pending = self._gradients.request(parameters, sampler.next(), replica)
         return pending
 
     def request_steps(self, client: int, parameters: Any, steps: LocalSteps) -> PendingSteps:
@@ -160,15 +163,11 @@ class _Computing(Numerics):
         if self._config.lr_changes:
             times = (steps.updates + j * steps.apart for j in range(steps.count))
             factors = tuple(map(self.recipe.lr_factor, times))
+        replica = client if self._replica is None else self._replica
         return self._local_steps.request(
             *(parameters, batches, rule, factors),
-            *(steps.keep_state, steps.mu, steps.shift, self._replica(client)),
+            *(steps.keep_state, steps.mu, steps.shift, replica),
         )
-
-    def _replica(self, client: int) -> int:
-        from paracosm.training.buffers import SHARED
-
-        return SHARED if self._config.buffers == "shared" else client
 
     def outer_recipe(self, part: int) -> Recipe:
         privacy = self._config.privacy_of("clients")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 import torch
@@ -63,7 +64,7 @@ class ParameterLayout:
             slices=tuple(slice(begin, end) for begin, end in pairwise((0, *ends))),
         )
 
-    @property
+    @cached_property
     def size(self) -> int:
         return sum(self.sizes)
 
@@ -108,14 +109,8 @@ class ParameterLayout:
 
     def stacks(self, rows: Tensor) -> list[Tensor]:
         """Return by tensor, [rows, ...], what the flat vectors of a matrix have: views."""
-        parts = torch.split(rows, list(self.sizes), 1)
-        return [
-            part.view(len(rows), *shape) for part, shape in zip(parts, self.shapes, strict=True)
-        ]
-
-    def rows(self, stacks: Sequence[Tensor]) -> Tensor:
-        """Return the matrix whose rows are flat vectors, of stacks of tensors: a copy."""
-        return torch.cat([each.flatten(1) for each in stacks], 1)
+        count, parts = rows.shape[0], rows.split_with_sizes(self.sizes, 1)
+        return [part.view(count, *shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def flat(self, parameters: Parameters) -> Tensor:
         """Return the flat vector of either form."""
@@ -137,7 +132,7 @@ class ParameterLayout:
         return dict(zip(self.names, self._views(flat), strict=True))
 
     def _views(self, flat: Tensor) -> list[Tensor]:
-        parts = torch.split(flat, list(self.sizes))
+        parts = flat.split_with_sizes(self.sizes)
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
 

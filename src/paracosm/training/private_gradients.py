@@ -61,7 +61,7 @@ class Private:
         for begin in range(0, len(examples), most):
             chosen = examples[begin : begin + most]
             expanded = [each.expand(len(chosen), *each.shape) for each in tensors]
-            losses, found = self._vectorised.stacked(expanded, chosen[:, None])
+            losses, found = self._vectorised.differentiate(expanded, chosen[:, None])
             total += float(losses.sum())
             norms = torch.stack([each.flatten(1).norm(dim=1) for each in found]).norm(dim=0)
             factors = (self._privacy.clip / norms).clamp(max=1.0)

@@ -187,22 +187,23 @@ class RunRecord:
     ) -> None:
         """Record the gradients that went into update `step`, and how stale they were."""
         now = self.end = self._clock()
-        wall = self.wall_time
+        wall, metric, is_real = self.wall_time, self._metric, self._numerics.real
         self.contributions += len(contributions)
         self.staleness_total += sum(staleness)
         for contribution, age in zip(contributions, staleness, strict=True):
-            worker = contribution.worker
-            self.examples += contribution.gradient.examples
-            self._metric(now, wall, worker, "staleness", age, step)
+            gradient = contribution.gradient
+            worker = gradient.worker
+            self.examples += gradient.examples
+            metric(now, wall, worker, "staleness", age, step)
             if self._has_clients:
-                self._metric(now, wall, worker, "client", contribution.client, step)
-            if self._numerics.real:
-                loss = contribution.gradient.loss
-                self._metric(now, wall, worker, "minibatch_loss", loss, step)
+                metric(now, wall, worker, "client", gradient.client, step)
+            if is_real:
+                loss = gradient.loss
+                metric(now, wall, worker, "minibatch_loss", loss, step)
                 self._judge(step, worker, age, loss)
         if self.accountant is not None:
             self.accountant.add((each.client, each.gradient.examples) for each in contributions)
-        self._metric(now, wall, "job", "examples", self.examples, step)
+        metric(now, wall, "job", "examples", self.examples, step)
 
     def _judge(self, step: int, worker: str, age: float, loss: float) -> None:
         """Note the first loss that exploded; written so that one that is not a number counts."""

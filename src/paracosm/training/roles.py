@@ -570,16 +570,14 @@ class TrainingWorker(Worker):
         self._versions[0] = store.version
 
     def _request(self) -> Gradient:
-        team = self._team
-        parameters = self.parameters
-        self._examples += team.batches[self.index]
-        pending = team.numerics.request(self.client, parameters)
-        versions = self._versions.copy()
-        self._last = Gradient(
-            *(self.name, self.client, parameters, versions, self._examples, pending),
-            weight=team.batches[self.index] / team.batch,
+        team, client, parameters = self._team, self.client, self.parameters
+        batch = team.batches[self.index]
+        examples = self._examples = self._examples + batch
+        pending, versions = team.numerics.request(client, parameters), self._versions.copy()
+        made = self._last = Gradient(
+            self.name, client, parameters, versions, examples, pending, batch / team.batch
         )
-        return self._last
+        return made
 
 
 class ParameterServer(Worker):

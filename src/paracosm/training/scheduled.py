@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from math import inf
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
@@ -160,6 +161,7 @@ class _Run:
         self._config = config
         self._numerics = numerics
         self._workers = workers
+        self._until = inf if config.until_time is None else config.until_time
         self._batches = config.batches(len(workers))
         initial = numerics.initial()
         self._initial = [initial[part] for part in numerics.parts]
@@ -182,6 +184,7 @@ class _Run:
         self._steps: dict[tuple[int, int], _Step] = {}  # by worker and number, those under way
         self._begun = [0] * len(workers)  # how many steps of each worker
         self._saved = [store.save() for store in self._stores]
+        self._count_behind()
 
     def parameters(self) -> Any:
         return self._numerics.join([store.parameters for store in self._stores])
@@ -232,7 +235,7 @@ class _Run:
                 f"schedule: worker {worker} reads version {version} of {self._names[tensor]} at "
                 f"{time / 1e12:.12g} s, when there is version {store.version}"
             )
-        step = self._step(worker, number)
+        step = self._steps.get((worker, number)) or self._step(worker, number)
         step.parts[tensor] = store.parameters
         step.versions[tensor] = version
         step.unread -= 1
@@ -243,52 +246,54 @@ class _Run:
         """Update a tensor by the gradients of all rows."""
         time, _, _, tensor, version, _ = rows[0]
         store, record = self._store(tensor), self.record
-        now = time / 1e12
-        until = self._config.until_time
-        if until is not None and now > until:
-            self.now = until
+        now, before = time / 1e12, store.version
+        if now > self._until:
+            self.now = self._until
             raise Ended
         self.now = now
-        if version != store.version + 1:
+        if version != before + 1:
             raise InputError(
                 f"schedule: version {version} of {self._names[tensor]} at {now:.12g} s follows "
-                f"version {store.version}"
+                f"version {before}"
             )
         part, counts = self._parts[tensor], self._ages[tensor]
         contributions: list[Contribution] = []
         taken: list[Contribution] = []  # of steps that have now updated every tensor
         ages: list[float] = []
         for _, worker, number, _, _, read in rows:
-            step = self._step(worker, number)
-            if step.gradient is None:
-                self._ask(worker, step)
-            assert step.gradient is not None
+            step = self._steps.get((worker, number)) or self._step(worker, number)
+            gradient = step.gradient or self._ask(worker, step)
             if step.versions[tensor] != read:
                 raise InputError(
                     f"schedule: step {number} of worker {worker} updates {self._names[tensor]} as "
                     f"of version {read}, having read version {step.versions[tensor]}"
                 )
-            made = Contribution(step.gradient, step.gradient, part, read, store)
+            made = Contribution(gradient, gradient, part, read, store)
             if self._sends_changes:
                 made.part, made.payload = None, self._change(worker, tensor, made, read)
             contributions.append(made)
-            counts[version - 1 - read] += 1
-            step.ages += version - 1 - read
+            counts[before - read] += 1
+            step.ages += before - read
             step.not_updated -= 1
             if not step.not_updated:
                 taken.append(made)
                 ages.append(step.ages / len(self._stores))
                 del self._steps[worker, number]
         store.apply(contributions)
-        is_last = version == record.updates + 1 and all(
-            other.version >= version for other in self._stores
-        )
+        if version == record.updates + 1:
+            self._behind -= 1
+        is_last = not self._behind
         if taken:
             record.gradients(record.updates + is_last, taken, ages)
         if is_last:
             record.updated()
+            self._count_behind()
             if record.updates >= self._config.most_updates:
                 raise Ended
+
+    def _count_behind(self) -> None:
+        """Count the tensors that have not yet had their part in the next update of the run."""
+        self._behind = sum(store.version <= self.record.updates for store in self._stores)
 
     def _drop(self, time: int, worker: int, number: int) -> None:
         """Forget a step whose gradient came too late."""
@@ -299,10 +304,7 @@ class _Run:
     def _forget(self, worker: int, number: int) -> None:
         """Never compute the gradient of a step, whose minibatch is taken all the same."""
         step = self._steps.pop((worker, number))
-        if step.gradient is None:
-            self._ask(worker, step)
-        assert step.gradient is not None
-        step.gradient.pending.discard()
+        (step.gradient or self._ask(worker, step)).pending.discard()
 
     def _restore(self) -> None:
         """Put back what was saved last; what is under way is never done."""
@@ -312,6 +314,7 @@ class _Run:
             self._forget(worker, number)
         self._own_rules.clear()
         self.record.restored(min(store.version for store in self._stores))
+        self._count_behind()
 
     def _store(self, tensor: int) -> Store:
         if tensor >= len(self._stores):
@@ -340,8 +343,8 @@ class _Run:
             raise InputError(f"schedule: step {number} of worker {worker} goes on after its end")
         return self._steps[worker, number]
 
-    def _ask(self, worker: int, step: _Step) -> None:
-        """Ask for the gradient of a step at what it has read."""
+    def _ask(self, worker: int, step: _Step) -> Gradient:
+        """Ask for the gradient of a step at what it has read, and return it."""
         flat = self._numerics.join(step.parts)
         pending = self._numerics.request(worker, flat)
         step.gradient = Gradient(
@@ -349,6 +352,7 @@ class _Run:
             weight=self._batches[worker] / self._config.batch,
         )
         step.parts = []
+        return step.gradient
 
     def _change(self, worker: int, tensor: int, gradient: Contribution, version: int) -> Any:
         """Return what a step of the worker's own takes off a tensor that it read."""

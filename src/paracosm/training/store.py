@@ -117,20 +117,18 @@ class Store:
         if not self._real:
             self.replace(contributions, self.parameters)
             return
-        by = self._weighting
-        shares = [c.gradient.weight for c in contributions]
+        weight, workers, version = self._weighting.weight, self._workers, self.version
+        shares = [each.gradient.weight for each in contributions]
         weights = [
-            share * by.weight(c.staleness, self._workers)
-            for share, c in zip(shares, contributions, strict=True)
+            share * weight(version - each.read_version, workers)
+            for share, each in zip(shares, contributions, strict=True)
         ]
-        factors = self._factors(contributions, weights)
-        terms = [
-            self._direction(
-                c.value if factor == 1 else factor * c.value,
-                self.parameters - c.read_parameters if self._compensates else None,
-            )
-            for factor, c in zip(factors, contributions, strict=True)
-        ]
+        values = self._clipped(contributions, weights)
+        if self._compensates:
+            moved = [self.parameters - each.read_parameters for each in contributions]
+            terms = [*map(self._direction, values, moved)]
+        else:
+            terms = [self._direction(value, None) for value in values]
         if len(terms) == 1:
             mean = terms[0]
         else:
@@ -145,24 +143,30 @@ class Store:
         relative = sum(weights) / sum(shares) * self._recipe.lr_factor(self._updates())
         self.replace(contributions, self._rule(self.parameters, mean, relative))
 
-    def _factors(
+    def _clipped(
         self, contributions: Sequence[Contribution], weights: Sequence[float]
-    ) -> Sequence[float]:
-        """Return what each contribution is clipped by: as a part of their mean, or by itself."""
-        recipe = self._recipe
+    ) -> list[Any]:
+        """Return the value of each contribution, clipped: as a part of their mean, or by itself."""
+        values, recipe = [each.value for each in contributions], self._recipe
         if recipe.noise is not None:
-            return [recipe.noise.factor(c.whole) for c in contributions]
-        if recipe.clipping is None:
-            return [1.0] * len(contributions)
-        times = len(contributions) if self._sums else 1
-        shared = recipe.clipping.factor([c.whole for c in contributions], weights, times)
-        return [shared] * len(contributions)
+            factors = [recipe.noise.factor(each.whole) for each in contributions]
+        elif recipe.clipping is not None:
+            times = len(values) if self._sums else 1
+            whole = [each.whole for each in contributions]
+            factors = [recipe.clipping.factor(whole, weights, times)] * len(values)
+        else:
+            return values
+        return [
+            value if factor == 1 else factor * value
+            for value, factor in zip(values, factors, strict=True)
+        ]
 
     def replace(self, contributions: Sequence[Contribution], parameters: Any) -> None:
         """Update to `parameters`, which came of the contributions."""
-        staleness = [contribution.staleness for contribution in contributions]
+        version = self.version
+        staleness = [version - each.read_version for each in contributions]
         self.parameters = parameters
-        self.version += 1
+        self.version = version + 1
         self._record(self, contributions, staleness)
 
     def save(self) -> Saved:
@@ -308,7 +312,7 @@ class Contribution:
     @property
     def value(self) -> Any:
         """The payload's part that belongs to the target, a flat vector."""
-        whole = self.whole
+        whole = _vector(self.payload)
         return whole if self.part is None else whole[self.part]
 
     @property

@@ -24,7 +24,8 @@ from layer_profiles import (
     read_sizes,
     replica_of,
 )
-from layer_profiles.job import COPIES
+from layer_profiles.job import COPIES, overhead_of
+from layer_profiles.parts import BUFFER, message_of, part_of
 
 from paracosm.errors import InputError
 from paracosm.jobs.strategies import build_job
@@ -54,8 +55,9 @@ SIZES = Sizes(
 
 def network(gigabytes: float) -> Network:
     entry = [[gigabytes], 0]
-    to: dict[str, Any] = {gpu: {"1": entry} for gpu in ("slow", "fast")}
-    return Network({"z": {gpu: {"1": {"z": to}} for gpu in ("slow", "fast")}}, "network")
+    to: dict[str, Any] = {gpu: {"1": entry, "2": entry} for gpu in ("slow", "fast")}
+    by_gpus = {gpus: {"z": to} for gpus in ("1", "2")}
+    return Network({"z": dict.fromkeys(("slow", "fast"), by_gpus)}, "network")
 
 
 def plan(stages: int, replicas: int, microbatches: int, worker: Worker = SLOW) -> Plan:
@@ -87,6 +89,37 @@ def test_messages_keep_both_ends_from_computing() -> None:
     #   stage 1         act 5 | F0 9 B0 17 | grad0 18 | act1 19 | F1 23 B1 31 | grad1 32
     job = plan_job(plan(2, 1, 2), "M", PROFILES, SIZES, network(1.0))
     assert replay_job(job).makespan == pytest.approx(40 + 0.4)
+
+
+def test_a_message_that_buffers_hold_keeps_its_sender_from_nothing() -> None:
+    """The second activation leaves from 18 to 19, while stage 0 goes on backwards."""
+    small = Sizes(
+        {"M": {"1": {str(layer): ROW | {"act_output_bytes": BUFFER} for layer in range(4)}}}, "s"
+    )
+    begins = []
+    for sizes, seconds in ((SIZES, 1.0), (small, BUFFER / GB)):
+        schedule = replay_job(plan_job(plan(2, 1, 2), "M", PROFILES, sizes, network(seconds)))
+        job, tasks = schedule.job, schedule.tasks_of(0)
+        backward = job.programs[job.program[0]].name == job.names.index("backward")
+        begins.append(schedule.begin[tasks][backward][0])
+    blocked = 19 - BUFFER / GB  # until the rest of the message fits into the buffers
+    assert begins == pytest.approx([blocked, 18.0])
+
+
+def test_gpus_that_split_layers_share_the_network() -> None:
+    """Two replicas of two GPUs: each ring of 12 GB has half of 3 GB/s; parts of half a GB each."""
+    job = plan_job(plan(1, 2, 3, FAST), "M", PROFILES, SIZES, network(3.0))
+    alone = plan_job(plan(1, 1, 3, FAST), "M", PROFILES, SIZES, network(3.0))
+    longer = replay_job(job).makespan - replay_job(alone).makespan
+    assert longer == pytest.approx(2 * 6 / 1.5)
+    part = part_of(plan(2, 1, 1, FAST), 0, FAST, "M", PROFILES, SIZES)
+    sent = message_of(part, FAST, FAST, network(3.0))
+    assert (sent.size, sent.seconds) == (GB // 2, pytest.approx(0.5 / 1.5))
+
+
+def test_small_cards_hold_little_besides_tensors() -> None:
+    assert overhead_of("GH-96") == 5.06e9
+    assert 0.3e9 < overhead_of("RTX-2080") < 0.5e9
 
 
 def test_gradients_are_reduced_over_the_replicas_of_a_stage() -> None:
@@ -149,14 +182,33 @@ def test_strategies_agree_where_messages_take_no_time(stages: int, microbatches:
     assert by_strategies == pytest.approx(replay_job(plan_job(*asked)).makespan, rel=1e-6)
 
 
-def test_strategies_take_one_kind_of_worker() -> None:
+def test_strategies_split_all_layers_alike() -> None:
     mixed = replace(plan(1, 2, 3), stages=(Stage(range(4), (SLOW, FAST)),))
-    with pytest.raises(InputError, match="its workers differ"):
+    with pytest.raises(InputError, match="its layers are split between 1 and 2 GPUs"):
         plan_strategy(mixed, "M", PROFILES, SIZES, network(1.0))
 
 
+def test_strategies_take_different_gpus() -> None:
+    """Those of the first stage take twice as long as the others; messages take no time."""
+    content = {gpu: {"1": {"1": times}} for gpu, times in TWO_KINDS.items()}
+    profiles = Profiles({"M": content}, "profiles")
+    stages = (Stage(range(2), (SLOW,)), Stage(range(2, 4), (Worker("fast", "z", 1),)))
+    asked = (replace(plan(2, 1, 5), stages=stages), "M", profiles, SIZES, network(1e9))
+    by_strategies = replay_job(build_job(*plan_strategy(*asked))).makespan
+    # The first stage is busy for 12 s with each micro-batch. It has F0 and F1 until 8, when stage 1
+    # has F0 until 6 and B0 until 10: it waits for 2 s, once. Then half of the update.
+    assert by_strategies == pytest.approx(5 * 12 + 2 + 0.4)
+    assert by_strategies == pytest.approx(replay_job(plan_job(*asked)).makespan)
+
+
+TWO_KINDS = {
+    "slow": {str(layer): [2.0, 4.0, 0.8] for layer in range(4)},
+    "fast": {str(layer): [1.0, 2.0, 0.4] for layer in range(4)},
+}
+
+
 @pytest.mark.parametrize(
-    ("name", "tolerance"), [("N4/plan_config_N4_D1", 0.02), ("N8/plan_config_N8_D2", 0.05)]
+    ("name", "tolerance"), [("N4/plan_config_N4_D1", 0.02), ("N8/plan_config_N8_D2", 0.15)]
 )
 def test_measured_pipelines_of_four_stages(name: str, tolerance: float) -> None:
     measured = read_plan(PLANS / f"{name}.json")

@@ -11,6 +11,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +22,7 @@ from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.cost import Cost
 from paracosm.emulation.peers import peers_of
 from paracosm.emulation.records import Collective, Note, Record
+from paracosm.emulation.wire.announcements import Vector
 from paracosm.emulation.wire.connection import Loop, Pair, WireGroup
 from paracosm.emulation.wire.emulator import Emulator
 from paracosm.emulation.wire.payloads import Payloads, load_payloads
@@ -113,16 +115,20 @@ class Served:
 
 
 @contextlib.contextmanager
-def serve(world: int, hop: float = 0.0, pace: bool = False) -> Iterator[Served]:
-    """Emulate ranks 1 to world - 1 for a rank 0 that the test plays."""
+def serve(
+    world: int, hop: float = 0.0, pace: bool = False, vector: Vector | None = None
+) -> Iterator[Served]:
+    """Emulate ranks 1 to world - 1 for a rank 0 that the test plays, and what that announces."""
     config = EmulateConfig.model_validate({"script": "x.py", "world_size": world, "mode": "wire"})
     served, loop = Served(), Loop()
     payloads: Payloads = load_payloads(None, 2)
+    announced: Any = _Announced(vector)
     served.emulator = Emulator(
         loop,
         _Links(hop),
         peers_of(config, 0, 0),
         payloads,
+        announced,
         served.records.append,
         measured=False,
         pace="fair" if pace else None,
@@ -145,6 +151,14 @@ def serve(world: int, hop: float = 0.0, pace: bool = False) -> Iterator[Served]:
     assert not thread.is_alive()
 
 
+class _Announced:
+    def __init__(self, vector: Vector | None) -> None:
+        self._vector = vector
+
+    def take(self, group: str, member: int, tag: int) -> Vector | None:
+        return self._vector
+
+
 class _Links(NoCommunication):
     """Messages of the same time each."""
 
@@ -162,7 +176,7 @@ class _Links(NoCommunication):
 def test_all_reduce_of_two_as_gloo_plays_it() -> None:
     # 4 segments of 64 KiB: rank 0 sends 2 and 3, then 0 and 1; it receives 0 and 1, then 2 and 3.
     at, length = slot(ALL_REDUCE, 0), 1 << 16
-    with serve(2) as served:
+    with serve(2, vector=Vector(4 * length, 1, bytes(1))) as served:
         end = served.ends[1]
         for _ in range(2):
             end.sendall(notice(RECV_READY, at, length) + notice(SEND_READY, at, length))
@@ -192,7 +206,7 @@ def test_all_reduce_of_two_as_gloo_plays_it() -> None:
 
 def test_short_messages_of_two_are_all_awaited_at_once() -> None:
     at, length = slot(ALL_REDUCE, 0), 256
-    with serve(2) as served:
+    with serve(2, vector=Vector(4 * length, 1, bytes(1))) as served:
         served.ends[1].sendall(notice(RECV_READY, at, length))
         answer = notice(SEND_READY, at, length) + data_header(at, length) + bytes(length)
         expected = 4 * notice(RECV_READY, at, length) + answer
@@ -219,10 +233,9 @@ def test_of_two_that_gather_ours_sends_back_what_has_come() -> None:
 
 def test_few_elements_in_a_large_world_end_in_good_order() -> None:
     # 5 elements in 400 segments: rank 0 sends 6 messages to the last rank, and receives 8.
-    # They look like the first ones of 5 times 400 elements.
     world, at, length = 200, slot(ALL_REDUCE, 0), 4
-    messages = messages_of(layout_of(world, 5 * length, length)[0], 0)
-    with serve(world) as served:
+    messages = messages_of(layout_of("all_reduce", world, 5 * length, length)[0], 0)
+    with serve(world, vector=Vector(5 * length, length, bytes(length))) as served:
         before, after = served.ends[world - 1], served.ends[1]
         after.sendall(notice(RECV_READY, at, length) * len(messages.receives))
         before.sendall(notice(SEND_READY, at, length) * len(messages.sends))
@@ -254,7 +267,7 @@ def test_few_elements_in_a_large_world_end_in_good_order() -> None:
     ],
 )
 def test_what_gloo_does_not_send_is_named_and_the_connection_closed(raw: bytes, text: str) -> None:
-    with serve(3) as served:
+    with serve(3, vector=Vector(600, 1, bytes(1))) as served:
         served.ends[2].sendall(raw)
         served.read_to_end(2)
     assert len(served.notes) == 1
@@ -263,13 +276,27 @@ def test_what_gloo_does_not_send_is_named_and_the_connection_closed(raw: bytes, 
 
 
 def test_unexpected_messages_name_the_operation_and_what_was_expected() -> None:
-    with serve(4) as served:
+    with serve(4, vector=Vector(32 << 10, 4, bytes(4))) as served:
         served.ends[1].sendall(notice(SEND_READY, slot(ALL_REDUCE, 3), 4096))
         served.wait(lambda: bool(served.notes))
     assert served.notes[0] == (
         "all_reduce number 0: message 0 of 4,096 bytes from rank 0 to rank 1 of the group was not "
         "expected: in gloo's all_reduce among 4 ranks send to the rank before them only"
     )
+
+
+def test_a_vector_that_was_not_announced_ends_the_run() -> None:
+    with serve(2) as served:
+        served.ends[1].sendall(notice(SEND_READY, slot(ALL_REDUCE, 3), 4096))
+        served.wait(lambda: bool(served.notes))
+    assert "rank 0 did not say how long its vector is" in served.notes[0]
+
+
+def test_a_message_that_is_longer_than_a_segment_is_not_as_announced() -> None:
+    with serve(2, vector=Vector(400, 4, bytes(4))) as served:
+        served.ends[1].sendall(notice(SEND_READY, slot(ALL_REDUCE, 0), 104))
+        served.wait(lambda: bool(served.notes))
+    assert "cuts 400 bytes into segments of 100" in served.notes[0]
 
 
 def test_a_long_message_takes_no_memory() -> None:

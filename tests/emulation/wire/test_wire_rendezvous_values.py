@@ -94,6 +94,8 @@ def test_garbage_is_an_address_or_refused(value: bytes) -> None:
     [
         ("/default_pg/0//cpu//0/3", "default_pg/0//cpu//0", 3, "0", True),
         ("/default_pg/0//cpu//1/12", "default_pg/0//cpu//1", 12, "0", True),
+        ("/0//cpu//0/3", "0//cpu//0", 3, "0", False),  # a store that the script brings itself
+        ("/mine/0//1//cpu//0/3", "mine/0//1//cpu//0", 3, "1", False),
         ("/default_pg/0//7//cpu//0/1", "default_pg/0//7//cpu//0", 1, "7", False),
         ("/default_pg/0//9af//cuda//0/0", "default_pg/0//9af//cuda//0", 0, "9af", False),
         (

@@ -90,19 +90,26 @@ def test_records_name_each_collective(found: dict[str, Any], folder: Path, named
     sizes = [(one.kind, one.size) for one in numbered if one.kind in ("all_reduce", "all_gather")]
     elements = (1, 3, 5, 7, 64, 1000, 70_001)
     expected = [("all_reduce", count * each) for each in (4, 1, 8, 2, 8) for count in elements]
-    expected += [("all_reduce", 4 * count) for count in (1_310_720, 1_300_001, 1_310_720)]
+    operators = [("all_reduce", 1000 * element) for element in (4, 1, 4)]
+    expected += 4 * operators + 2 * operators[:2]  # the last two operators are of integers only
+    long = (1 << 22, 1 << 24, 1_310_720, 1_300_001, 1 << 22)
+    expected += [("all_reduce", 4 * count) for count in long]
     for count in (1, 3, 1000, 300_000):  # a reduce-scatter is an all-reduce to gloo
         expected += [("all_gather", 4 * count * world)] * 2 + [("all_reduce", 4 * count * world)]
     assert sizes[: len(expected)] == expected
     reduces = [one for one in numbered if one.kind == "reduce"]
-    calls_of_reduce = [(4 * n, root) for root in range(world) for n in (1, 10, 1000, 100_003)]
+    calls_of_reduce = [
+        (4 * count, root)
+        for root in range(world)
+        for count in (1, 10, 1000, 100_003, 100 if root else 3_000_000)
+    ]
     assert [one.size for one in reduces] == [size for size, _ in calls_of_reduce]
     for one, (size, root) in zip(reduces, calls_of_reduce, strict=True):
         # With few elements gloo's messages may not show where they end.
         assert one.peer == root or (one.peer == -1 and size < 100)
     casts = [one for one in numbered if one.kind == "broadcast"]
-    assert [(one.size, one.peer) for one in casts[:4]] == [
-        (size, 0) for size, _ in calls_of_reduce[:4]
+    assert [(one.size, one.peer) for one in casts[:5]] == [
+        (size, 0) for size, _ in calls_of_reduce[:5]
     ]
     for kind in ("gather", "scatter"):
         found_of_kind = [(one.size, one.peer) for one in numbered if one.kind == kind]

@@ -22,11 +22,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from paracosm.emulation.rank.announce import announce_reductions
+from paracosm.emulation.wire.announcements import announcements_file
+
 FORK = multiprocessing.get_context("fork")
 
 
-def rank_zero(world: int, port: int, work: Callable[[Any], None], told: Any) -> None:
+def rank_zero(world: int, port: int, records: Path, work: Callable[[Any], None], told: Any) -> None:
     torch.set_num_threads(1)
+    announce_reductions(announcements_file(records, 0))
     dist.init_process_group(
         "gloo",
         init_method=f"tcp://127.0.0.1:{port}",
@@ -63,7 +67,7 @@ def play(
     peers = FORK.Process(target=emulator, args=(4, port, records, what_if, started))
     peers.start()
     started.get(timeout=20)
-    real = FORK.Process(target=rank_zero, args=(4, port, work, told))
+    real = FORK.Process(target=rank_zero, args=(4, port, records, work, told))
     real.start()
     found: dict[str, Any] = {}
     try:

@@ -26,6 +26,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from paracosm.emulation.rank.announce import announce_reductions
+from paracosm.emulation.wire.announcements import announcements_file
+
 HEADER = struct.Struct("<QQQQQQ")
 ADDRESS = struct.Struct("<HH4s")  # of a sockaddr_in: family, port, IPv4 address
 OUTER = b"\xff\xff\xff\xfe"  # 255.255.255.254: greater than any, so that rank 0 waits for peers
@@ -164,7 +167,17 @@ def suite(world: int, rank: int, check: Check) -> None:
             found = mine.clone()
             dist.all_reduce(found, op=dist.ReduceOp.MAX)
             check(f"all_reduce {dtype} {count}", found, mine)
-    for count in (1_310_720, 1_300_001, 1_310_720):  # 5 MB: more than two segments for two ranks
+    kinds = dist.ReduceOp
+    for operator in (kinds.SUM, kinds.PRODUCT, kinds.MIN, kinds.MAX, kinds.BAND, kinds.BOR):
+        for dtype in (torch.int32, torch.uint8, torch.float32):
+            if dtype is torch.float32 and operator in (kinds.BAND, kinds.BOR):
+                continue
+            mine = (torch.arange(1000) % 5 + 1).to(dtype)
+            found = mine.clone()
+            dist.all_reduce(found, op=operator)
+            check(f"all_reduce {operator} {dtype}", found, mine)
+    # 16 and then 64 MiB among two, and 5 MB, have segments of the same length, or nearly.
+    for count in (1 << 22, 1 << 24, 1_310_720, 1_300_001, 1 << 22):
         mine = torch.arange(count) % 7.0 + 1
         found = mine.clone()
         dist.all_reduce(found)
@@ -179,7 +192,7 @@ def suite(world: int, rank: int, check: Check) -> None:
         check(f"all_gather_single {count}", whole, mine.repeat(world))
         dist.reduce_scatter_single(torch.zeros(count), whole)
     for root in range(world):
-        for count in (1, 10, 1000, 100_003):
+        for count in (1, 10, 1000, 100_003, 3_000_000 if root == 0 else 100):
             mine = torch.arange(count) % 7.0 + 1
             found = mine.clone()
             dist.reduce(found, root)
@@ -218,8 +231,10 @@ def suite(world: int, rank: int, check: Check) -> None:
     dist.barrier()
 
 
-def run_rank(world: int, rank: int, port: int, answers: Any) -> None:
+def run_rank(world: int, rank: int, port: int, announced: Path | None, answers: Any) -> None:
     torch.set_num_threads(1)
+    if announced is not None:
+        announce_reductions(announced)
     store: dist.Store = dist.TCPStore("127.0.0.1", port, world, rank == 0, wait_for_workers=False)
     recorder = Recorder()
     if rank == 0:
@@ -258,7 +273,15 @@ def run_world(world: int, real: list[int], records: Path) -> dict[str, Any]:
         trial.bind(("127.0.0.1", 0))
         port = trial.getsockname()[1]
     answers = fork.Queue()
-    processes = [fork.Process(target=run_rank, args=(world, rank, port, answers)) for rank in real]
+    files: dict[int, Path | None] = dict.fromkeys(real)
+    if len(real) < world:
+        files = {rank: announcements_file(records, rank) for rank in real}
+        for file in files.values():
+            file.unlink(missing_ok=True)  # of the world before
+    processes = [
+        fork.Process(target=run_rank, args=(world, rank, port, file, answers))
+        for rank, file in files.items()
+    ]
     if len(real) < world:
         processes.append(fork.Process(target=run_emulator, args=(world, real, port, records)))
     for process in processes:

@@ -165,3 +165,65 @@ def test_every_node_of_the_file_is_within_one_that_counts_or_counts_nothing() ->
         while at in parents and parents[at] != at:
             assert at not in counted
             at = parents[at]
+
+
+def linked(path: Path, schema: str, host: Any = 5) -> Path:
+    """Write a trace as chakra_trace_link joins it: two ops, of which one launched two kernels."""
+    values = {"in": [4, 5, 0, 16, 4, "cuda:0"], "out": [6, 7, 0, 16, 4, "cuda:0"]}
+    shape, kind = [4, 4], "Tensor(float)"
+
+    def node(number: int, name: str, parent: int, op_schema: str, **more: Any) -> dict[str, Any]:
+        whole = {"id": number, "name": name, "ctrl_deps": parent, **more}
+        known = {"rf_id": number, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 1, "fw_tid": 0}
+        known["op_schema"] = op_schema
+        if schema == "1.0.1":
+            tensors = {
+                f"{way}put{what}": [each]
+                for way in ("in", "out")
+                for what, each in (("s", values[way]), ("_shapes", shape), ("_types", kind))
+            }
+            if "cat" not in more:
+                whole["parent"] = whole.pop("ctrl_deps")
+            return {**whole, **known, **tensors}
+        sides = {
+            f"{way}puts": {"values": [value], "shapes": [shape], "types": [kind]}
+            for way, value in values.items()
+        }
+        attrs = [{"name": key, "type": "", "value": each} for key, each in known.items()]
+        return {**whole, **sides, "attrs": attrs}
+
+    add, relu = "aten::add.Tensor(Tensor self) -> Tensor", "aten::relu(Tensor self) -> Tensor"
+    kernel = {"cat": "kernel", "ph": "X", "stream": 7, "ts": 20}
+    nodes = [
+        node(1, "[pytorch|profiler|execution_trace|thread]", 0, ""),
+        node(2, "aten::add", 1, add, inclusive_dur=9, exclusive_dur=9, ts=1),
+        node(3, "aten::relu", 1, relu, inclusive_dur=host, exclusive_dur=5, ts=11),
+        node(4, "add_kernel", 2, add, **kernel, inclusive_dur=30, exclusive_dur=30),
+        node(5, "copy_kernel", 2, add, **kernel, inclusive_dur=2.5, exclusive_dur=2.5),
+    ]
+    path.write_text(json.dumps({"schema": schema, "pid": 1, "nodes": nodes}))
+    return path
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        *("1.0.1", "1.0.2-chakra.0.0.4", "1.0.3-chakra.0.0.4", "1.1.0-chakra.0.0.4"),
+        *("1.1.1-chakra.0.0.4", "1.1.1-chakra.1.0.0"),
+    ],
+)
+def test_traces_that_are_linked_have_times_in_every_schema(schema: str, tmp_path: Path) -> None:
+    graph = read_execution_trace(linked(tmp_path / "linked.json", schema))
+    names = [graph.ops[op].name for op in graph.op.tolist()]
+    assert names == ["aten.add.Tensor", "aten.relu.default"]
+    assert 1e6 * graph.duration == pytest.approx([32.5, 5])
+    # The one that launched nothing is the host's.
+    assert [RESOURCES[code] for code in graph.resource] == ["compute", "host"]
+    assert graph.provenance["schema"] == schema
+    assert graph.provenance["without_duration"] == 0
+
+
+@pytest.mark.parametrize("host", ["5", -1, float("nan"), None])
+def test_a_linked_time_that_is_none_is_refused(host: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r'linked.json: node 3: "inclusive_dur" is .*, no time$'):
+        read_execution_trace(linked(tmp_path / "linked.json", "1.1.1-chakra.0.0.4", host))

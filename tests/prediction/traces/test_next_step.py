@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from hand_made import Event, host, kernel, launch, step, two_ranks, write
+from next_step import next_step_time
 
 from paracosm.errors import InputError
 from paracosm.prediction.traces import read_job
-from paracosm.prediction.traces.next_step import next_step_time
 from paracosm.timeline.kineto import read_kineto, steps_of
 
 RESNET = Path(__file__).parents[2] / "data" / "kineto" / "resnet.json.gz"

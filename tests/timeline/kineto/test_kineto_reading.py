@@ -20,8 +20,11 @@ from paracosm.timeline.kineto import (
     KinetoTrace,
     Lane,
     is_kineto,
-    read,
+    open_kineto,
     read_kineto,
+    rows,
+    scan,
+    steps_of,
 )
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
@@ -208,7 +211,7 @@ def test_real_traces_as_they_were_published() -> None:
 @given(size=st.integers(1, 4000))
 def test_chunks_may_end_anywhere(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read_kineto(DATA / "event_sync.json.gz")
-    monkeypatch.setattr(read, "CHUNK", size)
+    monkeypatch.setattr(scan, "CHUNK", size)
     assert same(read_kineto(DATA / "event_sync.json.gz"), whole)
 
 
@@ -317,3 +320,62 @@ def test_arguments_of_ops_are_kept_if_they_are_asked_for(tmp_path: Path) -> None
     assert trace.sequence.tolist() == [7, -1]
     assert trace.inputs == {0: Inputs(tuple(shapes), tuple(types))}
     assert read_kineto(path).inputs == {}
+
+
+def test_spans_on_disk_are_those_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = DATA / "dlrm" / "rank3.json.gz"
+    whole = read_kineto(path)
+    monkeypatch.setattr(rows, "CHUNK", 100)
+    monkeypatch.setattr(rows, "HELD", 250)
+    assert same(read_kineto(path), whole)
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(first=st.floats(0, 1), length=st.floats(0, 1), size=st.integers(1, 500))
+def test_a_part_has_what_touches_its_time_and_what_belongs_to_it(
+    first: float, length: float, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = DATA / "resnet.json.gz"
+    monkeypatch.setattr(rows, "CHUNK", size)
+    whole = read_kineto(path)
+    last = float(whole.end.max())
+    begin, end = first * last, min(first + length, 1) * last
+    file = open_kineto(path)
+    part = file.part(begin, end)
+    assert file.steps() == steps_of(whole)
+    edges = [0.0, begin, end, 2 * last]
+    expected = np.diff(np.searchsorted(whole.begin, edges))
+    assert np.abs(file.counts(edges) - expected).max() <= 1  # to the nanosecond
+    touches = (whole.begin <= end) & (whole.end >= begin)
+    numbers = whole.correlation[touches & (whole.correlation >= 0)]
+    wanted = touches | np.isin(whole.correlation, numbers)
+    place = {key: row for row, key in enumerate(keys(part))}
+    for row, key in enumerate(keys(whole)):
+        if wanted[row]:
+            assert key in place
+    assert set(place) <= set(keys(whole))
+
+
+def keys(trace: KinetoTrace) -> list[tuple[float, str, int, int]]:
+    """Return what tells the spans of a trace apart."""
+    columns = trace.begin.tolist(), trace.lane.tolist(), trace.correlation.tolist()
+    return [
+        (begin, trace.text(row), lane, correlation)
+        for row, (begin, lane, correlation) in enumerate(zip(*columns, strict=True))
+    ]
+
+
+def test_a_disk_without_room_for_a_large_trace_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(**_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(rows, "CHUNK", 100)
+    monkeypatch.setattr(rows, "HELD", 250)
+    monkeypatch.setattr(rows.tempfile, "TemporaryFile", full)
+    assert refused(DATA / "dlrm" / "rank3.json.gz").endswith(
+        ": No space left on device: set TMPDIR to a folder on a larger disk"
+    )

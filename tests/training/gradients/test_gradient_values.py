@@ -11,6 +11,7 @@ from torch import nn
 
 from paracosm.models import DataSet, Model, load_data
 from paracosm.models.build import build_model
+from paracosm.models.language import Llama
 from paracosm.training.gradient_methods import Gradient
 from paracosm.training.gradients import make_gradients
 from paracosm.training.parameters import ParameterLayout
@@ -170,3 +171,37 @@ def test_values_to_regress_on() -> None:
     result = source.request(torch.zeros(3), batch).result()
     expected = -2 * (x[:20] * y[:20]).mean(0)
     assert torch.allclose(result.gradient, expected, rtol=1e-5)
+
+
+class Characters(nn.Module):
+    """Tokens [batch, length] to scores [batch, tokens, length], as cross-entropy wants them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decoder = Llama(1, width=8, inner=16, heads=2, groups=1, context=256, vocabulary=20)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.decoder(tokens).transpose(1, 2)
+
+
+@pytest.mark.filterwarnings("error")  # of PyTorch: of attention in vmap, one request at a time
+@pytest.mark.parametrize(("length", "together"), [(8, True), (256, False)])
+def test_transformers_of_short_texts_are_computed_together(length: int, together: bool) -> None:
+    rng = np.random.default_rng(0)
+    x, y = torch.from_numpy(rng.integers(0, 20, (2, 50, length)))
+    data = DataSet("random", x, y, x, y, 20)
+    found = []
+    for mode in ("off", "auto"):
+        torch.manual_seed(0)
+        model = Model(Characters(), nn.functional.cross_entropy)
+        layout = ParameterLayout.of(model.module)
+        source = make_gradients(model, layout, data, mode, 16, batch=4)
+        chosen = np.random.default_rng(1).integers(0, 50, (16, 4))
+        flats = versions(model, layout, 16)
+        pending = [source.request(*each) for each in zip(flats, chosen, strict=True)]
+        found.append([request.result() for request in pending])
+    assert source.describe() == f"auto: {'vmap' if together else 'one by one'} 100%"
+    for plain, other in zip(*found, strict=True):
+        assert other.loss == pytest.approx(plain.loss, rel=1e-5)
+        off = (other.gradient - plain.gradient).norm() / plain.gradient.norm()
+        assert off < 1e-5 if together else off == 0

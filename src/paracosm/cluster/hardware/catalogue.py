@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from paracosm.cluster.cluster import Cluster, Node, assemble
 from paracosm.cluster.link import Hierarchical, Link, Switch
@@ -27,6 +27,15 @@ DTYPES = ("float32", "tfloat32", "float16", "bfloat16", "float8")
 """Types of numbers that a datasheet has a peak of."""
 
 Above0 = Field(gt=0, allow_inf_nan=False)
+
+
+def _with_unit(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise InputError(f"{value} has no unit: write one, as in 80 GiB, 2039 GB/s or 3.4 us")
+    return value
+
+
+WithUnit = BeforeValidator(_with_unit)
 
 
 class _Entry(BaseModel):
@@ -52,8 +61,8 @@ class Device(_Entry):
     peak_tflops: dict[
         Literal["float32", "tfloat32", "float16", "bfloat16", "float8"], Annotated[float, Above0]
     ] = Field(min_length=1, description="dense Tflop/s by type of number, as {float32: 19.5}")
-    memory: Annotated[Size, Above0] = Field(description="its size, as 80 GiB")
-    memory_bandwidth: Annotated[Bandwidth, Above0] = Field(description="as 2039 GB/s")
+    memory: Annotated[Size, Above0, WithUnit] = Field(description="its size, as 80 GiB")
+    memory_bandwidth: Annotated[Bandwidth, Above0, WithUnit] = Field(description="as 2039 GB/s")
     power: Annotated[float, Above0] | None = Field(None, description="watts that it may draw")
     node: str | None = Field(None, description="the node that it is usually sold in")
 
@@ -68,9 +77,15 @@ class Device(_Entry):
 class Interconnect(_Entry):
     """A kind of link; rates are those of one way."""
 
-    bandwidth: Annotated[Bandwidth, Above0] = Field(description="by its datasheet, one way")
-    usable: Annotated[Bandwidth, Above0] = Field(description="of it by collectives, one way")
-    latency: Annotated[Duration, Field(ge=0, allow_inf_nan=False)] = Field(description="of a step")
+    bandwidth: Annotated[Bandwidth, Above0, WithUnit] = Field(
+        description="by its datasheet, one way"
+    )
+    usable: Annotated[Bandwidth, Above0, WithUnit] = Field(
+        description="of it by collectives, one way"
+    )
+    latency: Annotated[Duration, Field(ge=0, allow_inf_nan=False), WithUnit] = Field(
+        description="of a step"
+    )
 
     def link(self) -> Link:
         return Link(bandwidth=self.usable, latency=self.latency)
@@ -145,6 +160,17 @@ class Hardware:
     inner: Interconnect | None
     outer: Interconnect | None
     origin: str  # the file that it is from; empty for the catalogue's own
+
+    @property
+    def assumed(self) -> dict[str, str]:
+        """What no document says, by what it is, and why it is what it is."""
+        entries = (self.device, self.node, self.inner, self.outer)
+        return {
+            f"{name} of {entry.title}": why
+            for entry in entries
+            if entry is not None
+            for name, why in entry.assumed.items()
+        }
 
     def cluster(self, workers: int) -> Cluster:
         """Return the cluster of `workers` devices in as many nodes as that takes.

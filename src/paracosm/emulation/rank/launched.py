@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import getpass
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from paracosm.emulation.check import check_emulation
 from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.errors import InputError, unknown
+from paracosm.files import replacing
 from paracosm.validation import validated
 
 _PREFIX = "PARACOSM_"
 # What the launch line itself says, what takes several runs, and what the benchmarks read.
 _NOT_FIELDS = {"script", "arguments", "output", "delays"}
-_NOT_OURS = {"PARACOSM_DATA"}
+_NOT_OURS = {"PARACOSM_DATA", "PARACOSM_SERVED"}
 
 Finish = Callable[[Setting, Path, Path | None, int], None]
 
@@ -47,6 +51,54 @@ def become_rank(finish: Finish) -> None:
         from paracosm.emulation.rank.prepare import prepare
 
         prepare(setting)
+    except InputError as error:
+        _say(error)
+        sys.exit(2)
+
+
+@contextlib.contextmanager
+def served(config: EmulateConfig, seed: int) -> Iterator[Path]:
+    """Make the folder for records of an emulator on `config.port`, and of ranks that it serves."""
+    folder = _folder_of(str(config.port))
+    shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
+    folder.mkdir(mode=0o700)
+    try:
+        setting = Setting(config, seed, -1, folder / "emulator.records")
+        with replacing(folder / _SETTING) as unfinished:
+            unfinished.write_text(setting.as_json())
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_SETTING = "setting.json"
+_PATIENCE = 30.0  # seconds for which a rank waits for the emulator
+
+
+def _folder_of(port: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"paracosm-serve-{getpass.getuser()}-{port}"
+
+
+def become_served_rank(port: str) -> None:
+    """Have this process, a real rank of the emulator on a port, record what it does."""
+    folder = _folder_of(port)
+    until = time.monotonic() + _PATIENCE
+    while not (folder / _SETTING).exists() and time.monotonic() < until:
+        time.sleep(0.05)  # ranks may be started first
+    try:
+        setting = Setting.from_json((folder / _SETTING).read_text())
+        rank = int(os.environ["RANK"])
+        if rank not in setting.config.rank:
+            real = ", ".join(map(str, setting.config.rank))
+            raise InputError(f"RANK: {rank} is emulated: start {real} instead")
+        setting = replace(setting, rank=rank, records=folder / f"rank{rank}.records")
+        os.environ.update(setting.environment())
+        from paracosm.emulation.rank.prepare import prepare
+
+        prepare(setting)
+    except (OSError, ValueError):
+        _say(InputError(f"PARACOSM_SERVED: no paracosm emulate serve --port {port} runs here"))
+        sys.exit(2)
     except InputError as error:
         _say(error)
         sys.exit(2)

@@ -14,9 +14,11 @@ from typing import Any, NoReturn
 from torch.distributed import distributed_c10d as c10d
 
 from paracosm.emulation.config import Setting
+from paracosm.emulation.rank.announce import announce_reductions
 from paracosm.emulation.rank.observe import Waits, observe, watch_works
 from paracosm.emulation.rank.on_import import on_import
 from paracosm.emulation.records import Note, RecordWriter
+from paracosm.emulation.wire.announcements import announcements_file
 
 _EMULATOR = "emulator.records"
 
@@ -31,6 +33,7 @@ def prepare(setting: Setting) -> None:
     if setting.config.mode == "backend":
         _prepare_backend(setting, recorder, end)
     else:
+        announce_reductions(announcements_file(setting.records, setting.rank))
         signals = Signals(setting.records.with_name(_EMULATOR))
         waits = Waits(recorder, setting.rank, signals.wait_ended)
         watch_works(waits)

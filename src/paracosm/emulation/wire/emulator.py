@@ -10,10 +10,11 @@ from paracosm.emulation.communication import Communication
 from paracosm.emulation.peers import Peers
 from paracosm.emulation.ports import Span
 from paracosm.emulation.records import Collective, Exchange, Group, Note, Record
+from paracosm.emulation.wire.announcements import Announcements, Vector
 from paracosm.emulation.wire.connection import Buffer, Connection, Loop, Outgoing, Pair
 from paracosm.emulation.wire.links import Hops, MeasuredLink, Pace
 from paracosm.emulation.wire.messages import GroupState, Messages
-from paracosm.emulation.wire.operations import Channel, Entries, Operation, RealSide
+from paracosm.emulation.wire.operations import REDUCTIONS, Channel, Entries, Operation, RealSide
 from paracosm.emulation.wire.payloads import Payloads
 from paracosm.emulation.wire.protocol import kind_of, tag_of
 from paracosm.emulation.wire.schedules import Members
@@ -33,6 +34,7 @@ class Emulator:
         communication: Communication,  # how long messages among emulated ranks take
         peers: Peers,  # when emulated ranks come to an operation
         payloads: Payloads,  # what they send where a plan says so
+        announcements: Announcements,  # what real ranks say of their reductions
         record: Callable[[Record], None],  # is given records
         measured: bool,  # whether skipped messages take what the real rank's link takes
         pace: Sharing | None,  # of the real ranks' own links; None where these take what they take
@@ -44,8 +46,9 @@ class Emulator:
         self._record = record
         self._link = MeasuredLink() if measured else None
         self._pace = Pace(pace)
-        self._is_told = self._is_doubt_told = False
+        self._is_told = False
         self._payloads = payloads
+        self._announcements = announcements
         self._sources = Sources(payloads)
         self._groups: dict[str, GroupState] = {}
         self._messages = Messages(loop, communication, peers, payloads, self._pace, record)
@@ -89,10 +92,6 @@ class Emulator:
                     each.due or each.due_in for each in operation.channels.values()
                 ):
                     continue  # an instant is known at which one of its messages goes on
-                elif is_open and operation.is_guess and now - last > _LATE:
-                    self._cut_otherwise(state, operation)
-                    operation.loosen()
-                    self._advance(state, operation)
                 elif is_open and now - last > _STALL and not operation.told:
                     operation.told = True
                     waits = f"makes no progress: {_waits_for(operation)}"
@@ -134,9 +133,9 @@ class Emulator:
         operation, channel, side = self._part_of(state, connection, slot, length, now)
         real, emulated = connection.pair.real, connection.pair.emulated
         if is_ours:
-            index, ends = operation.received_as(real, channel.asked), (emulated, real)
+            index, ends = operation.received_as(connection.pair, channel.asked), (emulated, real)
         else:
-            index, ends = operation.sent_as(real, channel.announced), (real, emulated)
+            index, ends = operation.sent_as(connection.pair, channel.announced), (real, emulated)
         if unexpected := operation.unexpected(*ends, index, length):
             self._fail(f"{self._named(state, operation)}: {unexpected}")
             return
@@ -153,11 +152,9 @@ class Emulator:
             channel.halves[index % 2] = length
             if channel.accepted < channel.announced:
                 channel.lengths.append(length)
-            elif operation.kind == "all_reduce" and operation.learning is None:
+            elif operation.kind == "all_reduce":
                 return  # we have been ready for it: nothing follows from that
         operation.see_root(channel)
-        if operation.learning is not None:
-            self._listen(state, operation)
         self._serve(state, operation, channel, now)
 
     def on_data(self, connection: Connection, slot: int, length: int) -> Buffer | None:
@@ -179,7 +176,7 @@ class Emulator:
             return
         operation = state.operations[slot]
         channel, side = operation.channels[connection], operation.reals[pair.real]
-        index = operation.sent_as(pair.real, channel.arrived)
+        index = operation.sent_as(pair, channel.arrived)
         channel.arrived += 1
         side.sent += length
         side.longest = max(side.longest, length)
@@ -188,8 +185,6 @@ class Emulator:
         if since is not None and self._link is not None:
             self._link.took(length, now - since)
         operation.schedule.arrived(pair.real, pair.emulated, index, length, now)
-        if operation.learning is not None:
-            self._listen(state, operation)
         self._advance(state, operation)
         self._end_if_over(state, operation)
 
@@ -204,16 +199,14 @@ class Emulator:
             return
         channel = operation.channels[connection]
         side = operation.reals[connection.pair.real]
-        index = operation.received_as(connection.pair.real, channel.gone)
+        index = operation.received_as(connection.pair, channel.gone)
         channel.gone += 1
         channel.given += message.length
         side.received += message.length
         side.longest = max(side.longest, message.length)
         side.last = now
         self._sources.passed_on(operation, channel, index)
-        if operation.learning is not None:
-            self._listen(state, operation)
-        elif operation.world == 2 and operation.is_ring:  # one half may be over with that
+        if operation.world == 2 and operation.is_ring:  # one half may be over with that
             while self._accept(state, operation, channel, now):
                 pass
         self._end_if_over(state, operation)
@@ -258,33 +251,44 @@ class Emulator:
         self, state: GroupState, connection: Connection, slot: int, length: int, now: float
     ) -> tuple[Operation, Channel, RealSide]:
         operation = state.operations.get(slot)
+        real = connection.pair.real
         if operation is None:
-            kind, tag = kind_of(slot), tag_of(slot)
+            kind = kind_of(slot)
             added = self._communication.added(kind)
             entries = Entries(self._peers, state.members, now, added)
             members = Members(state.group.size, state.group.real, entries.of, state.hops.split)
-            planned = self._payloads.size_of(state.group, kind, tag)
-            operation = Operation(kind, tag, slot, members, entries, state.remembered, planned)
+            vector = self._vector(state, slot, real, length)
+            operation = Operation(kind, tag_of(slot), slot, members, entries, vector)
             state.operations[slot] = operation
-            if slot in state.over and operation.is_ring:
-                operation.loosen()  # it had more messages than it was taken to have
+        elif operation.vector is not None and real not in operation.reals:
+            vector = self._announcements.take(state.group.name, real, operation.tag)
+            if vector is not None and vector.size != operation.vector.size:
+                named = self._named(state, operation)
+                sizes = f"{operation.vector.size:,} and {vector.size:,} bytes"
+                self._fail(f"{named}: real ranks give vectors of {sizes}")
         channel = operation.channels.get(connection)
         if channel is None:
             channel = operation.channels[connection] = Channel(connection)
-        real = connection.pair.real
         side = operation.reals.get(real)
         if side is None:
             side = operation.reals[real] = RealSide(now, state.next_number(real), now)
-        doubtful = operation.is_ring and not operation.is_loose and not operation.first(length)
-        if doubtful and not self._is_doubt_told:
-            self._is_doubt_told = True
-            self._note(
-                False,
-                f"{self._named(state, operation)}: how gloo cut the vector into segments of "
-                f"{length:,} bytes does not show, so parts of sums over the real ranks may be "
-                "zeros: the plan of a backend run (--plan) says it",
-            )
         return operation, channel, side
+
+    def _vector(self, state: GroupState, slot: int, real: int, length: int) -> Vector | None:
+        """Return what a real member reduces; nothing, and the end, where that cannot be known."""
+        kind, tag = kind_of(slot), tag_of(slot)
+        if kind not in REDUCTIONS:
+            return None
+        vector = self._announcements.take(state.group.name, real, tag)
+        vector = vector or self._payloads.vector_of(state.group, kind, tag, length)
+        if vector is None:
+            self._fail(
+                f"{kind} {tag} of the group {state.group.name}: rank {state.members[real]} did not "
+                "say how long its vector is, and gloo's messages do not: start it with "
+                "PARACOSM_SERVED as paracosm emulate serve prints it, or give --plan, the plan of "
+                "a backend run"
+            )
+        return vector
 
     def _advance(self, state: GroupState, operation: Operation) -> None:
         if operation.slot not in state.operations:
@@ -310,10 +314,7 @@ class Emulator:
         announced = channel.accepted < channel.announced
         if not announced and (self._pace.sharing or not self._sends_more(operation, channel)):
             return False
-        learning = operation.learning
-        if learning is not None and channel.accepted >= learning.accepted[pair.real]:
-            return False
-        index = operation.sent_as(pair.real, channel.accepted)
+        index = operation.sent_as(pair, channel.accepted)
         length = channel.lengths[0] if announced else operation.length_ahead(channel)
         due = channel.due_in
         if due is None:
@@ -346,13 +347,10 @@ class Emulator:
         if not channel.wanted:
             return False
         pair = channel.connection.pair
-        learning = operation.learning
-        if learning is not None and operation.released[pair.real] >= learning.released[pair.real]:
-            return False
         if operation.is_behind(channel):
             return False
         length = channel.wanted[0]
-        index = operation.received_as(pair.real, channel.sent)
+        index = operation.received_as(pair, channel.sent)
         due = channel.due
         if due is None:
             at = operation.schedule.send_at(pair.emulated, pair.real, index, length)
@@ -369,7 +367,6 @@ class Emulator:
         channel.due = None
         channel.wanted.popleft()
         channel.sent += 1
-        operation.released[pair.real] += 1
         send(channel.connection, operation.slot, length, source, at_once=operation.is_last(index))
         return True
 
@@ -377,28 +374,6 @@ class Emulator:
         """Look at an operation again when something is due, wherever that moves meanwhile."""
         due.on_earlier = lambda: self._loop.at(due.done, self._advance, state, operation)
         self._loop.at(due.done, self._advance, state, operation)
-
-    def _cut_otherwise(self, state: GroupState, operation: Operation) -> None:
-        operation.forget()
-        self._note(
-            False,
-            f"{self._named(state, operation)}: gloo cut the vector in another way than the one "
-            "before; a part of the result may be zeros",
-        )
-
-    def _listen(self, state: GroupState, operation: Operation) -> None:
-        operation.news += 1
-        assert operation.learning is not None
-        quiet = time.monotonic() + operation.learning.quiet
-        self._loop.at(quiet, self._settle, state, operation, operation.news)
-
-    def _settle(self, state: GroupState, operation: Operation, news: int) -> None:
-        if operation.learning is not None and operation.news == news:
-            operation.settle()
-            self._advance(state, operation)
-            if operation.learning is not None and operation.news == news:
-                self._listen(state, operation)  # nothing was decided
-            self._end_if_over(state, operation)
 
     # --- ends ---
 
@@ -412,15 +387,12 @@ class Emulator:
     def _finish(self, state: GroupState, operation: Operation) -> None:
         if state.operations.pop(operation.slot, None) is None:
             return
-        is_open = any(operation.is_open(real) for real in operation.reals)
         for real, side in operation.reals.items():
             peer = state.members[side.peer] if side.peer >= 0 else -1
             what = side.number, operation.kind, operation.size(real), peer
             entered, done = max(side.asked, operation.entries.last), max(side.last, side.asked)
             times = side.asked, entered, side.asked, done
             self._record(Collective(state.members[real], state.group.name, *what, *times))
-        if not is_open and not operation.is_loose and not operation.close():
-            self._cut_otherwise(state, operation)
         state.over.append(operation.slot)
         self._sources.finished(operation)
         if not self._is_told and not any(one.operations for one in self._groups.values()):
@@ -439,6 +411,8 @@ class Emulator:
         return named if len(self._groups) == 1 else f"{named} of the group {state.group.name}"
 
     def _fail(self, text: str) -> None:
+        if self.failed:
+            return  # what follows from the first failure
         self.failed = True
         self._note(True, text)
         self._loop.stop()

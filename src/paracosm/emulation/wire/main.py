@@ -18,6 +18,7 @@ from paracosm.emulation.communication import communication_of
 from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.peers import peers_of
 from paracosm.emulation.records import Note, RecordWriter
+from paracosm.emulation.wire.announcements import Announcements
 from paracosm.emulation.wire.connection import Loop, Pair
 from paracosm.emulation.wire.emulator import Emulator
 from paracosm.emulation.wire.payloads import load_payloads
@@ -61,6 +62,7 @@ def emulate_peers(
     communication = communication_of(config)
     payloads = load_payloads(config.plan, config.world)
     writer = RecordWriter(records)
+    announcements = Announcements(records, config.rank)
     try:
         with _signals_of(records) as signals:
             loop = Loop()
@@ -69,6 +71,7 @@ def emulate_peers(
                 communication,
                 peers_of(config, config.rank[0], seed),
                 payloads,
+                announcements,
                 writer.append,
                 measured=communication.is_measured,
                 pace=config.shared if config.is_paced else None,
@@ -104,6 +107,7 @@ def emulate_peers(
                 emulator.account()
             return not emulator.failed and not failures
     finally:
+        announcements.close()
         writer.close()
 
 

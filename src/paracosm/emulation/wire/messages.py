@@ -17,7 +17,6 @@ from paracosm.emulation.wire.links import Hops, Pace
 from paracosm.emulation.wire.operations import Operation
 from paracosm.emulation.wire.payloads import Payloads
 from paracosm.emulation.wire.protocol import tag_of
-from paracosm.emulation.wire.segments import Remembered
 from paracosm.emulation.wire.sources import Source, send
 
 _REMEMBERED = 1 << 20  # bytes of the longest message that is sent back
@@ -134,7 +133,6 @@ class GroupState:
     group: WireGroup  # as the rendezvous knows it
     members: Sequence[int]  # global ranks by rank in the group
     hops: Hops  # the times of messages among emulated members
-    remembered: Remembered = field(default_factory=Remembered)  # how earlier vectors were cut
     connections: set[Connection] = field(default_factory=set)  # that are open
     operations: dict[int, Operation] = field(default_factory=dict)  # under way, by slot
     over: deque[int] = field(default_factory=lambda: deque(maxlen=64))  # slots of the last ended

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from paracosm.emulation.peers import Peers
 from paracosm.emulation.ports import Span
-from paracosm.emulation.wire.connection import Buffer, Connection
+from paracosm.emulation.wire.announcements import Vector
+from paracosm.emulation.wire.connection import Buffer, Connection, Pair
 from paracosm.emulation.wire.schedules import (
     Barrier,
     Broadcast,
     Direct,
-    Loose,
     Members,
     Ring,
     RingReduce,
 )
-from paracosm.emulation.wire.segments import (
-    LARGEST,
-    LONGEST,
-    Layout,
-    Learning,
-    Messages,
-    Remembered,
-    Standing,
-    candidates,
-    layout_of_segments,
-    messages_of,
-    vector_size,
-)
+from paracosm.emulation.wire.segments import Layout, Messages, layout_of, messages_of
 
+REDUCTIONS = ("all_reduce", "reduce")
 _SHORT = 1 << 14  # bytes of a message that take no longer than a notice
 
 
@@ -83,8 +72,7 @@ class Operation:
         slot: int,
         members: Members,
         entries: Entries,
-        remembered: Remembered,
-        planned: int | None = None,
+        vector: Vector | None = None,
     ) -> None:
         self.kind = kind  # one of `protocol.KINDS` but "send"
         self.tag = tag  # its number in the group
@@ -94,91 +82,29 @@ class Operation:
         self.channels: dict[Connection, Channel] = {}  # by connection
         self.reals: dict[int, RealSide] = {}  # by real member
         self.schedule: Direct = _SCHEDULES[kind](members)  # when which message may go
-        self.learning: Learning | None = None  # while it is not certain how the vector was cut
-        self.is_guess = self.is_loose = False
         self.entries = entries  # when the emulated members come
-        self.released: Counter[int] = Counter()  # messages to each real member
+        self.vector = vector  # what is reduced, where anything is
+        self.layout: Layout | None = None  # how that is cut
+        self.segment = 0  # bytes of a segment
         self.told = False  # whether the user has been told that it makes no progress
-        self.news = 0  # counts what happened to it
-        self._layout: Layout | None = None
-        self._key: tuple[object, int] | None = None
-        self._remembered = remembered
-        self._planned = planned
+        if vector is not None and isinstance(self.schedule, Ring):
+            cut = layout_of(kind, members.size, vector.size, vector.element)
+            self.layout, self.segment = cut
+            self.schedule.lag = self.layout.lag
+            if isinstance(self.schedule, RingReduce):
+                self.schedule.count = self.layout.count
 
     @property
     def is_ring(self) -> bool:
-        return self.kind in ("all_reduce", "reduce")
-
-    @property
-    def segment(self) -> int:
-        return 0 if self._key is None else self._key[1]
-
-    @property
-    def layout(self) -> Layout | None:
-        """How the vector is cut, where that matters and as far as it is known."""
-        return self._layout if self.learning is None else self.learning.layout
-
-    def first(self, length: int) -> bool:
-        """Learn the length of a ring's first message, and with it how the vector is cut."""
-        if self._key is not None:
-            return True
-        self._key, recalled = self._remembered.recall(length)
-        found = candidates(self.world, length)
-        layout, other = next(found), next(found, None)
-        real = self.members.real
-        several = len(real) > 1
-        has_neighbours = any((one + 1) % self.world in real for one in real)
-        planned = None
-        if self._planned is not None:
-            planned = layout_of_segments(self.world, self._planned, length)
-        if planned is not None:
-            self._lay_out(planned)
-        elif other is None or (self.kind == "reduce" and not several):
-            self._lay_out(layout)
-        elif several and (self.kind == "reduce" or length > LONGEST // 2 or has_neighbours):
-            self.loosen()  # what is to be passed on from one to the other does not show in time
-        elif recalled is not None or (self.world > LARGEST and length <= LONGEST // 2):
-            self.is_guess = True
-            self._lay_out(recalled or layout)
-        else:
-            self.learning = Learning(self.world, real, length)
-            self._settled()
-        return not self.is_loose
-
-    def settle(self) -> None:
-        assert self.learning is not None
-        if len(self.reals) < len(self.members.real):
-            return  # some have not come yet
-        standings = {}
-        for real, side in self.reals.items():
-            arrived, gone = self._moved(real)
-            standings[real] = Standing((side.receives, side.sends), (gone, arrived))
-        self.learning.settle(standings)
-        self._settled()
-
-    def loosen(self) -> None:
-        """Follow the algorithm no more: it cannot be known how the vector was cut."""
-        self.schedule = Loose(self.members)
-        self.learning = self._layout = None
-        self.is_loose = True
-
-    def _settled(self) -> None:
-        assert self.learning is not None
-        layout = self.learning.layout
-        if self.learning.is_certain:
-            self.learning = None
-            self.is_guess = True
-            self._lay_out(layout)
-        elif isinstance(self.schedule, Ring):
-            self.schedule.lag = layout.lag
-
-    def _lay_out(self, layout: Layout) -> None:
-        self._layout = layout
-        if isinstance(self.schedule, Ring):
-            self.schedule.lag = layout.lag
+        return self.kind in REDUCTIONS
 
     def unexpected(self, source: int, target: int, index: int, length: int) -> str:
         """Say what was expected where gloo's algorithm has no such message; else nothing."""
+        if self.kind == "all_reduce" and self.vector is not None and length > self.segment:
+            return (
+                f"message {index} has {length:,} bytes, but gloo cuts {self.vector.size:,} bytes "
+                f"into segments of {self.segment:,}"
+            )
         if self.schedule.allows(source, target, index):
             return ""
         expected = {
@@ -194,28 +120,28 @@ class Operation:
 
     def _present(self, real: int) -> Messages | None:
         layout = self.layout
-        if not self.is_ring or layout is None or layout.is_full:
+        if layout is None or layout.is_full:
             return None
         return messages_of(layout, real)
 
-    def sent_as(self, real: int, number: int) -> int:
-        present = self._present(real)
-        if present is None or number >= len(present.sends):
-            return number
-        return present.sends[number]
+    def sent_as(self, pair: Pair, number: int) -> int:
+        """Return gloo's index of a real member's message from its number to an emulated one."""
+        in_ring = (pair.emulated + 1) % self.world == pair.real
+        present = self._present(pair.real) if in_ring else None
+        return number if present is None else _index_of(present.sends, number, self.layout)
+
+    def received_as(self, pair: Pair, number: int) -> int:
+        """Return gloo's index of a message to a real member from its number."""
+        in_ring = (pair.real + 1) % self.world == pair.emulated
+        present = self._present(pair.real) if in_ring else None
+        return number if present is None else _index_of(present.receives, number, self.layout)
 
     def number_of(self, real: int, index: int) -> int:
-        """Return the number of a real member's message from its index: what `sent_as` undoes."""
+        """Return the number of a real member's message in the ring: what `sent_as` undoes."""
         present = self._present(real)
         if present is None:
             return index
         return present.sends.index(index) if index in present.sends else len(present.sends)
-
-    def received_as(self, real: int, number: int) -> int:
-        present = self._present(real)
-        if present is None or number >= len(present.receives):
-            return number
-        return present.receives[number]
 
     def sends_more(self, channel: Channel) -> bool:
         """Return whether it is certain that a real member has one more message for us, now.
@@ -229,7 +155,7 @@ class Operation:
         if not self.schedule.allows(real, emulated, 0):
             return False
         if self.kind == "all_reduce":
-            return self._layout is not None and self._is_due(channel, self._layout, real)
+            return self.layout is not None and self._is_due(channel, self.layout, real)
         mine = 2 * (self.world - 1)
         return self.kind == "all_gather" and bool(channel.halves) and channel.accepted < mine
 
@@ -301,9 +227,9 @@ class Operation:
             return not self.members.is_real(member % size)
 
         if self.kind == "all_reduce":
-            if self._layout is None:
+            if self.layout is None:
                 return None
-            found = messages_of(self._layout, real)
+            found = messages_of(self.layout, real)
             return len(found.sends) * emulated(real - 1), len(found.receives) * emulated(real + 1)
         if self.kind == "all_gather":
             all_of_them = 2 * (size - 1)
@@ -319,7 +245,7 @@ class Operation:
         if any(channel.is_open for channel in self._channels_of(real)):
             return True
         expected = self.expected(real)
-        if expected is None or self.is_guess:
+        if expected is None:
             return False
         arrived, gone = self._moved(real)
         return arrived < expected[0] or gone < expected[1]
@@ -335,41 +261,11 @@ class Operation:
         mine = self._channels_of(real)
         return sum(channel.arrived for channel in mine), sum(channel.gone for channel in mine)
 
-    def forget(self) -> None:
-        if self._key is not None:
-            self._remembered.forget(self._key)
-
-    def close(self) -> bool:
-        """Remember how the vector was cut; return whether that was as it was taken to be."""
-        if self.kind != "all_reduce" or self._key is None or self.layout is None:
-            return True
-        for real, side in self.reals.items():
-            expected = self.expected(real)
-            if expected is not None and (side.sends, side.receives) != expected:
-                return False
-        self._remembered.learn(self._key, self.layout)
-        return True
-
     def size(self, real: int) -> int:
         """Return the bytes of the whole vector, as `records.Collective` counts them."""
         side = self.reals[real]
-        if self.kind == "reduce":
-            # A rank that is not the root sends all segments but its own, then its own. The root
-            # receives all but those of the rank after it, then those. With few elements it may not
-            # show which is the case; then the other one moves less.
-            following = (real + 1) % self.world
-            mine = self._channels_of(real)
-            after = sum(one.given for one in mine if one.connection.pair.emulated == following)
-            if side.peer >= 0:
-                return after if side.peer == real else side.sent
-            return max(after, side.sent)
-        if self.kind == "all_reduce":
-            layout = self.layout
-            if layout is None:
-                return max(side.sent, side.received)
-            if side.sends == 0:  # its neighbour is real
-                return vector_size(layout, (real + 1) % self.world, side.longest, side.received)
-            return vector_size(layout, real, side.longest, side.sent)
+        if self.vector is not None:
+            return self.vector.size
         if self.kind == "all_gather":
             moved = side.sent or side.received
             return moved * self.world // (self.world - 1)
@@ -391,6 +287,13 @@ _SCHEDULES: dict[str, Callable[[Members], Direct]] = {
     "scatter": Direct,
     "all_to_all": Direct,
 }
+
+
+def _index_of(present: Sequence[int], number: int, layout: Layout | None) -> int:
+    """Return the index of a message of the ring, or of one behind all of them."""
+    if number < len(present):
+        return present[number]
+    return number - len(present) + (0 if layout is None else layout.count)
 
 
 class Entries:

@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from paracosm.emulation.backend.plan import Plan, PlannedGroup, load_plan
 from paracosm.emulation.records import COLLECTIVES
+from paracosm.emulation.wire.announcements import Vector
 from paracosm.emulation.wire.connection import WireGroup
+from paracosm.emulation.wire.segments import layout_of
 from paracosm.emulation.wire.store import group_name
 from paracosm.errors import InputError
 
@@ -72,12 +74,20 @@ class Payloads:
             offset += group.real[0] * share
         return self._cut(planned, at, offset, length)
 
-    def size_of(self, group: WireGroup, kind: str, tag: int) -> int | None:
+    def vector_of(self, group: WireGroup, kind: str, tag: int, segment: int) -> Vector | None:
+        """Return what a reduction reduces, of which a message has `segment` bytes."""
         planned = self._planned(group)
         at = None if planned is None else self._tag_index(planned).get(tag)
-        if planned is None or at is None or COLLECTIVES[planned.kind[at]] != kind:
+        if planned is None or at is None:
             return None
-        return int(planned.size[at])
+        what = COLLECTIVES[planned.kind[at]]
+        if what != kind and (what, kind) != ("reduce_scatter", "all_reduce"):
+            return None
+        size = int(planned.size[at]) // int(planned.tags[at])
+        for element in (1, 2, 4, 8):
+            if layout_of(kind, group.size, size, element)[1] == segment:
+                return Vector(size, element, bytes(element))
+        return None
 
     def _cut(self, planned: PlannedGroup, at: int, offset: int, length: int) -> memoryview | None:
         start = int(planned.start[at])
@@ -106,9 +116,8 @@ class Payloads:
     def _tag_index(self, planned: PlannedGroup) -> dict[int, int]:
         """Return the collective that each tag of gloo belongs to: tags count gloo's operations."""
         if planned.name not in self._tags:
-            ends = np.cumsum(planned.tags)
-            used = np.flatnonzero(planned.tags)
-            self._tags[planned.name] = {int(ends[at] - planned.tags[at]): int(at) for at in used}
+            owner = np.repeat(np.arange(len(planned.tags)), planned.tags)
+            self._tags[planned.name] = dict(enumerate(owner.tolist()))
         return self._tags[planned.name]
 
     def _planned(self, group: WireGroup) -> PlannedGroup | None:

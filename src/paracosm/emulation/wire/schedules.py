@@ -53,11 +53,6 @@ class Direct:
         return self._members.entry(peer)
 
 
-class Loose(Direct):
-    def allows(self, source: int, target: int, index: int) -> bool:
-        return True
-
-
 class Barrier(Direct):
     """gloo's barrier: dissemination in ceil(log2 W) rounds (gloo/barrier.cc).
 
@@ -317,17 +312,14 @@ class RingReduce(Ring):
 
     def __init__(self, members: Members) -> None:
         super().__init__(members, -1, 2, 1)
+        self.count = 2 * members.size - 2  # messages of the ring
         self._last: dict[int, tuple[int, int]] = {}  # by real member: index, bytes
-
-    @property
-    def half(self) -> int:
-        return (self._members.size - 1) * self.lag
 
     def allows(self, source: int, target: int, index: int) -> bool:
         return super().allows(source, target, index) or index == 0
 
     def is_part(self, source: int, target: int, index: int) -> bool:
-        return not super().allows(source, target, index) or index >= self.half
+        return not super().allows(source, target, index) or index >= self.count
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
         if not self.is_part(real, peer, index):
@@ -343,4 +335,4 @@ class RingReduce(Ring):
         last, length = self._last[arc.source]
         # The last message of the ring to `peer` was this one where it left the real member.
         away = (arc.source - peer) % self._members.size
-        return arc.passed(peer, min(last, self.half - 1 - (away - 1) * self.lag), length)
+        return arc.passed(peer, min(last, self.count - 1 - (away - 1) * self.lag), length)

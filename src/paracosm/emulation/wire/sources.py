@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from paracosm.emulation.wire.announcements import Vector
 from paracosm.emulation.wire.connection import Buffer, Connection, Outgoing, WireGroup
 from paracosm.emulation.wire.operations import Channel, Operation
 from paracosm.emulation.wire.payloads import Payloads
@@ -41,12 +42,12 @@ class Sources:
         if not isinstance(schedule, Ring):
             return None
         buffers = operation.reals[pair.real].buffers
-        index = operation.sent_as(pair.real, len(buffers))
+        index = operation.sent_as(pair, len(buffers))
         if operation.kind == "reduce":
             needed = not schedule.is_part(pair.real, pair.emulated, index)
         else:
-            needed = operation.learning is not None or schedule.comes_back(pair.real, index)
-            needed = needed or (operation.kind == "all_gather" and index < 2)
+            begins = operation.kind == "all_gather" and index < 2
+            needed = begins or schedule.comes_back(pair.real, index)
         buffers.append(self._pool.take(length) if needed else None)
         return buffers[-1]
 
@@ -59,8 +60,8 @@ class Sources:
             sender, began = schedule.origin(pair.real, index)
             if operation.members.is_real(sender):
                 return _nth(operation, sender, began)
-            if operation.kind != "all_gather":
-                return ZEROS
+            if operation.vector is not None:
+                return _neutral(operation.vector, length)
             offset = channel.first_given if index % 2 else 0
         planned = self._payloads.of(group, operation.kind, operation.tag, sender, offset, length)
         if planned is not None and len(planned) == length:
@@ -101,6 +102,13 @@ class Sources:
     def _give(self, buffer: Buffer | None) -> None:
         if buffer is not None:
             self._pool.give(buffer)
+
+
+def _neutral(vector: Vector, length: int) -> Source:
+    """Return data that leaves as it is what it is reduced with."""
+    if not any(vector.neutral):
+        return ZEROS
+    return Source(memoryview(vector.neutral * (length // vector.element)))
 
 
 def _nth(operation: Operation, real: int, index: int) -> Source:

@@ -151,7 +151,6 @@ def host_store(host: str, port: int) -> Any:
 _ADDRESS = re.compile(r"/(.+/\d+)/(\d+)")
 _DEVICE = re.compile(r"//[a-z]+//\d+$")
 _DEFAULT = re.compile(r"(?:^|/)default_pg/0//[a-z]+//\d+$")
-_PREFIX = re.compile(r"^(?:.*/)?default_pg/0//")
 
 
 def find_address(key: str) -> tuple[str, int] | None:
@@ -179,8 +178,7 @@ def is_device_group(group: str) -> bool:
 
 def group_name(group: str) -> str:
     """Return what torch.distributed calls a group: "0", "3", or the hash of its ranks."""
-    inside = _DEVICE.sub("", _PREFIX.sub("", group))
-    return "0" if is_default(group) else inside
+    return re.split(r"//?", _DEVICE.sub("", group))[-1]
 
 
 _ROLE = re.compile(r"(.*torchelastic/role_info/)(\d+)")

@@ -283,6 +283,11 @@ VERSION = 1
 """Of our attributes; raised when a reader of the old ones would misread the new ones."""
 
 _SCHEMA = "0.0.4"
+_UNITS = (
+    "us: runtime, start_time_micros, duration_micros; s: paracosm_duration; bytes: comm_size, "
+    "tensor_size, paracosm_bytes_read, paracosm_bytes_written, paracosm_allocates"
+)
+"""Said in every file, because names do not say it."""
 
 
 def write_chakra(graph: Graph, path: str | Path) -> None:
@@ -328,6 +333,7 @@ def trace_of(graph: Graph) -> Trace:
     ]
     whole = {
         "schema": _SCHEMA,
+        "units": _UNITS,
         "paracosm_graph": VERSION,
         "paracosm_arguments": list(arguments),
         **{

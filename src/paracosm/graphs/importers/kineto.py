@@ -65,7 +65,7 @@ def _median_step(trace: KinetoTrace) -> int | None:
 def _device_nodes(trace: KinetoTrace, window: Window, during: Steps) -> list[Node]:
     spans = device_spans(trace, window)
     waits = waits_between_streams(trace, spans)
-    calls = Calls(trace)
+    calls = Calls(trace, spans)
     open_op = _innermost(trace, spans.call)
     # Spans that were launched before the step are not part of it, unless no call is known at all.
     chosen = np.flatnonzero(spans.call >= 0) if (spans.call >= 0).any() else np.arange(len(spans))
@@ -80,16 +80,17 @@ def _device_nodes(trace: KinetoTrace, window: Window, during: Steps) -> list[Nod
             needed.add(before[stream])
         before[stream] = ids[number]
         kernel = trace.category[row] == _KERNEL
-        met = calls.of(row, call) if kernel else None
+        met = calls.of(row, call) if kernel else ()
         op = open_op.get(call, "")
+        sent = sum(max(0, each.size) for each in met)
         nodes.append(
             Node(
                 id=ids[number],
-                op=Op(_op_name(op or trace.text(row)), bytes_read=max(0, met.size if met else 0)),
+                op=Op(_op_name(op or trace.text(row)), bytes_read=sent),
                 phase=_phase(during.of(int(spans.thread[number]), float(spans.launched[number]))),
-                resource="memory" if not kernel else "compute" if met is None else "communication",
+                resource="memory" if not kernel else "communication" if met else "compute",
                 dependencies=tuple(each for each in sorted(needed) if each < ids[number]),
-                group=() if met is None else met.ranks,
+                group=met[0].ranks if met else (),
                 duration=float(spans.end[number] - spans.begin[number]),
             )
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from paracosm.graphs.build import Node, build_graph
-from paracosm.graphs.graph import Graph, Op
+from paracosm.graphs.graph import Graph, Op, decode_arguments
 from paracosm.graphs.transformer.architecture import Transformer
 from paracosm.graphs.transformer.layer import (
     Step,
@@ -80,8 +80,12 @@ def _graph(share: Share, stages: int) -> Graph:
             "batch": share.micro_batch,
             "parallel": "tensor",
             "ranks": split.tensor,
-            "context": split.context,
-            "experts": split.expert,
+            "checkpoint": "whole layer" if model.recipe == "megatron" else "as far as needed",
+            "sp": "yes" if split.sequence else "no",
+            "async_tp": "yes" if split.overlap else "no",
+            "cp": split.context,
+            "ep": split.expert,
+            "float8": "yes" if split.float8 else "no",
         },
         where="transformer",
     )
@@ -137,7 +141,8 @@ def _nodes(rows: list[_Row], last: dict[str, int], split: Split) -> Iterator[Nod
 
 
 def _group(op: Op) -> str:
-    return next(name for name in ("tensor", "context", "expert") if f'"{name}"' in op.arguments)
+    named: str = decode_arguments(op.arguments)[1]["group"]
+    return named
 
 
 def _rows(share: Share, stages: int) -> Iterator[_Row]:
@@ -256,21 +261,20 @@ def _embedding_backward(share: Share) -> Iterator[Step]:
 def _head_forward(share: Share) -> Iterator[Step]:
     """Yield the last norm, the logits, and the cross entropy of logits that are split by tokens.
 
-    Megatron computes the loss in single precision, in eager steps (`vocab_parallel_cross_entropy`):
-    cast, maximum, difference, exponential, sum, division; PyTorch casts, and takes the logarithm of
-    the softmax; a compiler makes two passes of it that write nothing.
+    The loss is computed in single precision, in eager steps. Megatron: cast, maximum, difference,
+    exponential, sum, division (`vocab_parallel_cross_entropy`). PyTorch: cast, logarithm of the
+    softmax; torchtitan does not compile it.
     """
     split, logits = share.split, share.tokens * share.vocabulary
     yield Step("norm", norm(share), ((share.local, "head"),))
     if split.tensor > 1 and split.sequence:
         yield Step("head", all_gather(share.stream, split.tensor))
     yield Step("head", product(share.tokens, share.vocabulary, share.model.width))
-    name, read, written, kept = {
-        "megatron": ("megatron.vocab_parallel_cross_entropy", 22, 16, 4),
-        "eager": ("eager.cross_entropy", 10, 8, 4),
-        "compiled": ("compiled.cross_entropy", 4, 0, 2),
-    }[share.model.recipe]
-    yield Step("loss", streaming(name, read * logits, written * logits), ((kept * logits, "loss"),))
+    if share.model.recipe == "megatron":
+        op = streaming("megatron.vocab_parallel_cross_entropy", 22 * logits, 16 * logits)
+    else:
+        op = streaming("pytorch.cross_entropy", 10 * logits, 8 * logits)
+    yield Step("loss", op, ((4 * logits, "loss"),))
 
 
 def _head_backward(share: Share) -> Iterator[Step]:
@@ -278,12 +282,12 @@ def _head_backward(share: Share) -> Iterator[Step]:
     model, split = share.model, share.split
     tokens, rows, logits = share.tokens, share.vocabulary, share.tokens * share.vocabulary
     weights = HALF * rows * model.width
-    name, read, written = {
-        "megatron": ("megatron.vocab_parallel_cross_entropy_backward", 8, 6),
-        "eager": ("eager.cross_entropy_backward", 12, 10),
-        "compiled": ("compiled.cross_entropy_backward", 2, 2),
-    }[model.recipe]
-    yield Step("loss", streaming(name, read * logits, written * logits))
+    if model.recipe == "megatron":
+        name = "megatron.vocab_parallel_cross_entropy_backward"
+        yield Step("loss", streaming(name, 8 * logits, 6 * logits))
+    else:  # gradients of the logarithms and of the logits, in single precision; a cast
+        op = streaming("pytorch.cross_entropy_backward", 12 * logits, 10 * logits)
+        yield Step("loss", op, ((8 * logits, "loss"), (2 * logits, "head")))
     yield Step("head", product(tokens, model.width, rows))
     yield Step("head", product(rows, model.width, tokens), of_weights=True)
     gradient = 0 if model.tied else share.gradient * rows * model.width

@@ -16,8 +16,8 @@ al., "GShard", 2020 (tokens are sent to the ranks of their experts, and back).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from paracosm.graphs.graph import Op
 from paracosm.graphs.transformer.ops import (
@@ -59,13 +59,12 @@ class Step:
 def layer_forward(share: Share, layer: int) -> Iterator[Step]:
     """Yield the forward pass of a layer; `layer` says whose loads of experts."""
     local, gate = share.local, "mlp.gate" if share.model.gated else "mlp.up"
-    last = "mlp.router" if share.model.experts else gate
+    last = "mlp.router" if share.model.experts and not share.model.shared else gate
     yield Step("attention.norm", norm(share), ((local, _projections(share)[-1][0]),))
     yield from _gather(share, "attention.qkv")
     yield from _queries(share)
     yield from _attention(share)
-    yield from _linear(share, "attention.out", share.model.width, share.model.width)
-    yield from _sum(share, "attention.out")
+    yield from _linear(share, "attention.out", share.model.width)
     fused = share.model.recipe == "compiled"
     if fused:  # the sum is part of the norm's kernel
         both = norm(share, streams=2)
@@ -78,7 +77,8 @@ def layer_forward(share: Share, layer: int) -> Iterator[Step]:
         yield from _experts(share, layer)
     if share.model.shared or not share.model.experts:
         yield from _perceptron(share)
-    yield from _sum(share, "mlp.down")
+    else:
+        yield from _sum(share, "experts.down")
     yield _add(share, "mlp.add", "")
 
 
@@ -86,11 +86,12 @@ def layer_backward(share: Share, layer: int) -> Iterator[Step]:
     """Yield the backward pass, each gradient of weights being added to what there is already."""
     yield from _add_backward(share, "mlp.add")
     yield from _gather(share, "mlp.down")
-    if share.model.shared or not share.model.experts:
-        yield from _perceptron_backward(share)
     if share.model.experts:
         yield from _experts_backward(share, layer)
-    yield from _sum(share, "mlp.up")
+    if share.model.shared or not share.model.experts:
+        yield from _perceptron_backward(share)
+    else:
+        yield from _sum(share, "mlp.router")
     yield from norm_backward(share, "mlp.norm", with_stream=True)
     yield from _add_backward(share, "attention.add")
     yield from _gather(share, "attention.out")
@@ -98,9 +99,12 @@ def layer_backward(share: Share, layer: int) -> Iterator[Step]:
     yield from linear_backward(share, "attention.out", share.tokens, width, inner, first=True)
     yield from _attention_backward(share)
     yield from _gather(share, "attention.qkv", again=True)
-    for number, (place, columns) in enumerate(_projections(share)):
-        yield from linear_backward(share, place, share.tokens, columns, width, first=not number)
-    yield from _sum(share, "attention.qkv")
+    projections = (
+        step
+        for number, (place, columns) in enumerate(_projections(share))
+        for step in linear_backward(share, place, share.tokens, columns, width, first=not number)
+    )
+    yield from _summed(share, "attention.qkv", projections)
     yield from norm_backward(share, "attention.norm", with_stream=True)
 
 
@@ -214,7 +218,7 @@ def _perceptron(share: Share) -> Iterator[Step]:
         op = product(share.tokens, inner, model.width, float8=share.split.float8)
         yield Step(place, op, ((size, "mlp.gelu"),))
     yield Step("mlp.gelu", _activation(share, size), ((size, "mlp.down"),))
-    yield from _linear(share, "mlp.down", model.width, _whole_inner(share))
+    yield from _linear(share, "mlp.down", _whole_inner(share))
 
 
 def _perceptron_backward(share: Share) -> Iterator[Step]:
@@ -223,8 +227,14 @@ def _perceptron_backward(share: Share) -> Iterator[Step]:
     yield from linear_backward(share, "mlp.down", share.tokens, model.width, inner, first=True)
     yield Step("mlp.gelu", _activation_backward(share, size))
     yield from _gather(share, "mlp.up", again=True)
-    for number, place in enumerate(("mlp.up", "mlp.gate")[: model.matrices - 1]):
-        yield from linear_backward(share, place, share.tokens, inner, model.width, first=not number)
+    ways = (
+        step
+        for number, place in enumerate(("mlp.up", "mlp.gate")[: model.matrices - 1])
+        for step in linear_backward(
+            share, place, share.tokens, inner, model.width, first=not number
+        )
+    )
+    yield from _summed(share, "mlp.up", ways)
 
 
 def _whole_inner(share: Share) -> int:
@@ -309,7 +319,8 @@ def _gather(share: Share, place: str, *, again: bool = False) -> Iterator[Step]:
     beside the gradient of the input."""
     if share.split.tensor > 1 and share.split.sequence:
         size = share.stream // (2 if share.split.float8 else 1)
-        yield Step(place, all_gather(size, share.split.tensor), beside=again)
+        beside = again or share.split.overlap
+        yield Step(place, all_gather(size, share.split.tensor), beside=beside)
 
 
 def total(share: Share) -> Op:
@@ -329,12 +340,26 @@ def _cast(place: str, size: int, layouts: int = 1) -> Step:
     return Step(place, streaming("float8.cast", 2 * size, layouts * size // HALF))
 
 
-def _linear(share: Share, place: str, columns: int, whole: int) -> Iterator[Step]:
-    """Yield a map from the shares of what is `whole` on all ranks."""
+def _linear(share: Share, place: str, whole: int) -> Iterator[Step]:
+    """Yield a map from the shares of what is `whole` on all ranks, and the sum of its outputs."""
     inner = -(-whole // share.split.tensor)
     if share.split.float8:
         yield _cast(place, HALF * share.tokens * inner)
-    yield Step(place, product(share.tokens, columns, inner, float8=share.split.float8))
+    op = product(share.tokens, share.model.width, inner, float8=share.split.float8)
+    yield from _summed(share, place, [Step(place, op)])
+
+
+def _summed(share: Share, place: str, steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield steps and the sum of their output, beside the last but those of weights that it may
+    overlap with: piece by piece, as products are done (Wang et al., "Overlap Communication with
+    Dependent Computation via Decomposition", 2023)."""
+    found = list(steps)
+    sums = list(_sum(share, place))
+    if sums and share.split.overlap:
+        last = max(n for n, step in enumerate(found) if not step.of_weights)
+        found.insert(last, replace(sums.pop(), beside=True))
+    yield from found
+    yield from sums
 
 
 def linear_backward(

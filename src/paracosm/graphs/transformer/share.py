@@ -32,6 +32,8 @@ class Split:
     expert: int = 1  # that share the experts of each layer, and send tokens to each other
     routing: str = "uniform"
     capacity: float = 0.0
+    # whether gathers and sums along the sequence run beside the products that they feed or follow
+    overlap: bool = False
     float8: bool = False  # whether linear maps of layers multiply numbers of one byte
     seed: int = 0  # of the loads
 

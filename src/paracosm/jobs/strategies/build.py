@@ -13,11 +13,12 @@ from paracosm.cluster.cluster import Cluster
 from paracosm.cluster.collectives import group_classes, shares_ports
 from paracosm.errors import InputError
 from paracosm.jobs import Codebook, Communicators, Job, Program
+from paracosm.jobs.strategies.mixed import plans_of
 from paracosm.jobs.strategies.parameter_server import parameter_server_job
-from paracosm.jobs.strategies.plan import Plan, plan_of
+from paracosm.jobs.strategies.plan import Plan
 from paracosm.jobs.strategies.rank import rank_program, single_program
 from paracosm.jobs.strategies.stage import Books, Costs
-from paracosm.jobs.strategies.strategy import SHARDINGS, Strategy, does_not_fit
+from paracosm.jobs.strategies.strategy import KEYS, SHARDINGS, Strategy, does_not_fit
 from paracosm.jobs.strategies.work import Replica
 
 Ints = npt.NDArray[np.int64]
@@ -32,8 +33,9 @@ def build_job(
 ) -> Job:
     """Return the task graph of a job.
 
-    Ranks are the workers of the cluster in their order, with the speeds of their nodes. The graph's
-    batch is that of one micro-batch of one replica.
+    Ranks are the workers of the cluster in their order, with the speeds of their nodes, and where
+    the replica has them with the durations of their devices. The graph's batch is that of one
+    micro-batch of one replica.
 
     Args:
         replica: a training step of one replica on one worker, with durations.
@@ -48,19 +50,22 @@ def build_job(
     """
     workers = len(cluster.workers)
     if strategy.ranks != workers:
-        raise does_not_fit(strategy.data, strategy.tensor, strategy.pipeline, workers)
+        ways = {key: getattr(strategy, KEYS[key]) for key in ("dp", "tp", "cp", "pp")}
+        raise does_not_fit(ways, workers)
     if strategy.servers:
         return parameter_server_job(replica, cluster, strategy)
     books = Books(Codebook(), Codebook(), Codebook())
     layout = layout_of(strategy)
-    if strategy.ranks == strategy.microbatches == 1 and not strategy.recompute:
-        programs, program = [single_program(replica, books)], np.zeros(1, dtype=np.int64)
+    plain = not (strategy.recompute or strategy.offload or strategy.float8)
+    if strategy.ranks == strategy.microbatches == 1 and plain:
+        alone = replica.on(cluster.nodes[0].device or "")
+        programs, program = [single_program(alone, books)], np.zeros(1, dtype=np.int64)
     else:
-        plan = plan_of(replica, strategy)
-        _check_gradients(plan)
+        plans, device = plans_of(replica, cluster, strategy, layout.stage)
+        _check_gradients(plans[0])
         found = set() if met is None else met
         of_all = Costs(cluster, strategy.all_reduce, changes=changes, met=found)
-        programs, program = _programs(plan, layout, books, of_all)
+        programs, program = _programs(plans, device, layout, books, of_all)
     batch, roles = replica.examples, books.roles.texts
     return Job(
         names=books.names.texts,
@@ -73,7 +78,7 @@ def build_job(
         communicators=layout.communicators(),
         communicator=layout.table(roles),
         labels=cluster.workers,
-        examples=None if batch is None else batch * strategy.data * strategy.microbatches,
+        examples=None if batch is None else batch * strategy.microbatches_of_all,
         provenance={"strategy": str(strategy), "graph": dict(replica.graph.provenance)},
     )
 
@@ -81,7 +86,7 @@ def build_job(
 def _check_gradients(plan: Plan) -> None:
     """Check that replicas have what they reduce; those without a backward pass share nothing."""
     strategy, trains = plan.strategy, len(plan.layers.backward_rows) > 0
-    if strategy.data == 1 or plan.gradients.any():
+    if strategy.replicas == 1 or plan.gradients.any():
         return
     if trains:
         raise InputError(
@@ -109,11 +114,12 @@ def check_changes(
 
 
 def _programs(
-    plan: Plan, layout: Layout, books: Books, of_all: Costs
+    plans: list[Plan], device: Ints, layout: Layout, books: Books, of_all: Costs
 ) -> tuple[list[Program], Ints]:
     """Return the distinct programs, and which one each rank has.
 
-    Ranks of a stage differ only in what their communication costs.
+    Ranks of a stage differ only in their devices, their shares of the batch, and in what their
+    communication costs.
     """
     roles = tuple(role for roles in layout.groups for role in roles)
     communicators = layout.communicators()
@@ -125,8 +131,12 @@ def _programs(
         for groups, stage in zip(layout.groups.values(), at_once, strict=True)
     ]
     cost = np.concatenate([np.zeros(0, dtype=np.int64), *classes])
+    strategy = plans[0].strategy
+    shares = np.array(strategy.shares or (strategy.microbatches,))
+    of_replica = np.arange(len(table)) // (strategy.tensor * strategy.context) % len(shares)
+    share = shares[of_replica]
     _, first, program = np.unique(
-        np.column_stack((layout.stage, np.where(table >= 0, cost[table], -1))),
+        np.column_stack((layout.stage, device, share, np.where(table >= 0, cost[table], -1))),
         axis=0,
         return_index=True,
         return_inverse=True,
@@ -140,20 +150,26 @@ def _programs(
         }
         beside = layout.beside(group, at_once) if shares_ports(of_all.cluster) else {}
         costs = replace(of_all, group=group, beside=beside)
-        programs.append(rank_program(plan, int(layout.stage[rank]), costs, books))
+        plan, stage = plans[device[rank]], int(layout.stage[rank])
+        if strategy.shares:
+            own = replace(strategy, microbatches=int(share[rank]), shares=())
+            plan = replace(plan, strategy=own)
+        programs.append(rank_program(plan, stage, costs, books))
     return programs, program.reshape(-1)
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Which rank has which place: tensor-parallel ranks next to each other, then data, then stages.
+    """Which rank has which place: tensor-parallel ranks next to each other, then those that share a
+    sequence, then data, then stages.
 
-        rank = t + tensor x (d + data x p)
+        rank = t + tensor x (c + context x (d + data x p))
 
         tensor=2, data=2, pipeline=2:    p=0: (0 1) (2 3)    p=1: (4 5) (6 7)
                                          data groups (0 2) (1 3) (4 6) (5 7)
 
-    `groups` leads from a role to the ranks of each group, one row for each; messages have a role
+    Those that share shards, or experts, are neighbours among the ranks of a data group. `groups`
+    leads from a role to the ranks of each group, one row for each; messages have a role
     at either end, and pairs (sender, receiver).
     """
 
@@ -200,17 +216,29 @@ class Layout:
 
 
 def layout_of(strategy: Strategy) -> Layout:
-    pp, dp, tp = strategy.pipeline, strategy.data, strategy.tensor
-    ranks = np.arange(pp * dp * tp, dtype=np.int64).reshape(pp, dp, tp)
+    pp, tp, cp, replicas = strategy.pipeline, strategy.tensor, strategy.context, strategy.replicas
+    ranks = np.arange(pp * replicas * tp, dtype=np.int64).reshape(pp, replicas, tp)
+    alike = ranks.transpose(0, 2, 1)  # the last axis has ranks with the same parameters
     groups: dict[tuple[str, ...], Ints] = {}
-    if dp > 1:
-        groups["data",] = ranks.transpose(0, 2, 1).reshape(-1, dp)
+    if replicas > 1:
+        groups["data",] = alike.reshape(-1, replicas)
     if tp > 1:
         groups["tensor",] = ranks.reshape(-1, tp)
+    if cp > 1:
+        groups["context",] = alike.reshape(-1, cp)
+    for near, across, size in (
+        ("shard", "replicate", strategy.shard),
+        ("expert", "expert data", strategy.expert),
+    ):
+        if size > 1:
+            groups[near,] = alike.reshape(-1, size)
+        if 1 < size < replicas:
+            others = alike.reshape(-1, replicas // size, size).transpose(0, 2, 1)
+            groups[across,] = others.reshape(-1, replicas // size)
     if pp > 1:
         following = np.roll(ranks, -1, axis=0)
         kept = pp if strategy.chunks > 1 else pp - 1
         here, there = ranks[:kept].reshape(-1), following[:kept].reshape(-1)
         groups["activations out", "activations in"] = np.column_stack((here, there))
         groups["gradients out", "gradients in"] = np.column_stack((there, here))
-    return Layout(np.arange(pp * dp * tp, dtype=np.int64) // (dp * tp), groups)
+    return Layout(np.arange(pp * replicas * tp, dtype=np.int64) // (replicas * tp), groups)

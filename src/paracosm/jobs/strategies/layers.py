@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -162,9 +162,12 @@ class Bucket:
 
     rows: tuple[int, ...]
     size: int
+    role: str  # in which ranks reduce them
 
 
-def buckets_of(rows: Sequence[int], sizes: Ints, first: float, usual: float) -> list[Bucket]:
+def buckets_of(
+    rows: Sequence[int], sizes: Ints, first: float, usual: float, role: str
+) -> list[Bucket]:
     """Return the buckets of these backward rows, as PyTorch's DDP fills them after one iteration.
 
     Gradients fill a bucket in the order in which they appear; the one that fills it up closes it
@@ -180,9 +183,9 @@ def buckets_of(rows: Sequence[int], sizes: Ints, first: float, usual: float) -> 
         filled.append(row)
         size += int(sizes[row])
         if size >= (usual if buckets else first):
-            buckets.append(Bucket(tuple(filled), size))
+            buckets.append(Bucket(tuple(filled), size, role))
             filled, size = [], 0
-    return [*buckets, Bucket(tuple(filled), size)] if filled else buckets
+    return [*buckets, Bucket(tuple(filled), size, role)] if filled else buckets
 
 
 NORM = re.compile(r"norm|^ln(_?\d+)?$")
@@ -191,8 +194,12 @@ SUMS_OF_A_LAYER = 2
 HOST = RESOURCES.index("host")
 
 
-def split(work: Work, layers: Layers, tensor: int) -> Work:
-    """Return the work of one of `tensor` ranks, estimated from that of one rank that has all."""
+def split(work: Work, layers: Layers, tensor: int, *, along_sequence: bool = False) -> Work:
+    """Return the work of one of `tensor` ranks, estimated from that of one rank that has all.
+
+    Along the sequence ranks divide norms and sums as well; each sum is a reduce-scatter, and a
+    gather before the next split op.
+    """
     split_rows = _split_rows(work, layers)
     if not split_rows.any():
         raise InputError(
@@ -201,17 +208,27 @@ def split(work: Work, layers: Layers, tensor: int) -> Work:
         )
     forward = np.flatnonzero(split_rows[: layers.backward]).tolist()
     check_divides(work.graph, forward, tensor)
-    share = np.where(split_rows, 1 / tensor, 1.0)
+    divided = split_rows
+    if along_sequence:
+        family = _longest_list(layers.names)
+        inside = np.array([name in family for name in layers.names] + [False])[layers.layer]
+        divided = inside & (work.graph.resource != HOST)
+        divided[layers.optimizer :] = split_rows[layers.optimizer :]
+    share = np.where(divided, 1 / tensor, 1.0)
     for place, most in shares_of_heads(work.graph, forward, tensor).items():
         share[split_rows & _inside(work, place)] = most
     duration = np.array(work.duration) * share
     first = work.graph.storages.first
     size = work.storage_size.copy()
-    of_split = (first >= 0) & split_rows[first]
+    of_split = (first >= 0) & divided[first]
+    # Norms are divided, and their gradients are not.
+    of_split &= split_rows[first] | (work.graph.storages.last < len(work.graph))
     sums = _sums(work, layers, split_rows)
-    whole = np.isin(first, list(sums)) & (first < layers.backward)
+    whole = np.isin(first, list(sums)) & (first < layers.backward) & (not along_sequence)
     whole &= work.graph.bytes_written[first] >= size  # its output, not what it keeps besides
     shared = of_split & ~whole
+    if along_sequence:
+        sums = {row: _along_sequence(each) for row, each in sums.items()}
     parts = np.round(size[shared] * share[first[shared]], 6)  # 1/3 of 99 is 33, not 34
     size[shared] = np.ceil(parts)
     every = np.arange(len(duration)) >= layers.optimizer
@@ -221,6 +238,34 @@ def split(work: Work, layers: Layers, tensor: int) -> Work:
     updates = (first >= 0) & every[first]
     size[updates] = np.rint(size[updates] * kept)
     return replace(work, duration=duration.tolist(), storage_size=size, sums=sums)
+
+
+def _along_sequence(sums: tuple[Sum, ...]) -> tuple[Sum, ...]:
+    return tuple(
+        replace(each, collective=kind, name=kind.replace("_", "-"))
+        for each in sums
+        for kind in ("reduce_scatter", "all_gather")
+    )
+
+
+def weight_rows(graph: Graph, layers: Layers) -> frozenset[int]:
+    """Return the backward nodes that only the optimizer waits for: gradients of weights.
+
+    They are at the place of a parameter ("h.0.mlp.weight"), or such that no other layer waits for
+    them, not even through others of their own layer.
+    """
+    rows = layers.backward_rows
+    named = [name.endswith((".weight", ".bias")) for name in graph.names]
+    passed_on: set[int] = set()
+    for row in reversed(rows):
+        for before in graph.predecessors(row).tolist():
+            if before < rows.start or named[graph.name[before]]:
+                continue
+            if row in passed_on or layers.layer[before] != layers.layer[row]:
+                passed_on.add(before)
+    found = [row for row in rows if row not in passed_on and layers.layer[row] > 0]
+    named_rows = [row for row in rows if named[graph.name[row]]]
+    return frozenset(found) | frozenset(named_rows)
 
 
 def kept_gradients(work: Work, size: npt.NDArray[np.int64], layers: Layers) -> float:
@@ -307,6 +352,35 @@ def _runs(
     return found
 
 
+def again_of(graph: Graph, kind: str) -> Callable[[Sequence[int]], list[int]]:
+    """Return what computes again, of the nodes of a layer, those that a `kind` says.
+
+    "selective": all but attention and the first, third, ... matrix product (torchtitan,
+    `activation_checkpoint.selective_ac_option = "op"`). "attention": what makes scores, and what is
+    made of them, up to the product with the values.
+    """
+    names = [_plain(op.name) for op in graph.ops]
+
+    def selective(nodes: Sequence[int]) -> list[int]:
+        found, products = [], 0
+        for row in nodes:
+            name = names[graph.op[row]]
+            multiplies = name in (*PRODUCTS, "_scaled_mm")
+            products += multiplies
+            saved = products % 2 == 1 if multiplies else ATTENTION in name
+            if not saved and name != "reduce_scatter_tensor":
+                found.append(row)
+        return found
+
+    def attention(nodes: Sequence[int]) -> list[int]:
+        drops = [row for row in nodes if names[graph.op[row]] == "native_dropout"]
+        within = [row for row in drops if "attention" in graph.names[graph.name[row]]]
+        scores = [row for row in nodes if names[graph.op[row]] in ("bmm", "_softmax")]
+        return sorted([*scores, *within]) if scores else []
+
+    return {"selective": selective, "attention": attention}[kind]
+
+
 ATTENTION = "scaled_dot_product"
 PRODUCTS = ("mm", "addmm")
 """Ops, by their names without framework and overload, whose last two arguments are the matrices."""
@@ -356,8 +430,13 @@ def shares_of_heads(graph: Graph, rows: Iterable[int], ranks: int) -> dict[str, 
     return shares
 
 
+def _plain(name: str) -> str:
+    """Return "mm" of "aten.mm.default"."""
+    return name.split(".")[1] if name.count(".") > 1 else name
+
+
 def _divided(op: Op) -> list[_Part]:
-    name = op.name.split(".")[1] if op.name.count(".") > 1 else op.name
+    name = _plain(op.name)
     if not op.arguments or not (ATTENTION in name or name in PRODUCTS):
         return []
     arguments, _ = decode_arguments(op.arguments)

@@ -29,7 +29,8 @@ from paracosm.cluster.cluster import Cluster
 from paracosm.errors import InputError
 from paracosm.jobs import Codebook, Communicators, Job, Program, ProgramWriter, write_communicators
 from paracosm.jobs.strategies.layers import Bucket, buckets_of
-from paracosm.jobs.strategies.plan import Plan, plan_of
+from paracosm.jobs.strategies.mixed import plans_of
+from paracosm.jobs.strategies.plan import Plan
 from paracosm.jobs.strategies.rank import FORWARD, backward_block, check_length, forward_block
 from paracosm.jobs.strategies.rows import Gathered, RowWriter, merge, row_anchors
 from paracosm.jobs.strategies.stage import Books, Costs, Stage
@@ -58,10 +59,11 @@ def parameter_server_job(replica: Replica, cluster: Cluster, strategy: Strategy)
             f"strategy: servers={strategy.servers}, but the cluster has {servers} servers: "
             + (f"servers={servers} fits" if servers else "give it some")
         )
-    plan = plan_of(replica, strategy)
+    plans, device = plans_of(replica, cluster, strategy, np.zeros(strategy.data, dtype=np.int64))
+    plan = plans[0]
     books = Books(Codebook(), Codebook(), Codebook())
     shares = _shares(plan, strategy)
-    programs = [_worker(plan, books, cluster, shares)]
+    programs = [_worker(each, books, cluster, shares) for each in plans]
     programs += [_server(plan, books, shares, s) for s in range(servers)]
     lanes, roles = books.lanes.texts, books.roles.texts
     communicators, table = _communicators(cluster, roles)
@@ -75,7 +77,7 @@ def parameter_server_job(replica: Replica, cluster: Cluster, strategy: Strategy)
         policies=tuple("fifo" if lane == "update" else "in order" for lane in lanes),
         roles=roles,
         programs=tuple(programs),
-        program=np.array([0] * strategy.data + list(range(1, len(programs))), dtype=np.int32),
+        program=np.append(device, range(len(plans), len(programs))).astype(np.int32),
         speed=speed,
         communicators=communicators,
         communicator=table,
@@ -92,7 +94,7 @@ def parameter_server_job(replica: Replica, cluster: Cluster, strategy: Strategy)
 def _shares(plan: Plan, strategy: Strategy) -> list[_Share]:
     """Return what every server has of every bucket; as many bytes as any other, or one more."""
     rows = plan.backward_rows(plan.parts[0])
-    buckets = buckets_of(rows, plan.gradients, strategy.first_bucket, strategy.bucket)
+    buckets = buckets_of(rows, plan.gradients, strategy.first_bucket, strategy.bucket, "data")
     if not buckets:
         raise InputError(
             "strategy: ps, but the graph has no gradients to push: storages that a backward node "

@@ -12,9 +12,16 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.graph import Graph
-from paracosm.jobs.strategies.layers import Layers, kept_gradients, layers_of, split
+from paracosm.jobs.strategies.layers import (
+    Layers,
+    is_numbered,
+    kept_gradients,
+    layers_of,
+    split,
+    weight_rows,
+)
 from paracosm.jobs.strategies.strategy import Strategy
-from paracosm.jobs.strategies.work import Replica, Work, work_of
+from paracosm.jobs.strategies.work import TENSOR, WITHIN, Replica, Work, work_of
 
 DIVIDED = ("parameters", "gradients", "optimizer")
 """What tensor-parallel ranks hold their parts of."""
@@ -36,21 +43,64 @@ class Plan:
     resident: dict[str, float]
 
     @property
-    def gathers(self) -> bool:
-        return self.strategy.sharding == "parameters"
-
-    @property
     def parameters(self) -> float:
         """Bytes of a replica's parameters; where nobody says, as many as those of its gradients."""
         return self.resident.get("parameters") or float(self.gradients.sum())
 
     @cached_property
-    def layer_parameters(self) -> npt.NDArray[np.float64]:
-        """Bytes of the parameters of every layer, in proportion to those of their gradients."""
-        layer, count = self.layers.layer, len(self.layers.names)
+    def of_experts(self) -> npt.NDArray[np.bool_]:
+        """Whether each node is of experts that ranks share: at a place such as "h.0.experts.up"."""
+        held = [
+            self.strategy.expert > 1 and "experts" in n.split(".") for n in self.work.graph.names
+        ]
+        return np.array(held, dtype=np.bool_)[self.work.graph.name]
+
+    @cached_property
+    def gathered(self) -> dict[str, npt.NDArray[np.float64]]:
+        """Bytes of the parameters of every layer that ranks gather, by their role.
+
+        They are in proportion to those of their gradients; with float8, layers with a number are
+        gathered as numbers of one byte, not two.
+        """
+        layer, names = self.layers.layer, self.layers.names
+        if self.strategy.sharding != "parameters":
+            return {}
         there = layer >= 0
-        sizes = np.bincount(layer[there], weights=self.gradients[there], minlength=count)
-        return np.asarray(sizes * (self.parameters / max(float(sizes.sum()), 1.0)))
+        scale = self.parameters / max(float(self.gradients[there].sum()), 1.0)
+        one_byte = [self.strategy.float8 and is_numbered(name) for name in names]
+        found = {}
+        for experts in (False, True):
+            role, ranks = self.strategy.sharing(experts)
+            own = there & (self.of_experts == experts)
+            size = np.bincount(layer[own], weights=self.gradients[own], minlength=len(names))
+            if ranks > 1:
+                found[role] = np.where(one_byte, size / 2, size) * scale
+        return found
+
+    @cached_property
+    def deferred(self) -> frozenset[int]:
+        """Rows of the backward pass that a zero-bubble pipeline puts off: gradients of weights."""
+        if self.strategy.schedule != "zero-bubble":
+            return frozenset()
+        return weight_rows(self.work.graph, self.layers)
+
+    @cached_property
+    def halved(self) -> frozenset[int]:
+        """Rows that make gradients of weights and others, in layers with none for weights alone.
+
+        Half of their time is put off: Qi et al. find both halves about equal (2023, section 2.1).
+        """
+        if self.strategy.schedule != "zero-bubble":
+            return frozenset()
+        layer = self.layers.layer
+        apart = {int(layer[row]) for row in self.deferred}
+        rows = np.flatnonzero(self.gradients).tolist()
+        return frozenset(row for row in rows if int(layer[row]) not in apart)
+
+    @property
+    def put_off(self) -> frozenset[int]:
+        """Rows with anything that is put off until after the backward pass."""
+        return self.deferred | self.halved
 
     @cached_property
     def until(self) -> npt.NDArray[np.int64]:
@@ -70,25 +120,32 @@ class Plan:
         Where something is done before every layer, it is layer by layer, the last one first: an
         order that can run, for no row has to wait for a layer before it.
         """
-        if not (self.gathers or self.strategy.recompute):
+        strategy = self.strategy
+        layered = strategy.sharding == "parameters" or strategy.offload
+        if not (layered or strategy.recompute):
             return list(part.backward)
         return sorted(part.backward, key=lambda row: -self.layers.layer[row])
 
 
 def plan_of(replica: Replica, strategy: Strategy) -> Plan:
     graph, layers = replica.graph, layers_of(replica.graph)
-    work = work_of(replica, strategy.tensor)
-    if strategy.tensor != replica.tensor and not work.collective:
+    _check_written(graph, strategy)
+    work = work_of(replica, {role: getattr(strategy, role) for role in WITHIN})
+    summed = any(each.role == TENSOR for each in work.collective.values())
+    said = "yes" if strategy.sequence else "no"
+    if summed and said != (made := graph.provenance.get("sp", "no")):
+        raise InputError(f"strategy: sp={said}, but the graph has the collectives of sp={made}")
+    if strategy.tensor != replica.tensor and not summed:
         if replica.tensor > 1:
             raise InputError(
                 f"strategy: tp={strategy.tensor}, but the replica is one of {replica.tensor} "
                 f"tensor-parallel ranks: tp={replica.tensor} fits"
             )
-        work = split(work, layers, strategy.tensor)
-    passes = np.arange(layers.optimizer)
-    time = np.bincount(
-        layers.layer[passes], weights=np.array(work.duration)[passes], minlength=len(layers.names)
-    ).astype(np.float64)
+        work = split(work, layers, strategy.tensor, along_sequence=strategy.sequence)
+        parts = strategy.tensor if strategy.sequence else 1
+    else:
+        parts = 1
+    time = layer_times(work, layers)
     stage = stages_of(layers, time, strategy.pipeline * strategy.chunks, strategy.cut)
     storages = graph.storages
     gradients = layers.gradient_bytes(storages.first, storages.last, work.storage_size)
@@ -97,12 +154,36 @@ def plan_of(replica: Replica, strategy: Strategy) -> Plan:
         strategy=strategy,
         work=work,
         layers=layers,
-        parts=tuple(parts_of(graph, layers, stage, gradients)),
+        parts=tuple(parts_of(graph, layers, stage, gradients, parts)),
         gradients=gradients,
         resident={
             what: size * (kept if what in DIVIDED else 1.0) for what, size in graph.resident.items()
         },
     )
+
+
+def layer_times(work: Work, layers: Layers) -> npt.NDArray[np.float64]:
+    """Return the seconds of every layer, forward and backward."""
+    passes = np.arange(layers.optimizer)
+    return np.bincount(
+        layers.layer[passes], weights=np.array(work.duration)[passes], minlength=len(layers.names)
+    ).astype(np.float64)
+
+
+def _check_written(graph: Graph, strategy: Strategy) -> None:
+    """Check that the graph is divided as the strategy says, where only its writer can do so."""
+    for key, wanted in (
+        ("cp", strategy.context),
+        ("ep", strategy.expert),
+        ("float8", "yes" if strategy.float8 else "no"),
+        ("async_tp", "yes" if strategy.async_tp else "no"),
+    ):
+        made = graph.provenance.get(key, 1 if isinstance(wanted, int) else "no")
+        if wanted != made:
+            raise InputError(
+                f"strategy: {key}={wanted}, but the graph is made for {key}={made}: a transformer "
+                'by its name ("llama-8b") is written down for any'
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,11 +205,13 @@ class Part:
 
 
 def parts_of(
-    graph: Graph, layers: Layers, stage_of_layer: list[int], gradients: np.ndarray
+    graph: Graph, layers: Layers, stage_of_layer: list[int], gradients: np.ndarray, ranks: int = 1
 ) -> list[Part]:
+    """Return the stages; `ranks` have a part each of what crosses from one to the next."""
     stages = max(stage_of_layer) + 1
     stage = np.where(layers.layer >= 0, np.array(stage_of_layer)[layers.layer], -1)
-    crossing = [0, *crossing_bytes(graph, layers, stage, stages), 0]
+    crossed = [-(-size // ranks) for size in crossing_bytes(graph, layers, stage, stages)]
+    crossing = [0, *crossed, 0]
     held = np.bincount(stage[stage >= 0], weights=gradients[stage >= 0], minlength=stages)
     share = held / held.sum() if held.sum() else np.full(stages, 1 / stages)
     rows = [
@@ -167,7 +250,7 @@ def stages_of(
             f"strategy: {count} stages of {len(layers.names)} layers: pp x chunks may be "
             f"{len(layers.names)} at most"
         )
-    begins = [0, *(_begin(layers, name) for name in cut)] if cut else _balanced(time, count)
+    begins = [0, *(_begin(layers, name) for name in cut)] if cut else balanced(time, count)
     if any(later <= earlier for earlier, later in pairwise(begins)):
         raise InputError(f"strategy: cut={'+'.join(cut)}: layers must be in the model's order")
     numbers = np.arange(len(layers.names))
@@ -219,19 +302,21 @@ def _begin(layers: Layers, name: str) -> int:
     return layers.names.index(name)
 
 
-def _balanced(time: npt.NDArray[np.float64], count: int) -> list[int]:
-    """Return where each stage begins, so that the longest takes the least time.
+def balanced(time: npt.NDArray[np.float64], count: int) -> list[int]:
+    """Return where each of `count` stages begins, so that the longest takes the least time.
 
     Best[k][i] = min over j of max(best[k - 1][j], time of layers j to i): the linear partition.
+    `time` is of every layer, or has a row of these for each stage.
     """
-    n = len(time)
-    total = np.concatenate(([0.0], np.cumsum(time)))
+    n = time.shape[-1]
+    every = np.broadcast_to(np.cumsum(time, axis=-1), (count, n))
+    totals = np.concatenate((np.zeros((count, 1)), every), axis=1)
     best = np.full((count + 1, n + 1), np.inf)
     where = np.zeros((count + 1, n + 1), dtype=np.int64)
     best[0, 0] = 0.0
     for stage in range(1, count + 1):
         for end in range(stage, n + 1):
-            begins = np.arange(stage - 1, end)
+            begins, total = np.arange(stage - 1, end), totals[stage - 1]
             longest = np.maximum(best[stage - 1, begins], total[end] - total[begins])
             choice = len(longest) - 1 - int(np.argmin(longest[::-1]))
             best[stage, end], where[stage, end] = longest[choice], begins[choice]

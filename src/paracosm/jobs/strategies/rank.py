@@ -18,10 +18,12 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol
 
+import numpy as np
+
 from paracosm.errors import InputError
 from paracosm.graphs.graph import PHASES
 from paracosm.jobs import Program
-from paracosm.jobs.strategies.layers import Bucket, is_numbered
+from paracosm.jobs.strategies.layers import Bucket, again_of, is_numbered
 from paracosm.jobs.strategies.plan import Plan
 from paracosm.jobs.strategies.rows import (
     Held,
@@ -32,7 +34,9 @@ from paracosm.jobs.strategies.rows import (
     hold_again,
     hold_gradients,
     hold_updates,
+    left_of_layers,
     let_go,
+    row_anchors,
 )
 from paracosm.jobs.strategies.stage import (
     Books,
@@ -47,7 +51,7 @@ from paracosm.jobs.strategies.stage import (
     send,
 )
 from paracosm.jobs.strategies.strategy import SHARDINGS
-from paracosm.jobs.strategies.work import COMMUNICATION, DEVICE, Replica, work_of
+from paracosm.jobs.strategies.work import COMMUNICATION, COMPUTE, DEVICE, Replica, work_of
 from paracosm.jobs.writer import HERE, Block, ProgramOfBlocks, last_on
 
 LONGEST_PROGRAM = 20_000_000
@@ -56,11 +60,14 @@ LONGEST_PROGRAM = 20_000_000
 
 @dataclass(frozen=True, eq=False)
 class _Chunk:
-    """Blocks of one stage; `last` is the backward pass of the last micro-batch."""
+    """Blocks of one stage; `last` is the backward pass of the last micro-batch.
+
+    A backward pass may be two blocks, the second one of gradients of weights that are put off.
+    """
 
     forward: Block
-    backward: Block
-    last: Block
+    backward: Passes
+    last: Passes
 
 
 def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
@@ -69,21 +76,21 @@ def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
     numbers = [stage + chunk * strategy.pipeline for chunk in range(strategy.chunks)]
     stages = [Stage(plan, plan.parts[n], costs, books) for n in numbers]
     chunks = [_chunk(each) for each in stages]
-    tasks = sum(len(each.forward) + len(each.backward) for each in chunks)
+    tasks = sum(len(each.forward) + sum(map(len, each.backward)) for each in chunks)
     check_length("microbatches", strategy.microbatches, tasks)
     program = ProgramOfBlocks()
-    begun: dict[tuple[int, int], int] = {}
+    begun: dict[tuple[int, int], dict[str, int]] = {}
     trains = len(plan.layers.backward_rows) > 0
     for each in order_of(
         strategy.schedule, stage, strategy.pipeline, strategy.microbatches, strategy.chunks
     ):
         blocks, key = chunks[each.chunk], (each.chunk, each.microbatch)
         if not each.backward:
-            begun[key] = program.place(blocks.forward, each.microbatch)
+            begun[key] = {FORWARD: program.place(blocks.forward, each.microbatch)}
         elif trains:
             final = each.microbatch == strategy.microbatches - 1
-            block = blocks.last if final else blocks.backward
-            program.place(block, each.microbatch, {FORWARD: begun[key]})
+            block = (blocks.last if final else blocks.backward)[each.weights]
+            begun[key][BACKWARD] = program.place(block, each.microbatch, begun[key])
     for each_stage in stages:
         program.place(optimizer_block(each_stage))
     return program.program(_resident(plan, numbers))
@@ -103,8 +110,11 @@ def _chunk(stage: Stage) -> _Chunk:
     return _Chunk(forward.block, usual, last)
 
 
-def _backward(stage: Stage, forward: Forward, buckets: list[Bucket], stay: bool) -> Block:
-    return backward_block(stage, forward, lambda rows: Reductions(stage, rows, buckets), stay=stay)
+def _backward(stage: Stage, forward: Forward, buckets: list[Bucket], stay: bool) -> Passes:
+    def follow(rows: RowWriter) -> Reductions:
+        return Reductions(stage, rows, buckets)
+
+    return backward_blocks(stage, forward, follow, stay=stay)
 
 
 def check_length(key: str, times: int, tasks: int) -> None:
@@ -126,11 +136,17 @@ def _resident(plan: Plan, numbers: list[int]) -> int:
     strategy = plan.strategy
     stage = SHARDINGS.index(strategy.sharding)
     own = sum(plan.parts[number].share for number in numbers)
+    rows = [row for number in numbers for row in plan.parts[number].backward]
+    made = plan.gradients[rows]
+    of_experts = float(made[plan.of_experts[rows]].sum()) / max(float(made.sum()), 1.0)
+    _, of_all = strategy.sharing()
+    _, of_same = strategy.sharing(experts=True)
+    sharded = own * ((1 - of_experts) / of_all + of_experts / of_same)
     share = {
         "inputs": 1.0,
-        "optimizer": own / strategy.data if stage >= 1 else own,
-        "gradients": own / strategy.data if stage >= 2 else own,
-        "parameters": own / strategy.data if stage >= 3 else own,
+        "optimizer": sharded if stage >= 1 else own,
+        "gradients": sharded if stage >= 2 else own,
+        "parameters": sharded if stage >= 3 else own,
     }
     held = sum(size * share.get(what, own) for what, size in plan.resident.items())
     if strategy.microbatches > 1 or stage >= 2:
@@ -145,6 +161,7 @@ class Pass:
     backward: bool
     microbatch: int
     chunk: int = 0
+    weights: bool = False  # whether it is what the backward pass has put off
 
 
 def order_of(
@@ -168,13 +185,32 @@ def order_of(
     Interleaved (figure 4, below) gives each rank several chunks of the model, v stages of 1/v of
     the length: as many micro-batches as there are stages go through one chunk, then through the
     next one. The bubble is 1/v of the above, for v times the messages.
+
+    Zero-bubble (ZB-H1: Qi et al., "Zero Bubble Pipeline Parallelism", 2023, section 3.1) has
+    backward passes of two halves: the gradients of activations, which the stage before waits for,
+    and those of weights, A to H, which `stage` micro-batches later are early enough:
+
+        rank 0 |0123...aA4bB5cC6dD7eE.fF.gG.hH|
+        rank 3 |...0a1b2c3dA4eB5fC6gD7hEFGH...|
+
+    As many activations are kept as by 1F1B. The bubble of each stage but one is F + B - W, in
+    place of F + B + W, the times of the forward pass and of the two halves of the backward pass.
     """
     if schedule == "interleaved":
         return _interleaved(stage, stages, microbatches, chunks)
     forward = [Pass(False, number) for number in range(microbatches)]
     backward = [Pass(True, number) for number in range(microbatches)]
     warm_up = microbatches if schedule == "gpipe" else min(stages - stage - 1, microbatches)
-    return _one_by_one(forward, backward, warm_up)
+    order = _one_by_one(forward, backward, warm_up)
+    if schedule != "zero-bubble":
+        return order
+    later = [replace(each, weights=True) for each in backward]
+    halves = []
+    for each in order:
+        halves.append(each)
+        if each.backward and each.microbatch >= stage:
+            halves.append(later[each.microbatch - stage])
+    return halves + later[max(microbatches - stage, 0) :]
 
 
 def _interleaved(stage: int, stages: int, microbatches: int, chunks: int) -> list[Pass]:
@@ -219,12 +255,15 @@ def single_program(replica: Replica, books: Books) -> Program:
     return program.program(sum(graph.resident.values()))
 
 
-def _no_collective(collective: str, size: int) -> float:
+def _no_collective(role: str, collective: str, size: int) -> float:
     raise AssertionError("one rank has no collectives")
 
 
-FORWARD = "forward"
-"""The anchor of the forward block of the same micro-batch."""
+FORWARD, BACKWARD = "forward", "backward"
+"""The anchors of the forward and the backward block of the same micro-batch."""
+
+Passes = tuple[Block, ...]
+"""A backward pass, and what it puts off."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,42 +274,47 @@ class Forward:
     ready: Mapping[int, Ready]
     result: Ready
     left: Held
+    away: Mapping[int, Held]  # what waits in the host's memory, by layer
 
 
 def forward_block(stage: Stage, pulled: Ready = MappingProxyType({})) -> Forward:
     """Return the forward pass of a micro-batch, which waits for parameters that are `pulled`."""
     plan, part, writer = stage.plan, stage.part, stage.books.writer()
     came = {} if stage.is_first else receive(stage, writer, "activations", part.received)
-    rows = RowWriter(plan.work, writer, stage.costs.of_tensor, {}, came)
+    rows = RowWriter(plan.work, writer, stage.costs.of, {}, came)
     rows.wait({**came, **before(stage), **pulled})
     sections = plan.sections(part.forward)
     gathers = Gathers(stage, rows, [layer for layer, _ in sections])
+    again, away = recomputed_rows(stage), offloaded(stage)
     layer_end: dict[int, int] = {}
+    sent_away: dict[int, int] = {}
     for number, (layer, nodes) in enumerate(sections):
         gathers.begin(number)
         for row in nodes:
             rows.node(row, "forward")
         layer_end[layer] = rows.end
         gathers.end(number)
+        if layer in away:
+            sent_away[layer] = move(stage, rows, OFFLOAD, layer, away[layer])
     gathers.close()
     if not stage.is_last:
         send(stage, rows, "activations", part.sent)
-    forgotten = {layer: layer_end[layer] for layer in recomputed_layers(stage)}
-    left = hold_activations(plan, part, rows, forgotten)
+    forgotten = {row: layer_end[int(plan.layers.layer[row])] for row in again}
+    left = hold_activations(plan, part, rows, forgotten, sent_away)
     if not stage.is_first:
         writer.allocate(part.received, first_task(plan, part.forward, rows.row_of))
         if part.backward:
             left.append((part.received, len(plan.work.graph)))
         else:
             writer.release(part.received, rows.end)
-    ready = {row: _from_later(there) for row, there in rows.ready.items()}
-    return Forward(writer.block(), ready, _from_later(rows.awaited), left)
+    ready = {row: _from_later(there, FORWARD) for row, there in rows.ready.items()}
+    return Forward(writer.block(), ready, _from_later(rows.awaited, FORWARD), left, away)
 
 
-def _from_later(ready: Ready) -> Ready:
-    """Return what a backward block waits for, to whom these rows are those of another block."""
+def _from_later(ready: Ready, block: str) -> Ready:
+    """Return what a later block waits for, to whom these rows are those of another block."""
     return {
-        (lane, FORWARD if anchor == HERE else anchor): row for (lane, anchor), row in ready.items()
+        (lane, block if anchor == HERE else anchor): row for (lane, anchor), row in ready.items()
     }
 
 
@@ -292,26 +336,42 @@ def backward_block(
     *,
     stay: bool = True,
 ) -> Block:
-    """Return the backward pass of a micro-batch.
+    """Return the backward pass of a micro-batch, of which nothing is put off."""
+    (block,) = backward_blocks(stage, forward, follow, stay=stay)
+    return block
+
+
+def backward_blocks(
+    stage: Stage,
+    forward: Forward,
+    follow: Callable[[RowWriter], Follower] | None,
+    *,
+    stay: bool = True,
+) -> Passes:
+    """Return the backward pass of a micro-batch, and what of it is put off, where anything is.
 
     `follow` makes what reduces or pushes the gradients. They `stay` where this pass allocates
     them, or go when they have been followed up.
     """
     plan, part, writer = stage.plan, stage.part, stage.books.writer()
     came = {} if stage.is_last else receive(stage, writer, "gradients", part.sent)
-    rows = RowWriter(plan.work, writer, stage.costs.of_tensor, forward.ready, came)
+    rows = RowWriter(plan.work, writer, stage.costs.of, forward.ready, came, plan.halved)
     rows.wait({**came, **before(stage), **forward.result})
-    again = recomputed_layers(stage)
+    again = recomputed_rows(stage)
     sections = plan.sections(plan.backward_rows(part))
     forward_rows = dict(plan.sections(part.forward))
     gathers = Gathers(stage, rows, [layer for layer, _ in sections])
-    follower = follow(rows) if follow else None
+    follower = follow(rows) if follow and not plan.put_off else None
+    reloads = Reloads(stage, rows, forward.away, [layer for layer, _ in sections])
     for number, (layer, nodes) in enumerate(sections):
         gathers.begin(number)
-        for row in forward_rows[layer] if layer in again else ():
-            rows.node(row, "recompute")
+        reloads.begin(number)
+        for row in forward_rows.get(layer, ()):
+            if row in again:
+                rows.node(row, "recompute")
         for row in nodes:
-            rows.node(row, "backward")
+            if row not in plan.deferred:
+                rows.node(row, "backward")
             if follower:
                 follower.after(row)
         gathers.end(number)
@@ -322,20 +382,50 @@ def backward_block(
         writer.allocate(part.sent, first_task(plan, part.backward, rows.row_of))
         writer.release(part.sent, rows.end)
     freed = follower.freed if follower else {}
-    hold_again(plan, part, rows, again)
-    hold_gradients(plan, part, rows, None if stay else freed)
-    let_go(forward.left, rows)
+    later: Held | None = [] if plan.put_off else None
+    made = [row for row in part.backward if row not in plan.put_off]
+    hold_again(plan, part, rows, again, later)
+    hold_gradients(plan, rows, made, None if stay else freed, later)
+    let_go(plan, [*forward.left, *reloads.back], rows, later)
+    if later is None:
+        return (writer.block(),)
+    ready = {row: _from_later(there, BACKWARD) for row, there in rows.ready.items()}
+    block = writer.block()
+    return block, _weights_block(stage, {**forward.ready, **ready}, follow, later, stay)
+
+
+def _weights_block(
+    stage: Stage,
+    earlier: Mapping[int, Ready],
+    follow: Callable[[RowWriter], Follower] | None,
+    left: Held,
+    stay: bool,
+) -> Block:
+    """Return the gradients of weights of a micro-batch, with the reductions of all gradients."""
+    plan, writer = stage.plan, stage.books.writer()
+    rows = RowWriter(plan.work, writer, stage.costs.of, earlier, {}, plan.halved)
+    follower = follow(rows) if follow else None
+    made = plan.backward_rows(stage.part)
+    for row in made:
+        if row in plan.put_off:
+            rows.node(row, "backward")
+        if follower:
+            follower.after(row)
+    freed = follower.freed if follower else {}
+    here = [row for row in made if row in plan.put_off]
+    hold_gradients(plan, rows, here, None if stay else freed, None)
+    let_go(plan, left, rows, None)
     return writer.block()
 
 
-def recomputed_layers(stage: Stage) -> frozenset[int]:
-    """Return the layers of a stage that are computed again.
+def _repeated(stage: Stage) -> frozenset[int]:
+    """Return the layers of a stage of which the model has many, and that have a backward pass.
 
-    They are those with a number ("h.0"), of which a model has many; without any, all layers. What
-    comes before and after them (embedding, head, loss) is kept.
+    They are those with a number ("h.0"); without any, all layers. What comes before and after them
+    (embedding, head, loss) is none.
     """
     plan = stage.plan
-    if not plan.strategy.recompute or not stage.part.backward:
+    if not stage.part.backward:
         return frozenset()
     names = plan.layers.names
     some = any(is_numbered(name) for name in names)
@@ -346,6 +436,94 @@ def recomputed_layers(stage: Stage) -> frozenset[int]:
     )
 
 
+def recomputed_rows(stage: Stage) -> frozenset[int]:
+    """Return the forward nodes of a stage that are computed again before the backward pass."""
+    plan, kind = stage.plan, stage.plan.strategy.recompute
+    if not kind:
+        return frozenset()
+    sections = plan.sections(stage.part.forward)
+    layers = _repeated(stage)
+    rows = [(layer, nodes) for layer, nodes in sections if layer in layers]
+    if plan.work.graph.provenance.get("checkpoint") == "as far as needed":
+        rows = [(layer, _as_far_as_needed(plan, layer, nodes)) for layer, nodes in rows]
+    if kind is True:
+        return frozenset(row for _, nodes in rows for row in nodes)
+    again = again_of(plan.work.graph, kind)
+    found = frozenset(row for _, nodes in rows for row in again(nodes))
+    if rows and not found:
+        raise InputError(
+            f"strategy: recompute={kind} has no effect: no layer of the graph has "
+            + ("an attention that writes its scores" if kind == "attention" else "ops of its own")
+        )
+    return found
+
+
+def _as_far_as_needed(plan: Plan, layer: int, nodes: list[int]) -> list[int]:
+    """Return the nodes of a layer up to the last that makes what its backward pass looks at.
+
+    There PyTorch stops to compute again (`torch.utils.checkpoint`, `early_stop`), Megatron does
+    not.
+    """
+    storages, of = plan.work.graph.storages, plan.layers.layer
+    own = np.isin(storages.first, nodes) & (storages.last < plan.layers.optimizer)
+    needed = storages.first[own][of[storages.last[own]] == layer]
+    return [row for row in nodes if row <= needed.max(initial=-1)]
+
+
+def offloaded(stage: Stage) -> dict[int, Held]:
+    """Return what the layers of a stage leave for their backward pass, and the host keeps."""
+    plan = stage.plan
+    if not plan.strategy.offload:
+        return {}
+    layers = _repeated(stage)
+    left = left_of_layers(plan, stage.part, recomputed_rows(stage))
+    return {layer: held for layer, held in left.items() if layer in layers}
+
+
+OFFLOAD, RELOAD = "offload", "reload"
+"""Lanes of copies to the host and back: a device does both at once."""
+
+
+def move(stage: Stage, rows: RowWriter, lane: str, layer: int, held: Held) -> int:
+    """Copy what a layer has left to the host, when it is there, or back."""
+    plan = stage.plan
+    size = sum(size for size, _ in held)
+    after = row_anchors(rows.done(DEVICE), lane) if lane == OFFLOAD else []
+    if lane == RELOAD:
+        after = [(last_on(OFFLOAD), 0), *row_anchors(rows.done([COMPUTE]), lane)]
+    name = f"{lane} {plan.layers.names[layer]}".rstrip()
+    return rows.writer.add(name, lane, size / plan.strategy.offload, after)
+
+
+class Reloads:
+    """Writes the copies back of a backward pass, each beside that of the layer before it."""
+
+    def __init__(
+        self, stage: Stage, rows: RowWriter, away: Mapping[int, Held], layers: list[int]
+    ) -> None:
+        self._stage, self._rows, self._away = stage, rows, away
+        self._layers = [layer for layer in layers if layer in away]
+        self._number = {
+            n: self._layers.index(each) for n, each in enumerate(layers) if each in away
+        }
+        self._tasks: list[int] = []
+        self.back: Held = []
+        """What is there again."""
+
+    def begin(self, number: int) -> None:
+        """Wait for what the `number`-th layer needs, and let the next one come meanwhile."""
+        if number not in self._number:
+            return
+        place = self._number[number]
+        while len(self._tasks) <= min(place + 1, len(self._layers) - 1):
+            layer = self._layers[len(self._tasks)]
+            task = move(self._stage, self._rows, RELOAD, layer, self._away[layer])
+            self._tasks.append(task)
+            self._rows.writer.allocate(sum(size for size, _ in self._away[layer]), task)
+            self.back += self._away[layer]
+        self._rows.wait({(RELOAD, HERE): self._tasks[place]})
+
+
 def optimizer_block(stage: Stage) -> Block:
     """Return the optimizer step of a stage.
 
@@ -353,19 +531,28 @@ def optimizer_block(stage: Stage) -> Block:
     the time and of the memory that the step takes for a while.
     """
     plan, strategy, writer = stage.plan, stage.plan.strategy, stage.books.writer()
-    shard = 1 / strategy.data if strategy.sharding != "none" else 1.0
-    share = {row: part * shard for row, part in stage.part.optimizer}
+    share = {
+        row: part / (1 if strategy.sharding == "none" else strategy.sharing(experts)[1])
+        for row, part in stage.part.optimizer
+        for experts in (bool(plan.of_experts[row]),)
+    }
     duration = list(plan.work.duration)
     for row, part in share.items():
         duration[row] *= part
     work = replace(plan.work, duration=duration)
-    rows = RowWriter(work, writer, stage.costs.of_tensor, {}, {})
+    rows = RowWriter(work, writer, stage.costs.of, {}, {})
     rows.wait({(lane, last_on(lane)): 0 for lane in (*DEVICE, COMMUNICATION)})
     for row in share:
         rows.node(row, "optimizer")
     hold_updates(plan, rows, share)
-    size = round(plan.parameters * stage.part.share)
-    if strategy.sharding in ("optimizer", "gradients") and size:
-        updated = rows.done(DEVICE) or {(lane, last_on(lane)): 0 for lane in DEVICE}
-        collective(stage, writer, "all-gather parameters", "all_gather", size, updated)
+    size = plan.parameters * stage.part.share
+    made = plan.gradients[list(stage.part.backward)]
+    of_experts = float(made[plan.of_experts[list(stage.part.backward)]].sum()) / max(made.sum(), 1)
+    updated = rows.done(DEVICE) or {(lane, last_on(lane)): 0 for lane in DEVICE}
+    for experts, part in ((False, 1 - of_experts), (True, of_experts)):
+        role, ranks = strategy.sharing(experts)
+        bytes_of = round(size * part)
+        if strategy.sharding in ("optimizer", "gradients") and bytes_of and ranks > 1:
+            name = "all-gather parameters"
+            collective(stage, writer, name, "all_gather", bytes_of, updated, role)
     return writer.block()

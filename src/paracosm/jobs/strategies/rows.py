@@ -28,8 +28,8 @@ Ready = Mapping[tuple[str, str], int]
 Gathered = dict[tuple[str, str], int]
 """A `Ready` that is being put together."""
 
-TensorTime = Callable[[str, int], float]
-"""Seconds of a collective and its bytes, between the tensor-parallel ranks."""
+TimeOf = Callable[[str, str, int], float]
+"""Seconds of a collective of so many bytes between the ranks in a role."""
 
 
 class RowWriter:
@@ -43,16 +43,17 @@ class RowWriter:
         self,
         work: Work,
         writer: BlockWriter,
-        tensor_time: TensorTime,
+        time_of: TimeOf,
         earlier: Mapping[int, Ready],
         elsewhere: Ready,
+        halved: frozenset[int] = frozenset(),
     ) -> None:
         self.work, self.writer = work, writer
         self.ready: dict[int, Ready] = {}
         """What is there when a node of this block is done."""
         self.row_of: dict[int, int] = {}
         """The task of each node of this block; where it is there twice, the later one."""
-        self._tensor_time = tensor_time
+        self._time_of, self._halved = time_of, halved
         self._earlier, self._elsewhere = earlier, elsewhere
         self._awaited: dict[str, Gathered] = {}
         self._computing: list[int] = []
@@ -69,15 +70,16 @@ class RowWriter:
         """Write one node and return the row of its task."""
         work, graph = self.work, self.work.graph
         lane, name = work.lane[row], self._names[graph.op[row]]
+        duration = work.duration[row] / (2 if row in self._halved else 1)
         there: Gathered = {}
         for before in graph.predecessors(row).tolist():
-            merge(there, self._ready_of(before))
+            merge(there, self.ready_of(before))
         if work.on_host[row]:
             waits: Gathered = dict(there) if work.waits[row] else {}
             if work.waits[row] and work.host != COMPUTE:
                 merge(waits, self._last(COMPUTE))
             merge(waits, self._awaited.pop(lane, {}))
-            task = self._add(name, lane, work.duration[row], waits, step)
+            task = self._add(name, lane, duration, waits, step)
             self.ready[row] = {(lane, HERE): task}
             if not work.waits[row]:
                 passed_on = {at: after for at, after in there.items() if at[0] != lane}
@@ -92,7 +94,7 @@ class RowWriter:
             if row in work.collective:
                 task = self._collective(work.collective[row], there)
             else:
-                task = self._add(name, lane, work.duration[row], there, step)
+                task = self._add(name, lane, duration, there, step)
             self.ready[row] = {(lane, HERE): task}
         self.row_of[row] = task
         if lane == COMPUTE:
@@ -144,10 +146,10 @@ class RowWriter:
         return {(lane, HERE): self.writer.last[lane] for lane in lanes if lane in self.writer.last}
 
     def _collective(self, each: Sum, there: Ready) -> int:
-        seconds = self._tensor_time(each.collective, each.size)
-        anchors = row_anchors(there, TENSOR)
+        seconds, lane = self._time_of(each.role, each.collective, each.size), each.role
+        anchors = row_anchors(there, lane)
         return self.writer.communicate(
-            each.name, TENSOR, seconds, anchors, "collective", each.size, TENSOR
+            each.name, lane, seconds, anchors, "collective", each.size, each.role
         )
 
     def _add(self, name: str, lane: str, duration: float, there: Ready, step: str) -> int:
@@ -158,7 +160,8 @@ class RowWriter:
             return {(lane, HERE): self.writer.last[lane]}
         return {(lane, last_on(lane)): 0}
 
-    def _ready_of(self, row: int) -> Ready:
+    def ready_of(self, row: int) -> Ready:
+        """Return what is there when a node of this block, or of an earlier one, is done."""
         if row in self.ready:
             return self.ready[row]
         return self._earlier.get(row, self._elsewhere)
@@ -189,8 +192,18 @@ def _storages(
     yield from zip(*columns, strict=True)
 
 
-def hold_activations(plan: Plan, part: Part, rows: RowWriter, forgotten: Mapping[int, int]) -> Held:
-    """Take down what a forward pass allocates, and return what is still there when it is over."""
+def hold_activations(
+    plan: Plan,
+    part: Part,
+    rows: RowWriter,
+    forgotten: Mapping[int, int],
+    sent_away: Mapping[int, int],
+) -> Held:
+    """Take down what a forward pass allocates, and return what is still there when it is over.
+
+    What rows make that are computed again is `forgotten` after a task; so is what is left of a
+    layer and `sent_away` by one.
+    """
     writer, backward = rows.writer, frozenset(part.backward)
     left: Held = []
     for size, first, last in _storages(plan, part.forward, [*part.forward, *part.backward]):
@@ -199,22 +212,36 @@ def hold_activations(plan: Plan, part: Part, rows: RowWriter, forgotten: Mapping
         if last in rows.row_of:
             writer.release(size, max(taken, rows.given(last)))
             continue
-        if first >= 0 and (layer := int(plan.layers.layer[first])) in forgotten:
+        if first in forgotten:
             kept = _handed_on(plan, first, size)
-            writer.release(size - kept, max(taken, forgotten[layer]))
+            writer.release(size - kept, max(taken, forgotten[first]))
             size = kept
-        if last in backward or (last >= plan.layers.optimizer and backward):
+        if first >= 0 and (layer := int(plan.layers.layer[first])) in sent_away:
+            writer.release(size, max(taken, sent_away[layer]))
+        elif last in backward or (last >= plan.layers.optimizer and backward):
             left.append((size, last))
         elif last < plan.layers.optimizer:
             writer.release(size, rows.end)
     return left
 
 
-def hold_again(plan: Plan, part: Part, rows: RowWriter, layers: frozenset[int]) -> None:
-    """Take down what the layers that are computed again in a backward pass allocate."""
+def left_of_layers(plan: Plan, part: Part, forgotten: frozenset[int]) -> dict[int, Held]:
+    """Return what is left of each layer after its forward pass, for its backward pass."""
+    backward, found = frozenset(part.backward), dict[int, Held]()
     for size, first, last in _storages(plan, part.forward):
-        if plan.layers.layer[first] in layers:
-            _hold(rows, size - _handed_on(plan, first, size), first, last)
+        held = _handed_on(plan, first, size) if first in forgotten else size
+        if last in backward and held:
+            found.setdefault(int(plan.layers.layer[first]), []).append((held, last))
+    return found
+
+
+def hold_again(
+    plan: Plan, part: Part, rows: RowWriter, again: frozenset[int], later: Held | None
+) -> None:
+    """Take down what rows allocate that are computed again in a backward pass."""
+    for size, first, last in _storages(plan, part.forward):
+        if first in again:
+            _hold(plan, rows, size - _handed_on(plan, first, size), first, last, later)
 
 
 def first_task(plan: Plan, nodes: Sequence[int], row_of: Mapping[int, int]) -> int:
@@ -222,19 +249,26 @@ def first_task(plan: Plan, nodes: Sequence[int], row_of: Mapping[int, int]) -> i
     return next((row_of[node] for node in nodes if plan.work.lane[node] in DEVICE), 0)
 
 
-def let_go(left: Held, rows: RowWriter) -> None:
-    """Take down in a backward pass what its forward pass has left behind."""
+def let_go(plan: Plan, left: Held, rows: RowWriter, later: Held | None) -> None:
+    """Take down in a backward pass what was left behind; what puts work off uses it `later`."""
     for size, last in left:
-        rows.writer.release(size, rows.given(last) if last in rows.row_of else rows.computed)
+        if later is not None and last in plan.put_off:
+            later.append((size, last))
+        else:
+            rows.writer.release(size, rows.given(last) if last in rows.row_of else rows.computed)
 
 
 def hold_gradients(
-    plan: Plan, part: Part, rows: RowWriter, freed: Mapping[int, int] | None
+    plan: Plan,
+    rows: RowWriter,
+    nodes: Sequence[int],
+    freed: Mapping[int, int] | None,
+    later: Held | None,
 ) -> None:
-    """Take down what a backward pass allocates."""
-    for size, first, last in _storages(plan, part.backward):
+    """Take down what nodes of a backward pass allocate."""
+    for size, first, last in _storages(plan, nodes):
         if last < len(plan.work.graph):
-            _hold(rows, size, first, last)
+            _hold(plan, rows, size, first, last, later)
             continue
         taken = rows.taken(first)
         rows.writer.allocate(size, taken)
@@ -247,14 +281,23 @@ def hold_updates(plan: Plan, rows: RowWriter, share: Mapping[int, float]) -> Non
     for whole, first, last in _storages(plan, list(share)):
         size = round(whole * share[first])
         if last < len(plan.work.graph):
-            _hold(rows, size, first, last)
+            _hold(plan, rows, size, first, last, None)
         else:
             rows.writer.allocate(size, rows.taken(first))
 
 
-def _hold(rows: RowWriter, size: int, first: int, last: int) -> None:
-    """Hold bytes from one node to another, or where that is not here, to the end of the block."""
+def _hold(
+    plan: Plan, rows: RowWriter, size: int, first: int, last: int, later: Held | None
+) -> None:
+    """Hold bytes from one node to another, or where that is not here, to the end of the block.
+
+    What nodes look at that put work off is held until `later`.
+    """
     taken = rows.taken(first)
+    if later is not None and last in plan.put_off:
+        rows.writer.allocate(size, taken)
+        later.append((size, last))
+        return
     over = rows.given(last) if last in rows.row_of else rows.end
     rows.writer.allocate(size, taken)
     rows.writer.release(size, max(taken, over))

@@ -18,6 +18,7 @@ A gather waits until the layer `prefetch` + 1 places before it is done: so many 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -30,7 +31,7 @@ from paracosm.jobs import Codebook
 from paracosm.jobs.strategies.layers import Bucket, buckets_of
 from paracosm.jobs.strategies.plan import Part, Plan
 from paracosm.jobs.strategies.rows import Gathered, Ready, RowWriter, merge, row_anchors
-from paracosm.jobs.strategies.work import COMMUNICATION, COMPUTE, DEVICE
+from paracosm.jobs.strategies.work import COMMUNICATION, COMPUTE, DEVICE, WITHIN
 from paracosm.jobs.writer import HERE, BlockWriter, last_on
 
 
@@ -89,15 +90,15 @@ def send(stage: Stage, rows: RowWriter, what: str, size: int) -> None:
 
 
 def collective(
-    stage: Stage, writer: BlockWriter, name: str, kind: str, size: int, there: Ready
+    stage: Stage, writer: BlockWriter, name: str, kind: str, size: int, there: Ready, role: str
 ) -> int:
-    """Write a collective between the data-parallel ranks, and what it takes from computing; return
-    the row of the collective."""
+    """Write a collective between ranks that share parameters, and what it takes from computing;
+    return the row of the collective."""
     name = f"{name} of stage {stage.part.number}" if stage.part.stages > 1 else name
-    seconds, anchors = stage.costs.of_data(kind, size), row_anchors(there, COMMUNICATION)
+    seconds, anchors = stage.costs.of(role, kind, size), row_anchors(there, COMMUNICATION)
     if taken := stage.plan.work.interference.taken(size, seconds):
         writer.add(f"computing for {name}", COMPUTE, taken, row_anchors(there, COMPUTE))
-    return writer.communicate(name, COMMUNICATION, seconds, anchors, "collective", size, "data")
+    return writer.communicate(name, COMMUNICATION, seconds, anchors, "collective", size, role)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,11 +118,11 @@ class Costs:
     met: set[str] = field(default_factory=set)
     _ways: dict[tuple[str, str], list[TimeOf]] = field(default_factory=dict, init=False)
 
-    def of_tensor(self, collective: str, size: int) -> float:
-        return self._collective("tensor", collective, size, "auto")
-
-    def of_data(self, collective: str, size: int) -> float:
-        return self._collective("data", collective, size, self.all_reduce)
+    def of(self, role: str, collective: str, size: int) -> float:
+        """Return the seconds of a collective of so many bytes between the ranks in a role."""
+        return self._collective(
+            role, collective, size, "auto" if role in WITHIN else self.all_reduce
+        )
 
     def of_message(self, role: str, size: int) -> tuple[float, float]:
         """Return the seconds that a message in a role is sent for, and those until it arrives."""
@@ -164,16 +165,19 @@ def reduced_buckets(stage: Stage, *, last: bool) -> list[Bucket]:
     layer.
     """
     plan, strategy, part = stage.plan, stage.plan.strategy, stage.part
-    if strategy.data == 1 or (not last and strategy.sharding in ("none", "optimizer")):
+    if strategy.replicas == 1 or (not last and strategy.sharding in ("none", "optimizer")):
         return []
+    units, sizes = [plan.backward_rows(part)], (strategy.first_bucket, strategy.bucket)
     if strategy.sharding == "parameters":
-        return [
-            bucket
-            for _, nodes in plan.sections(plan.backward_rows(part))
-            for bucket in buckets_of(nodes, plan.gradients, float("inf"), float("inf"))
-        ]
-    rows = plan.backward_rows(part)
-    return buckets_of(rows, plan.gradients, strategy.first_bucket, strategy.bucket)
+        units, sizes = [nodes for _, nodes in plan.sections(units[0])], (math.inf, math.inf)
+    found = []
+    for nodes in units:
+        for experts in (False, True):
+            role, ranks = strategy.sharing(experts)
+            own = [row for row in nodes if plan.of_experts[row] == experts]
+            if ranks > 1:
+                found += buckets_of(own, plan.gradients, *sizes, role)
+    return found
 
 
 class Reductions:
@@ -192,11 +196,15 @@ class Reductions:
         number, bucket = self._closed_by[row]
         there: Gathered = {}
         for each in bucket.rows:
-            merge(there, self._rows.ready[each])
-        strategy = self._stage.plan.strategy
+            merge(there, self._rows.ready_of(each))
+        strategy, size, role = self._stage.plan.strategy, bucket.size, bucket.role
         kind = "all_reduce" if strategy.sharding == "none" else "reduce_scatter"
         name = f"{kind.replace('_', '-')} {number}"
-        task = collective(self._stage, self._rows.writer, name, kind, bucket.size, there)
+        task = collective(self._stage, self._rows.writer, name, kind, size, there, role)
+        if role == "shard":  # then the same share of each replica of the shards
+            name, size = f"all-reduce {number}", -(-size // strategy.shard)
+            writer = self._rows.writer
+            task = collective(self._stage, writer, name, "all_reduce", size, {}, "replicate")
         if strategy.sharding in ("gradients", "parameters"):
             self.freed |= dict.fromkeys(bucket.rows, task)
 
@@ -206,11 +214,11 @@ class Gathers:
 
     def __init__(self, stage: Stage, rows: RowWriter, layers: Sequence[int]) -> None:
         self._stage, self._rows = stage, rows
-        sizes = stage.plan.layer_parameters
-        self._sizes = [int(sizes[layer]) for layer in layers]
+        sizes = stage.plan.gathered
+        self._sizes = [{role: int(of[layer]) for role, of in sizes.items()} for layer in layers]
         self._names = [stage.plan.layers.names[layer] for layer in layers]
-        self._units = [n for n, size in enumerate(self._sizes) if size and stage.plan.gathers]
-        self._ahead = min(stage.plan.strategy.prefetch, len(sizes))
+        self._units = [n for n, of in enumerate(self._sizes) if sum(of.values())]
+        self._ahead = min(stage.plan.strategy.prefetch, len(stage.plan.layers.names))
         self._place = {number: unit for unit, number in enumerate(self._units)}
         self._gathered: list[int] = []
         self._ended: list[int] = []
@@ -228,7 +236,7 @@ class Gathers:
         """Drop the parameters of the `number`-th layer."""
         if number in self._place:
             row = self._rows.writer.last.get(COMPUTE, self._gathered[self._place[number]])
-            self._rows.writer.release(self._sizes[number], row)
+            self._rows.writer.release(sum(self._sizes[number].values()), row)
             self._ended.append(row)
 
     def close(self) -> None:
@@ -246,9 +254,10 @@ class Gathers:
             else {(COMPUTE, _dropped(-1 - before)): 0}
         )
         name = f"all-gather {self._names[number]}"
-        size = self._sizes[number]
-        task = collective(self._stage, writer, name, "all_gather", size, there)
-        writer.allocate(size, task)
+        for role, size in self._sizes[number].items():
+            if size:
+                task = collective(self._stage, writer, name, "all_gather", size, there, role)
+                writer.allocate(size, task)
         self._gathered.append(task)
 
 

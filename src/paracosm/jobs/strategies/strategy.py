@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from paracosm.errors import InputError, unknown
-from paracosm.units import format_size, parse_number, parse_size
+from paracosm.graphs.transformer import Split
+from paracosm.units import (
+    format_bandwidth,
+    format_size,
+    parse_bandwidth,
+    parse_number,
+    parse_size,
+)
 
-SCHEDULES = ("1f1b", "gpipe", "interleaved")
+SCHEDULES = ("1f1b", "gpipe", "interleaved", "zero-bubble")
 SHARDINGS = ("none", "optimizer", "gradients", "parameters")
 """What data-parallel ranks divide; ZeRO stage 0, 1, 2, 3. Each includes the ones before it."""
 ALL_REDUCES = ("auto", "ring", "tree", "hierarchical", "halving-doubling")
@@ -20,7 +27,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to spread a job over `data` x `tensor` x `pipeline` workers.
+    """A way to spread a job over `data` x `context` x `tensor` x `pipeline` workers.
 
     Raises:
         InputError: a value that cannot be, or has no effect beside the others.
@@ -28,19 +35,35 @@ class Strategy:
 
     data: int = 1  # replicas, each with a part of the batch
     tensor: int = 1  # ranks that split every layer between them
+    # whether they divide norms and sums as well, along the sequence
+    sequence: bool = False
+    # whether their gathers and sums run beside the products that they feed or follow
+    async_tp: bool = False
+    context: int = 1  # ranks that share each sequence, around a ring
+    # of data- and context-parallel ranks, those that share the experts of each layer
+    expert: int = 1
+    routing: str = "uniform"  # of tokens to experts, as `paracosm.graphs.transformer.Split` has it
+    capacity: float = 0.0  # times its even share that an expert takes at most; 0 for no limit
     pipeline: int = 1  # ranks that have some of the layers each
     # in which order a rank of a pipeline works on micro-batches; one of `SCHEDULES`
     schedule: str = "1f1b"
     chunks: int = 1  # stages of each rank of a pipeline; more than one where it is interleaved
     microbatches: int = 1  # forward and backward passes of a replica before each optimizer step
+    # the same of each replica, where they differ: slower devices take a smaller part of the batch
+    shares: tuple[int, ...] = ()
     sharding: str = "none"  # one of `SHARDINGS`
+    # ranks that share what is sharded; such groups are replicas of each other. 0 for all.
+    shard: int = 0
     bucket: float = 25 * MIB  # bytes of gradients that are reduced together
     first_bucket: float = 1 * MIB  # the same for the first of them
     all_reduce: str = "auto"  # the algorithm; one of `ALL_REDUCES`. "auto" takes the cheapest.
     prefetch: int = 1  # layers whose parameters are gathered ahead of their use
     # whether a stage goes on while it sends. Megatron's waits until it has sent.
     overlap: bool = True
-    recompute: bool = False  # whether layers are computed again before their backward pass
+    # what is computed again before a layer's backward pass; one of `RECOMPUTED`
+    recompute: bool | str = False
+    offload: float = 0.0  # bytes/s to the host's memory, where activations wait; 0: they stay
+    float8: bool = False  # whether linear maps of layers multiply numbers of one byte
     servers: int = 0  # parameter servers, instead of reductions between the workers
     # whether workers go on with what their servers have, without each other
     asynchronous: bool = False
@@ -61,16 +84,52 @@ class Strategy:
         ):
             if name not in valid:
                 raise InputError(f"strategy: {key}: {unknown(kind, name, valid)}")
+        if self.recompute not in RECOMPUTED.values():
+            raise InputError(f"strategy: {_no_such_recompute(self.recompute)}")
         for key in ("bucket", "first_bucket"):
             if not getattr(self, key) > 0:
                 raise InputError(f"strategy: {key} must be above 0 bytes, not {getattr(self, key)}")
+        for key in ("capacity", "offload"):
+            if not 0 <= getattr(self, key) < math.inf:
+                raise InputError(f"strategy: {key} must be above 0, not {getattr(self, key)}")
         _check_pipeline(self)
         _check_servers(self)
+        _check_split(self)
+        _check_shares(self)
         _check_effect(self)
 
     @property
     def ranks(self) -> int:
-        return self.data * self.tensor * self.pipeline
+        return self.replicas * self.tensor * self.pipeline
+
+    @property
+    def replicas(self) -> int:
+        """Ranks that hold the same parameters, and sum their gradients."""
+        return self.data * self.context
+
+    @property
+    def microbatches_of_all(self) -> int:
+        """Forward and backward passes of all replicas before each optimizer step."""
+        return sum(self.shares) or self.data * self.microbatches
+
+    @property
+    def needs_sizes(self) -> bool:
+        """Whether only a graph that is written down from a transformer's sizes can do it."""
+        return self.context > 1 or self.expert > 1 or self.float8 or self.async_tp
+
+    def split(self, seed: int = 0) -> Split:
+        """Return how ranks divide a transformer; loads of experts are drawn from the seed."""
+        return Split(
+            *(self.tensor, self.sequence, self.context, self.expert),
+            *(self.routing, self.capacity, self.async_tp, self.float8),
+            seed=seed if self.routing.startswith(("zipf", "dirichlet")) else 0,
+        )
+
+    def sharing(self, experts: bool = False) -> tuple[str, int]:
+        """Return in which role ranks share parameters, of experts or others, and their number."""
+        if experts:
+            return "expert data", self.replicas // self.expert
+        return ("shard", self.shard) if self.shard else ("data", self.replicas)
 
     def __str__(self) -> str:
         """The text that `parse_strategy` turns into an equal strategy."""
@@ -79,16 +138,18 @@ class Strategy:
             words.append(f"dp={self.data}")
         for key, name in KEYS.items():
             value = getattr(self, name)
-            if key not in ("dp", "cut") and value != getattr(Strategy, name):
+            if key not in ("dp", "cut", "shares") and value != getattr(Strategy, name):
                 words.append(f"{key}={_written(name, value)}")
+        if self.shares:
+            words.append(f"shares={'+'.join(map(str, self.shares))}")
         if self.cut:
             words.append(f"cut={'+'.join(self.cut)}")
         return ", ".join(words) or "single"
 
 
 _COUNTS = {
-    **dict.fromkeys(("dp", "tp", "pp", "chunks", "microbatches"), 1),
-    **dict.fromkeys(("prefetch", "servers"), 0),
+    **dict.fromkeys(("dp", "tp", "cp", "ep", "pp", "chunks", "microbatches"), 1),
+    **dict.fromkeys(("prefetch", "servers", "shard"), 0),
     "iterations": 1,
 }
 """The least that a key can be."""
@@ -110,7 +171,7 @@ def _check_pipeline(strategy: Strategy) -> None:
             if strategy.chunks == 1
             else f"strategy: chunks={strategy.chunks} belongs to schedule=interleaved"
         )
-    if strategy.schedule == "interleaved" and m % pp:
+    if strategy.schedule == "interleaved" and m % pp and not strategy.shares:
         near = max(pp, round(m / pp) * pp)
         raise InputError(
             f"strategy: interleaved needs microbatches that pp={pp} divides, not {m}: "
@@ -131,14 +192,69 @@ def _check_servers(strategy: Strategy) -> None:
         if strategy.iterations > 1:
             raise InputError("strategy: iterations has an effect with parameter servers only")
         return
-    if strategy.tensor * strategy.pipeline > 1 or strategy.sharding != "none":
+    ways = strategy.tensor * strategy.pipeline * strategy.context * strategy.expert
+    if ways > 1 or strategy.sharding != "none":
         raise InputError("strategy: parameter servers go with dp alone: leave out tp, pp and zero")
     if strategy.all_reduce != "auto":
         raise InputError("strategy: all_reduce has no effect with parameter servers")
 
 
+def _check_split(strategy: Strategy) -> None:
+    replicas, ep, shard = strategy.replicas, strategy.expert, strategy.shard
+    if strategy.sequence and strategy.tensor == 1:
+        raise InputError("strategy: sp=yes has no effect with tp=1: give tp=2 or more")
+    if strategy.async_tp and not strategy.sequence:
+        raise InputError("strategy: async_tp has an effect with sp=yes only")
+    if replicas % ep:
+        raise InputError(
+            f"strategy: ep={ep} ranks share experts out of dp x cp = {replicas}, which {ep} does "
+            f"not divide: ep={_nearest_divisor(replicas, ep)} fits"
+        )
+    for key in ("routing", "capacity"):
+        if ep == 1 and getattr(strategy, key) != getattr(Strategy, key):
+            raise InputError(f"strategy: {key} has no effect with ep=1: give ep=2 or more")
+    if strategy.capacity >= 1 and strategy.routing == "uniform":
+        raise InputError(
+            f"strategy: capacity={strategy.capacity:g} has no effect with routing=uniform, where "
+            "no expert gets more than its share"
+        )
+    if shard and strategy.sharding == "none":
+        raise InputError("strategy: shard has an effect with zero only: add zero=3")
+    if shard and (replicas % shard or not 1 < shard < replicas):
+        fits = [n for n in range(2, replicas) if replicas % n == 0]
+        near = min(fits, key=lambda number: abs(number - shard), default=0)
+        raise InputError(
+            f"strategy: shard={shard} must divide dp x cp = {replicas}, and be less: "
+            + (f"shard={near} fits" if near else "leave it out")
+        )
+    if shard and ep > 1:
+        raise InputError("strategy: shard and ep are two ways to group replicas: choose one")
+
+
+def _check_shares(strategy: Strategy) -> None:
+    shares, pp = strategy.shares, strategy.pipeline
+    if not shares:
+        return
+    said = f"strategy: shares={'+'.join(map(str, shares))}"
+    if len(shares) != strategy.data:
+        raise InputError(f"{said} are of {len(shares)} replicas, but dp={strategy.data}")
+    if min(shares) < 1:
+        raise InputError(f"{said}: each replica has 1 micro-batch or more")
+    if len(set(shares)) == 1:
+        raise InputError(f"{said} are equal: write microbatches={shares[0]}")
+    if strategy.microbatches > 1:
+        raise InputError(f"{said} says it already: leave out microbatches")
+    if strategy.servers or strategy.expert > 1 or strategy.sharding in ("gradients", "parameters"):
+        raise InputError(
+            f"{said}: replicas that meet in every micro-batch have as many: leave out servers, ep, "
+            "and zero=2 or 3"
+        )
+    if strategy.schedule == "interleaved" and any(share % pp for share in shares):
+        raise InputError(f"{said}: interleaved needs numbers that pp={pp} divides")
+
+
 def _check_effect(strategy: Strategy) -> None:
-    if strategy.data == 1 and not strategy.servers:
+    if strategy.replicas == 1 and not strategy.servers:
         if strategy.sharding != "none":
             stage = SHARDINGS.index(strategy.sharding)
             raise InputError(f"strategy: zero={stage} has no effect with dp=1: give dp=2 or more")
@@ -161,13 +277,29 @@ def _check_effect(strategy: Strategy) -> None:
 KEYS = {
     "dp": "data",
     "tp": "tensor",
+    "sp": "sequence",
+    "cp": "context",
+    "ep": "expert",
+    **{key: key for key in ("async_tp", "routing", "capacity")},
     "pp": "pipeline",
-    **{key: key for key in ("schedule", "chunks", "microbatches")},
+    **{key: key for key in ("schedule", "chunks", "microbatches", "shares")},
     "zero": "sharding",
-    **{key: key for key in ("bucket", "first_bucket", "all_reduce", "prefetch", "overlap")},
-    **{key: key for key in ("recompute", "servers", "iterations", "cut")},
+    **{key: key for key in ("shard", "bucket", "first_bucket", "all_reduce", "prefetch")},
+    **{key: key for key in ("overlap", "recompute", "offload", "float8")},
+    **{key: key for key in ("servers", "iterations", "cut")},
 }
 """Key -> field of `Strategy`."""
+
+YES_OR_NO = ("sequence", "async_tp", "overlap", "float8")
+RECOMPUTED: dict[str, bool | str] = {
+    "no": False,
+    "yes": True,
+    "selective": "selective",
+    "attention": "attention",
+}
+"""What is computed again: nothing; each layer; all of it but attention and every second matrix
+product, as PyTorch's selective checkpointing does in torchtitan; what is between the projections of
+an attention that writes its scores, as Megatron's does (Korthikanti et al. 2022, section 5)."""
 
 NAMES: dict[str, dict[str, Any]] = {
     "single": {},
@@ -181,6 +313,7 @@ NAMES: dict[str, dict[str, Any]] = {
     "gpipe": {"schedule": "gpipe"},
     "1f1b": {"schedule": "1f1b"},
     "interleaved": {"schedule": "interleaved", "chunks": 2},
+    "zero-bubble": {"schedule": "zero-bubble"},
     "recompute": {"recompute": True},
 }
 """Name -> what it sets."""
@@ -240,27 +373,46 @@ def _settings(word: str) -> dict[str, Any]:
 
 def _read(key: str, value: str) -> Any:
     name = KEYS[key]
-    if name in ("schedule", "all_reduce"):
+    if name in ("schedule", "all_reduce", "routing"):
         return value
     if name in ("bucket", "first_bucket"):
         return _read_number(key, value, parse_size)
-    if name in ("recompute", "overlap"):
+    if name in ("offload", "capacity"):
+        number = _read_number(key, value, parse_bandwidth if name == "offload" else parse_number)
+        if not number > 0:
+            raise InputError(f"strategy: {key} must be above 0, not {value}")
+        return number
+    if name == "recompute":
+        if value not in RECOMPUTED:
+            raise InputError(f"strategy: {_no_such_recompute(value)}")
+        return RECOMPUTED[value]
+    if name in YES_OR_NO:
         if value not in ("yes", "no"):
             raise InputError(f'strategy: {key} is "yes" or "no", not "{value}"')
         return value == "yes"
     if name == "cut":
         return tuple(part.strip() for part in value.split("+"))
+    if name == "shares":
+        return tuple(_whole(key, part) for part in value.split("+"))
     if name == "sharding" and value in SHARDINGS:
         return value
-    number = _read_number(key, value, parse_number)
-    if number != int(min(number, 2**53)):
-        raise InputError(f"strategy: {key} must be a whole number, not {value}")
-    number = int(number)
+    number = _whole(key, value)
     if name != "sharding":
         return number
     if number >= len(SHARDINGS):
         raise InputError(f"strategy: zero={number}: ZeRO has stages 0, 1, 2 and 3")
     return SHARDINGS[number]
+
+
+def _no_such_recompute(value: object) -> str:
+    return f'recompute is "yes" or "no", "selective" or "attention", not "{value}"'
+
+
+def _whole(key: str, value: str) -> int:
+    number = _read_number(key, value, parse_number)
+    if number != int(min(number, 2**53)):
+        raise InputError(f"strategy: {key} must be a whole number, not {value}")
+    return int(number)
 
 
 def _read_number(key: str, value: str, parse: Callable[[str], float]) -> float:
@@ -273,53 +425,52 @@ def _read_number(key: str, value: str, parse: Callable[[str], float]) -> float:
 def _written(name: str, value: Any) -> str:
     if name == "sharding":
         return str(SHARDINGS.index(value))
-    if name in ("recompute", "overlap"):
+    if isinstance(value, bool):
         return "yes" if value else "no"
     if name in ("bucket", "first_bucket"):
         return format_size(value, exact=True)
+    if name == "offload":
+        return format_bandwidth(value, exact=True)
     return str(value)
 
 
 def _spread(values: dict[str, Any], words: list[str], workers: int | None) -> dict[str, Any]:
     """Return the values with the data-parallel ranks that are left."""
-    tp, pp = values.get("tensor", 1), values.get("pipeline", 1)
-    dp = values.get("data")
+    ways = {key: values.get(KEYS[key], 1) for key in ("tp", "cp", "pp")}
+    others, dp = math.prod(ways.values()), values.get("data")
     if dp is None:
         if workers is not None and words != ["single"]:
-            if tp * pp and workers % (tp * pp):
-                raise _does_not_divide(tp, pp, workers)
-            return {**values, "data": workers // max(tp * pp, 1)}
+            if others and workers % others:
+                raise _does_not_divide(ways, workers)
+            return {**values, "data": workers // max(others, 1)}
         if spread := [word for word in words if word in SPREAD]:
             raise InputError(
                 f"strategy: {spread[0]} needs a number of workers: add --workers 8, or dp=8"
             )
         dp = 1
-    if workers is not None and min(dp, tp, pp) > 0 and dp * tp * pp != workers:
-        raise does_not_fit(dp, tp, pp, workers)
+    if workers is not None and min(dp, *ways.values()) > 0 and dp * others != workers:
+        raise does_not_fit({"dp": dp, **ways}, workers)
     return {**values, "data": dp}
 
 
-def does_not_fit(dp: int, tp: int, pp: int, workers: int) -> InputError:
-    fits = tp * pp and not workers % (tp * pp)
-    hint = (
-        f"dp={workers // (tp * pp)} fits"
-        if fits
-        else f"{_nearest(workers, tp * pp)} workers would fit"
-    )
-    product = _product({"dp": dp, "tp": tp, "pp": pp})
-    return InputError(f"strategy: {product}, but the cluster has {workers} workers: {hint}")
+def does_not_fit(ways: dict[str, int], workers: int) -> InputError:
+    others = math.prod(way for key, way in ways.items() if key != "dp")
+    fits = others and not workers % others
+    near = f"{_nearest(workers, others)} workers would fit"
+    hint = f"dp={workers // others} fits" if fits else near
+    return InputError(f"strategy: {_product(ways)}, but the cluster has {workers} workers: {hint}")
 
 
-def _does_not_divide(tp: int, pp: int, workers: int) -> InputError:
-    hints = [f"{_nearest(workers, tp * pp)} workers"]
-    for key, way, other in (("pp", pp, tp), ("tp", tp, pp)):
+def _does_not_divide(ways: dict[str, int], workers: int) -> InputError:
+    total = math.prod(ways.values())
+    hints = [f"{_nearest(workers, total)} workers"]
+    for key, way in reversed(ways.items()):
+        other = total // way
         if way > 1 and not workers % other:
-            rest = workers // other
-            fits = [number for number in range(1, rest + 1) if not rest % number]
-            hints.insert(0, f"{key}={min(fits, key=lambda number: abs(number - way))}")
-    product = _product({"dp": None, "tp": tp, "pp": pp})
+            hints.insert(0, f"{key}={_nearest_divisor(workers // other, way)}")
     return InputError(
-        f"strategy: {product}, which does not divide {workers} workers: {' or '.join(hints)} fits"
+        f"strategy: {_product(ways)}, which does not divide {workers} workers: "
+        f"{' or '.join(hints)} fits"
     )
 
 
@@ -327,9 +478,14 @@ def _nearest(workers: int, ranks: int) -> int:
     return max((workers + ranks // 2) // ranks, 1) * ranks
 
 
-def _product(ways: dict[str, int | None]) -> str:
+def _nearest_divisor(number: int, wanted: int) -> int:
+    fits = [each for each in range(1, number + 1) if not number % each]
+    return min(fits, key=lambda each: abs(each - wanted))
+
+
+def _product(ways: dict[str, int]) -> str:
     """Return "dp=3 x tp=4 = 12 ranks"."""
-    there = {key: way for key, way in ways.items() if way is not None and (way != 1 or key == "dp")}
+    there = {key: way for key, way in ways.items() if way != 1 or key == "dp"}
     total = math.prod(there.values())
     ranks = "rank" if total == 1 else "ranks"
     if len(there) == 1:

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.graphs.graph import RESOURCES, Graph, host_nodes, waiting_nodes
+from paracosm.graphs.graph import (
+    RESOURCES,
+    Graph,
+    Op,
+    decode_arguments,
+    host_nodes,
+    waiting_nodes,
+)
 
 COMPUTE, HOST, MEMORY, TENSOR = "compute", "host", "memory", "tensor"
 COMMUNICATION = "communication"
-DEVICE = (COMPUTE, MEMORY, TENSOR)
+WITHIN = {TENSOR: "tp", "context": "cp", "expert": "ep"}
+"""Roles, and lanes, of ranks that work on the same micro-batch: the keys of their numbers."""
+DEVICE = (COMPUTE, MEMORY, *WITHIN)
 """Lanes of what a rank does on its own device, for its own replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A collective between tensor-parallel ranks, of so many bytes of the whole vector."""
+    """A collective between ranks that work on the same micro-batch."""
 
     collective: str
-    size: int
+    size: int  # bytes of the whole vector
     name: str
+    role: str = TENSOR  # one of `WITHIN`
 
 
 @dataclass(frozen=True)
@@ -65,8 +75,7 @@ class Work:
     host: str  # the lane of the host, which on a synchronous device is that of the device
     launch: float  # seconds of the host for each node that it only issues
     storage_size: npt.NDArray[np.int64]  # bytes of every storage of the graph
-    # what a node of kind communication does; none of it where the strategy has one tensor-parallel
-    # rank
+    # what a node of kind communication does; none of it where the strategy has one rank in its role
     collective: Mapping[int, Sum] = field(default_factory=lambda: MappingProxyType({}))
     # collectives after a node, which the next ones wait for
     sums: Mapping[int, tuple[Sum, ...]] = field(default_factory=lambda: MappingProxyType({}))
@@ -87,10 +96,10 @@ class Work:
         )
 
 
-def work_of(replica: Replica, tensor: int | None = None) -> Work:
-    """Return the work of one of `tensor` ranks; the graph is that of one rank.
+def work_of(replica: Replica, ways: Mapping[str, int] = MappingProxyType({})) -> Work:
+    """Return the work of one rank, of so many by role; the graph is that of one rank.
 
-    Without `tensor` nodes that communicate take the durations they have.
+    Without `ways` nodes that communicate take the durations they have.
     """
     graph = replica.graph
     host = HOST if replica.asynchronous else COMPUTE
@@ -98,42 +107,54 @@ def work_of(replica: Replica, tensor: int | None = None) -> Work:
     lanes = [lane_of[resource] for resource in RESOURCES]
     on_host = host_nodes(graph, replica.asynchronous).tolist()
     resource = graph.resource.tolist()
+    collective = _collectives(graph, ways)
+    lane = [host if own else lanes[code] for own, code in zip(on_host, resource, strict=True)]
+    for row, each in collective.items():
+        lane[row] = each.role
     return Work(
         graph=graph,
         duration=np.asarray(replica.duration, dtype=np.float64).tolist(),
-        lane=[host if own else lanes[code] for own, code in zip(on_host, resource, strict=True)],
+        lane=lane,
         on_host=on_host,
         waits=waiting_nodes(graph, replica.asynchronous).tolist(),
         host=host,
         launch=replica.launch,
         storage_size=graph.storages.size,
-        collective=_collectives(graph, tensor),
+        collective=collective,
         interference=replica.interference,
     )
 
 
-def _collectives(graph: Graph, tensor: int | None) -> dict[int, Sum]:
+def _collectives(graph: Graph, ways: Mapping[str, int]) -> dict[int, Sum]:
     found: dict[int, Sum] = {}
-    if tensor is None:
+    if not ways:
         return found
     for row in np.flatnonzero(graph.resource == RESOURCES.index("communication")).tolist():
         op = graph.ops[graph.op[row]]
         group = graph.groups[graph.group[row]] if graph.group[row] >= 0 else ()
-        if group and len(group) != tensor:
+        role = _role_of(op)
+        if group and len(group) != ways[role]:
+            key = WITHIN[role]
             raise InputError(
-                f"strategy: tp={tensor}, but {op.name} of node {int(graph.id[row])} is between "
-                f"{len(group)} ranks: tp={len(group)} fits, or a graph of one rank"
+                f"strategy: {key}={ways[role]}, but {op.name} of node {int(graph.id[row])} is "
+                f"between {len(group)} ranks: {key}={len(group)} fits, or a graph of one rank"
             )
-        if tensor == 1:
+        if ways[role] == 1:
             continue  # between nobody knows how many: it takes the time it has
         size = max(op.bytes_read, op.bytes_written)
-        found[row] = Sum(_collective_of(op.name), size, op.name)
+        found[row] = Sum(_collective_of(op.name), size, op.name, role)
     return found
+
+
+def _role_of(op: Op) -> str:
+    """Return between whom an op communicates: those that its arguments name as its group."""
+    named = decode_arguments(op.arguments)[1].get("group", TENSOR) if op.arguments else TENSOR
+    return named if named in WITHIN else TENSOR
 
 
 def _collective_of(name: str) -> str:
     plain = name.lower().replace("_", "")
-    kinds = ("all_gather", "reduce_scatter", "all_to_all", "broadcast")
+    kinds = ("all_gather", "reduce_scatter", "all_to_all", "broadcast", "permute")
     return next((kind for kind in kinds if kind.replace("_", "") in plain), "all_reduce")
 
 
@@ -155,6 +176,21 @@ class Replica:
     # durations are taken to include that.
     tensor: int = 1
     interference: Interference = NO_INTERFERENCE
+    # the same durations on other devices, by the names that nodes of a cluster have for them
+    elsewhere: Mapping[str, npt.NDArray[np.float64]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+
+    def on(self, device: str) -> Replica:
+        """Return the replica on another device; on its own where nothing is known of that."""
+        if device not in self.elsewhere:
+            return self
+        return replace(self, duration=self.elsewhere[device], elsewhere=MappingProxyType({}))
+
+    def times(self, factor: float) -> Replica:
+        """Return the replica with durations so many times as long."""
+        others = {device: times * factor for device, times in self.elsewhere.items()}
+        return replace(self, duration=self.duration * factor, elsewhere=others)
 
     @property
     def examples(self) -> int | None:
@@ -164,14 +200,13 @@ class Replica:
         return examples if isinstance(examples, int) else None
 
     def __post_init__(self) -> None:
-        times = np.asarray(self.duration, dtype=np.float64)
-        if times.shape != (len(self.graph),):
-            raise InputError(f"replica: {times.size} durations for {len(self.graph)} nodes")
-        for row in np.flatnonzero(~(np.isfinite(times) & (times >= 0)))[:1]:
-            op = self.graph.ops[self.graph.op[row]].name
-            raise InputError(
-                f"replica: the duration of node {int(self.graph.id[row])} ({op}) is {times[row]} s"
-            )
+        for durations in (self.duration, *self.elsewhere.values()):
+            times = np.asarray(durations, dtype=np.float64)
+            if times.shape != (len(self.graph),):
+                raise InputError(f"replica: {times.size} durations for {len(self.graph)} nodes")
+            for row in np.flatnonzero(~(np.isfinite(times) & (times >= 0)))[:1]:
+                op, node = self.graph.ops[self.graph.op[row]].name, int(self.graph.id[row])
+                raise InputError(f"replica: the duration of node {node} ({op}) is {times[row]} s")
         if self.tensor < 1:
             raise InputError(f"replica: tensor must be 1 or more, not {self.tensor}")
         if not (np.isfinite(self.launch) and self.launch >= 0):

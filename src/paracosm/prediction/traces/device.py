@@ -42,7 +42,7 @@ def device_segments(
 ) -> DeviceSegments:
     """What launches the segments is still to be put before them."""
     waits = waits_between_streams(trace, spans)
-    calls = Calls(trace)
+    calls = Calls(trace, spans)
     names = {lane: _name(trace, spans, lane) for lane in set(spans.stream.tolist())}
     free = dict.fromkeys(names, window.begin)
     made = DeviceSegments([], [], [], [])
@@ -71,9 +71,12 @@ def device_segments(
         if trace.category[row] != _KERNEL:
             segment.work = "copy"
         else:
-            segment.call = calls.of(row, call)
+            segment.calls = calls.of(row, call)
+            if spans.earlier[number]:
+                # On another rank it may have ended before the window: it is as long as it was.
+                segment.calls = ()
         segment.step = steps.of(int(spans.thread[number]), float(spans.launched[number]))
-        if segment.call is not None:
+        if segment.calls:
             segment.work, segment.step = "communication", "communication"
         late = call >= 0 and issued >= ready
         made.first.append(_delayed(made.segments, segment, after, ready, late))

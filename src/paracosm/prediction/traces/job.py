@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
+from paracosm.prediction.traces.messages import Message, messages_of
+from paracosm.prediction.traces.programs import TracedSegments, write_programs
 from paracosm.prediction.traces.segments import Segments, segments_of
-from paracosm.prediction.traces.traced import WORK, Segment, TracedJob, TracedRank
+from paracosm.prediction.traces.traced import Group, Segment, TracedJob
 from paracosm.timeline.kineto import (
     Collective,
     KinetoTrace,
-    Window,
+    Step,
+    chosen_steps,
+    open_kineto,
     read_kineto,
     steps_of,
     window_of,
 )
+
+Floats = npt.NDArray[np.float64]
+
+
+LARGE = 1 << 20  # spans of all ranks up to which a job is played as a whole
+BLOCK = 1 << 16  # spans of all ranks in a part of a larger one, if it has more than one step
 
 
 def read_job(
@@ -35,17 +45,67 @@ def read_job(
 
     Raises:
         InputError: a trace cannot be read; ranks are missing or given twice; they share no steps,
-            or their collectives do not match.
+            or their collectives or messages do not match.
     """
     return job_of_traces([read_kineto(path) for path in paths], steps, alone)
 
 
+def read_parts(
+    paths: Sequence[Path], steps: Sequence[int] | None = None, alone: bool = False
+) -> Iterator[TracedJob]:
+    """Yield the job of the traces: as a whole, or of large traces in parts of some steps.
+
+    Parts follow each other. Each but the first begins with the last step of the one before, which
+    is played and not counted: what the device is behind is then there. The arguments and errors
+    are those of `read_job`.
+    """
+    files = [open_kineto(path) for path in paths]
+    marked = {file.path: file.steps() for file in files}
+    if sum(map(len, files)) <= LARGE or not all(marked.values()):
+        yield job_of_traces([file.whole() for file in files], steps, alone)
+        return
+    numbers = _common_steps(marked) if steps is None else tuple(sorted(set(steps)))
+    windows = [chosen_steps(file.path, marked[file.path], numbers) for file in files]
+    sizes = np.zeros(len(numbers), dtype=np.int64)
+    for file, window in zip(files, windows, strict=True):
+        sizes += file.counts([*(step.begin for step in window), window[-1].end])
+    for first, last in _blocks(sizes.tolist()):
+        warm = int(first > 0)
+        chosen = slice(first - warm, last)
+        traces = [
+            file.part(window[chosen][0].begin, window[chosen][-1].end)
+            for file, window in zip(files, windows, strict=True)
+        ]
+        yield job_of_traces(traces, numbers[chosen], alone, warm)
+
+
+def _blocks(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the end of steps that have some `BLOCK` spans together, or one step."""
+    first, together = 0, 0
+    for number, size in enumerate(sizes):
+        if number > first and together + size > BLOCK:
+            yield first, number
+            first, together = number, 0
+        together += size
+    yield first, len(sizes)
+
+
 def job_of_traces(
-    traces: Sequence[KinetoTrace], steps: Sequence[int] | None = None, alone: bool = False
+    traces: Sequence[KinetoTrace],
+    steps: Sequence[int] | None = None,
+    alone: bool = False,
+    warm: int = 0,
 ) -> TracedJob:
-    """Return the job of these traces, one for each rank; the arguments are those of `read_job`."""
+    """Return the job of these traces, one for each rank.
+
+    `warm` of the steps, the first ones, are played and not counted; the other arguments are those
+    of `read_job`.
+    """
     ranked = _by_rank(traces)
-    numbers = _common_steps(ranked) if steps is None else tuple(sorted(set(steps)))
+    if steps is None:
+        numbers = _common_steps({trace.path: steps_of(trace) for trace in ranked.values()})
+    else:
+        numbers = tuple(sorted(set(steps)))
     if alone and len(ranked) > 1:
         raise InputError("--alone is for the trace of one rank: leave it out, or give one trace")
     windows = {
@@ -57,8 +117,12 @@ def job_of_traces(
             where = "in the steps that are taken" if numbers else "in it"
             raise InputError(f"{trace.path}: nothing ran {where}: no op, call or kernel takes time")
     groups = _groups(ranked, segments, alone)
-    origins = {rank: trace.origin for rank, trace in ranked.items()}
-    offset, by_clock = shifts(origins, groups), shifts(origins, ())
+    messages: list[Message] = []
+    if not alone:
+        paths = {rank: trace.path for rank, trace in ranked.items()}
+        messages = messages_of({rank: each.segments for rank, each in segments.items()}, paths)
+    by_clock = clocks({rank: trace.origin for rank, trace in ranked.items()})
+    offset = settled(by_clock, groups, messages)
     moved = {
         rank: offset[rank] - by_clock[rank]
         for rank in ranked
@@ -67,12 +131,24 @@ def job_of_traces(
     start = min(windows[rank].begin + offset[rank] for rank in ranked)
     written = write_programs(
         {
-            rank: TracedSegments(trace, windows[rank], segments[rank], offset[rank] - start)
+            rank: TracedSegments(
+                path=trace.path,
+                missing=trace.missing,
+                window=windows[rank],
+                lane=_lane(trace, windows[rank].thread),
+                segments=segments[rank],
+                offset=offset[rank] - start,
+            )
             for rank, trace in ranked.items()
         },
         groups,
+        messages,
     )
-    return TracedJob(*written, numbers, alone, moved)
+    return TracedJob(*written, len(groups), numbers, alone, moved, warm)
+
+
+def _lane(trace: KinetoTrace, thread: int) -> str:
+    return trace.lanes[thread].name if thread >= 0 else "start"
 
 
 def _by_rank(traces: Sequence[KinetoTrace]) -> dict[int, KinetoTrace]:
@@ -97,17 +173,17 @@ def _by_rank(traces: Sequence[KinetoTrace]) -> dict[int, KinetoTrace]:
     return dict(sorted(ranked.items()))
 
 
-def _common_steps(ranked: Mapping[int, KinetoTrace]) -> tuple[int, ...]:
-    marked = {rank: {step.number for step in steps_of(trace)} for rank, trace in ranked.items()}
-    common = set.intersection(*marked.values())
-    if not common and any(marked.values()):
+def _common_steps(marked: Mapping[Path, Sequence[Step]]) -> tuple[int, ...]:
+    numbers = {path: {step.number for step in steps} for path, steps in marked.items()}
+    common = set.intersection(*numbers.values())
+    if not common and any(numbers.values()):
         one, other = (
-            next(rank for rank in marked if marked[rank]),
-            next((rank for rank in marked if not marked[rank]), max(marked)),
+            next(path for path in numbers if numbers[path]),
+            next((path for path in numbers if not numbers[path]), list(numbers)[-1]),
         )
         raise InputError(
-            f"{ranked[other].path}: shares no step with {ranked[one].path}: "
-            f"{_span(marked[other])} against {_span(marked[one])}"
+            f"{other}: shares no step with {one}: {_span(numbers[other])} against "
+            f"{_span(numbers[one])}"
         )
     return tuple(sorted(common))
 
@@ -132,22 +208,6 @@ def _groups(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A process group: its ranks, ascending, and the collectives of each in order."""
-
-    name: str
-    ranks: tuple[int, ...]
-    calls: tuple[tuple[Segment, ...], ...]
-
-    @property
-    def label(self) -> str:
-        few = ", ".join(map(str, self.ranks))
-        whole = self.ranks == tuple(range(self.ranks[0], self.ranks[-1] + 1))
-        ranks = f"{self.ranks[0]} to {self.ranks[-1]}" if whole and len(self.ranks) > 2 else few
-        return f"group {self.name} of ranks {ranks}" if self.name else f"ranks {ranks}"
-
-
 def groups_of(
     segments: Mapping[int, Sequence[Segment]], paths: Mapping[int, Path], world: int | None
 ) -> list[Group]:
@@ -159,11 +219,11 @@ def groups_of(
     found: dict[tuple[str, tuple[int, ...]], dict[int, list[Segment]]] = {}
     for rank in sorted(segments):
         for segment in sorted(segments[rank], key=lambda each: each.begin):
-            if segment.call is None:
+            if not segment.calls or segment.calls[0].is_message:
                 continue
-            ranks = _ranks(segment.call, tuple(sorted(segments)), world, paths[rank])
+            ranks = _ranks(segment.calls[0], tuple(sorted(segments)), world, paths[rank])
             if len(ranks) > 1:
-                key = (segment.call.group, ranks)
+                key = (segment.calls[0].group, ranks)
                 found.setdefault(key, {}).setdefault(rank, []).append(segment)
     groups = [
         Group(name, ranks, tuple(tuple(calls.get(rank, ())) for rank in ranks))
@@ -197,8 +257,6 @@ def _ranks(
             f"{path}: {call.kind} among {len(ranks)} ranks, and there is no trace of rank "
             f"{few}: give one of every rank, or --alone to take collectives as long as they were"
         )
-    if call.kind in ("send", "receive"):
-        raise InputError(f"{path}: {call.kind} between two ranks: only collectives are replayed")
     return ranks
 
 
@@ -206,13 +264,12 @@ def _check(group: Group, paths: Mapping[int, Path]) -> None:
     first, calls = group.ranks[0], group.calls[0]
     for rank, others in zip(group.ranks[1:], group.calls[1:], strict=True):
         for number, (one, other) in enumerate(zip(calls, others, strict=False)):
-            assert one.call is not None
-            assert other.call is not None
-            if one.call.kind != other.call.kind:
+            kind, expected = other.calls[0].kind, one.calls[0].kind
+            if kind != expected:
                 raise InputError(
-                    f"{paths[rank]}: collective {number} in {group.label} is {other.call.kind} "
-                    f"(at {1e3 * other.begin:.3f} ms), and that of rank {first} is "
-                    f"{one.call.kind}: the traces are not of the same steps"
+                    f"{paths[rank]}: collective {number} in {group.label} is {kind} "
+                    f"(at {1e3 * other.begin:.3f} ms), and that of rank {first} is {expected}: "
+                    "the traces are not of the same steps"
                 )
         if len(calls) != len(others):
             raise InputError(
@@ -224,135 +281,65 @@ def _check(group: Group, paths: Mapping[int, Path]) -> None:
 TOLERANCE = 100e-6  # seconds; ranks of one machine agree within ten microseconds
 
 
-def shifts(origins: Mapping[int, int], groups: Sequence[Group]) -> dict[int, float]:
+def clocks(origins: Mapping[int, int]) -> dict[int, float]:
     """Return seconds to add to the times of each rank, which count from its own origin.
 
-    The earliest origin, in nanoseconds on the ranks' clocks, is 0. Ranks that share no collective
-    are taken by their clocks.
-
-    A collective ends on all of its ranks at once, to some microseconds. Where ranks disagree by
-    more in the median, their clocks do: the traces of such a rank are moved.
+    Origins are nanoseconds on the ranks' clocks; the earliest one is 0.
     """
     start = min(origins.values())
-    offset = {rank: (origin - start) * 1e-9 for rank, origin in origins.items()}
-    settled: set[int] = set()
+    return {rank: (origin - start) * 1e-9 for rank, origin in origins.items()}
+
+
+def settled(
+    offset: Mapping[int, float], groups: Sequence[Group], messages: Sequence[Message]
+) -> dict[int, float]:
+    """Return the seconds to add to the times of each rank, set by where ranks met.
+
+    A collective ends on all of its ranks at once, to some microseconds, and a message on both of
+    its own. Where ranks disagree by more in the median, their clocks do: the traces of such a rank,
+    and of those that agree with it, are moved. A message that a buffer holds ends later on its
+    receiver: between two ranks the mean of both directions counts. Ranks that never meet are taken
+    by their clocks.
+    """
+    moved = dict(offset)
+    agree = {rank: frozenset([rank]) for rank in offset}
+
+    def settle(ranks: Sequence[int], late: Callable[[list[int], list[int]], float]) -> None:
+        """Let ranks agree; `late` is by how much some of them are behind the others."""
+        first = max(ranks, key=lambda rank: (len(agree[rank]), -rank))
+        known = [rank for rank in ranks if rank in agree[first]]
+        for rank in ranks:
+            if rank not in agree[first]:
+                by = late(known, [other for other in ranks if other in agree[rank]])
+                if abs(by) > TOLERANCE:
+                    moved.update({other: moved[other] - by for other in agree[rank]})
+                whole = agree[first] | agree[rank]
+                agree.update(dict.fromkeys(whole, whole))
+
     for group in sorted(groups, key=lambda each: -len(each.ranks)):
-        if not group.calls[0]:
-            continue
-        known = [rank for rank in group.ranks if rank in settled] or [group.ranks[0]]
-        ends = {
-            rank: np.array([segment.end for segment in calls]) + offset[rank]
-            for rank, calls in zip(group.ranks, group.calls, strict=True)
-        }
-        agreed = np.median([ends[rank] for rank in known], axis=0)
-        for rank in group.ranks:
-            late = float(np.median(ends[rank] - agreed))
-            if rank not in settled and abs(late) > TOLERANCE:
-                offset[rank] -= late
-            settled.add(rank)
-    return offset
+        if group.calls[0]:
+            ends = {
+                rank: np.array([segment.end for segment in calls]) + moved[rank]
+                for rank, calls in zip(group.ranks, group.calls, strict=True)
+            }
+            settle(group.ranks, partial(_late_together, ends))
+    between: dict[tuple[int, int], dict[bool, list[float]]] = {}
+    for each in messages:
+        pair = min(each.source, each.target), max(each.source, each.target)
+        ends_at = {each.source: each.sent.end, each.target: each.received.end}
+        ways = between.setdefault(pair, {})
+        ways.setdefault(each.source == pair[0], []).append(ends_at[pair[1]] - ends_at[pair[0]])
+    for pair, ways in sorted(between.items()):
+        apart = float(np.mean([np.median(times) for times in ways.values()]))
+        apart += moved[pair[1]] - moved[pair[0]]
+        settle(pair, partial(_late_beside, pair, apart))
+    return moved
 
 
-@dataclass(frozen=True, eq=False)
-class TracedSegments:
-    """What a rank did, and seconds to add to its times."""
-
-    trace: KinetoTrace
-    window: Window
-    segments: Segments
-    offset: float
+def _late_together(ends: Mapping[int, Floats], known: list[int], others: list[int]) -> float:
+    agreed = np.median([ends[rank] for rank in known], axis=0)
+    return float(np.median([ends[rank] - agreed for rank in others]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Meeting:
-    """A collective of several ranks: the role of its group, its duration, when it began."""
-
-    role: str
-    transfer: float
-    began: float
-
-
-def write_programs(
-    ranks: Mapping[int, TracedSegments], groups: Sequence[Group]
-) -> tuple[Job, tuple[TracedRank, ...]]:
-    place = {rank: number for number, rank in enumerate(ranks)}
-    of_role: list[dict[str, int]] = [{} for _ in ranks]
-    met: dict[int, _Meeting] = {}
-    for number, group in enumerate(groups):
-        role = f"group {group.name}" if group.name else "all"
-        if any(role in of_role[place[rank]] for rank in group.ranks):
-            role = f"{role} ({number})"  # a rank has two of the name
-        for rank in group.ranks:
-            of_role[place[rank]][role] = number
-        offsets = [ranks[rank].offset for rank in group.ranks]
-        for meeting in zip(*group.calls, strict=True):
-            # The rank that came last did not wait: the collective took as long as it took there.
-            transfer = min(segment.end - segment.begin for segment in meeting)
-            began = max(segment.begin + by for segment, by in zip(meeting, offsets, strict=True))
-            met |= {id(segment): _Meeting(role, transfer, began) for segment in meeting}
-    books = Codebook(), Codebook(), Codebook()
-    writers, traced = [], []
-    for rank, did in ranks.items():
-        writer = ProgramWriter(*books)
-        rows = _written(writer, did, met)
-        writers.append(writer)
-        traced.append(_traced(rank, did, rows, met))
-    job = write_job(
-        writers,
-        list(range(len(ranks))),
-        write_communicators([[place[rank] for rank in group.ranks] for group in groups]),
-        of_role,
-        labels=[f"rank {rank}" for rank in ranks],
-        provenance={"traces": [str(did.trace.path) for did in ranks.values()]},
-    )
-    return job, tuple(traced)
-
-
-def _written(
-    writer: ProgramWriter, rank: TracedSegments, met: Mapping[int, _Meeting]
-) -> list[Segment]:
-    late = rank.window.begin + rank.offset
-    start: list[Segment] = []
-    if late > 0:
-        thread = rank.window.thread
-        lane = rank.trace.lanes[thread].name if thread >= 0 else "start"
-        begin = rank.window.begin
-        start = [Segment(begin - late, begin, lane, "begins later", "start")]
-    rows = [*start, *rank.segments.segments]
-    for segment in rows:
-        before = start if segment not in start else []
-        meeting = met.get(id(segment))
-        segment.row = writer.add(
-            segment.name if segment.call is None else segment.call.kind,
-            segment.lane,
-            segment.end - segment.begin if meeting is None else meeting.transfer,
-            [each.row for each in (*segment.after, *before)],
-            step=segment.step,
-            kind="task" if meeting is None else "collective",
-            role=None if meeting is None else meeting.role,
-            size=max(segment.call.size, 0) if meeting and segment.call else 0,
-        )
-    return rows
-
-
-def _traced(
-    number: int, rank: TracedSegments, rows: Sequence[Segment], met: Mapping[int, _Meeting]
-) -> TracedRank:
-    segments = rank.segments
-    arrive = np.array([segment.begin for segment in rows]) + rank.offset
-    end = np.array([segment.end for segment in rows]) + rank.offset
-    began = [met[id(segment)].began if id(segment) in met else -np.inf for segment in rows]
-    marks = segments.marks if segments.last is None else [*segments.marks, segments.last]
-    return TracedRank(
-        path=rank.trace.path,
-        rank=number,
-        arrive=arrive,
-        begin=np.clip(began, arrive, end),
-        end=end,
-        work=np.array([WORK.index(segment.work) for segment in rows], dtype=np.int32),
-        marks=np.array([segment.row for segment in marks], dtype=np.int64),
-        iteration=np.array([segment.iteration for segment in rows], dtype=np.int32),
-        launches=np.array([launch.row for launch, _ in segments.launched], dtype=np.int64),
-        spans=np.array([span.row for _, span in segments.launched], dtype=np.int64),
-        missing=rank.trace.missing,
-    )
+def _late_beside(pair: tuple[int, int], apart: float, known: list[int], others: list[int]) -> float:
+    return apart if others == [pair[1]] else -apart

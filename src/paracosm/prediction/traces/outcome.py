@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
 
 from paracosm.jobs import Job
 from paracosm.jobs.job import KINDS
+from paracosm.prediction.traces.arrivals import (
+    Arrivals,
+    Straggler,
+    arrivals_of,
+    joined_arrivals,
+)
 from paracosm.prediction.traces.traced import WORK, TracedJob, TracedRank
 from paracosm.simulation import replay_job
 from paracosm.timeline import Labels, Timeline, breakdown, largest_share
@@ -26,23 +32,23 @@ class Times:
     end: tuple[Floats, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Straggler:
-    """The rank that comes last most often."""
-
-    rank: int  # which
-    last: int  # to how many collectives
-    collectives: int  # how many there are in its groups
-    lateness: float  # seconds for which the others waited, in the mean of those
-
-
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """What came of a job."""
 
-    iteration_time: float  # seconds, of the slowest rank
+    iterations: int
     breakdowns: tuple[Breakdown, ...]  # one for each rank, of an iteration
-    straggler: Straggler | None  # None where no collectives meet
+    arrivals: Arrivals  # of the ranks at their collectives
+
+    @property
+    def iteration_time(self) -> float:
+        """Seconds, of the slowest rank."""
+        return max(each.total for each in self.breakdowns)
+
+    @property
+    def straggler(self) -> Straggler | None:
+        """The rank that comes last most often; None where no collectives meet."""
+        return self.arrivals.straggler()
 
 
 def traced_times(traced: TracedJob) -> Times:
@@ -59,52 +65,39 @@ def replayed(job: Job) -> Times:
 
 
 def outcome_of(traced: TracedJob, times: Times) -> Outcome:
-    iterations = max(len(traced.steps), 1)
+    iterations = max(len(traced.counted), 1)
+    each_rank = zip(traced.ranks, times.arrive, times.begin, times.end, strict=True)
+    breakdowns = (
+        breakdown_of(rank, arrive, begin, end, iterations, traced.warm)
+        for rank, arrive, begin, end in each_rank
+    )
+    return Outcome(iterations, tuple(breakdowns), arrivals_of(traced, times.arrive))
+
+
+def joined_outcomes(parts: Sequence[Outcome]) -> Outcome:
+    """Return what came of a job whose steps were played in parts."""
+    if len(parts) == 1:
+        return parts[0]
+    total = sum(part.iterations for part in parts)
+    of_rank = zip(*(part.breakdowns for part in parts), strict=True)
+    share = [part.iterations / total for part in parts]
+    names = [field.name for field in fields(Breakdown)]
     breakdowns = tuple(
-        breakdown_of(rank, arrive, begin, end, iterations)
-        for rank, arrive, begin, end in zip(
-            traced.ranks, times.arrive, times.begin, times.end, strict=True
+        Breakdown(
+            *(
+                sum(by * getattr(each, name) for by, each in zip(share, own, strict=True))
+                for name in names
+            )
         )
+        for own in of_rank
     )
-    return Outcome(
-        iteration_time=max(each.total for each in breakdowns),
-        breakdowns=breakdowns,
-        straggler=_straggler(traced, times),
-    )
-
-
-def _straggler(traced: TracedJob, times: Times) -> Straggler | None:
-    """The rank that comes last to most collectives; of several the one that is latest."""
-    job = traced.job
-    last, met = np.zeros((2, job.ranks), dtype=np.int64)
-    lateness = np.zeros(job.ranks)
-    for number in range(len(job.communicators)):
-        ranks = np.array(job.communicators.ranks(number))
-        arrivals = np.array([times.arrive[rank][_rows(job, rank, number)] for rank in ranks])
-        latest = arrivals.argmax(axis=0)
-        waited = (arrivals.max(axis=0) - arrivals).sum(axis=0) / max(len(ranks) - 1, 1)
-        met[ranks] += arrivals.shape[1]
-        np.add.at(last, ranks[latest], 1)
-        np.add.at(lateness, ranks[latest], waited)
-    if not met.any():
-        return None
-    rank = int(np.lexsort((-lateness, -last))[0])
-    return Straggler(
-        rank=traced.ranks[rank].rank,
-        last=int(last[rank]),
-        collectives=int(met[rank]),
-        lateness=float(lateness[rank] / last[rank]),
-    )
-
-
-def _rows(job: Job, rank: int, communicator: int) -> npt.NDArray[np.int64]:
-    role = job.programs[rank].role
-    return np.flatnonzero((role >= 0) & (job.communicator[rank][role] == communicator))
+    return Outcome(total, breakdowns, joined_arrivals([part.arrivals for part in parts]))
 
 
 _COMPUTE = [WORK.index("compute"), WORK.index("copy")]
 _HOST = [WORK.index("host"), WORK.index("data loading")]
 _COMMUNICATION, _LOADING = WORK.index("communication"), WORK.index("data loading")
+_WAITING = WORK.index("waiting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,19 +116,25 @@ class Breakdown:
 
 
 def breakdown_of(
-    rank: TracedRank, arrive: Floats, begin: Floats, end: Floats, iterations: int
+    rank: TracedRank, arrive: Floats, begin: Floats, end: Floats, iterations: int, warm: int = 0
 ) -> Breakdown:
+    """Return the parts of an iteration; the first `warm` steps are not counted."""
     first, last = 0.0, float(end.max(initial=0.0))
     if len(rank.marks):
-        first, last = float(begin[rank.marks[0]]), float(end[rank.marks[-1]])
+        first, last = float(begin[rank.marks[warm]]), float(end[rank.marks[-1]])
     device = np.isin(rank.work, [*_COMPUTE, _COMMUNICATION]).any()
     busy = np.isin(rank.work, _COMPUTE if device else _HOST)
     met, loading = rank.work == _COMMUNICATION, rank.work == _LOADING
+    waits = rank.work == _WAITING
     found = breakdown(
         [
             ("compute", begin[busy], end[busy]),
             ("exposed_communication", begin[met], end[met]),
-            ("waiting", arrive[met], begin[met]),
+            (
+                "waiting",
+                np.concatenate((arrive[met], arrive[waits])),
+                np.concatenate((begin[met], end[waits])),
+            ),
         ],
         *(first, last),
         rest="host",
@@ -171,7 +170,7 @@ def bottleneck_of(breakdowns: Sequence[Breakdown], straggler: int | None) -> str
 
 
 LONGEST = 100  # characters of a name: those of kernels go into the thousands
-_COLLECTIVE = KINDS.index("collective")
+_COLLECTIVE, _RECEIVE = KINDS.index("collective"), KINDS.index("receive")
 
 
 def timeline_of(traced: TracedJob, replays: Sequence[tuple[str, Times]]) -> Timeline:
@@ -183,7 +182,8 @@ def timeline_of(traced: TracedJob, replays: Sequence[tuple[str, Times]]) -> Time
         ranks = zip(job.labels, job.programs, times.arrive, times.begin, times.end, strict=True)
         for label, program, arrive, begin, end in ranks:
             # Of each row the waiting, then the work.
-            waits = (program.kind == _COLLECTIVE) & (begin > arrive)
+            begin = np.where(program.kind == _RECEIVE, end, begin)
+            waits = np.isin(program.kind, (_COLLECTIVE, _RECEIVE)) & (begin > arrive)
             timeline.extend(
                 label + text,
                 Labels(program.lane[:, None], job.lanes),

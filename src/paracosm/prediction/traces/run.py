@@ -14,19 +14,23 @@ import numpy.typing as npt
 from paracosm.cluster.changes import COLLECTIVES, PARTS, Change, parse_change, refuse_changes
 from paracosm.errors import InputError, unknown
 from paracosm.jobs import Job
-from paracosm.prediction.traces.job import read_job
+from paracosm.prediction.traces.arrivals import lateness_of
+from paracosm.prediction.traces.job import read_parts
 from paracosm.prediction.traces.outcome import (
     Outcome,
     Times,
     bottleneck_of,
+    joined_outcomes,
     outcome_of,
     replayed,
     timeline_of,
     traced_times,
 )
+from paracosm.prediction.traces.programs import MESSAGE
 from paracosm.prediction.traces.traced import WORK, TracedJob
 from paracosm.results import ReplaySummary, summaries
 from paracosm.timeline import Timeline
+from paracosm.timeline.kineto import MESSAGES
 from paracosm.units import format_duration
 
 _COMMUNICATION = WORK.index("communication")
@@ -45,7 +49,10 @@ class Scenario:
 class Replays:
     """All that was asked of some traces."""
 
-    traced: TracedJob
+    traced: TracedJob  # of large traces, the first part
+    steps: tuple[int, ...]  # that count
+    tasks: int
+    parts: int  # in how many the steps were played
     measured: Outcome  # what came of the job when it was traced
     unchanged: Scenario  # what comes of it when it is played again as it was
     scenarios: tuple[Scenario, ...]  # each what-if by itself
@@ -62,7 +69,7 @@ class Replays:
 
     @property
     def timeline(self) -> Timeline:
-        """The unchanged replay and, beside it, the one with all changes."""
+        """The unchanged replay and, beside it, the one with all changes; of the first part."""
         parts = [("", self.unchanged)]
         if self.scenarios:
             parts.append((f", {self.last.what_if}", self.last))
@@ -87,21 +94,50 @@ def replay_traces(
         InputError: a trace cannot be used, or a what-if not be understood or applied.
     """
     asked = [parse_change(text) for text in what_ifs]
-    traced = read_job(paths, steps, alone)
-    if alone and not any((rank.work == _COMMUNICATION).any() for rank in traced.ranks):
-        raise InputError(f"{paths[0]}: --alone has no effect: the trace has no collectives")
-    measured = outcome_of(traced, traced_times(traced))
-    if not measured.iteration_time:
-        raise InputError(f"{paths[0]}: what was traced takes no time at all")
-    # All jobs are made before one is played: what cannot be applied is refused at once.
-    jobs = [("unchanged", changed(traced, []))]
-    jobs += [(each.text, changed(traced, [each])) for each in asked]
+    designs: list[list[Change]] = [[], *([change] for change in asked)]
     if len(asked) > 1:
-        jobs.append(("; ".join(what_ifs), changed(traced, asked)))
-    unchanged, *scenarios = (_played(traced, job, text) for text, job in jobs)
+        designs.append(asked)
+    without: dict[str, list[NoEffectError]] = {change.text: [] for change in asked}
+    first: TracedJob | None = None
+    tasks, parts, met = 0, 0, False
+    counted: list[int] = []
+    measured: list[Outcome] = []
+    outcomes: list[list[Outcome]] = [[] for _ in designs]
+    times: list[Times] = []
+    for traced in read_parts(paths, steps, alone):
+        # All jobs are made before one is played: what cannot be is refused at once.
+        jobs = [_changed_where_it_can(traced, design, without) for design in designs]
+        for outcome, job in zip(outcomes, jobs, strict=True):
+            played = replayed(job)
+            outcome.append(outcome_of(traced, played))
+            if first is None:
+                times.append(played)
+        measured.append(outcome_of(traced, traced_times(traced)))
+        first = first or traced
+        counted += traced.counted
+        tasks += traced.job.tasks
+        parts += 1
+        met = met or any((rank.work == _COMMUNICATION).any() for rank in traced.ranks)
+    assert first is not None
+    for reasons in without.values():
+        if len(reasons) >= parts * (1 + (len(asked) > 1)):
+            raise reasons[0]
+    if alone and not met:
+        raise InputError(f"{paths[0]}: --alone has no effect: the trace has no collectives")
+    as_traced = joined_outcomes(measured)
+    if not as_traced.iteration_time:
+        raise InputError(f"{paths[0]}: what was traced takes no time at all")
+    texts = ["unchanged", *(change.text for change in asked), "; ".join(what_ifs)]
+    unchanged, *scenarios = (
+        Scenario(text, joined_outcomes(each), played)
+        for text, each, played in zip(texts, outcomes, times, strict=False)
+    )
     return Replays(
-        traced=traced,
-        measured=measured,
+        traced=first,
+        steps=tuple(counted),
+        tasks=tasks,
+        parts=parts,
+        measured=as_traced,
         unchanged=unchanged,
         scenarios=tuple(scenarios[: len(asked)]),
         together=scenarios[-1] if len(asked) > 1 else None,
@@ -114,8 +150,10 @@ def summarise_replays(replays: Replays) -> ReplaySummary:
         status="done",
         traces=[str(rank.path) for rank in traced.ranks],
         ranks=[rank.rank for rank in traced.ranks],
-        steps=list(traced.steps),
-        tasks=traced.job.tasks,
+        steps=list(replays.steps),
+        tasks=replays.tasks,
+        parts=replays.parts,
+        lateness=lateness_of(replays.measured.arrivals),
         alone=traced.alone,
         iteration_time=replays.measured.iteration_time,
         replayed=replace(_scenario(replays, replays.unchanged), error=replays.error),
@@ -132,9 +170,17 @@ def summarise_replays(replays: Replays) -> ReplaySummary:
     )
 
 
-def _played(traced: TracedJob, job: Job, text: str) -> Scenario:
-    times = replayed(job)
-    return Scenario(text, outcome_of(traced, times), times)
+def _changed_where_it_can(
+    traced: TracedJob, changes: Sequence[Change], without: dict[str, list[NoEffectError]]
+) -> Job:
+    """Return the job with those of the changes that have an effect in this part."""
+    left = list(changes)
+    while True:
+        try:
+            return changed(traced, left)
+        except NoEffectError as reason:
+            without[reason.change.text].append(reason)
+            left.remove(reason.change)
 
 
 def _scenario(replays: Replays, scenario: Scenario) -> summaries.Scenario:
@@ -154,6 +200,14 @@ def _scenario(replays: Replays, scenario: Scenario) -> summaries.Scenario:
             outcome.breakdowns, None if outcome.straggler is None else outcome.straggler.rank
         ),
     )
+
+
+class NoEffectError(InputError):
+    """A change that has nothing to change."""
+
+    def __init__(self, change: Change, reason: str) -> None:
+        super().__init__(str(change.error(reason)))
+        self.change = change
 
 
 SHOWN = 8  # names, of those that there are
@@ -244,7 +298,8 @@ def _work(change: Change) -> str:
 def _pattern(change: Change) -> str:
     """What names of tasks are compared with; "" where it is about all of them."""
     if change.subject == "collectives":
-        return "" if change.kinds == COLLECTIVES else change.kinds[0]
+        kind = "" if change.kinds == COLLECTIVES else change.kinds[0]
+        return MESSAGE if kind in MESSAGES else kind
     return change.pattern
 
 
@@ -258,7 +313,7 @@ def _names(traced: TracedJob, change: Change) -> Mask:
     return np.array([fnmatch.fnmatchcase(name.lower(), pattern) for name in names], dtype=bool)
 
 
-def _without_effect(traced: TracedJob, change: Change) -> InputError:
+def _without_effect(traced: TracedJob, change: Change) -> NoEffectError:
     work = WORK.index(_work(change))
     present = {
         traced.job.names[code]
@@ -270,5 +325,5 @@ def _without_effect(traced: TracedJob, change: Change) -> InputError:
         known = sorted({name[:60] for name in present})
         few = [*known[:SHOWN], "..."] if len(known) > SHOWN else known
         near = get_close_matches(pattern, known, n=1, cutoff=0.5)
-        return change.error(str(unknown(kind, pattern, near or few)))
-    return change.error(f"has no effect: the traces have no {_work(change)}")
+        return NoEffectError(change, str(unknown(kind, pattern, near or few)))
+    return NoEffectError(change, f"has no effect: the traces have no {_work(change)}")

@@ -6,6 +6,7 @@ begins as soon as its lane is free and what it comes after has ended: when it be
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,6 +30,8 @@ from paracosm.timeline.kineto import (
     device_spans,
     steps_of_training,
 )
+
+ROUNDED = 1.5e-9  # seconds by which a segment may seem to begin before its step: ends are rounded
 
 Floats = npt.NDArray[np.float64]
 ByThread = dict[int, list[Segment]]
@@ -78,7 +81,7 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
     first_from = _Edges(main_segments).first_from
     return Segments(
         segments=in_order(segments),
-        marks=[found for cut in cuts if (found := first_from(cut - 1e-12)) is not None],
+        marks=[found for cut in cuts if (found := first_from(cut - ROUNDED)) is not None],
         last=main_segments[-1] if window.steps and main_segments else None,
         launched=[
             (launch, device.of[number])
@@ -89,12 +92,13 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
 
 
 def _number(window: Window, spans: DeviceSpans, device: DeviceSegments, threads: ByThread) -> None:
-    begins = np.array([step.begin - 1e-12 for step in window.steps])
+    begins = [step.begin - ROUNDED for step in window.steps]
     for segments in threads.values():
         for segment in segments:
-            segment.iteration = int(np.searchsorted(begins, segment.begin, side="right")) - 1
+            segment.iteration = bisect_right(begins, segment.begin) - 1
+    launched = spans.launched.tolist()
     for number in np.flatnonzero(spans.call >= 0).tolist():
-        iteration = int(np.searchsorted(begins, spans.launched[number], side="right")) - 1
+        iteration = bisect_right(begins, launched[number]) - 1
         device.of[number].iteration = device.first[number].iteration = iteration
 
 
@@ -136,15 +140,15 @@ class _Edges:
 
     def __init__(self, segments: list[Segment]) -> None:
         self._segments = segments
-        self._begin = np.array([segment.begin for segment in segments])
-        self._end = np.array([segment.end for segment in segments])
+        self._begin = [segment.begin for segment in segments]
+        self._end = [segment.end for segment in segments]
 
     def last_before(self, time: float) -> Segment | None:
-        at = int(np.searchsorted(self._end, time, side="right")) - 1
+        at = bisect_right(self._end, time) - 1
         return self._segments[at] if at >= 0 else None
 
     def first_from(self, time: float) -> Segment | None:
-        at = int(np.searchsorted(self._begin, time, side="left"))
+        at = bisect_left(self._begin, time)
         return self._segments[at] if at < len(self._segments) else None
 
 
@@ -283,18 +287,19 @@ class _Between:
 
     def __init__(self, host: Host, thread: int, cuts: Iterable[float]) -> None:
         self._host, self._thread = host, thread
-        self._cuts = np.unique([*cuts, *host.steps.loading.edges(thread).tolist()])
+        self._cuts = np.unique([*cuts, *host.steps.loading.edges(thread).tolist()]).tolist()
         trace = host.trace
         rows = trace.of("op")
         rows = rows[trace.lane[rows] == thread]
         reached = np.maximum.accumulate(trace.end[rows])
         outermost = np.concatenate(([True], trace.begin[rows][1:] >= reached[:-1]))[: len(rows)]
         self._ops = rows[outermost]
-        self._begin, self._end = trace.begin[self._ops], trace.end[self._ops]
+        self._begin, self._end = trace.begin[self._ops].tolist(), trace.end[self._ops].tolist()
 
     def segments(self, begin: float, end: float) -> Iterable[Segment]:
-        inside = self._cuts[(self._cuts > begin + SHORTEST) & (self._cuts < end - SHORTEST)]
-        edges = [begin, *inside.tolist(), end]
+        low = bisect_right(self._cuts, begin + SHORTEST)
+        high = bisect_left(self._cuts, end - SHORTEST)
+        edges = [begin, *self._cuts[low:high], end]
         lane = self._host.trace.lanes[self._thread].name
         for first, last in pairwise(edges):
             middle = (first + last) / 2
@@ -305,7 +310,7 @@ class _Between:
             yield Segment(first, last, lane, name, work, step)
 
     def _name(self, begin: float, end: float) -> str:
-        at = int(np.searchsorted(self._end, begin, side="right"))
+        at = bisect_right(self._end, begin)
         if at < len(self._ops) and self._begin[at] < end:
             return self._host.trace.text(int(self._ops[at]))
         return "between ops"

@@ -21,8 +21,8 @@ Floats = npt.NDArray[np.float64]
 class TracedRank:
     """What a rank's trace says of the n rows of its program.
 
-    Times are n seconds, as traced, from the beginning of the job; a collective waits from its
-    arrival to its begin, when the last rank has arrived.
+    Times are n seconds, as traced, from the beginning of the job; a collective or a message waits
+    from its arrival to its begin, when the last rank has arrived.
     """
 
     path: Path  # of the trace
@@ -45,18 +45,25 @@ class TracedJob:
 
     job: Job  # a program for each rank; collectives last as long as on the last to come
     ranks: tuple[TracedRank, ...]  # what the trace of each says
+    groups: int  # how many communicators, the first ones, are of collectives; of messages the rest
     steps: tuple[int, ...]  # numbers of the steps; none where none are marked
     alone: bool  # whether collectives of a rank alone are taken as long as they were
     moved: Mapping[int, float]  # seconds by which clocks were set, by rank; only those that were
+    warm: int = 0  # how many of the steps, the first ones, are played and not counted
+
+    @property
+    def counted(self) -> tuple[int, ...]:
+        return self.steps[self.warm :]
 
 
 WORK = (
     *("host", "data loading", "launch latency", "gap"),
-    *("compute", "copy", "communication", "start"),
+    *("compute", "copy", "communication", "start", "waiting"),
 )
 """What a segment is good for: work of a thread; waiting for data; the time from a call to what it
-launches; the time between two spans of a stream; kernels; copies and memsets; collectives; the time
-by which a rank begins later than the first one."""
+launches; the time between two spans of a stream; kernels; copies and memsets; collectives and
+messages; the time by which a rank begins later than the first one; waiting for a message that its
+sender does not wait with."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +78,23 @@ class Segment:
     step: str = "other"  # one of `STEPS` of a program
     # Those that end before it begins, beside the one before it on its lane.
     after: list[Segment] = field(default_factory=list)
-    call: Collective | None = None
-    row: int = -1  # in the program; -1 until it is written
+    # The collective that it is, or the messages that it sends and receives.
+    calls: tuple[Collective, ...] = ()
+    row: int = -1  # the last in the program; -1 until it is written
     iteration: int = -1  # which of the window's steps it was done in, or launched in; -1 for none
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group: its ranks, ascending, and the collectives of each in order."""
+
+    name: str
+    ranks: tuple[int, ...]
+    calls: tuple[tuple[Segment, ...], ...]
+
+    @property
+    def label(self) -> str:
+        few = ", ".join(map(str, self.ranks))
+        whole = self.ranks == tuple(range(self.ranks[0], self.ranks[-1] + 1))
+        ranks = f"{self.ranks[0]} to {self.ranks[-1]}" if whole and len(self.ranks) > 2 else few
+        return f"group {self.name} of ranks {ranks}" if self.name else f"ranks {ranks}"

@@ -8,9 +8,10 @@ from paracosm.timeline.kineto.device import (
     op_times,
     waits_between_streams,
 )
-from paracosm.timeline.kineto.read import is_kineto, read_kineto
+from paracosm.timeline.kineto.read import KinetoFile, is_kineto, open_kineto, read_kineto
 from paracosm.timeline.kineto.trace import (
     CATEGORIES,
+    MESSAGES,
     Collective,
     Inputs,
     KinetoTrace,
@@ -19,6 +20,7 @@ from paracosm.timeline.kineto.trace import (
     Steps,
     Window,
     backward_threads,
+    chosen_steps,
     collective_of,
     steps_of,
     steps_of_training,
@@ -27,10 +29,12 @@ from paracosm.timeline.kineto.trace import (
 
 __all__ = [
     "CATEGORIES",
+    "MESSAGES",
     "Calls",
     "Collective",
     "DeviceSpans",
     "Inputs",
+    "KinetoFile",
     "KinetoTrace",
     "Lane",
     "OpSpan",
@@ -38,10 +42,12 @@ __all__ = [
     "Steps",
     "Window",
     "backward_threads",
+    "chosen_steps",
     "collective_of",
     "device_spans",
     "is_kineto",
     "op_times",
+    "open_kineto",
     "read_kineto",
     "steps_of",
     "steps_of_training",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.timeline.kineto.trace import Collective, KinetoTrace, Window, collective_of
+from paracosm.timeline.kineto.trace import KINDS, Collective, KinetoTrace, Window, collective_of
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -27,6 +27,7 @@ class DeviceSpans:
     call: Ints  # rows of the calls that launched them; -1: before the window
     launched: Floats  # when those calls began; minus infinity
     thread: Codes  # lanes of those calls; -1
+    earlier: npt.NDArray[np.bool_]  # whether they were launched before the window
 
     def __len__(self) -> int:
         return len(self.row)
@@ -55,6 +56,7 @@ def device_spans(trace: KinetoTrace, window: Window) -> DeviceSpans:
     running = (trace.end[rows] > window.begin) & (alone | (known & (launched < window.begin)))
     chosen = within | running
     rows, call, launched, within = rows[chosen], call[chosen], launched[chosen], within[chosen]
+    known = known[chosen]
     return DeviceSpans(
         row=rows,
         begin=np.maximum(trace.begin[rows], window.begin),
@@ -63,42 +65,70 @@ def device_spans(trace: KinetoTrace, window: Window) -> DeviceSpans:
         call=np.where(within, call, -1),
         launched=np.where(within, launched, -np.inf),
         thread=np.where(within, trace.lane[call], -1).astype(np.int32),
+        earlier=known & ~within,
     )
 
 
 class Calls:
-    """Finds what is said of the collective that a kernel is.
+    """Finds what is said of the collective, or of the messages, that a kernel is.
 
     New traces say all of it at the kernel, older ones at the op that called it
     (`record_param_comms`) or the range below (`nccl:all_reduce`), which enclose the launch; the
-    oldest have the kernel's name.
+    oldest have the kernel's name. Calls that are coalesced (`batch_isend_irecv`) are launched as
+    one kernel after the last of them: its launch is in none of their ranges.
     """
 
-    def __init__(self, trace: KinetoTrace) -> None:
+    def __init__(self, trace: KinetoTrace, spans: DeviceSpans) -> None:
         self._trace = trace
         rows = np.array(sorted(trace.collectives), dtype=np.int64)
         self._on = {
             lane: rows[trace.lane[rows] == lane] for lane in np.unique(trace.lane[rows]).tolist()
         }
+        kernels = [code for code, name in enumerate(trace.names) if collective_of(name)]
+        launches = np.unique(spans.call[np.isin(trace.name[spans.row], kernels)])
+        launches = launches[launches >= 0]
+        self._coalesced: dict[int, list[Collective]] = {}
+        for lane in np.unique(trace.lane[launches]).tolist():
+            self._coalesce(lane, launches[trace.lane[launches] == lane])
 
-    def of(self, row: int, call: int) -> Collective | None:
-        """Return the collective that the span in `row` is, if any; `call` launched it, or -1."""
+    def of(self, row: int, call: int) -> tuple[Collective, ...]:
+        """Return what the span in `row` is; `call` launched it, or -1.
+
+        Nothing for other kernels, several messages where one kernel sends and receives them.
+        """
         trace = self._trace
-        own = trace.collectives.get(row)
-        kind = collective_of(trace.text(row)) if own is None else own.kind
+        own, kind = trace.collectives.get(row), collective_of(trace.text(row))
         if own is None and not kind:
-            return None
+            return ()
+        together = self._coalesced.get(call, [])
+        if together and all(each.is_message for each in together):
+            return tuple(together)
         said = [own] if own is not None else []
         if call >= 0:
             said += self._around(int(trace.lane[call]), float(trace.begin[call]))
-        kinds = [each.kind for each in said if each.kind]
-        return Collective(
-            kind=kinds[0] if kinds else kind,
-            group=next((each.group for each in said if each.group), ""),
-            ranks=next((each.ranks for each in said if each.ranks), ()),
-            group_size=next((each.group_size for each in said if each.group_size), 0),
-            size=next((each.size for each in said if each.size >= 0), -1),
-        )
+        found = _merged([*said, *together])
+        return (found if found.kind else replace(found, kind=kind),)
+
+    def _coalesce(self, lane: int, launches: Ints) -> None:
+        """Note, for launches on a thread, the calls before that launched nothing themselves."""
+        trace = self._trace
+        begins = trace.begin[launches]
+        reached = -np.inf
+        outer: list[list[int]] = []  # ranges, each with those within
+        for row in self._on.get(lane, np.empty(0, dtype=np.int64)).tolist():
+            if trace.begin[row] >= reached:
+                outer.append([])
+                reached = float(trace.end[row])
+            outer[-1].append(row)
+        for rows in outer:
+            first, last = np.searchsorted(begins, (trace.begin[rows[0]], trace.end[rows[0]]))
+            call = _merged([trace.collectives[row] for row in reversed(rows)])
+            if first == last < len(launches) and call.kind in KINDS:
+                self._coalesced.setdefault(int(launches[last]), []).append(call)
+        for launch in launches.tolist():
+            around = self._around(lane, float(trace.begin[launch]))
+            if any(each.kind for each in around):  # one of its own
+                self._coalesced.pop(launch, None)
 
     def _around(self, lane: int, time: float) -> Sequence[Collective]:
         """Return what is said by the ranges that are open at an instant, the innermost first."""
@@ -109,6 +139,21 @@ class Calls:
         at = int(np.searchsorted(trace.begin[rows], time, side="right"))
         near = rows[max(at - 4, 0) : at][::-1]
         return [trace.collectives[row] for row in near.tolist() if trace.end[row] >= time]
+
+
+def _merged(said: Sequence[Collective]) -> Collective:
+    """Return what several spans say of one call, each what those before it do not."""
+    ranks = next((each.ranks for each in said if each.ranks), ())
+    place = next((each.place for each in said if each.place >= 0), -1)
+    there = ranks[place] if 0 <= place < len(ranks) else place if not ranks else -1
+    return Collective(
+        kind=next((each.kind for each in said if each.kind), ""),
+        size=next((each.size for each in said if each.size >= 0), -1),
+        group=next((each.group for each in said if each.group), ""),
+        group_size=next((each.group_size for each in said if each.group_size), 0),
+        ranks=ranks,
+        peer=next((each.peer for each in said if each.peer >= 0), there),
+    )
 
 
 LATE = 5e-6  # seconds without a reason that need one: a launch on an idle stream takes 2 to 5 us

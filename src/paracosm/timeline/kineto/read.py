@@ -7,20 +7,19 @@ counters, frames of Python) is passed over: which call launched which kernel, th
 
 from __future__ import annotations
 
-import codecs
-import gzip
-import json
 import math
 import re
-import zlib
-from array import array
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from paracosm.errors import InputError
+from paracosm.timeline.kineto.rows import Rows, Table
+from paracosm.timeline.kineto.scan import Scanner, open_trace
 from paracosm.timeline.kineto.trace import (
     CATEGORIES,
     CATEGORY_OF,
@@ -29,20 +28,26 @@ from paracosm.timeline.kineto.trace import (
     Inputs,
     KinetoTrace,
     Lane,
+    Step,
     Synchronisation,
     bytes_of,
     collective_of,
     is_annotation,
+    is_step,
+    steps_of,
 )
+
+Ints = npt.NDArray[np.int64]
 
 _DEVICE = {CATEGORIES.index(category) for category in ("kernel", "copy", "memset", "sync")}
 _PASSED_OVER = {"trace", "python_function", "overhead", "gpu_user_annotation"}
 _OP, _ANNOTATION, _SYNC = (CATEGORIES.index(each) for each in ("op", "annotation", "sync"))
 _OTHER = CATEGORIES.index("other")
+_COMMUNICATION = ("nccl", "record_param_comms", "rccl")  # ops and ranges around their launches
 
 
 def read_kineto(path: Path, *, inputs: bool = False) -> KinetoTrace:
-    """Read the trace of one rank, plain or gzipped, of any version and size.
+    """Read the trace of one rank, plain or gzipped, of any version.
 
     Args:
         path: of the file.
@@ -52,27 +57,39 @@ def read_kineto(path: Path, *, inputs: bool = False) -> KinetoTrace:
         InputError: it cannot be read, is cut off or damaged (with the byte), is no trace, or has a
             span without a time.
     """
-    columns = _Columns(path, inputs)
+    return open_kineto(path, inputs=inputs).whole()
+
+
+def open_kineto(path: Path, *, inputs: bool = False) -> KinetoFile:
+    """Read the trace of one rank, of any size; the arguments and errors are `read_kineto`'s.
+
+    More than a million spans are kept on disk, where temporary files are.
+    """
+    file = KinetoFile(path, inputs)
     header: dict[str, Any] = {}
-    with open_trace(path) as file:
-        scanner = Scanner(file, path)
+    found = False
+    with open_trace(path) as opened:
+        scanner = Scanner(opened, path)
         if not scanner.peek():
             raise InputError(f"{path}: the file is empty")
         if scanner.peek() == "[":
-            columns.read(scanner)
+            found = True
+            file.read(scanner)
         else:
             for key in scanner.keys():  # not a mapping: it reads on  # noqa: SIM118
                 if key == "traceEvents":
-                    columns.read(scanner)
+                    found = True
+                    file.read(scanner)
                 else:
                     value = scanner.value()
                     if key in ("distributedInfo", "baseTimeNanoseconds"):
                         header[key] = value
         if scanner.peek():
             raise scanner.broken("there is more behind the end of the trace")
-    if not columns.found:
+    if not found:
         raise InputError(f'{path}: no Kineto trace: it lacks "traceEvents"')
-    return columns.trace(header)
+    file.finish(header)
+    return file
 
 
 def is_kineto(path: Path) -> bool:
@@ -88,30 +105,31 @@ def is_kineto(path: Path) -> bool:
     return head.startswith("{") and any(key in head for key in known)
 
 
-class _Columns:
-    """The columns of a trace, as its events are read."""
+class KinetoFile:
+    """All that a file says, of which parts can be had as traces."""
 
     def __init__(self, path: Path, inputs: bool) -> None:
         self.path = path
-        self.found = False
+        self.rank: int | None = None
+        self.world_size: int | None = None
+        self.missing: tuple[str, ...] = ()
+        self._rows = Rows()
         self._keeps_inputs = inputs
-        self._begin, self._duration = array("q"), array("q")
-        self._name, self._category, self._lane = array("i"), array("i"), array("i")
-        self._correlation, self._record = array("q"), array("q")
-        self._sequence = array("q")
         self._names: dict[str, int] = {}
         self._lanes: dict[Lane, int] = {}
-        self._lane_keys: dict[tuple[Any, Any, Any], int] = {}
+        self._lane_keys: dict[tuple[Any, ...], int] = {}
         self._kinds: dict[Any, int] = {}
-        self._collectives: dict[int, Collective] = {}
-        self._synchronisations: dict[int, Synchronisation] = {}
+        self._said: dict[Collective | Synchronisation, int] = {}
         self._inputs: dict[int, Inputs] = {}
+        self._base = 0  # nanoseconds
         self._unfinished = 0
         self._uncorrelated = 0
 
+    def __len__(self) -> int:
+        return len(self._rows)
+
     def read(self, scanner: Scanner) -> None:
         """Read the list of events that comes next."""
-        self.found = True
         add = self._add
         for event in scanner.values():
             try:
@@ -123,6 +141,8 @@ class _Columns:
                     add(event)
                 except KeyError as error:
                     raise scanner.broken(f"a span ends here that lacks {error}") from None
+                except InputError as error:  # a full disk
+                    raise InputError(f"{self.path}: {error}") from None
                 except (TypeError, ValueError, AttributeError, OverflowError):
                     raise scanner.broken(
                         "a span ends here whose times or arguments are none: "
@@ -130,7 +150,10 @@ class _Columns:
                     ) from None
 
     def _add(self, event: dict[str, Any]) -> None:
-        category = self._category_of(event.get("cat"))
+        word = event.get("cat")
+        category = self._kinds.get(word)
+        if category is None:
+            category = self._kinds[word] = _category(word)
         if category < 0:
             return
         name = event["name"]
@@ -141,118 +164,150 @@ class _Columns:
         if duration < 0:
             self._unfinished += 1
             duration = 0
-        row = len(self._begin)
-        self._begin.append(begin)
-        self._duration.append(duration)
-        self._name.append(self._names.setdefault(name, len(self._names)))
-        self._category.append(category)
         get = arguments.get
         device = category in _DEVICE
-        self._lane.append(
-            self._lane_of(
-                get("device") if device else None,
-                event.get("pid"),
-                get("stream", event.get("tid")) if device else event.get("tid"),
-            )
-        )
+        place: tuple[Any, ...] = event.get("pid"), event.get("tid")
+        if device:
+            place = place[0], get("stream", place[1]), get("device")
+        lane = self._lane_keys.get(place)
+        if lane is None:
+            lane = self._lane_keys[place] = self._lane_of(*place)
         correlation = get("correlation")
         if correlation is None:
             correlation = -1
             self._uncorrelated += device
-        self._correlation.append(correlation)
-        self._record.append(get("Record function id", -1))
-        self._sequence.append(get("Sequence number", -1))
+        record, said = get("Record function id", -1), -1
+        if category == _SYNC:
+            wait, record = _synchronisation(name, arguments)
+            said = self._said.setdefault(wait, len(self._said))
+        elif "Collective name" in arguments or (not device and name.startswith(_COMMUNICATION)):
+            said = self._said.setdefault(_collective(name, arguments), len(self._said))
         if self._keeps_inputs and "Input Dims" in arguments:
             types = arguments.get("Input type") or ()
-            self._inputs[row] = Inputs(tuple(arguments["Input Dims"]), tuple(types))
-        if category == _SYNC:
-            self._synchronisations[row] = _synchronisation(name, arguments)
-        elif "Collective name" in arguments or name.startswith(("nccl", "record_param", "rccl")):
-            self._collectives[row] = _collective(name, arguments)
-
-    def _category_of(self, word: Any) -> int:
-        """Return the number of a category in the file; -1 of those that are passed over."""
-        found = self._kinds.get(word)
-        if found is None:
-            small = str(word).lower()
-            known = CATEGORY_OF.get(small)
-            otherwise = -1 if word is None or small in _PASSED_OVER else _OTHER
-            found = self._kinds[word] = otherwise if known is None else CATEGORIES.index(known)
-        return found
-
-    def _lane_of(self, device: Any, process: Any, number: Any) -> int:
-        key = (device, process, number)
-        found = self._lane_keys.get(key)
-        if found is None:
-            text = str(number).removeprefix("stream ")
-            lane = (
-                Lane("thread", str(process), text)
-                if device is None and not str(number).startswith("stream ")
-                else Lane("stream", str(process if device is None else device), text)
-            )
-            found = self._lane_keys[key] = self._lanes.setdefault(lane, len(self._lanes))
-        return found
-
-    def trace(self, header: dict[str, Any]) -> KinetoTrace:
-        """Return what has been read."""
-        if not len(self._begin):
-            raise InputError(f"{self.path}: the trace has no spans: nothing was profiled")
-        begin = np.asarray(self._begin)
-        duration = np.asarray(self._duration)
-        order = self._order(begin, duration)
-        origin = int(begin[order[0]])
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(len(order))
-        base = _number(header.get("baseTimeNanoseconds"), 0)
-        distributed = header.get("distributedInfo")
-        distributed = distributed if isinstance(distributed, dict) else {}
-
-        def in_order(column: array[int]) -> Any:
-            return np.asarray(column)[order]
-
-        rank = distributed.get("rank")
-        world = distributed.get("world_size")
-        return KinetoTrace(
-            path=self.path,
-            rank=None if rank is None else _number(rank, 0),
-            world_size=None if world is None else _number(world, 0),
-            origin=origin + base,
-            names=tuple(self._names),
-            lanes=tuple(self._lanes),
-            begin=np.asarray((begin[order] - origin) * 1e-9, dtype=np.float64),
-            end=np.asarray((begin + duration - origin)[order] * 1e-9, dtype=np.float64),
-            duration=np.asarray(duration[order] * 1e-9, dtype=np.float64),
-            name=in_order(self._name),
-            category=in_order(self._category),
-            lane=in_order(self._lane),
-            correlation=in_order(self._correlation),
-            record=in_order(self._record),
-            sequence=in_order(self._sequence),
-            collectives={int(place[row]): each for row, each in self._collectives.items()},
-            synchronisations={
-                int(place[row]): each for row, each in self._synchronisations.items()
-            },
-            inputs={int(place[row]): each for row, each in self._inputs.items()},
-            missing=tuple(self._missing(distributed)),
+            self._inputs[len(self._rows)] = Inputs(tuple(arguments["Input Dims"]), tuple(types))
+        code = self._names.setdefault(name, len(self._names))
+        sequence = get("Sequence number", -1)
+        self._rows.append(
+            begin, duration, correlation, record, sequence, code, lane, said, category
         )
 
-    def _order(self, begin: Any, duration: Any) -> Any:
-        """Return the rows by begin; an op before what is in it, and calls as they were made."""
-        category = np.asarray(self._category)
-        outer = np.where(np.isin(category, (_OP, _ANNOTATION)), -duration, 1)
-        return np.lexsort((-duration, np.asarray(self._correlation), outer, begin))
+    def _lane_of(self, process: Any, number: Any, device: Any = None) -> int:
+        text = str(number).removeprefix("stream ")
+        lane = (
+            Lane("thread", str(process), text)
+            if device is None and not str(number).startswith("stream ")
+            else Lane("stream", str(process if device is None else device), text)
+        )
+        return self._lanes.setdefault(lane, len(self._lanes))
 
-    def _missing(self, distributed: dict[str, Any]) -> list[str]:
-        missing = []
-        if "rank" not in distributed:
-            missing.append("distributedInfo: which rank this is")
-        if self._uncorrelated:
-            missing.append(f"correlation of {self._uncorrelated:,} spans of the device")
-        if self._unfinished:
-            missing.append(f"dur of {self._unfinished:,} spans (0 is taken)")
-        if not self._synchronisations:
-            missing.append("cuda_sync: which stream waits for which is inferred")
-        return missing
+    def finish(self, header: dict[str, Any]) -> None:
+        """Take note of what stands outside of the events."""
+        if not len(self._rows):
+            raise InputError(f"{self.path}: the trace has no spans: nothing was profiled")
+        distributed = header.get("distributedInfo")
+        distributed = distributed if isinstance(distributed, dict) else {}
+        rank, world = distributed.get("rank"), distributed.get("world_size")
+        self.rank = None if rank is None else _number(rank, 0)
+        self.world_size = None if world is None else _number(world, 0)
+        self._base = _number(header.get("baseTimeNanoseconds"), 0)
+        waits = any(isinstance(each, Synchronisation) for each in self._said)
+        missing = {
+            "distributedInfo: which rank this is": "rank" not in distributed,
+            f"correlation of {self._uncorrelated:,} spans of the device": self._uncorrelated,
+            f"dur of {self._unfinished:,} spans (0 is taken)": self._unfinished,
+            "cuda_sync: which stream waits for which is inferred": not waits,
+        }
+        self.missing = tuple(what for what, lacks in missing.items() if lacks)
+
+    def whole(self) -> KinetoTrace:
+        return self._trace(self._rows.all())
+
+    def steps(self) -> tuple[Step, ...]:
+        """Return the steps that the profiler marked on the host, in order."""
+        codes = [code for name, code in self._names.items() if is_step(name)]
+        marks = self._rows.where(lambda rows: np.isin(rows["name"], codes))
+        return steps_of(self._trace(marks)) if len(marks) else ()
+
+    def counts(self, edges: Sequence[float]) -> Ints:
+        """Return how many spans begin between edges, which are seconds from the origin."""
+        return self._rows.counts([self._rows.origin + round(edge * 1e9) for edge in edges])
+
+    def part(self, begin: float, end: float) -> KinetoTrace:
+        """Return what touches a time, in seconds from the origin, with what belongs to it.
+
+        That is what its calls launched, and the calls that had launched what ran in it.
+        """
+        first, last = (self._rows.origin + round(time * 1e9) for time in (begin, end))
+        touched = self._rows.where(
+            lambda rows: (rows["begin"] <= last) & (rows["begin"] + rows["duration"] >= first),
+            times=(first, last),
+        )
+        known = touched["correlation"][touched["correlation"] >= 0]
+        if not len(known):
+            return self._trace(touched)
+        low, high = int(known.min()), int(known.max())
+        others = self._rows.where(
+            lambda rows: (
+                (rows["correlation"] >= low)
+                & (rows["correlation"] <= high)
+                & ((rows["begin"] > last) | (rows["begin"] + rows["duration"] < first))
+            ),
+            correlations=(low, high),
+        )
+        return self._trace(np.concatenate((touched, others)))
+
+    def _trace(self, rows: Table) -> KinetoTrace:
+        order = _order(rows)
+        origin = self._rows.origin
+        begin, duration = rows["begin"][order], rows["duration"][order]
+        said, record, category = (rows[each][order] for each in ("said", "record", "category"))
+        place = np.empty(len(order) if self._inputs else 0, dtype=np.int64)
+        if self._inputs:  # then these are all rows
+            place[order] = np.arange(len(order))
+        collectives, waits = {}, {}
+        texts = list(self._said)
+        for row in np.flatnonzero(said >= 0).tolist():
+            what = texts[said[row]]
+            if isinstance(what, Collective):
+                collectives[row] = what
+            else:
+                waits[row] = replace(what, recorded=int(record[row]))
+        return KinetoTrace(
+            path=self.path,
+            rank=self.rank,
+            world_size=self.world_size,
+            origin=origin + self._base,
+            names=tuple(self._names),
+            lanes=tuple(self._lanes),
+            begin=(begin - origin) * 1e-9,
+            end=(begin + duration - origin) * 1e-9,
+            duration=duration * 1e-9,
+            name=rows["name"][order],
+            category=category.astype(np.int32),
+            lane=rows["lane"][order],
+            correlation=rows["correlation"][order],
+            record=np.where(category == _SYNC, -1, record),
+            sequence=rows["sequence"][order],
+            collectives=collectives,
+            synchronisations=waits,
+            inputs={int(place[row]): each for row, each in self._inputs.items()},
+            missing=self.missing,
+        )
+
+
+def _category(word: Any) -> int:
+    """Return the number of a category in the file; -1 of those that are passed over."""
+    small = str(word).lower()
+    known = CATEGORY_OF.get(small)
+    if known is None:
+        return -1 if word is None or small in _PASSED_OVER else _OTHER
+    return CATEGORIES.index(known)
+
+
+def _order(rows: Table) -> Ints:
+    """Return the rows by begin; an op before what is in it, and calls as they were made."""
+    outer = np.where(np.isin(rows["category"], (_OP, _ANNOTATION)), -rows["duration"], 1)
+    return np.lexsort((-rows["duration"], rows["correlation"], outer, rows["begin"]))
 
 
 def _nanoseconds(microseconds: int | str) -> int:
@@ -282,15 +337,30 @@ def _collective(name: str, arguments: dict[str, Any]) -> Collective:
     if elements < 0 and (shapes := arguments.get("Input Dims")) and isinstance(shapes[0], list):
         elements, dtype = _elements(shapes[0]), str((arguments.get("Input type") or [""])[0])
     each = bytes_of(dtype)
-    ranks = str(arguments.get("Process Group Ranks", "")).strip("[]")
+    group_size = _number(arguments.get("Group size"), 0)
+    ends = _ENDS.match(name)
     return Collective(
         kind=collective_of(kind) or collective_of(name) or kind.strip("_"),
         size=elements * each if elements > 0 and each > 0 else -1,
         group=str(arguments.get("Process Group Name", arguments.get("Process Group ID", ""))),
-        group_size=_number(arguments.get("Group size"), 0),
-        # A long list is shortened with an ellipsis: then it says nothing.
-        ranks=() if not ranks or "..." in ranks else tuple(int(r) for r in ranks.split(",")),
+        group_size=group_size,
+        ranks=_ranks(arguments, group_size),
+        peer=_number(arguments.get("Dst Rank", arguments.get("Src Rank")), -1),
+        place=-1 if ends is None else int(ends[1]),
     )
+
+
+_ENDS = re.compile(r"nccl:(?:send|recv) \d+(?:->|<-)(\d+)")  # places in the group: own, the other's
+
+
+def _ranks(arguments: dict[str, Any], count: int) -> tuple[int, ...]:
+    text = str(arguments.get("Process Group Ranks", "")).strip("[]")
+    if text and "..." not in text:
+        return tuple(int(rank) for rank in text.split(","))
+    # A long list is shortened with an ellipsis; new traces say by which rule it goes on.
+    first = _number(arguments.get("Global rank start"), -1)
+    stride = _number(arguments.get("Global rank stride"), 0)
+    return tuple(range(first, first + count * stride, stride)) if first >= 0 and stride > 0 else ()
 
 
 def _elements(shape: list[Any]) -> int:
@@ -298,177 +368,17 @@ def _elements(shape: list[Any]) -> int:
     return math.prod(shape) if shape and all(type(size) is int for size in shape) else -1
 
 
-def _synchronisation(name: str, arguments: dict[str, Any]) -> Synchronisation:
+def _synchronisation(name: str, arguments: dict[str, Any]) -> tuple[Synchronisation, int]:
+    """Return a wait, without the call that recorded its event, and the correlation of that."""
     kind = str(arguments.get("cuda_sync_kind", name)).lower()
-    return Synchronisation(
+    wait = Synchronisation(
         kind=SYNCHRONISATIONS.get(kind, kind),
         stream=_stream(arguments.get("stream")),
         on=_stream(arguments.get("wait_on_stream")),
-        recorded=_number(arguments.get("wait_on_cuda_event_record_corr_id"), -1),
+        recorded=-1,
     )
+    return wait, _number(arguments.get("wait_on_cuda_event_record_corr_id"), -1)
 
 
 def _stream(number: Any) -> str:
     return "" if number in (None, -1, 4294967295) else str(number)
-
-
-CHUNK = 1 << 22  # bytes, unpacked
-LONGEST_WORD = 9  # "-Infinity"
-LONGEST = 1 << 30  # characters of one value: what is longer is no event, but a file out of joint
-
-_BLANK = re.compile(r"[ \t\r\n]*")
-_NEXT_MAPPING = re.compile(r"[ \t\r\n]*,[ \t\r\n]*(?=\{)")
-_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
-
-
-def open_trace(path: Path) -> IO[bytes]:
-    """Open a file, unpacking it if it is gzipped, whatever its name ends in."""
-    try:
-        file = path.open("rb")
-        packed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    return gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[return-value]
-
-
-class Scanner:
-    """The values of a file, one by one: a file of any size is never held as a whole.
-
-    It is unpacked and decoded in chunks. Each value is taken from the text at hand by the JSON
-    decoder of the standard library; one that does not end there is tried again with more text.
-    Numbers with a point are left as text, because a nanosecond of the year 2024 does not fit in a
-    float.
-
-    Raises:
-        InputError: from every method, where the file cannot be unpacked, ends too early, or is no
-            JSON; with the position in bytes, unpacked.
-    """
-
-    def __init__(self, file: IO[bytes], path: Path) -> None:
-        self.path = path
-        self._file = file
-        # Names of kernels are not always UTF-8; what is not survives as it is.
-        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-        decoder: Any = json.JSONDecoder(parse_float=str, strict=False)
-        self._scan = decoder.scan_once
-        self._text = ""
-        self._at = 0
-        self._before = 0  # bytes of the text that is no longer held
-        self._ended = False
-
-    def peek(self) -> str:
-        """Return the next character that is not blank; "" at the end."""
-        while True:
-            self._at = _BLANK.match(self._text, self._at).end()  # type: ignore[union-attr]
-            if self._at < len(self._text):
-                return self._text[self._at]
-            if not self._more():
-                return ""
-
-    def take(self, wanted: str, what: str) -> None:
-        """Go past the character that must come next in `what`."""
-        found = self.peek()
-        if found != wanted:
-            raise self.broken(f"{what} goes on with {found!r}, not {wanted!r}", bool(found))
-        self._at += 1
-
-    def value(self) -> Any:
-        """Return the next value, with numbers that have a point as text."""
-        self.peek()
-        while True:
-            try:
-                value, end = self._scan(self._text, self._at)
-            except StopIteration as stop:
-                reason, place = "no value", int(stop.value)
-            except json.JSONDecodeError as error:
-                reason, place = error.msg, error.pos
-            except RecursionError:
-                raise self.broken("nested too deeply") from None
-            else:
-                # A number that ends where the text ends may go on behind it.
-                if end < len(self._text) or self._text[end - 1] in '}]"' or not self._more():
-                    self._at = end
-                    return value
-                continue
-            # What is wrong before the last word does not become right with more of the text.
-            open_text = reason.startswith(("Unterminated", "Invalid \\"))
-            if (place + LONGEST_WORD < len(self._text) and not open_text) or not self._more():
-                cut_off = self._ended and (open_text or self._ends_with_part_of_a_word(place))
-                self._at = len(self._text) if cut_off else place
-                raise self.broken(f"not JSON: {reason}", known=not cut_off)
-
-    def values(self) -> Iterator[Any]:
-        """Yield the values of the list that comes next."""
-        self.take("[", "a list")
-        scan, go_on = self._scan, _NEXT_MAPPING.match
-        while True:
-            if self.peek() == "]":
-                self._at += 1
-                return
-            yield self.value()
-            # The short way, as long as there is text enough.
-            while after := go_on(self._text, self._at):
-                try:
-                    value, end = scan(self._text, after.end())
-                except (StopIteration, json.JSONDecodeError, RecursionError):
-                    break
-                self._at = end
-                yield value
-            if self.peek() != "]":
-                self.take(",", "a list")
-
-    def keys(self) -> Iterator[str]:
-        """Yield the keys of the mapping that comes next; after each, its value must be taken."""
-        self.take("{", "a mapping")
-        if self.peek() == "}":
-            self._at += 1
-            return
-        while True:
-            key = self.value()
-            if not isinstance(key, str):
-                raise self.broken("a mapping has a key that is no text")
-            self.take(":", "a mapping")
-            yield key
-            if self.peek() == "}":
-                self._at += 1
-                return
-            self.take(",", "a mapping")
-
-    def broken(self, why: str, known: bool = True) -> InputError:
-        """Return the error at the place that is reached; the file is cut off if it is not known."""
-        passed = self._text[: self._at].encode("utf-8", "surrogateescape")
-        place = self._before + len(passed)
-        if not known:
-            return InputError(f"{self.path}: cut off at byte {place:,}: the trace is not complete")
-        return InputError(f"{self.path}: byte {place:,}: {why}")
-
-    def _ends_with_part_of_a_word(self, place: int) -> bool:
-        rest = self._text[place:]
-        return any(word.startswith(rest) for word in _WORDS)
-
-    def _more(self) -> bool:
-        """Read on, as much as is held already at least; return whether there was anything."""
-        if self._ended:
-            return False
-        held = len(self._text) - self._at
-        if held > LONGEST:
-            raise self.broken(f"a value of more than {LONGEST:,} characters")
-        try:
-            raw = self._file.read(max(CHUNK, held))
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            passed = self._before + len(self._text.encode("utf-8", "surrogateescape"))
-            what = "cut off" if isinstance(error, EOFError) else "damaged"
-            raise InputError(
-                f"{self.path}: {what} after byte {passed:,} (unpacked): the gzip file does not "
-                "unpack to its end"
-            ) from None
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be read: {error.strerror}") from None
-        self._ended = not raw
-        self._before += len(self._text[: self._at].encode("utf-8", "surrogateescape"))
-        self._text = self._text[self._at :] + self._decoder.decode(raw, final=not raw)
-        self._at = 0
-        return bool(raw)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +41,19 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """What the arguments of a span say of a collective."""
+    """What the arguments of a span say of a collective, or of a message between two ranks."""
 
-    kind: str  # "all_reduce", ...; "" where it is not said
-    size: int  # bytes that go in, on this rank; -1: unknown
-    group: str  # name of the process group, or ""
-    group_size: int  # ranks in it, or 0
-    ranks: tuple[int, ...]  # which they are, or empty
+    kind: str  # "all_reduce", ..., "send", "recv"; "" where it is not said
+    size: int = -1  # bytes that go in, on this rank; -1: unknown
+    group: str = ""  # name of the process group, or ""
+    group_size: int = 0  # ranks in it, or 0
+    ranks: tuple[int, ...] = ()  # which they are, in the group's order, or empty
+    peer: int = -1  # of a message: the rank at its other end; -1: unknown
+    place: int = -1  # of a message: that rank's place in the group; -1: unknown
+
+    @property
+    def is_message(self) -> bool:
+        return self.kind in MESSAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +140,9 @@ SYNCHRONISATIONS = {
     "stream wait event": "stream wait event",
 }
 
+MESSAGES = ("send", "recv")
+"""Kinds of what goes between two ranks: the two ends of a message."""
+
 # Kernels of NCCL and RCCL, and what torch.distributed calls its collectives.
 _COLLECTIVES = {
     "allreduce": "all_reduce",
@@ -145,9 +156,12 @@ _COLLECTIVES = {
     "gather": "gather",
     "scatter": "scatter",
     "send": "send",
-    "recv": "receive",
+    "recv": "recv",
     "barrier": "barrier",
 }
+KINDS = frozenset(_COLLECTIVES.values())
+"""Kinds of collectives, and the two of messages."""
+
 _VARIANT = re.compile("base|coalesced|into|single$|tensor$")
 _LONGEST_FIRST = sorted(_COLLECTIVES, key=len, reverse=True)
 
@@ -166,12 +180,17 @@ _ANNOTATION = re.compile(r"ProfilerStep[#*]|enumerate\(DataLoader\)|Optimizer\.|
 _BACKWARD = re.compile(r"autograd::engine|torch::autograd::|\w+Backward\d*$")
 
 
+@cache
 def collective_of(name: str) -> str:
-    """Return the kind of a collective by the name of its kernel or call; "" for any other name."""
+    """Return the kind of a collective by the name of its kernel or call; "" for any other name.
+
+    Of kernels of NCCL whose name does not tell (`ncclDevKernel_Generic`) it is "collective".
+    """
     small = re.sub(r"[^a-z]", "", name.lower())
     if not small.startswith(("nccl", "rccl", "msccl")):
         return _COLLECTIVES.get(_VARIANT.sub("", small), "")
-    return next((_COLLECTIVES[word] for word in _LONGEST_FIRST if word in small), "")
+    unknown = "collective" if "kernel" in small else ""
+    return next((_COLLECTIVES[word] for word in _LONGEST_FIRST if word in small), unknown)
 
 
 def bytes_of(dtype: str) -> int:
@@ -190,6 +209,11 @@ def is_backward(name: str) -> bool:
 
 
 _STEP = re.compile(r"ProfilerStep\*?#(\d+)$")
+
+
+def is_step(name: str) -> bool:
+    """Whether a range is the profiler's mark of a step."""
+    return _STEP.match(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,16 +264,21 @@ def window_of(trace: KinetoTrace, numbers: Sequence[int] | None = None) -> Windo
     """
     marked = steps_of(trace)
     if numbers is not None:
-        known = {step.number: step for step in marked}
-        for number in numbers:
-            if number not in known:
-                has = f"{marked[0].number} to {marked[-1].number}" if marked else "none"
-                raise InputError(f"{trace.path}: no step {number}: it has {has}")
-        marked = tuple(known[number] for number in sorted(numbers))
+        marked = chosen_steps(trace.path, marked, numbers)
     thread = _main_thread(trace)
     if not marked:
         return Window(0.0, float(trace.end.max(initial=0.0)), thread, ())
     return Window(marked[0].begin, marked[-1].end, thread, marked)
+
+
+def chosen_steps(path: Path, marked: Sequence[Step], numbers: Sequence[int]) -> tuple[Step, ...]:
+    """Return the steps of these numbers in order; InputError if a trace lacks one."""
+    known = {step.number: step for step in marked}
+    for number in numbers:
+        if number not in known:
+            has = f"{marked[0].number} to {marked[-1].number}" if marked else "none"
+            raise InputError(f"{path}: no step {number}: it has {has}")
+    return tuple(known[number] for number in sorted(numbers))
 
 
 def _main_thread(trace: KinetoTrace) -> int:
@@ -286,20 +315,21 @@ class Ranges:
 
     def __init__(self, trace: KinetoTrace, rows: Iterable[int]) -> None:
         chosen = np.array(sorted(rows), dtype=np.int64)
-        self._of: dict[int, tuple[Floats, Floats]] = {}
+        self._of: dict[int, tuple[list[float], list[float]]] = {}
         for lane in np.unique(trace.lane[chosen]).tolist():
             mine = chosen[trace.lane[chosen] == lane]
-            self._of[lane] = (trace.begin[mine], np.maximum.accumulate(trace.end[mine]))
+            reached = np.maximum.accumulate(trace.end[mine])
+            self._of[lane] = (trace.begin[mine].tolist(), reached.tolist())
 
     def covers(self, lane: int, time: float) -> bool:
         """Whether a range of a lane has begun and not ended at an instant."""
-        begin, reached = self._of.get(lane, (np.empty(0), np.empty(0)))
-        at = int(np.searchsorted(begin, time, side="right")) - 1
+        begin, reached = self._of.get(lane, ((), ()))
+        at = bisect_right(begin, time) - 1
         return at >= 0 and time < reached[at]
 
     def edges(self, lane: int) -> Floats:
         """Return all begins and ends on a lane."""
-        return np.concatenate(self._of.get(lane, (np.empty(0), np.empty(0))))
+        return np.concatenate(self._of.get(lane, ([], [])))
 
 
 @dataclass(frozen=True, eq=False)

@@ -93,8 +93,9 @@ class Algorithm:
 
     async def work(self, me: TrainingWorker) -> None:
         """What a worker does: compute a gradient, push it, pull the parameters, again."""
+        interrupts = self.interrupts
         while True:
-            if not self.interrupts:
+            if not interrupts:
                 me.push(await me.compute_gradient())
             elif (gradient := await me.compute_gradient_unless_answered()) is not None:
                 me.push(gradient)

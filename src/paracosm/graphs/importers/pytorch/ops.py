@@ -4,6 +4,10 @@
     1.0.2-chakra.0.0.4 and later
                    {"id", "name", "ctrl_deps", "inputs": {"values", "shapes", "types"}, "attrs"}
 
+Traces that `chakra_trace_link` has joined with the profiler's have more: a call may have its time
+on the host in microseconds ("inclusive_dur"), and kernels ("cat") stand in the calls that launched
+them.
+
 A tensor is [tensor id, storage id, offset, elements, bytes of an element, device].
 
 PyTorch's ops call each other: linear calls addmm, which calls kernels of its own. What counts is
@@ -14,6 +18,7 @@ others (CompositeImplicitAutograd) are looked into.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -299,10 +304,14 @@ class ObservedCall:
 
 @dataclass(frozen=True)
 class ObservedTrace:
-    """A trace: the version of its schema, and its calls by id, ascending."""
+    """A trace: the version of its schema, and its calls by id, ascending.
+
+    `linked` has the times of calls, where Chakra's `chakra_trace_link` has put the profiler's in.
+    """
 
     schema: str
     calls: Mapping[int, ObservedCall]
+    linked: Mapping[int, OpSpan]
 
 
 def parse_trace(data: bytes, where: str) -> ObservedTrace:
@@ -313,13 +322,49 @@ def parse_trace(data: bytes, where: str) -> ObservedTrace:
     if not isinstance(found, dict) or not isinstance(found.get("nodes"), list):
         raise InputError(f'{where}: no execution trace of PyTorch: it lacks "nodes"')
     calls: dict[int, ObservedCall] = {}
+    device: list[ObservedCall] = []
     for position, node in enumerate(found["nodes"]):
         call = _call(node, position, where)
+        if isinstance(call.attributes.get("cat"), str):
+            device.append(call)
+            continue
         if call.id in calls:
             raise InputError(f"{where}: two nodes have the id {call.id}: {calls[call.id].name}, "
                              f"{call.name}")  # fmt: skip
         calls[call.id] = call
-    return ObservedTrace(str(found.get("schema", "")), dict(sorted(calls.items())))
+    linked = _linked(calls, device, where)
+    return ObservedTrace(str(found.get("schema", "")), dict(sorted(calls.items())), linked)
+
+
+def _linked(
+    calls: Mapping[int, ObservedCall], device: Sequence[ObservedCall], where: str
+) -> dict[int, OpSpan]:
+    """Return the times of calls: of all that they launched, else their own on the host."""
+
+    def seconds(call: ObservedCall) -> float:
+        found = call.attributes.get("inclusive_dur")
+        if not isinstance(found, int | float) or not 0 <= found < math.inf:
+            raise InputError(f'{where}: node {call.id}: "inclusive_dur" is {found!r:.40}, no time')
+        return found / 1e6
+
+    launched: dict[int, float] = {}
+    for kernel in device:
+        at, met = kernel.parent, {kernel.id}
+        while at in calls and at not in met:
+            met.add(at)
+            launched[at] = launched.get(at, 0.0) + seconds(kernel)
+            at = calls[at].parent
+    return {
+        call.id: OpSpan(
+            record=call.record,
+            thread=_integer(call.attributes.get("tid")),
+            name=call.name,
+            seconds=launched[call.id] if call.id in launched else seconds(call),
+            on_device=call.id in launched,
+        )
+        for call in calls.values()
+        if call.id in launched or "inclusive_dur" in call.attributes
+    }
 
 
 def _call(node: Any, position: int, where: str) -> ObservedCall:

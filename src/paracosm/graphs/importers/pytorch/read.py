@@ -46,7 +46,8 @@ def read_execution_trace(
     Args:
         path: the JSON file, gzipped or not.
         step: number of the step as the profiler marked it; None for the last one.
-        times: of the profiler's trace of the same run; without, no duration is known.
+        times: of the profiler's trace of the same run; without, those that are known that
+            `chakra_trace_link` has joined with the trace.
 
     Raises:
         InputError: no such trace, a field that is missing, no such step, times of another run.
@@ -56,7 +57,7 @@ def read_execution_trace(
     units, chosen = units_of(trace, step, where)
     groups = groups_of(trace)
     waits_of, allocated, resident = book(units)
-    timed = joined(trace.calls, times, where) if times else {}
+    timed = joined(trace.calls, times, where) if times else trace.linked
     with_device = any(time.on_device for time in timed.values())
     nodes = [
         _node(unit, waits, allocates, groups, timed.get(unit.call.id), with_device)
@@ -71,7 +72,7 @@ def read_execution_trace(
         "step": chosen,
         "steps": sorted(steps_of(trace)),
         "collectives_without_group": missing,
-        "without_duration": sum(math.isnan(node.duration) for node in nodes) if times else None,
+        "without_duration": sum(math.isnan(node.duration) for node in nodes) if timed else None,
     }
     return build_graph(nodes, resident, provenance, where)
 

@@ -1,0 +1,175 @@
+"""JSON of any size, value by value."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from paracosm.errors import InputError
+
+CHUNK = 1 << 22  # bytes, unpacked
+LONGEST_WORD = 9  # "-Infinity"
+LONGEST = 1 << 30  # characters of one value: what is longer is no event, but a file out of joint
+
+_BLANK = re.compile(r"[ \t\r\n]*")
+_NEXT_MAPPING = re.compile(r"[ \t\r\n]*,[ \t\r\n]*(?=\{)")
+_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
+
+
+def open_trace(path: Path) -> IO[bytes]:
+    """Open a file, unpacking it if it is gzipped, whatever its name ends in."""
+    try:
+        file = path.open("rb")
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    return gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[return-value]
+
+
+class Scanner:
+    """The values of a file, one by one: a file of any size is never held as a whole.
+
+    It is unpacked and decoded in chunks. Each value is taken from the text at hand by the JSON
+    decoder of the standard library; one that does not end there is tried again with more text.
+    Numbers with a point are left as text, because a nanosecond of the year 2024 does not fit in a
+    float.
+
+    Raises:
+        InputError: from every method, where the file cannot be unpacked, ends too early, or is no
+            JSON; with the position in bytes, unpacked.
+    """
+
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        self.path = path
+        self._file = file
+        # Names of kernels are not always UTF-8; what is not survives as it is.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        decoder: Any = json.JSONDecoder(parse_float=str, strict=False)
+        self._scan = decoder.scan_once
+        self._text = ""
+        self._at = 0
+        self._before = 0  # bytes of the text that is no longer held
+        self._ended = False
+
+    def peek(self) -> str:
+        """Return the next character that is not blank; "" at the end."""
+        while True:
+            self._at = _BLANK.match(self._text, self._at).end()  # type: ignore[union-attr]
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._more():
+                return ""
+
+    def take(self, wanted: str, what: str) -> None:
+        """Go past the character that must come next in `what`."""
+        found = self.peek()
+        if found != wanted:
+            raise self.broken(f"{what} goes on with {found!r}, not {wanted!r}", bool(found))
+        self._at += 1
+
+    def value(self) -> Any:
+        """Return the next value, with numbers that have a point as text."""
+        self.peek()
+        while True:
+            try:
+                value, end = self._scan(self._text, self._at)
+            except StopIteration as stop:
+                reason, place = "no value", int(stop.value)
+            except json.JSONDecodeError as error:
+                reason, place = error.msg, error.pos
+            except RecursionError:
+                raise self.broken("nested too deeply") from None
+            else:
+                # A number that ends where the text ends may go on behind it.
+                if end < len(self._text) or self._text[end - 1] in '}]"' or not self._more():
+                    self._at = end
+                    return value
+                continue
+            # What is wrong before the last word does not become right with more of the text.
+            open_text = reason.startswith(("Unterminated", "Invalid \\"))
+            if (place + LONGEST_WORD < len(self._text) and not open_text) or not self._more():
+                cut_off = self._ended and (open_text or self._ends_with_part_of_a_word(place))
+                self._at = len(self._text) if cut_off else place
+                raise self.broken(f"not JSON: {reason}", known=not cut_off)
+
+    def values(self) -> Iterator[Any]:
+        """Yield the values of the list that comes next."""
+        self.take("[", "a list")
+        scan, go_on = self._scan, _NEXT_MAPPING.match
+        while True:
+            if self.peek() == "]":
+                self._at += 1
+                return
+            yield self.value()
+            # The short way, as long as there is text enough.
+            while after := go_on(self._text, self._at):
+                try:
+                    value, end = scan(self._text, after.end())
+                except (StopIteration, json.JSONDecodeError, RecursionError):
+                    break
+                self._at = end
+                yield value
+            if self.peek() != "]":
+                self.take(",", "a list")
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of the mapping that comes next; after each, its value must be taken."""
+        self.take("{", "a mapping")
+        if self.peek() == "}":
+            self._at += 1
+            return
+        while True:
+            key = self.value()
+            if not isinstance(key, str):
+                raise self.broken("a mapping has a key that is no text")
+            self.take(":", "a mapping")
+            yield key
+            if self.peek() == "}":
+                self._at += 1
+                return
+            self.take(",", "a mapping")
+
+    def broken(self, why: str, known: bool = True) -> InputError:
+        """Return the error at the place that is reached; the file is cut off if it is not known."""
+        passed = self._text[: self._at].encode("utf-8", "surrogateescape")
+        place = self._before + len(passed)
+        if not known:
+            return InputError(f"{self.path}: cut off at byte {place:,}: the trace is not complete")
+        return InputError(f"{self.path}: byte {place:,}: {why}")
+
+    def _ends_with_part_of_a_word(self, place: int) -> bool:
+        rest = self._text[place:]
+        return any(word.startswith(rest) for word in _WORDS)
+
+    def _more(self) -> bool:
+        """Read on, as much as is held already at least; return whether there was anything."""
+        if self._ended:
+            return False
+        held = len(self._text) - self._at
+        if held > LONGEST:
+            raise self.broken(f"a value of more than {LONGEST:,} characters")
+        try:
+            raw = self._file.read(max(CHUNK, held))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            passed = self._before + len(self._text.encode("utf-8", "surrogateescape"))
+            what = "cut off" if isinstance(error, EOFError) else "damaged"
+            raise InputError(
+                f"{self.path}: {what} after byte {passed:,} (unpacked): the gzip file does not "
+                "unpack to its end"
+            ) from None
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read: {error.strerror}") from None
+        self._ended = not raw
+        self._before += len(self._text[: self._at].encode("utf-8", "surrogateescape"))
+        self._text = self._text[self._at :] + self._decoder.decode(raw, final=not raw)
+        self._at = 0
+        return bool(raw)
