@@ -86,8 +86,8 @@ def main() -> int:
                 name,
                 op_class,
                 str(found.ops),
-                f"{found.compute:.3f}" if op_class in COUNTED else "",
-                f"{found.memory:.3f}",
+                f"{found.compute:.3f}" if found.compute != 1 else "",
+                f"{found.memory:.3f}" if found.memory != 1 else "",
                 f"{found.fixed * 1e6:.1f} us",
                 f"x {math.exp(found.spread):.2f}",
             )

@@ -103,11 +103,14 @@ def predict_job(
     job = build_job(replica, cluster, strategy, changes)
     schedule = replay_job(job, duration_cv=duration_cv, seed=seed)
     iterations = strategy.iterations
+    time = schedule.makespan / iterations
     ends = []
     for factor in relative:
+        if factor == 1.0:
+            ends.append(time)
+            continue
         moved_job = build_job(replica.times(factor), cluster, strategy, changes)
         ends.append(replay_job(moved_job, duration_cv=duration_cv, seed=seed).makespan / iterations)
-    time = schedule.makespan / iterations
     total = float(replica.duration.sum())
     of_device = {
         device: total / float(durations.sum() or 1.0)

@@ -12,6 +12,7 @@ from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.hardware import find_hardware
 from paracosm.errors import InputError
+from paracosm.graphs.transformer import describe_routing
 from paracosm.jobs.strategies import Replica, check_changes
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.datasheets import durations_on
@@ -47,7 +48,7 @@ from paracosm.prediction.summary import OF_JOB, summarise, summarise_jobs
 from paracosm.profiling.environment import Environment
 from paracosm.results import JobSummary, Summary, ThroughputSummary
 from paracosm.timeline import Timeline
-from paracosm.units import format_duration
+from paracosm.units import format_duration, format_size
 
 Case = TypeVar("Case")
 Found = TypeVar("Found")
@@ -85,6 +86,11 @@ def run_prediction(
         return PredictionRun(*_run_on_cluster(config, seed, progress, announce))
     replica = find_replica(config, seed, progress, announce)
     prediction = replica.predict()
+    if replica.hardware is not None:
+        room, needs = replica.hardware.device.memory, prediction.peak_memory or 0
+        if needs > room:
+            misfit = f"Does not fit: needs {format_size(needs)} of {format_size(room)}."
+            prediction = replace(prediction, bottleneck=f"{prediction.bottleneck} {misfit}")
     measured = measured_iteration(config, replica)
     facts = replica.facts(config, prediction.coverage)
     summary = summarise(prediction, measured, replica.found.probe, facts)
@@ -136,6 +142,9 @@ def _run_on_cluster(
     )
     measured = measured_iteration(config, timed)
     facts = timed.facts(config, alone.coverage)
+    if changed.architecture is not None and strategy.expert > 1:
+        routing = describe_routing(changed.architecture, strategy.split(seed))
+        facts["durations"]["experts"] = routing
     if timed.split < strategy.tensor:
         facts["durations"]["splitting layers"] = (
             f"estimated: each into {strategy.tensor} parts, but not embedding, head, loss"

@@ -114,6 +114,7 @@ class Costs:
     changes: Sequence[Change] = ()
     met: set[str] = field(default_factory=set)
     _ways: dict[tuple[str, str], list[TimeOf]] = field(default_factory=dict, init=False)
+    _times: dict[tuple[str, str, int], float] = field(default_factory=dict, init=False)
 
     def of(self, role: str, collective: str, size: int) -> float:
         """Return the seconds of a collective of so many bytes between the ranks in a role."""
@@ -145,7 +146,11 @@ class Costs:
                 self.cluster, self.group[role], collective, algorithm, self.beside.get(role)
             )
             self._ways[key] = list(found.values())
-        return self._changed(collective, min(time_of(size) for time_of in self._ways[key]))
+        known = self._times.get((*key, size))
+        if known is None:
+            seconds = min(time_of(size) for time_of in self._ways[key])
+            known = self._times[(*key, size)] = self._changed(collective, seconds)
+        return known
 
     def _changed(self, kind: str, seconds: float) -> float:
         self.met.add(kind)
