@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from paracosm.cluster.hardware import Hardware, load_efficiencies
 from paracosm.errors import InputError, MissingExtraError, require, unknown
 from paracosm.graphs import Graph, fingerprint, load_graph
@@ -22,6 +25,7 @@ from paracosm.prediction.datasheets import (
     durations_on,
 )
 from paracosm.prediction.durations import Found, find_durations
+from paracosm.prediction.host_costs import find_page_faults
 from paracosm.prediction.predict import Prediction, predict
 from paracosm.profiling.allocator import command_allocator, own_allocator
 from paracosm.profiling.environment import Environment
@@ -49,6 +53,7 @@ class TimedReplica:
     found: Found
     launch: float  # seconds that the host spends on issuing an op
     launch_origin: str  # how that is known; empty on a CPU
+    page_faults: npt.NDArray[np.float64] | None = None  # seconds of each node, with untuned malloc
     hardware: Hardware | None = None  # of the catalogue; None where timings were taken
     correction: Correction = NONE  # of the catalogue's hardware, by what was measured
 
@@ -78,6 +83,7 @@ class TimedReplica:
             common=self.found.common,
             baselines=self.found.baselines,
             free_communication=free_communication,
+            page_faults=self.page_faults,
         )
 
     def facts(self, config: PredictConfig, coverage: Mapping[str, float]) -> dict[str, Any]:
@@ -92,7 +98,8 @@ class TimedReplica:
             "not_profiled": self.found.refused,
             "machine_spread": self.found.common,
             "launch": self.launch,
-            "durations": _provenance(config, coverage, self.launch_origin) | _sources(self),
+            "durations": _provenance(config, coverage, self.launch_origin, self.page_faults)
+            | _sources(self),
         }
 
 
@@ -110,6 +117,8 @@ def find_replica(
     `device` says whose timings are meant where the configuration does not.
     """
     say = announce or (lambda sentence: None)
+    if config.allocator == "default" and (config.catalogued is not None or config.is_timed):
+        raise InputError("allocator: no effect here, leave out: it is that of a machine's timings")
     if config.catalogued is not None:
         return _catalogued(config, config.catalogued, tensor, say, seed)
     if config.is_timed:
@@ -136,7 +145,12 @@ def find_replica(
     if found.profiled:
         say(f"{found.profiled} ops were profiled here and added to {config.db}.")
     launch = _launch(config, found, environment.device)
-    return TimedReplica(graph, captured_for, environment, differences, found, *launch)
+    page_faults = find_page_faults(config, graph, environment, here == environment, say)
+    return TimedReplica(
+        *(graph, captured_for, environment, differences, found),
+        *launch,
+        page_faults=page_faults,
+    )
 
 
 def _catalogued(
@@ -355,7 +369,10 @@ def _launch(config: PredictConfig, found: Found, device: str) -> tuple[float, st
 
 
 def _provenance(
-    config: PredictConfig, coverage: Mapping[str, float], launch: str
+    config: PredictConfig,
+    coverage: Mapping[str, float],
+    launch: str,
+    page_faults: npt.NDArray[np.float64] | None,
 ) -> dict[str, str]:
     names = {
         "exact": f"measured, data {config.cache}",
@@ -368,7 +385,11 @@ def _provenance(
         "datasheet": "datasheet, times what ops of another class reach",
     }
     found = {source: names[source] for source in coverage if source in names}
-    return found | ({"launching an op": launch} if launch else {})
+    if launch:
+        found["launching an op"] = launch
+    if page_faults is not None:
+        found["page faults"] = f"measured by the byte: {format_duration(page_faults.sum())}"
+    return found
 
 
 def _where(replica: TimedReplica) -> str:

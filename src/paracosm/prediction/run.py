@@ -17,6 +17,7 @@ from paracosm.jobs.strategies import Replica, check_changes
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.datasheets import durations_on
 from paracosm.prediction.durations import find_durations
+from paracosm.prediction.host_costs import find_interference
 from paracosm.prediction.job import (
     JobPrediction,
     ideal_throughput,
@@ -112,9 +113,11 @@ def _run_on_cluster(
     )
     alone = timed.predict(free_communication=True)
     devices = durations_by_device(largest, timed, alone, config.db, cache=config.cache, seed=seed)
+    interference, told = find_interference(config, timed.environment, strategy.data)
     replica = Replica(
         *(timed.graph, alone.duration, timed.asynchronous, timed.launch),
         elsewhere=devices.durations,
+        interference=interference,
     )
     time, (low, high) = alone.iteration_time, alone.interval
     relative = (low / time, high / time) if time > 0 else (1.0, 1.0)
@@ -142,6 +145,8 @@ def _run_on_cluster(
     )
     measured = measured_iteration(config, timed)
     facts = timed.facts(config, alone.coverage)
+    if told:
+        facts["durations"]["computing beside collectives"] = told
     if changed.architecture is not None and strategy.expert > 1:
         routing = describe_routing(changed.architecture, strategy.split(seed))
         facts["durations"]["experts"] = routing

@@ -92,9 +92,12 @@ def send(stage: Stage, rows: RowWriter, what: str, size: int) -> None:
 def collective(
     stage: Stage, writer: BlockWriter, name: str, kind: str, size: int, there: Ready, role: str
 ) -> int:
-    """Write a collective between ranks that share parameters, and return its row."""
+    """Write a collective between ranks that share parameters, and what it takes from computing;
+    return the row of the collective."""
     name = f"{name} of stage {stage.part.number}" if stage.part.stages > 1 else name
     seconds, anchors = stage.costs.of(role, kind, size), row_anchors(there, COMMUNICATION)
+    if taken := stage.plan.work.interference.taken(size, seconds):
+        writer.add(f"computing for {name}", COMPUTE, taken, row_anchors(there, COMPUTE))
     return writer.communicate(name, COMMUNICATION, seconds, anchors, "collective", size, role)
 
 
