@@ -17,15 +17,8 @@ from paracosm.graphs.transformer.layer import (
     norm_backward,
     total,
 )
-from paracosm.graphs.transformer.ops import (
-    HALF,
-    all_gather,
-    product,
-    streaming,
-)
+from paracosm.graphs.transformer.ops import HALF, all_gather, product, streaming
 from paracosm.graphs.transformer.share import Share, Split
-
-__all__ = ["transformer_graph"]
 
 
 def transformer_graph(
@@ -69,7 +62,7 @@ def _graph(share: Share, stages: int) -> Graph:
     rows = list(_rows(share, stages))
     last = {row.place: index for index, row in enumerate(rows) if row.phase == "backward"}
     nodes = list(_nodes(rows, last, split))
-    held = sum(row.gradient for row in rows) // share.gradient
+    held = sum(row.step.gradient for row in rows) // share.gradient
     # In single precision: weights and two moments, with Megatron also gradients.
     states = 16 if model.recipe == "megatron" else 12
     return build_graph(
@@ -98,10 +91,6 @@ class _Row:
     place: str
     phase: str
     step: Step
-
-    @property
-    def gradient(self) -> int:
-        return self.step.gradient
 
 
 def _nodes(rows: list[_Row], last: dict[str, int], split: Split) -> Iterator[Node]:

@@ -34,11 +34,6 @@ from paracosm.graphs.transformer.ops import (
 )
 from paracosm.graphs.transformer.share import Share
 
-__all__ = [
-    *("Step", "layer_backward", "layer_forward", "linear_backward"),
-    *("norm", "norm_backward", "total"),
-]
-
 Kept = tuple[tuple[int, str], ...]
 
 

@@ -329,24 +329,12 @@ class Follower(Protocol):
         """Write what becomes possible when a node is done."""
 
 
-def backward_block(
-    stage: Stage,
-    forward: Forward,
-    follow: Callable[[RowWriter], Follower] | None,
-    *,
-    stay: bool = True,
-) -> Block:
-    """Return the backward pass of a micro-batch, of which nothing is put off."""
-    (block,) = backward_blocks(stage, forward, follow, stay=stay)
-    return block
-
-
 def backward_blocks(
     stage: Stage,
     forward: Forward,
     follow: Callable[[RowWriter], Follower] | None,
     *,
-    stay: bool = True,
+    stay: bool,
 ) -> Passes:
     """Return the backward pass of a micro-batch, and what of it is put off, where anything is.
 

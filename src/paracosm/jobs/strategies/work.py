@@ -10,14 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.graphs.graph import (
-    RESOURCES,
-    Graph,
-    Op,
-    decode_arguments,
-    host_nodes,
-    waiting_nodes,
-)
+from paracosm.graphs.graph import RESOURCES, Graph, Op, decode_arguments, host_nodes, waiting_nodes
 
 COMPUTE, HOST, MEMORY, TENSOR = "compute", "host", "memory", "tensor"
 COMMUNICATION = "communication"

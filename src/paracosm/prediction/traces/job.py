@@ -135,7 +135,7 @@ def job_of_traces(
                 path=trace.path,
                 missing=trace.missing,
                 window=windows[rank],
-                lane=_lane(trace, windows[rank].thread),
+                lane=trace.lanes[thread].name if (thread := windows[rank].thread) >= 0 else "start",
                 segments=segments[rank],
                 offset=offset[rank] - start,
             )
@@ -145,10 +145,6 @@ def job_of_traces(
         messages,
     )
     return TracedJob(*written, len(groups), numbers, alone, moved, warm)
-
-
-def _lane(trace: KinetoTrace, thread: int) -> str:
-    return trace.lanes[thread].name if thread >= 0 else "start"
 
 
 def _by_rank(traces: Sequence[KinetoTrace]) -> dict[int, KinetoTrace]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
+from paracosm.prediction.traces.device import SHORTEST
 from paracosm.prediction.traces.messages import Message, passage
 from paracosm.prediction.traces.segments import Segments
 from paracosm.prediction.traces.traced import WORK, Group, Segment, TracedRank
@@ -197,9 +198,6 @@ def _written(
         spans=np.array([span.row for _, span in segments.launched], dtype=np.int64),
         missing=rank.missing,
     )
-
-
-SHORTEST = 1e-9  # seconds: the resolution of traces
 
 
 def _exchanged(
