@@ -155,7 +155,6 @@ def _collective_of(name: str) -> str:
 class Replica:
     """A training step of one replica, on a worker of speed 1.
 
-
     Raises:
         InputError: a duration or the launch time is missing (NaN), negative or infinite; no rank.
     """

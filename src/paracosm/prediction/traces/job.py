@@ -131,14 +131,7 @@ def job_of_traces(
     start = min(windows[rank].begin + offset[rank] for rank in ranked)
     written = write_programs(
         {
-            rank: TracedSegments(
-                path=trace.path,
-                missing=trace.missing,
-                window=windows[rank],
-                lane=trace.lanes[thread].name if (thread := windows[rank].thread) >= 0 else "start",
-                segments=segments[rank],
-                offset=offset[rank] - start,
-            )
+            rank: TracedSegments(trace, windows[rank], segments[rank], offset[rank] - start)
             for rank, trace in ranked.items()
         },
         groups,
