@@ -90,6 +90,7 @@ def _measure(kept: Kept, options: CaptureOptions, graph: Graph, budget: float) -
             "samples": done.samples,
             "in_situ": done.in_situ,
             "faults": done.faults,
+            "session": done.profile.session,
             "probes": done.profile.probes,
             "refused": {f"{o.name} {o.arguments}": w for o, w in done.profile.refused.items()},
         }
@@ -98,7 +99,13 @@ def _measure(kept: Kept, options: CaptureOptions, graph: Graph, budget: float) -
     iterations = {each.key: each for each in kept.database.iterations()}
     return ModelProfile(
         graph,
-        Profile(kept.environment, kept.timings(stored["timings"]), {}, tuple(stored["probes"])),
+        Profile(
+            kept.environment,
+            stored["session"],
+            kept.timings(stored["timings"]),
+            {},
+            tuple(stored["probes"]),
+        ),
         iterations.get(stored["iteration"]),
         tuple(stored["samples"]),
         tuple(stored["in_situ"]),

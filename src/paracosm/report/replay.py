@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.cluster.changes import COLLECTIVES
+from paracosm.cluster.collectives import COLLECTIVES
 from paracosm.report.chart import (
     Axis,
     Boxes,
@@ -269,7 +269,7 @@ def _timeline(run: Run, of_several: bool) -> Chart | None:
     return lane_timeline(run, of_several, LANES, lane_of)
 
 
-MET = (*COLLECTIVES, "send_recv", "collective")
+MET = (*COLLECTIVES, "send", "recv", "send_recv", "collective")
 
 VIEW = View(
     figures=FIGURES,
