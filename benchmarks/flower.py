@@ -1,6 +1,6 @@
 """Rounds of FedAvg beside Flower's simulation and beside a plain loop, with the same minibatches.
 
-    python benchmarks/flower.py [--clients 64] [--rounds 8] [--environment FOLDER]
+    python benchmarks/flower.py [--model cnn] [--clients 64] [--rounds 8] [--environment FOLDER]
 
 Each runs in a process of its own, on all cores that it may use. Prints the median time of a round
 after the first, the peak memory (proportional set size of the process and its children, PyTorch
@@ -31,7 +31,27 @@ FLOWER = "flwr[simulation]==1.41.0"
 SEED, BATCH, LR, STEPS = 0, 32, 0.1, 5
 
 
-def prepare(path: Path, clients: int, rounds: int) -> None:
+def mlp() -> Any:
+    from torch import nn
+
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+
+
+def cnn() -> Any:
+    """Return two convolutions and a linear layer for the digits: 6 thousand parameters."""
+    from torch import nn
+
+    return nn.Sequential(
+        *(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.Flatten()),
+        nn.Linear(256, 10),
+    )
+
+
+MODELS = {"mlp": mlp, "cnn": cnn}
+
+
+def prepare(path: Path, model: str, clients: int, rounds: int) -> None:
     """Write what all of them compute: data, the initial model, and each client's minibatches."""
     import numpy as np
 
@@ -41,14 +61,15 @@ def prepare(path: Path, clients: int, rounds: int) -> None:
     from paracosm.rng import TrainingStream, generator, integer_seed
 
     data = load_data("digits")
-    module = build_model("mlp", data, integer_seed(SEED, TrainingStream.MODEL)).module
+    drawn = integer_seed(SEED, TrainingStream.MODEL)
+    module = build_model(f"{__file__}:{model}", data, drawn).module
     examples = np.arange(len(data.train_x))
     batches = np.empty((clients, rounds, STEPS, BATCH), np.int64)
     for client in range(clients):
         sampler = BatchSampler(examples, BATCH, generator(SEED, TrainingStream.BATCHES, client))
         batches[client] = [[sampler.next() for _ in range(STEPS)] for _ in range(rounds)]
     initial = {f"initial{i}": p.detach().numpy() for i, p in enumerate(module.parameters())}
-    np.savez(path, x=data.train_x.flatten(1), y=data.train_y, batches=batches, **initial)
+    np.savez(path, model=model, x=data.train_x, y=data.train_y, batches=batches, **initial)
 
 
 class Task:
@@ -57,13 +78,12 @@ class Task:
     def __init__(self, path: str) -> None:
         import numpy as np
         import torch
-        from torch import nn
 
         torch.set_num_threads(1)
         stored = np.load(path)
         self.x, self.y = torch.from_numpy(stored["x"]), torch.from_numpy(stored["y"])
         self.batches = stored["batches"]
-        self.module = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+        self.module = MODELS[str(stored["model"])]()
         with torch.no_grad():
             for i, parameter in enumerate(self.module.parameters()):
                 parameter.copy_(torch.from_numpy(stored[f"initial{i}"]))
@@ -118,8 +138,10 @@ def run_paracosm(path: str) -> tuple[list[float], float]:
 
     from paracosm.training import TrainConfig, train
 
-    clients, rounds = np.load(path)["batches"].shape[:2]
+    stored = np.load(path)
+    clients, rounds = stored["batches"].shape[:2]
     config = TrainConfig(
+        model=f"{__file__}:{stored['model']}",
         algorithm=f"fedavg(steps={STEPS})",
         workers=clients,
         updates=rounds,
@@ -275,6 +297,7 @@ def measure(name: str, python: Path, path: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", choices=MODELS, default="mlp")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=8)
     folder = Path("~/.cache/paracosm/flower").expanduser()
@@ -290,11 +313,12 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary) / "task.npz"
-        prepare(path, arguments.clients, arguments.rounds)
+        prepare(path, arguments.model, arguments.clients, arguments.rounds)
         pythons = {"paracosm": Path(sys.executable), "plain loop": Path(sys.executable)}
         if not arguments.without_flower:
             pythons["flower"] = environment(arguments.environment)
-        print(f"FedAvg, {arguments.clients} clients, {STEPS} local steps of {BATCH} examples")
+        what = f"{arguments.clients} clients, {STEPS} local steps of {BATCH} examples"
+        print(f"FedAvg of the {arguments.model}, {what}")
         own, losses = 0.0, []
         for name, python in pythons.items():
             found = measure(name, python, path)

@@ -86,8 +86,8 @@ def main() -> int:
                 name,
                 op_class,
                 str(found.ops),
-                f"{found.compute:.3f}" if op_class in COUNTED else "",
-                f"{found.memory:.3f}",
+                f"{found.compute:.3f}" if found.compute != 1 else "",
+                f"{found.memory:.3f}" if found.memory != 1 else "",
                 f"{found.fixed * 1e6:.1f} us",
                 f"x {math.exp(found.spread):.2f}",
             )
@@ -196,7 +196,8 @@ def predicted_wholes(folder: Path) -> list[Whole]:
                 for name, own in samples.items()
             }
             without = measured_table(rest).model_copy(update=_common())
-            tables = without, everything.without(device)
+            elsewhere = {each: of for each, of in everything.devices.items() if each != device}
+            tables = without, everything.model_copy(update={"devices": elsewhere})
             ours, others = (_predicted(graph, hardware, table) for table in tables)
             found.append(
                 Whole(

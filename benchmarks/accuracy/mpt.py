@@ -107,17 +107,11 @@ def predicted(row: Row, table: Efficiencies) -> float:
     text = f"{row.sharding}, microbatches={row.accumulation}"
     strategy = parse_strategy(text + (", recompute" if row.recompute else ""), row.gpus)
     job = build_job(Replica(graph, seconds, True, LAUNCH), hardware.cluster(row.gpus), strategy)
-    spared = row.accumulation * float(seconds[_spared(graph)].sum()) if row.recompute else 0.0
-    return float(replay_job(job).makespan) - spared
+    return float(replay_job(job).makespan)
 
 
 def _spared(graph: Graph) -> np.ndarray:
-    """Return which nodes are not computed again: the last ones of a layer.
-
-    PyTorch's checkpoints that are not re-entrant, which these runs have, stop as soon as all that
-    the backward pass needs is there (`torch.utils.checkpoint.set_checkpoint_early_stop`); nothing
-    needs the result of a layer's last product.
-    """
+    """Return which nodes are not computed again: the last ones of a layer, which nothing needs."""
     last = np.array([name.endswith(("mlp.down", "mlp.add")) for name in graph.names])[graph.name]
     return np.asarray(last & (graph.phase == PHASES.index("forward")))
 

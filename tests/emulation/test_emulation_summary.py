@@ -153,7 +153,8 @@ def test_one_step_is_no_measurement() -> None:
 
 def test_nothing_at_all_was_recorded() -> None:
     found = summary_of([])
-    assert found["status"] == "done"
+    assert found["status"] == "failed"
+    assert "no collective and sent no message" in found["notes"][0]["text"]
     assert found["wall_time"] == 0.0
     assert found["collectives"] == {}
     assert found["all_collectives"]["count"] == 0

@@ -14,7 +14,13 @@ from paracosm.cluster import switch
 from paracosm.errors import InputError
 from paracosm.graphs import PHASES, RESOURCES, Graph, fingerprint
 from paracosm.graphs.summary import peak_memory
-from paracosm.graphs.transformer import Split, Transformer, architecture, transformer_graph
+from paracosm.graphs.transformer import (
+    Split,
+    Transformer,
+    architecture,
+    describe_routing,
+    transformer_graph,
+)
 from paracosm.graphs.transformer.architecture import Recipe
 from paracosm.graphs.transformer.ops import GROUPED
 from paracosm.graphs.transformer.share import routed
@@ -352,3 +358,10 @@ def test_unknown_architectures_are_answered_with_the_nearest() -> None:
     assert architecture("llama-8b", 4096).sequence == 4096
     with pytest.raises(InputError, match="recipe megatron is of GPT alone"):
         replace(LLAMA, recipe="megatron")
+
+
+def test_routing_is_described() -> None:
+    """As above: 4 of 8 where an even share of two ranks is 4, and 2 of 8 are dropped."""
+    split = Split(expert=2, routing="5+1+1+1", capacity=1.5)
+    told = describe_routing(MIXTRAL, split)
+    assert "busiest of 2 ranks has 1.00 times the mean to do, 25.0% of tokens' choices" in told

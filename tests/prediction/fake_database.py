@@ -46,7 +46,7 @@ def make_database(path: Path, timings: Iterable[OpTiming]) -> Path:
     return path
 
 
-def make_graph(path: Path, *extra: Op, resource: str = "compute") -> Path:
+def make_graph(path: Path, *extra: Op, resource: str = "compute", block: int = 4000) -> Path:
     """Write the graph of two convolutions with a ReLU between them, and what is given besides."""
     ops = [CONV, RELU, CONV, *extra]
     phases = ["forward", "forward", "backward", *["optimizer"] * len(extra)]
@@ -58,7 +58,7 @@ def make_graph(path: Path, *extra: Op, resource: str = "compute") -> Path:
             phase=phase,
             resource=resource if i > 2 else "compute",
             dependencies=(i - 1,) if i else (),
-            allocates=((4000, -1),),
+            allocates=((block, -1),),
         )
         for i, (each, phase) in enumerate(zip(ops, phases, strict=True))
     ]

@@ -108,6 +108,14 @@ def test_a_graph_is_predicted_in_an_empty_folder(tmp_path: Path) -> None:
     assert summary["iteration_time"] > slower["iteration_time"]
 
 
+def test_what_does_not_fit_into_memory_is_said(tmp_path: Path) -> None:
+    asked = {"graph": tmp_path / "a.graph", "hardware": "t4"}
+    save_graph(transformer_graph(architecture("opt-125m"), 1), tmp_path / "a.graph")
+    assert "Does not fit" not in predicted(**asked)["bottleneck"]
+    save_graph(transformer_graph(architecture("opt-1.3b"), 1), tmp_path / "a.graph")
+    assert "Does not fit: needs" in predicted(**asked)["bottleneck"]
+
+
 def test_workers_are_in_nodes_of_the_hardware(tmp_path: Path) -> None:
     save_graph(transformer_graph(architecture("opt-125m"), 1), tmp_path / "a.graph")
     asked = {"graph": tmp_path / "a.graph", "hardware": "h100-sxm", "strategy": "fsdp"}

@@ -31,7 +31,7 @@ from paracosm.prediction import PredictConfig, choose_environment, find_duration
 from paracosm.prediction.durations import Found
 from paracosm.profiling import environment_here
 from paracosm.profiling.database import ProfileDatabase
-from paracosm.profiling.samples import IterationTiming, OpTiming, at_one_speed
+from paracosm.profiling.samples import IterationTiming, LinkTiming, OpTiming, at_one_speed
 from paracosm.validation import validated
 
 
@@ -207,17 +207,37 @@ def test_launches_have_no_effect_on_a_cpu(tmp_path: Path) -> None:
 
 
 def test_the_machine_that_varies_widens_the_interval(tmp_path: Path) -> None:
-    """Probes of 0.9 to 1.1 ms: p10 to p90 is 0.16 ms of 1 ms, half of that either way; and another
-    session is another 2 % fast, as is this one."""
+    """Probes of 0.9 to 1.1 ms: p10 to p90 is 0.16 ms of 1 ms, half of that either way; and sessions
+    differ as much, and by 2 %, both this one and that of an iteration."""
     probes = (9e-4, 11e-4)
     timings = [replace(each, probe=probe) for each, probe in zip(KNOWN, probes, strict=True)]
     summary = predicted(tmp_path, timings)
     times = [each.duration * 1e-3 / probe for each, probe in zip(KNOWN, probes, strict=True)]
     time = 2 * times[0] + times[1]  # each at the speed at which the probe takes 1 ms
     assert summary["iteration_time"] == pytest.approx(time)
-    common = math.hypot(0.08, 1.645 * math.sqrt(2) * 0.02)
+    between = math.hypot(0.02, 0.08 / 1.282)
+    common = math.hypot(0.08, 1.645 * math.sqrt(2) * between)
     assert summary["interval"]["high"] == pytest.approx(time * (1 + common), rel=1e-6)
     assert summary["interval"]["low"] == pytest.approx(time * (1 - common), rel=1e-6)
+
+
+def test_untuned_malloc_costs_what_new_memory_was_measured_to(tmp_path: Path) -> None:
+    """Three blocks of 40 MB at 2 ms for 10 MB of new memory; with malloc tuned, it is said."""
+    graph = make_graph(tmp_path / "large.graph", block=40_000_000)
+    database = make_database(tmp_path / "a.db", KNOWN)
+    asked = {"graph": graph, "db": database, "hardware": "old chip"}
+    said: list[str] = []
+    kept = run_prediction(PredictConfig(**asked), seed=0, announce=said.append).summary
+    assert "malloc takes 120 MB of new memory in every iteration" in said[-1]
+    with pytest.raises(InputError, match="does not say what new memory costs on Old Chip"):
+        run_prediction(PredictConfig(**asked, allocator="default"), seed=0)
+    with ProfileDatabase.open(database) as opened:
+        opened.add_links(
+            [LinkTiming("new memory", "", 10_000_000, 1, CPU, timing(CONV, 2e-3).time)]
+        )
+    new = run_prediction(PredictConfig(**asked, allocator="default"), seed=0).summary
+    assert new["iteration_time"] == pytest.approx(kept["iteration_time"] + 24e-3)
+    assert new["durations"]["page faults"] == "measured by the byte: 24 ms"
 
 
 @pytest.mark.parametrize("slower", [0.5, 1.1, 3.0])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from fake_database import CONV, GPU, KNOWN, RELU, make_database, make_graph, op, timing
+from fake_database import CONV, CPU, GPU, KNOWN, RELU, make_database, make_graph, op, timing
 
 from paracosm.cli import main
 from paracosm.errors import InputError
@@ -17,6 +18,8 @@ from paracosm.graphs.capture import CaptureOptions
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.job import JobPrediction, predict_job
 from paracosm.prediction.run import run_prediction
+from paracosm.profiling.database import ProfileDatabase
+from paracosm.profiling.samples import LinkTiming, spread_of
 from paracosm.studies import RunFolder
 
 Capture = pytest.CaptureFixture[str]
@@ -71,6 +74,32 @@ def test_a_ring_all_reduce_of_the_last_bucket_is_exposed(asked: list[str], capsy
     assert first["iteration_time"] == pytest.approx(ALONE)
     assert last["efficiency"] == pytest.approx(ALONE / (ALONE + expected))
     assert summary["interval"]["low"] <= summary["iteration_time"] <= summary["interval"]["high"]
+
+
+def test_what_ddp_was_measured_to_cost_a_core_is_counted(
+    asked: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    """By what two processes took on this processor; those of another do not count."""
+    flags = [*asked, "--workers", "2", "--bandwidth", "inf"]
+    with ProfileDatabase.open(tmp_path / "a.db") as database:
+        for each, seconds in ((replace(CPU, hardware="other"), 1.0), (CPU, 2e-3)):
+            database.add_links([LinkTiming("ddp", "gloo", 100, 2, each, spread_of([seconds]))])
+    summary = summary_of(flags, capsys)
+    cost = 2e-3 / 100
+    assert summary["iteration_time"] == pytest.approx(ALONE + cost * GRADIENTS)
+    assert summary["breakdown"]["mean"]["compute"] == pytest.approx(ALONE + cost * GRADIENTS)
+    said = summary["durations"]["computing beside collectives"]
+    assert said == "measured: 20 s of a rank's core for each MB"
+
+
+def test_a_given_slow_down_holds_beside_communication(asked: list[str], capsys: Capture) -> None:
+    """The only reduction is behind all computing: it slows nothing that it does not wait for."""
+    flags = [*asked, "--strategy", "ddp, all_reduce=ring", "--workers", "2", "--bandwidth"]
+    expected = ALONE + GRADIENTS / 100e6
+    summary = summary_of([*flags, "100MB/s", "--slowdown", "1.25"], capsys)
+    assert summary["iteration_time"] == pytest.approx(expected)
+    said = summary["durations"]["computing beside collectives"]
+    assert said == "given: computing takes 1.25 times as long"
 
 
 def test_the_parts_of_every_kind_of_rank_add_up(asked: list[str], capsys: Capture) -> None:

@@ -8,7 +8,15 @@ import sys
 
 import pytest
 
-from paracosm.profiling.allocator import DEFAULT, KEPT, PINNED, keep_memory, pinned_environ
+from paracosm.graphs import Graph, Node, Op, build_graph
+from paracosm.profiling.allocator import (
+    DEFAULT,
+    KEPT,
+    PINNED,
+    keep_memory,
+    new_memory,
+    pinned_environ,
+)
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="no glibc here: malloc untested")
 
@@ -77,3 +85,32 @@ def test_the_program_restarts_itself_pinned_with_the_same_arguments() -> None:
 
 def test_the_names_differ() -> None:
     assert len({PINNED, KEPT, DEFAULT}) == 3
+
+
+MB = 1_000_000
+
+
+def step_of(*nodes: tuple[int, int]) -> Graph:
+    """Return a chain of nodes that each allocate so many bytes, until a node."""
+    op = Op("op")
+    return build_graph(
+        [
+            Node(number, op, dependencies=(number - 1,) if number else (), allocates=(each,))
+            for number, each in enumerate(nodes)
+        ]
+    )
+
+
+def test_blocks_above_32_mib_are_new_memory_in_every_step() -> None:
+    """By mallopt(3); one that outlives the step, a gradient, is freed when the next one begins."""
+    assert new_memory(step_of((40 * MB, 0), (100 * MB, -1))).tolist() == [40 * MB, 100 * MB]
+
+
+def test_smaller_blocks_are_mapped_once_and_lie_in_the_heap_from_then_on() -> None:
+    assert new_memory(step_of((20 * MB, 0), (20 * MB, 1))).tolist() == [0, 0]
+
+
+def test_a_heap_whose_end_is_free_by_twice_the_threshold_is_given_back() -> None:
+    """Three blocks of 20 MB are freed at once: more than the 40 MB that are kept."""
+    assert new_memory(step_of((20 * MB, 2), (20 * MB, 2), (20 * MB, 2))).sum() == 60 * MB
+    assert new_memory(step_of((20 * MB, 1), (20 * MB, 1), (20 * MB, 2))).sum() == 0

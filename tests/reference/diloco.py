@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -70,52 +71,55 @@ class Outer:
         return [shared - mine for shared, mine in zip(self.values, own, strict=True)]
 
 
-def diloco(
-    module: nn.Module,
-    loss: Loss,
-    workers: int,
-    batch: Batch,
-    inner: Inner,
-    rounds: int,
-    steps: int,
-    lr: float,
-    momentum: float,
-) -> dict[str, Tensor]:
-    """Return the shared parameters after so many rounds."""
-    names = [name for name, _ in module.named_parameters()]
-    outer = Outer(module, names, lr, momentum)
-    replicas = [Replica(module, worker, batch, inner, loss) for worker in range(workers)]
-    for _ in range(rounds):
+@dataclass(frozen=True)
+class Setting:
+    """What is trained, by how many, for how long."""
+
+    module: nn.Module
+    loss: Loss
+    workers: int
+    batch: Batch
+    inner: Inner
+    rounds: int
+    steps: int
+    lr: float  # of the outer step
+    momentum: float
+
+    def replicas(self) -> list[Replica]:
+        common = (self.batch, self.inner, self.loss)
+        return [Replica(self.module, worker, *common) for worker in range(self.workers)]
+
+    def outer(self, names: Sequence[str]) -> Outer:
+        return Outer(self.module, names, self.lr, self.momentum)
+
+
+def diloco(setting: Setting) -> dict[str, Tensor]:
+    """Return the shared parameters after all rounds."""
+    names = [name for name, _ in setting.module.named_parameters()]
+    outer, replicas = setting.outer(names), setting.replicas()
+    for _ in range(setting.rounds):
         for replica in replicas:
             replica.set(names, outer.values)
-            for _ in range(steps):
+            for _ in range(setting.steps):
                 replica.step()
         outer.step([outer.changes(replica) for replica in replicas])
     return dict(zip(names, outer.values, strict=True))
 
 
 def streaming_diloco(
-    module: nn.Module,
-    loss: Loss,
-    workers: int,
-    batch: Batch,
-    inner: Inner,
-    rounds: int,
-    steps: int,
-    lr: float,
-    momentum: float,
+    setting: Setting,
     fragments: Sequence[Sequence[str]],  # names of tensors
     offsets: Sequence[int],  # steps at which a fragment is sent, modulo `steps`
     overlap: int,
     mixing: float,
 ) -> dict[str, Tensor]:
-    """Return the shared parameters once every fragment has been updated `rounds` times."""
-    outers = [Outer(module, names, lr, momentum) for names in fragments]
-    replicas = [Replica(module, worker, batch, inner, loss) for worker in range(workers)]
+    """Return the shared parameters once every fragment has been updated in all rounds."""
+    outers = [setting.outer(names) for names in fragments]
+    replicas, steps = setting.replicas(), setting.steps
     sent: dict[int, list[list[Tensor]]] = {}
     updates = [0] * len(outers)
     t = 0
-    while min(updates) < rounds:
+    while min(updates) < setting.rounds:
         t += 1
         for replica in replicas:
             replica.step()

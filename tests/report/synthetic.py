@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +21,13 @@ def make_run(
     updates: int = 200,
     status: str | None = "done",
     spans: int = 40,
+    seed: int = 3,
+    **summary: Any,
 ) -> RunFolder:
     """Write a run whose loss falls as 1/sqrt(update); `status` None leaves it unfinished."""
     rng = np.random.default_rng(0)
     study = {
-        "seed": 3,
+        "seed": seed,
         "train": {"algorithm": algorithm, "workers": workers, "model": "mlp", "lr": 0.2},
     }
     run = RunFolder.create(path, study)
@@ -56,7 +59,7 @@ def make_run(
             "workers": workers,
             "model": "mlp",
             "data": "digits",
-            "seed": 3,
+            "seed": seed,
             "updates": updates,
             "final_loss": loss,
             "final_accuracy": 1 - loss / 3,
@@ -67,6 +70,7 @@ def make_run(
             "status": status,
             "durations": {"compute": "modelled: lognormal(20ms, 0.1)", "gradients": "computed"},
             "divergence": diverged if status == "diverged" else None,
+            **summary,
         },
         timeline if spans else None,
     )

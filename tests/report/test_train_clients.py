@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,25 @@ from written_page import figures_of, page_of, text_of
 
 from paracosm.report.kinds import described
 from paracosm.report.shared_charts import recorded_shares
-from paracosm.report.train_clients import participations, staleness_by_participation
+from paracosm.report.train_clients import (
+    participations,
+    staleness_by_participation,
+    staleness_by_speed,
+    waits_caused,
+)
 from paracosm.report.view import Run
 from paracosm.studies.run_folder import RunFolder
 
 STEP = 0.02  # seconds of virtual time between updates
 
 
-def make_clients(path: Path, rows: list[tuple[int, float]], clients: int, **summary: Any) -> Run:
+def make_clients(
+    path: Path,
+    rows: list[tuple[int, float]],
+    clients: int,
+    speeds: Mapping[int, float] | None = None,
+    **summary: Any,
+) -> Run:
     """Write a run over two workers whose updates are by these clients, of such a staleness."""
     folder = RunFolder.create(path, {"train": {"algorithm": "fedbuff", "clients": clients}})
     for step, (client, staleness) in enumerate(rows, start=1):
@@ -31,6 +43,8 @@ def make_clients(path: Path, rows: list[tuple[int, float]], clients: int, **summ
             folder.metric(now, now, worker, "waiting", STEP / 2, step)
     for node in ("worker0", "worker1"):
         folder.metric(now, now, node, "utilisation.compute", 0.25, len(rows))
+    for client, speed in (speeds or {}).items():
+        folder.metric(now, now, "client", "client_speed", speed, client)
     folder.finish({"status": "done", "virtual_time": STEP * len(rows), **summary})
     return described([RunFolder.open(path)])[0]
 
@@ -58,6 +72,42 @@ def test_staleness_is_told_by_how_often_clients_took_part(tmp_path: Path) -> Non
         "1 client, 1 times: staleness 4 (4 to 4)",
         "2 clients, 2 times: staleness 1.5 (1 to 2.7)",
     ]
+
+
+def test_staleness_is_told_by_how_fast_clients_are(tmp_path: Path) -> None:
+    rows = [(0, 4.0), (7, 1.0), (0, 2.0), (7, 3.0), (3, 8.0)]
+    run = make_clients(tmp_path / "run", rows, clients=9, speeds={0: 2.0, 3: 0.25, 7: 2.0})
+    found = staleness_by_speed(run)
+    assert found is not None
+    x, spread, labels = found
+    assert x.tolist() == [0.25, 2.0]
+    assert spread[1].tolist() == [8, 2.5]  # of 4, 1, 2, 3
+    assert labels[0] == "1 client, speed 0.25: staleness 8 (8 to 8)"
+    axis = figures_of(page_of(tmp_path, run.folder))["staleness_speed"]["layout"]["xaxis"]
+    # Eight times as fast is not enough for a logarithmic axis.
+    assert axis["type"] == "linear"
+
+
+def test_whoever_comes_last_in_a_round_is_who_the_others_wait_for(tmp_path: Path) -> None:
+    """Client 5 is last in the first and third round of three: 4 + 3 s, then 1 + 2 s; 6 in the
+    second, 1 + 1 s. Nobody waits for the answer of the fourth, to one worker alone."""
+    folder = RunFolder.create(tmp_path / "run", {"train": {"algorithm": "fedavg", "clients": 9}})
+    rounds = [
+        ((1, 4.0), (2, 3.0), (5, 0.0)),
+        ((1, 1.0), (6, 0.0), (2, 1.0)),
+        ((5, 0.0), (3, 1.0), (4, 2.0)),
+    ]
+    for step, each in enumerate([*rounds, ((8, 7.0),)], start=1):
+        for what in ("client", "waiting"):
+            for worker, (client, waited) in enumerate(each):
+                value = client if what == "client" else waited
+                folder.metric(step, step, f"worker{worker}", what, value, step)
+    folder.finish({"status": "done", "virtual_time": 4.0})
+    run = described([RunFolder.open(folder.path)])[0]
+    assert waits_caused(run).tolist() == [10.0, 2.0]
+    figure = figures_of(page_of(tmp_path, run.folder))["waiting_caused"]
+    assert figure["data"][0]["y"] == pytest.approx([10 / 12, 1.0], rel=1e-5)
+    assert figure["data"][1]["text"] == ["half of the waiting is for 1 client of 2"]
 
 
 def test_ten_thousand_clients_stay_a_few_marks(tmp_path: Path) -> None:

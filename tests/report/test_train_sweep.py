@@ -299,3 +299,38 @@ def test_runs_of_one_name_are_told_apart_by_what_they_differ_in(tmp_path: Path) 
         "asgd, 4 workers, lr 0.1",
         "asgd, 4 workers, lr 0.2",
     ]
+
+
+def test_curves_have_the_hue_of_their_algorithm_and_the_shade_of_their_workers(
+    tmp_path: Path,
+) -> None:
+    runs = [
+        make_run(tmp_path / f"{algorithm}{workers}{seed}", algorithm, workers=workers, seed=seed)
+        for algorithm in ("asgd", "ssgd")
+        for workers in (4, 16)
+        for seed in (0, 1)
+    ]
+    looks = [run.look for run in described(runs)]
+    pale = 0.45
+    assert looks == [
+        *((0, pale, 0), (0, pale, 1), (0, 1.0, 0), (0, 1.0, 1)),
+        *((1, pale, 0), (1, pale, 1), (1, 1.0, 0), (1, 1.0, 1)),
+    ]
+    curves = figures_of(page_of(tmp_path, *runs))["loss_time"]["data"]
+    shown = {each["meta"]["run"]: each["line"] for each in curves if each["mode"] == "lines"}
+    assert shown[2]["color"] == "#0072B2"
+    assert shown[6]["color"] == "#D55E00"
+    assert shown[0]["color"] not in (shown[2]["color"], shown[6]["color"])
+    assert (shown[0]["dash"], shown[1]["dash"]) == ("solid", "dash")
+
+
+def test_virtual_time_is_logarithmic_where_runs_differ_by_ten(tmp_path: Path) -> None:
+    def axis(*ends: float) -> str:
+        runs = [
+            make_run(tmp_path / f"{ends}{place}", workers=place + 1, virtual_time=end)
+            for place, end in enumerate(ends)
+        ]
+        return str(figures_of(page_of(tmp_path, *runs))["accuracy_time"]["layout"]["xaxis"]["type"])
+
+    assert axis(2.0, 19.0) == "linear"
+    assert axis(2.0, 20.0) == "log"

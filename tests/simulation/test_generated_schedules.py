@@ -21,6 +21,7 @@ from paracosm.simulation.schedule import (
     fedbuff,
     generate_schedule,
     read_schedule,
+    rennala,
     softsync,
     ssgd,
     ssp,
@@ -122,6 +123,17 @@ def test_late_gradients_are_dropped() -> None:
     assert (4.5, 2, 1, 0, 2) in rows(got.reads)
 
 
+def test_a_fast_worker_brings_several_of_the_fresh_gradients() -> None:
+    """Of three, worker 0 brings two. Late are its own of 3, read at 2, and worker 2's of 4.25."""
+    got = schedule(rennala(3), [1.0, 2.6, 4.25], 2)
+    assert [row[:2] for row in rows(got.updates)] == [
+        *((2.6, 0), (2.6, 0), (2.6, 1)),
+        *((5.2, 0), (5.2, 0), (5.2, 1)),
+    ]
+    assert got.dropped == 2
+    assert [row[2:] for row in rows(got.steps) if not row[-1]] == [(2, 3, 0), (0, 4.25, 0)]
+
+
 def test_a_rule_that_needs_more_than_there_are_is_refused() -> None:
     with pytest.raises(InputError, match="wait for one another for ever"):
         schedule(ssgd(3), [1.0, 1.0], 1)
@@ -143,6 +155,7 @@ RULES = st.one_of(
     st.integers(0, 3).map(lambda slack: lambda workers: ssp(slack)),
     st.integers(1, 5).map(lambda k: lambda workers: fedbuff(k)),
     st.just(lambda workers: backup(workers, workers // 2)),
+    st.integers(1, 5).map(lambda k: lambda workers: rennala(k)),
 )
 
 

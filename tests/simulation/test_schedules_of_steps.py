@@ -18,6 +18,7 @@ from paracosm.simulation.schedule import (
     fedbuff,
     generate_schedule,
     join_schedules,
+    rennala,
     softsync,
     ssgd,
     ssp,
@@ -186,7 +187,7 @@ def test_a_worker_waits_for_the_slack() -> None:
 @pytest.mark.parametrize(
     ("rule", "sharing"),
     [
-        *((rule, "fair") for rule in (asgd(), ssgd(4), ssp(1), fedbuff(3), backup(4, 1))),
+        *((r, "fair") for r in (asgd(), ssgd(4), ssp(1), fedbuff(3), backup(4, 1), rennala(3))),
         *((rule, "serial") for rule in (asgd(), ssgd(4), softsync(4, 2))),
     ],
     ids=str,

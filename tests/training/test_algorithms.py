@@ -11,25 +11,11 @@ from typing import Any
 
 import pytest
 import yaml
+from quadratic import LR, run
 
 from paracosm.errors import InputError
 from paracosm.training import ALGORITHMS, Metrics, TrainConfig, TrainingResult, train
 from paracosm.training.algorithms import parse_algorithm
-
-LR = 0.25
-
-
-def run(**arguments: Any) -> TrainingResult:
-    common = {
-        "model": "quadratic:model",
-        "data": "quadratic:data",
-        "lr": LR,
-        "compute": "1s",
-        "lookahead": "off",
-        "evaluate_every": 1,
-        "batch": 1,
-    }
-    return train(TrainConfig.model_validate({**common, **arguments}))
 
 
 def end(**arguments: Any) -> float:

@@ -19,18 +19,15 @@ from paracosm.training import TrainConfig, train
 from paracosm.training.algorithms import Algorithm, Topology
 from paracosm.training.all_reduces import AllReduces
 from paracosm.training.parameters import ParameterLayout, strided
-from paracosm.training.roles import TrainingWorker
 from paracosm.training.store import Contribution
+from paracosm.training.worker import TrainingWorker
 
 
 class Bringer(Worker):
     """Computes for so long before each all-reduce, and then waits for all of them."""
 
-    def __init__(
-        self, all_reduces: AllReduces, index: int, log: list[Any], *computing: float
-    ) -> None:
+    def __init__(self, all_reduces: AllReduces, log: list[Any], *computing: float) -> None:
         self._all_reduces = all_reduces
-        self._index = index
         self._log = log
         self._computing = computing
         self.over: list[float] = []  # when each was over
@@ -40,7 +37,7 @@ class Bringer(Worker):
         for number, duration in enumerate(self._computing):
             await self.compute(duration)
             mine: Any = SimpleNamespace(worker=self.name, payload=(self.name, number))
-            end = self._all_reduces.begin(self._index, mine, 1.0, self._combine)
+            end = self._all_reduces.begin(self.name, 0, mine, self._combine)
             end.add_callback(lambda _: self.over.append(self.sim.now))
             ends.append(end)
         for end in ends:
@@ -53,10 +50,13 @@ class Bringer(Worker):
 def simulated(*computing: Sequence[float]) -> tuple[Simulator, AllReduces, list[Any]]:
     """Run workers that compute for so long before each of their all-reduces, of a second each."""
     sim = Simulator(timeline=Timeline())
-    all_reduces = AllReduces(sim, len(computing))
+    names = [f"w{index}" for index in range(len(computing))]
+    all_reduces = AllReduces(
+        sim, names, lambda part, ring: 1.0, lambda part, combine, brought: combine(brought)
+    )
     log: list[Any] = []
-    for index, durations in enumerate(computing):
-        sim.add_worker(f"w{index}", Bringer, all_reduces, index, log, *durations)
+    for name, durations in zip(names, computing, strict=True):
+        sim.add_worker(name, Bringer, all_reduces, log, *durations)
     sim.run()
     return sim, all_reduces, log
 

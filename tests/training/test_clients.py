@@ -45,6 +45,12 @@ def trace(path: Path, intervals: list[list[tuple[float, float]]]) -> Path:
     return write(path, "client,begin,end", lines)
 
 
+def of_two(folder: Path, *intervals: list[tuple[float, float]], **arguments: Any) -> TrainingResult:
+    """Run with two clients that are there at these times, asynchronously."""
+    there = trace(folder / "trace.csv", list(intervals))
+    return run(**{"algorithm": "asgd", "clients": 2, "availability": there, **arguments})
+
+
 def per_client(path: Path, scenario: Scenario, size: float) -> Path:
     lines = [
         f"{client},{scenario.speed[client]!r},{size / up!r}B/s,{size / down!r}B/s"
@@ -174,14 +180,7 @@ def test_a_round_without_anybody_by_its_time_out_waits_for_the_first(tmp_path: P
 
 def test_a_client_that_goes_is_replaced_at_once_and_its_work_is_lost(tmp_path: Path) -> None:
     # Client 0 is there until 1.5 s: its second gradient is lost, and client 1's ends at 2.5 s.
-    intervals = [[(0.0, 1.5)], [(1.2, 100.0)]]
-    result = run(
-        algorithm="asgd",
-        clients=2,
-        workers=1,
-        updates=2,
-        availability=trace(tmp_path / "trace.csv", intervals),
-    )
+    result = of_two(tmp_path, [(0.0, 1.5)], [(1.2, 100.0)], workers=1, updates=2)
     assert rows(result, "client", "gone") == [
         (1, "client", 0),
         (1.5, "gone", 0),
@@ -192,14 +191,7 @@ def test_a_client_that_goes_is_replaced_at_once_and_its_work_is_lost(tmp_path: P
 
 
 def test_a_vacant_place_is_taken_as_soon_as_somebody_comes(tmp_path: Path) -> None:
-    intervals = [[(0.0, 100.0)], [(3.25, 100.0)]]
-    result = run(
-        algorithm="asgd",
-        clients=2,
-        updates=6,
-        latency="250ms",
-        availability=trace(tmp_path / "trace.csv", intervals),
-    )
+    result = of_two(tmp_path, [(0.0, 100.0)], [(3.25, 100.0)], updates=6, latency="250ms")
     # 1.25 s, then 1.5 s each; the parameters that client 1 reads are there at 3.5 s.
     assert rows(result, "client")[:3] == [
         (1.25, "client", 0),

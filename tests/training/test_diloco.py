@@ -92,13 +92,8 @@ def test_diloco_is_algorithm_1_of_its_paper(topology: str, optimizer: str) -> No
         topology=topology,
         updates=6,
     )
-    expected = plain.diloco(
-        *(module(), cross_entropy, 3, batches(3), inner(optimizer)),
-        rounds=6,
-        steps=5,
-        lr=0.6,
-        momentum=0.8,
-    )
+    setting = (module(), cross_entropy, 3, batches(3), inner(optimizer))
+    expected = plain.diloco(plain.Setting(*setting, rounds=6, steps=5, lr=0.6, momentum=0.8))
     assert_same(result, expected)
     assert result.summary["virtual_time"] == 30
     assert result.summary["examples"] == 6 * 5 * 3 * 8
@@ -130,12 +125,9 @@ def test_streaming_diloco_is_algorithm_2_of_its_paper(
         optimizer=optimizer,
         updates=4,
     )
+    setting = (module(), cross_entropy, 3, batches(3), inner(optimizer))
     expected = plain.streaming_diloco(
-        *(module(), cross_entropy, 3, batches(3), inner(optimizer)),
-        rounds=4,
-        steps=steps,
-        lr=0.6,
-        momentum=0.8,
+        plain.Setting(*setting, rounds=4, steps=steps, lr=0.6, momentum=0.8),
         fragments=fragments,
         offsets=offsets,
         overlap=overlap,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -138,6 +140,22 @@ def test_the_accountant_agrees_with_what_was_published(
     tight = renyi.epsilon(rate, noise, releases, 1e-5)
     assert accountant.epsilon() == pytest.approx(tight, rel=0.01)
     assert 0.8 * published < accountant.epsilon() < published
+
+
+@pytest.mark.parametrize(
+    ("compress", "released"), [(None, 6), ("topk(0.5, feedback=false)", 6), ("topk(0.5)", 7)]
+)
+def test_what_later_messages_say_of_dropped_gradients_is_counted(
+    compress: str | None, released: int, tmp_path: Path
+) -> None:
+    """Two of three make an update, at 2, 4 and 6 s. The third one's gradient, at 4.5 s, is late."""
+    speeds = [{"count": 1, "speed": speed} for speed in (2.0, 1.0, 1 / 2.25)]
+    path = tmp_path / "cluster.yaml"
+    path.write_text(json.dumps({"topology": "star", "workers": speeds, "servers": 1}))
+    arguments = {"algorithm": "backup-workers", "cluster": str(path), "compute": "2s"}
+    result = run(**arguments, updates=3, privacy="examples(clip=1, noise=1)", compress=compress)
+    assert result.summary.dropped == 1
+    assert f": {released} releases" in str(result.summary.privacy)
 
 
 def test_who_never_meets_another_has_a_ledger_of_its_own() -> None:

@@ -53,6 +53,7 @@ ALGORITHMS = (
     "ssp(slack=0)",
     "ssp(slack=2)",
     "backup-workers",
+    "rennala(gradients=3)",
 )
 
 
@@ -70,9 +71,13 @@ ALGORITHMS = (
     duplex=st.sampled_from(["full", "half"]),
     sharing=st.sampled_from(["serial", "fair"]),
 )
-def test_the_schedule_is_the_engine_s(servers: int, algorithm: str, **arguments: Any) -> None:
-    servers = 1 if algorithm == "backup-workers" else servers
-    agree(*both(algorithm=algorithm, servers=servers, **arguments))
+def test_the_schedule_is_the_engine_s(
+    servers: int, updates: int, algorithm: str, **arguments: Any
+) -> None:
+    if algorithm.startswith("rennala"):  # whose updates take many gradients, most of them dropped
+        updates = 1 + updates // 5
+    servers = 1 if algorithm.startswith(("backup-workers", "rennala")) else servers
+    agree(*both(algorithm=algorithm, servers=servers, updates=updates, **arguments))
 
 
 @settings(max_examples=30, deadline=None)

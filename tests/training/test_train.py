@@ -18,8 +18,8 @@ from paracosm.errors import InputError
 from paracosm.timeline import check
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
 from paracosm.training.numerics import _evenly
-from paracosm.training.roles import TrainingWorker
 from paracosm.training.store import Gradient
+from paracosm.training.worker import TrainingWorker
 from paracosm.validation import validated
 
 HELD_PORTS = {"sharing": "serial", "pipelined": False}  # as Zhang et al. model a network

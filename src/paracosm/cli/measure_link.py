@@ -47,8 +47,8 @@ def link(
         str | None,
         Option(
             help="what to measure, from host-copy, shared-memory, host-to-device, device-to-host, "
-            "device-to-device, send-recv, all-reduce, all-gather, reduce-scatter, broadcast "
-            "(all but the last three)"
+            "device-to-device, send-recv, all-reduce, all-gather, reduce-scatter, broadcast, ddp, "
+            "new-memory (all but the last five)"
         ),
     ] = None,
     sizes: Annotated[str | None, Option(help="of messages (1KiB,4KiB,... to 64MiB)")] = None,

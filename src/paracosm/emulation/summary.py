@@ -41,6 +41,8 @@ def summarise(
     slowness = [-1.0 if time is None else float(time.median) for time in times]
     top = slowness.index(max(slowness))
     notes = _notes(records)
+    if not exit_code and not any(note["grave"] for note in notes):
+        notes += _nothing_done(found)
     seconds = max(each.last for each in found) - min(each.first for each in found)
     cluster = None
     if config.has_links and config.communication in (None, "cluster"):
@@ -221,6 +223,16 @@ def _emulator(records: Sequence[Record]) -> dict[str, Any] | None:
 def _notes(records: Sequence[Record]) -> list[dict[str, Any]]:
     notes = dict.fromkeys(each for each in records if isinstance(each, Note))
     return [{"rank": each.rank, "grave": each.grave, "text": each.text} for each in notes]
+
+
+def _nothing_done(found: Sequence[RankRecords]) -> list[dict[str, Any]]:
+    if any(each.collectives for each in found):
+        return []
+    why = (
+        "the script made no collective and sent no message: nothing was emulated; see what it "
+        "printed, and whether it ends before it trains"
+    )
+    return [{"rank": -1, "grave": True, "text": why}]
 
 
 def _status(notes: Sequence[Mapping[str, Any]], exit_code: int | None) -> str:

@@ -313,7 +313,6 @@ def _coupled(config: PlanConfig) -> dict[str, str]:
 
 
 def _failures(config: PlanConfig) -> dict[str, str]:
-    """Say what is assumed of nodes that fail."""
     if config.mtbf is None:
         return {}
     costs = {"checkpoint": config.checkpoint_cost, "restart": config.restart_cost}

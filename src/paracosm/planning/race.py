@@ -129,7 +129,6 @@ def _times(standings: Iterable[Standing], seed: int) -> Times:
 
 
 def _horizon(standing: Standing, times: Times) -> float:
-    """Return the virtual time after which a design is slow."""
     fewer = [time for workers, time, _ in times if workers <= standing.design.workers]
     return SLOWER * min(fewer, default=inf)
 
@@ -140,7 +139,6 @@ def _judge(
     seed: int,
     is_better: Callable[[float, float], bool],
 ) -> None:
-    """Decide on designs after a rung."""
     for each in ran:
         outcome = each.outcomes[seed]
         if outcome.status == "reached":

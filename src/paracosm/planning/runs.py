@@ -218,7 +218,6 @@ def _outcome(
     metrics: Metrics,
     effective: float | None,
 ) -> Outcome:
-    """Return what came of a training, looked at by its metrics and the target."""
     if summary.status == "interrupted":
         raise KeyboardInterrupt  # which ends the plan, not this run alone
     seen = [row for row in metrics.series(config.target.metric) if row.node == "evaluation"]

@@ -159,7 +159,6 @@ def _trained(
 
 
 def _cut(schedule: Schedule, end: int) -> Schedule:
-    """Return what happens up to an instant in picoseconds."""
     return replace(
         schedule,
         reads=schedule.reads[schedule.reads["time"] <= end],

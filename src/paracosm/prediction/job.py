@@ -106,7 +106,7 @@ def predict_job(
     time = schedule.makespan / iterations
     ends = []
     for factor in relative:
-        if factor == 1:
+        if factor == 1.0:
             ends.append(time)
             continue
         moved_job = build_job(replica.times(factor), cluster, strategy, changes)

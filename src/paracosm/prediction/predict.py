@@ -53,6 +53,7 @@ def predict(
     common: float = 0.0,
     baselines: Mapping[str, float] | None = None,
     free_communication: bool = False,
+    page_faults: npt.NDArray[np.float64] | None = None,
 ) -> Prediction:
     """Predict one iteration of one replica on one device.
 
@@ -66,11 +67,14 @@ def predict(
         baselines: what other methods predict, by name, to be shown beside.
         free_communication: nodes that communicate take no time, whatever is known of them: the
             links of a cluster will say how long they take.
+        page_faults: n seconds that new memory costs each node beyond its duration.
 
     Raises:
         InputError: an op has no duration; named, with the command that profiles it.
     """
     duration, low, high, source = _of_nodes(graph, durations, launch, free_communication)
+    if page_faults is not None:
+        duration, low, high = (times + page_faults for times in (duration, low, high))
     untimed = [graph.ops[code].name for code in np.unique(graph.op[source == NONE]).tolist()]
 
     def makespan(times: Floats) -> float:

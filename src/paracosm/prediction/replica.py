@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from paracosm.cluster.hardware import Hardware, load_efficiencies
 from paracosm.errors import InputError, MissingExtraError, require, unknown
 from paracosm.graphs import Graph, fingerprint, load_graph
@@ -21,7 +24,8 @@ from paracosm.prediction.datasheets import (
     corrected_by_ops,
     durations_on,
 )
-from paracosm.prediction.durations import Found, find_durations
+from paracosm.prediction.durations import Found, environments_in, find_durations, fits
+from paracosm.prediction.host_costs import find_page_faults
 from paracosm.prediction.predict import Prediction, predict
 from paracosm.profiling.allocator import command_allocator, own_allocator
 from paracosm.profiling.environment import Environment
@@ -49,6 +53,7 @@ class TimedReplica:
     found: Found
     launch: float  # seconds that the host spends on issuing an op
     launch_origin: str  # how that is known; empty on a CPU
+    page_faults: npt.NDArray[np.float64] | None = None  # seconds of each node, with untuned malloc
     hardware: Hardware | None = None  # of the catalogue; None where timings were taken
     correction: Correction = NONE  # of the catalogue's hardware, by what was measured
 
@@ -78,6 +83,7 @@ class TimedReplica:
             common=self.found.common,
             baselines=self.found.baselines,
             free_communication=free_communication,
+            page_faults=self.page_faults,
         )
 
     def facts(self, config: PredictConfig, coverage: Mapping[str, float]) -> dict[str, Any]:
@@ -92,7 +98,8 @@ class TimedReplica:
             "not_profiled": self.found.refused,
             "machine_spread": self.found.common,
             "launch": self.launch,
-            "durations": _provenance(config, coverage, self.launch_origin) | _sources(self),
+            "durations": _provenance(config, coverage, self.launch_origin, self.page_faults)
+            | _sources(self),
         }
 
 
@@ -110,6 +117,8 @@ def find_replica(
     `device` says whose timings are meant where the configuration does not.
     """
     say = announce or (lambda sentence: None)
+    if config.allocator == "default" and (config.catalogued is not None or config.is_timed):
+        raise InputError("allocator: no effect here, leave out: it is that of a machine's timings")
     if config.catalogued is not None:
         return _catalogued(config, config.catalogued, tensor, say, seed)
     if config.is_timed:
@@ -117,7 +126,8 @@ def find_replica(
     hardware = config.hardware if config.hardware is not None else device
     here = _this_machine(config, hardware)
     try:
-        environment = _environment(config, here, hardware)
+        held = environments_in(config.db)
+        environment = choose_environment(held, here, hardware, str(config.db))
     except InputError as error:
         if config.hardware is not None or device is None:
             raise
@@ -136,7 +146,12 @@ def find_replica(
     if found.profiled:
         say(f"{found.profiled} ops were profiled here and added to {config.db}.")
     launch = _launch(config, found, environment.device)
-    return TimedReplica(graph, captured_for, environment, differences, found, *launch)
+    page_faults = find_page_faults(config, graph, environment, here == environment, say)
+    return TimedReplica(
+        *(graph, captured_for, environment, differences, found),
+        *launch,
+        page_faults=page_faults,
+    )
 
 
 def _catalogued(
@@ -223,10 +238,7 @@ def read_measured(text: str) -> tuple[dict[str, Any], float]:
 
 def _environment_of(path: Path, hardware: Hardware) -> Environment:
     """Return the environment of a database that is this hardware, or its only one."""
-    from paracosm.profiling.database import ProfileDatabase
-
-    with ProfileDatabase.open(path, readonly=True) as database:
-        held = [(environment, count) for environment, count in database.environments() if count]
+    held = environments_in(path)
     names = hardware.device.reported_as
     named = [each for each in held if any(name in each[0].hardware for name in names)]
     if not named and len(held) > 1:
@@ -269,16 +281,6 @@ def _this_machine(config: PredictConfig, hardware: str | None) -> Environment | 
         if hardware is None:
             raise
         return None
-
-
-def _environment(
-    config: PredictConfig, here: Environment | None, hardware: str | None
-) -> Environment:
-    from paracosm.profiling.database import ProfileDatabase
-
-    with ProfileDatabase.open(config.db, readonly=True) as database:
-        held = [(environment, count) for environment, count in database.environments() if count]
-    return choose_environment(held, here, hardware, str(config.db))
 
 
 def _differences(here: Environment | None, environment: Environment) -> str:
@@ -355,7 +357,10 @@ def _launch(config: PredictConfig, found: Found, device: str) -> tuple[float, st
 
 
 def _provenance(
-    config: PredictConfig, coverage: Mapping[str, float], launch: str
+    config: PredictConfig,
+    coverage: Mapping[str, float],
+    launch: str,
+    page_faults: npt.NDArray[np.float64] | None,
 ) -> dict[str, str]:
     names = {
         "exact": f"measured, data {config.cache}",
@@ -368,7 +373,11 @@ def _provenance(
         "datasheet": "datasheet, times what ops of another class reach",
     }
     found = {source: names[source] for source in coverage if source in names}
-    return found | ({"launching an op": launch} if launch else {})
+    if launch:
+        found["launching an op"] = launch
+    if page_faults is not None:
+        found["page faults"] = f"measured by the byte: {format_duration(page_faults.sum())}"
+    return found
 
 
 def _where(replica: TimedReplica) -> str:
@@ -421,8 +430,7 @@ def choose_environment(
             f"{where}: holds no timings of this machine, but of {_listed(environments, here)}: "
             f'--hardware "{first}" predicts for that one'
         )
-    parts = [part.strip().lower() for part in wanted.split(",") if part.strip()]
-    fitting = [each for each in environments if all(part in _text(each) for part in parts)]
+    fitting = [each for each in environments if fits(each, wanted)]
     if not fitting:
         raise InputError(
             f'{where}: nothing is "{wanted}": it holds timings of {_listed(environments, here)}'
@@ -435,10 +443,6 @@ def choose_environment(
             'apart, as in --hardware "H100, threads 1"'
         )
     return fitting[0]
-
-
-def _text(environment: Environment) -> str:
-    return f"{environment.device}, {environment}".lower()
 
 
 def _listed(environments: Sequence[Environment], here: Environment | None) -> str:

@@ -12,10 +12,12 @@ from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.hardware import find_hardware
 from paracosm.errors import InputError
+from paracosm.graphs.transformer import describe_routing
 from paracosm.jobs.strategies import Replica, check_changes
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.datasheets import durations_on
-from paracosm.prediction.durations import find_durations
+from paracosm.prediction.durations import environments_in, find_durations
+from paracosm.prediction.host_costs import find_interference
 from paracosm.prediction.job import (
     JobPrediction,
     ideal_throughput,
@@ -59,7 +61,7 @@ from paracosm.results import (
     ThroughputSummary,
 )
 from paracosm.timeline import Timeline
-from paracosm.units import format_duration
+from paracosm.units import format_duration, format_size
 
 Case = TypeVar("Case")
 Found = TypeVar("Found")
@@ -101,6 +103,11 @@ def run_prediction(
         return PredictionRun(*_run_on_cluster(config, seed, progress, announce))
     replica = find_replica(config, seed, progress, announce)
     prediction = replica.predict()
+    if replica.hardware is not None:
+        room, needs = replica.hardware.device.memory, prediction.peak_memory or 0
+        if needs > room:
+            misfit = f"Does not fit: needs {format_size(needs)} of {format_size(room)}."
+            prediction = replace(prediction, bottleneck=f"{prediction.bottleneck} {misfit}")
     measured = measured_iteration(config, replica)
     facts = replica.facts(config, prediction.coverage)
     summary = summarise(prediction, measured, replica.found.probe, facts)
@@ -160,9 +167,11 @@ def _run_on_cluster(
     )
     alone = timed.predict(free_communication=True)
     devices = durations_by_device(largest, timed, alone, config.db, cache=config.cache, seed=seed)
+    interference, told = find_interference(config, timed.environment, strategy.data)
     replica = Replica(
         *(timed.graph, alone.duration, timed.asynchronous, timed.launch),
         elsewhere=devices.durations,
+        interference=interference,
     )
     time, (low, high) = alone.iteration_time, alone.interval
     relative = (low / time, high / time) if time > 0 else (1.0, 1.0)
@@ -190,6 +199,11 @@ def _run_on_cluster(
     )
     measured = measured_iteration(config, timed)
     facts = timed.facts(config, alone.coverage)
+    if told:
+        facts["durations"]["computing beside collectives"] = told
+    if changed.architecture is not None and strategy.expert > 1:
+        routing = describe_routing(changed.architecture, strategy.split(seed))
+        facts["durations"]["experts"] = routing
     if timed.split < strategy.tensor:
         facts["durations"]["splitting layers"] = (
             f"estimated: each into {strategy.tensor} parts, but not embedding, head, loss"
@@ -321,10 +335,7 @@ def durations_by_device(
     if replica.environment is None:
         told = "no timings: taken to be as fast as the graph's"
         return Devices({}, dict.fromkeys(names, told))
-    from paracosm.profiling.database import ProfileDatabase
-
-    with ProfileDatabase.open(path, readonly=True) as database:
-        held = [(each, count) for each, count in database.environments() if count]
+    held = environments_in(path)
     for name in names:
         timed = _environment(held, replica.environment, name, path)
         if timed is None:

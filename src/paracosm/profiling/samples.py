@@ -186,12 +186,14 @@ class Speeds:
     def between(self) -> float:
         """Standard deviation of the logarithm of the machine's speed from one session to another.
 
-        Few sessions say little of it: `USUAL` counts as much as `WORTH` of them besides, as the
-        mean of a scaled inverse chi-squared distribution does.
+        Few sessions say little of it: what is expected counts as much as `WORTH` of them, as the
+        mean of a scaled inverse chi-squared distribution does. That is as much as within sessions,
+        since who shares a machine comes and goes at any time, and `USUAL` besides.
         """
+        expected = math.hypot(USUAL, self.within / TENTH)
         logs = np.log(list(self.factors.values()))
         squares = float(((logs - logs.mean()) ** 2).sum()) if len(logs) else 0.0
-        return math.sqrt((WORTH * USUAL**2 + squares) / (WORTH + max(len(logs) - 1, 0)))
+        return math.sqrt((WORTH * expected**2 + squares) / (WORTH + max(len(logs) - 1, 0)))
 
     @property
     def common(self) -> float:
@@ -217,7 +219,8 @@ class Speeds:
         return replace(timing, time=_scaled(timing.time, factor), probe=probe, session=self.first)
 
 
-NINETY = 1.645  # standard deviations, of a normal distribution
+NINETY = 1.645  # standard deviations of a normal distribution either way that hold 90 %
+TENTH = 1.282  # and above which a tenth lies
 USUAL, WORTH = 0.02, 4
 
 

@@ -6,9 +6,9 @@ can be switched on and off in its chart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,28 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("solid", "dash", "dot")  # the palette once more, from the seventh run on
 GREY = "#808080"  # of what belongs to no run; legible on a dark and on a white page
 NO_RUN = -1
+WIDE = 10.0  # times the lowest value, from which on an axis is logarithmic
+
+PALEST = 0.45  # shade of the first of several
+
+
+class Look(NamedTuple):
+    """How what belongs to a run is drawn: a colour of the palette, its shade, and dashes."""
+
+    color: int
+    shade: float = 1.0
+    dash: int = 0
+
+
+def look_of(run: int, looks: Sequence[Look] = ()) -> Look:
+    """Return the look of a run; where none are given, its place in the report decides."""
+    return looks[run] if looks else Look(run, dash=run // len(COLORS))
+
+
+def shade_of(rank: int, count: int) -> float:
+    """Return the shade of one of several that are told apart by it, the last at full strength."""
+    return 1.0 if count < 2 else PALEST + (1 - PALEST) * rank / (count - 1)
+
 
 Symbol = Literal["dot", "cross", "triangle", "diamond"]
 
@@ -109,12 +131,15 @@ class Boxes:
 Mark = Curve | Area | Dots | Level | Boxes
 
 
-def color_of(mark: Mark) -> str:
+def color_of(mark: Mark, looks: Sequence[Look] = ()) -> str:
     """Return the colour of a mark: that of its run, or its own; grey of what belongs to none."""
     if isinstance(mark, Level):
         return GREY
-    color = COLORS[(mark.run if mark.color is None else mark.color) % len(COLORS)]
-    return color if isinstance(mark, Boxes) else _paler(color, mark.shade)
+    if mark.color is None:
+        color, shade, _ = look_of(mark.run, looks)
+    else:
+        color, shade = mark.color, 1.0 if isinstance(mark, Boxes) else mark.shade
+    return _paler(COLORS[color % len(COLORS)], shade)
 
 
 def _paler(color: str, shade: float) -> str:
@@ -123,10 +148,10 @@ def _paler(color: str, shade: float) -> str:
     return "#" + "".join(f"{round(255 - shade * (255 - part)):02X}" for part in parts)
 
 
-def dash_of(curve: Curve) -> str:
+def dash_of(curve: Curve, looks: Sequence[Look] = ()) -> str:
     """Return how a curve is dashed: by its run, where that decides its colour."""
-    run = 0 if curve.run == NO_RUN or curve.color is not None else curve.run
-    return DASHES[run // len(COLORS) % len(DASHES)]
+    is_of_run = curve.run != NO_RUN and curve.color is None
+    return DASHES[look_of(curve.run, looks).dash % len(DASHES) if is_of_run else 0]
 
 
 @dataclass(frozen=True)
@@ -142,6 +167,7 @@ class Chart:
     hidden: frozenset[str] = field(default_factory=frozenset)  # series switched off to begin with
     height: int = 320  # of the plot, CSS pixels
     wide: bool = False  # takes the full width of the page
+    looks: tuple[Look, ...] = ()  # of the runs, where their places do not decide
 
     @property
     def series(self) -> dict[str, Mark]:

@@ -68,7 +68,6 @@ def _predicted(summary: EmulationSummary) -> str | None:
 
 
 def _unchanged(summary: EmulationSummary) -> str | None:
-    """Return the iteration time without the changes, and what these make of it."""
     text = None if summary.unchanged is None else _iteration_time(summary.unchanged)
     ratio = summary.ratio
     return text if text is None or ratio is None else f"{text}; {ratio:.3f} times with the changes"
@@ -93,7 +92,6 @@ FIGURES: Mapping[str, Figure] = {
 
 
 def _subject(known: Mapping[str, Any]) -> str | None:
-    """Say which rank is real, and how it is made to believe in the others."""
     world, rank, mode = known.get("world_size"), known.get("rank"), known.get("mode")
     if world is None or rank is None or mode is None:
         return None
@@ -103,7 +101,6 @@ def _subject(known: Mapping[str, Any]) -> str | None:
 
 
 def _name(known: Mapping[str, Any]) -> str | None:
-    """Name the run by script, world and what is otherwise than it is."""
     if (script := known.get("script")) is None:
         return None
     parts = [PurePath(str(script)).name]
@@ -114,7 +111,6 @@ def _name(known: Mapping[str, Any]) -> str | None:
 
 
 def _so_far(series: Callable[[str], Series]) -> dict[str, Any]:
-    """Return what the metrics of an unfinished run say."""
     times = series("iteration_time")
     if not len(times):
         return {}
@@ -141,7 +137,6 @@ def _failed(summary: EmulationSummary) -> str:
 
 
 def _remarks(summary: EmulationSummary) -> dict[str, str]:
-    """Return what a delay costs, who came late, what was noted."""
     knee = summary.knee or {}
     lines = {
         "iteration time": summary.no_iteration_time or "",
@@ -269,7 +264,6 @@ def _delays(delays: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _changes(summary: EmulationSummary) -> Table:
-    """Return where an iteration goes with the changes and without them."""
     header = ("what if", "iteration", "10 %", "90 %", "computing", "exposed")
     runs = {"unchanged": summary.unchanged, "; ".join(summary.what_if or ()): summary}
     rows = []
@@ -303,7 +297,6 @@ def _ranks(ranks: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _groups(groups: Sequence[Mapping[str, Any]]) -> Table:
-    """Return a row for each process group; nothing for a single one."""
     if len(groups) < 2:
         return Table("Process groups", (), ())
     used = sorted(groups, key=lambda each: -each["bytes"])

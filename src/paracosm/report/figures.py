@@ -20,6 +20,7 @@ from paracosm.report.chart import (
     Dots,
     Floats,
     Level,
+    Look,
     Mark,
     color_of,
     dash_of,
@@ -37,7 +38,7 @@ def plotly_figure(chart: Chart, runs: Sequence[str]) -> dict[str, Any]:
     names = [escape(name) for name in runs]  # Plotly reads text as markup
     return {
         "data": [
-            _trace(mark, names) | {"visible": mark.series not in chart.hidden}
+            _trace(mark, names, chart.looks) | {"visible": mark.series not in chart.hidden}
             for mark in chart.marks
         ],
         "layout": {
@@ -54,10 +55,10 @@ def plotly_figure(chart: Chart, runs: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _trace(mark: Mark, names: Sequence[str]) -> dict[str, Any]:
+def _trace(mark: Mark, names: Sequence[str], looks: Sequence[Look]) -> dict[str, Any]:
     if isinstance(mark, Level):
         return _level(mark)
-    color = color_of(mark)
+    color = color_of(mark, looks)
     name = "" if mark.run == NO_RUN else names[mark.run]
     base: dict[str, Any] = {
         "name": name or escape(mark.series),
@@ -75,7 +76,7 @@ def _trace(mark: Mark, names: Sequence[str]) -> dict[str, Any]:
             line = {
                 "color": color,
                 "width": 1 if mark.faint else 2,
-                "dash": dash_of(mark),
+                "dash": dash_of(mark, looks),
             }
             return base | {
                 # A single value would be no line at all.

@@ -21,6 +21,7 @@ from paracosm.report.chart import (
     Curve,
     Dots,
     Level,
+    Look,
     Mark,
     color_of,
     dash_of,
@@ -106,7 +107,7 @@ def draw(chart: Chart, names: Sequence[str], figure: Figure) -> None:
     labelled: set[str] = set()
     for mark in marks:
         label = _label(mark, names, marks)
-        _draw_mark(mark, None if label in labelled else label, axes)
+        _draw_mark(mark, None if label in labelled else label, axes, chart.looks)
         labelled.add(label)
     _set_axis(chart.x, axes, "x")
     _set_axis(chart.y, axes, "y")
@@ -127,8 +128,8 @@ def _label(mark: Mark, names: Sequence[str], marks: Sequence[Mark]) -> str:
     return names[mark.run] if mark.series == main else f"{names[mark.run]}: {mark.series}"
 
 
-def _draw_mark(mark: Mark, label: str | None, axes: Axes) -> None:
-    color = color_of(mark)
+def _draw_mark(mark: Mark, label: str | None, axes: Axes, looks: Sequence[Look]) -> None:
+    color = color_of(mark, looks)
     match mark:
         case Level():
             ends = [mark.begin, mark.end]
@@ -138,7 +139,7 @@ def _draw_mark(mark: Mark, label: str | None, axes: Axes) -> None:
                 mark.x,
                 np.where(np.isfinite(mark.y), mark.y, np.nan),
                 color=color,
-                linestyle=LINE_STYLES[dash_of(mark)],
+                linestyle=LINE_STYLES[dash_of(mark, looks)],
                 linewidth=1 if mark.faint else 1.5,
                 alpha=0.5 if mark.faint else 1,
                 marker="o" if len(mark.x) == 1 else None,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paracosm.errors import InputError
 from paracosm.report import emulate_words, plan, predict_words, relax, replay, strategy_plan, train
-from paracosm.report.chart import Chart, Section
+from paracosm.report.chart import Chart, Section, look_of
 from paracosm.report.varied import asked_of, design_name, differing
 from paracosm.report.view import Run, View, verdict
 from paracosm.results import SUMMARIES, Summary
@@ -58,9 +59,11 @@ def described(folders: Sequence[RunFolder]) -> list[Run]:
                 index,
                 summary,
                 verdict(view_of(summary), summary),
+                look_of(index),
             )
         )
-    return runs
+    looks = view_of(runs[0].numbers).looks(runs)
+    return [replace(run, look=look) for run, look in zip(runs, looks, strict=True)]
 
 
 def _told_apart(names: Sequence[str], folders: Sequence[RunFolder]) -> list[str]:
@@ -78,7 +81,17 @@ def all_sections(runs: Sequence[Run]) -> tuple[list[Section], list[Section]]:
     """Return what comes before the table of several runs, and what comes after it."""
     view = view_of(runs[0].numbers)
     overview = view.overview(runs) if len(runs) > 1 else None
-    return [] if overview is None else [overview], view.sections(runs)
+    first = [] if overview is None else [overview]
+    return _looking(first, runs), _looking(view.sections(runs), runs)
+
+
+def _looking(sections: Sequence[Section], runs: Sequence[Run]) -> list[Section]:
+    """Return sections whose charts know how runs look."""
+    looks = tuple(run.look for run in runs)
+    return [
+        replace(part, charts=tuple(replace(chart, looks=looks) for chart in part.charts))
+        for part in sections
+    ]
 
 
 def all_charts(runs: Sequence[Run]) -> list[Chart]:

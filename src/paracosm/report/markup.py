@@ -10,9 +10,9 @@ from itertools import chain
 from string import Template
 from typing import Any
 
+import numpy as np
+
 from paracosm.report.chart import (
-    COLORS,
-    DASHES,
     Area,
     Axis,
     Boxes,
@@ -20,9 +20,11 @@ from paracosm.report.chart import (
     Curve,
     Dots,
     Level,
+    Look,
     Mark,
     Section,
     color_of,
+    dash_of,
 )
 from paracosm.report.view import TROUBLES, Ended, Run, Table, Verdict, endings_of
 
@@ -77,7 +79,7 @@ def run_table(runs: Sequence[Run], numbers: Mapping[str, Sequence[str]]) -> str:
     """Return a table of runs by key numbers."""
     head = "".join(f"<th scope=col>{escape(label)}" for label in ("Run", "Status", *numbers))
     rows = "".join(
-        f"<tr><th scope=row>{_swatch(run.index)}{escape(run.name)}"
+        f"<tr><th scope=row>{_swatch(run.look)}{escape(run.name)}"
         f"<td>{_status(run.verdict)}"
         + "".join(f"<td>{escape(texts[i])}" for texts in numbers.values())
         for i, run in enumerate(runs)
@@ -111,7 +113,7 @@ def run_legend(runs: Sequence[Run]) -> str:
         return ""
     chips = "".join(
         f'<button class=chip data-run="{run.index}" aria-pressed=true>'
-        f"{_swatch(run.index)}{escape(run.name)}</button>"
+        f"{_swatch(run.look)}{escape(run.name)}</button>"
         for run in runs
     )
     return f'<nav class=legend aria-label="Runs shown in the figures">{chips}</nav>'
@@ -133,7 +135,7 @@ def comparison(mappings: Sequence[Mapping[str, Any]], runs: Sequence[Run]) -> st
         return facts(common)
     head = "".join(f"<th scope=col>{escape(_words(key))}" for key in ("run", *differing))
     rows = "".join(
-        f"<tr><th scope=row>{_swatch(run.index)}{escape(run.name)}"
+        f"<tr><th scope=row>{_swatch(run.look)}{escape(run.name)}"
         + "".join(f"<td>{escape(each.get(key, ''))}" for key in differing)
         for run, each in zip(runs, flat, strict=True)
     )
@@ -183,7 +185,6 @@ def _figure(chart: Chart) -> str:
 
 
 def _scale(which: str, axis: Axis) -> str:
-    """Return the switch between a linear and a logarithmic axis."""
     buttons = "".join(
         f'<button data-scale={scale} aria-pressed="{_truth(axis.log == (scale == "log"))}">'
         f"{scale}</button>"
@@ -196,7 +197,6 @@ def _scale(which: str, axis: Axis) -> str:
 
 
 def _sample(mark: Mark) -> str:
-    """Return a small picture of how a series is drawn."""
     match mark:
         case Boxes():
             color = color_of(mark)
@@ -215,12 +215,12 @@ def _sample(mark: Mark) -> str:
             return f'<svg viewBox="0 0 18 10"><path d="M0 5h18" class="line{faint}"/></svg>'
 
 
-def _swatch(index: int) -> str:
-    """Return a piece of a run's line: its colour and dashes."""
-    dash = {"solid": "", "dash": "6 3", "dot": "2 2"}[DASHES[index // len(COLORS) % len(DASHES)]]
+def _swatch(look: Look) -> str:
+    curve = Curve(np.empty(0), np.empty(0), 0, "")
+    dash = {"solid": "", "dash": "6 3", "dot": "2 2"}[dash_of(curve, [look])]
     return (
         '<svg class=swatch viewBox="0 0 18 10" aria-hidden=true><path d="M0 5h18" '
-        f'stroke="{COLORS[index % len(COLORS)]}" stroke-width=4 stroke-dasharray="{dash}"/></svg>'
+        f'stroke="{color_of(curve, [look])}" stroke-width=4 stroke-dasharray="{dash}"/></svg>'
     )
 
 

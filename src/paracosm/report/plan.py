@@ -256,7 +256,6 @@ def _apart(plans: Sequence[Plan]) -> Chart | None:
 
 
 def _curves(run: Run, plan: PlanSummary, of: int) -> Chart | None:
-    """Return the target's metric against virtual time, for the best design of some workers."""
     metric, _, bound = plan.target.split()
     values = run.series(metric)
     best = [plan.designs[each.design] for each in plan.by_workers if each.design is not None]

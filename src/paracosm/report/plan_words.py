@@ -123,7 +123,6 @@ def _best_values(summary: PlanSummary) -> str:
 
 
 def _advice(summary: PlanSummary, ordered: list[PlannedDesign]) -> str:
-    """Return what may help, by why designs fell out."""
     why = {design.verdict for design in summary.designs}
     rates = sorted({design.lr for design in summary.designs})
     best = ordered[0]

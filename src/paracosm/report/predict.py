@@ -114,7 +114,6 @@ def _marks(
 
 
 def _coverage(runs: Sequence[Run]) -> Chart | None:
-    """Return a bar for each run, in parts by how the durations are known."""
     shown = [run for run in runs if run.numbers.get("coverage")]
     if not shown:
         return None
@@ -201,7 +200,6 @@ def _boxes(spans: Spans, phase: str, color: int, lanes: Sequence[str], factor: f
 
 
 def _memory(runs: Sequence[Run]) -> Chart | None:
-    """Return the bytes held while the iteration goes on."""
     curves = {run.index: found for run in runs if len((found := _held(run))[0])}
     if not curves:
         return None
@@ -299,7 +297,6 @@ def _times(runs: Sequence[Run]) -> Chart | None:
 
 
 def _times_of(run: Run) -> dict[str, float]:
-    """Return the predicted time, and the measured one where it is known."""
     measured = run.numbers.get("measured")
     times = {"predicted": run.numbers["iteration_time"]}
     return {**times, "measured": measured["iteration_time"]} if measured else times

@@ -50,7 +50,6 @@ def _coverage(summary: Mapping[str, Any]) -> str | None:
 
 
 def _unchanged(summary: Mapping[str, Any]) -> str | None:
-    """Return what is predicted without the changes, and how much longer or shorter that is."""
     before = summary.get("unchanged") or {}
     for key, write in (("iteration_time", format_duration), ("steps_per_second", _steps)):
         if before.get(key) is not None and summary.get(key) is not None:
@@ -88,13 +87,11 @@ FIGURES: Mapping[str, Figure] = {
 
 
 def _subject(known: Mapping[str, Any]) -> str | None:
-    """Say what the iteration is predicted from."""
     where = known.get("environment")
     return None if where is None else str(where)
 
 
 def _name(known: Mapping[str, Any]) -> str | None:
-    """Name the run by model and batch."""
     if (folder := known.get("op_latencies")) is not None:
         return f"op latencies of {PurePath(str(folder)).name}"
     model, batch = known.get("model"), known.get("batch")
@@ -108,7 +105,6 @@ def _name(known: Mapping[str, Any]) -> str | None:
 
 
 def _remarks(summary: Summary) -> dict[str, str]:
-    """Return the bottleneck, other methods, what was not timed."""
     match summary:
         case OpLatenciesSummary():
             mean = summary.baselines["sum of durations"]
@@ -162,7 +158,6 @@ def _of_timings(summary: IterationSummary | JobSummary) -> dict[str, str]:
 
 
 def _tables(summary: Summary) -> list[Table]:
-    """Return the time by rank, phase, op type and place; of op latencies, every model."""
     match summary:
         case OpLatenciesSummary():
             of_each = (_comparisons(device, summary.comparisons) for device in summary.devices)

@@ -61,13 +61,11 @@ FIGURES: Mapping[str, Figure] = {
 
 
 def _subject(known: Mapping[str, Any]) -> str | None:
-    """Name the system that is solved."""
     matrix, problem = known.get("matrix"), known.get("problem")
     return PurePath(str(matrix)).name if matrix is not None else problem
 
 
 def _name(known: Mapping[str, Any]) -> str | None:
-    """Name the run by method and processors."""
     method, processors = known.get("method"), known.get("processors")
     if method is None:
         return None
@@ -78,7 +76,6 @@ def _name(known: Mapping[str, Any]) -> str | None:
 
 
 def _so_far(series: Callable[[str], Series]) -> dict[str, Any]:
-    """Return what the metrics of an unfinished run say."""
     found: dict[str, Any] = {}
     if len(residual := series("residual")):
         found["residual"] = float(residual.value[-1])
@@ -109,7 +106,6 @@ def _stopped(summary: RelaxationSummary) -> str:
 
 
 def _remarks(summary: RelaxationSummary) -> dict[str, str]:
-    """Return what theory says, how the end was noticed, and what became of faults."""
     lines = {
         "what if": _what_if(summary),
         "network": _network(summary.cluster or {}),
@@ -215,7 +211,6 @@ def sections(runs: Sequence[Run]) -> list[Section]:
 
 
 def _updates(runs: Sequence[Run]) -> Chart | None:
-    """Return how many updates each processor made, by its number."""
     marks: list[Curve | Dots] = []
     highest = 0.0
     for run in runs:
@@ -269,7 +264,6 @@ def _staleness(runs: Sequence[Run]) -> Chart | None:
 
 
 def _shares(run: Run) -> Shares:
-    """Return the share of its time that each processor spent in each phase, from the timeline."""
     if run.timeline is None:
         return {}
     spans, phased = run.timeline.spans, Timeline()
@@ -355,7 +349,6 @@ class _Scale:
 
 
 def _levels(runs: Sequence[Run], marks: Sequence[Curve | Dots | Level]) -> list[Level]:
-    """Return a line at each tolerance that a run was to reach."""
     ends = np.concatenate([mark.x for mark in marks if isinstance(mark, Curve)])
     begin, end = float(ends.min()), float(ends.max())
     wanted = {run.numbers.get("tolerance") for run in runs}

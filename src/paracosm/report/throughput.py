@@ -129,7 +129,6 @@ def _models_text(summary: ThroughputSummary) -> str:
 
 
 def _target(found: Mapping[str, Any]) -> str:
-    """Return the assumptions that a user may want to change."""
     window = found["window"]
     parts = [
         f"links of {format_bandwidth(found['bandwidth'])}",
@@ -206,7 +205,6 @@ def _scaling(rows: Sequence[ThroughputRow]) -> Table:
 
 
 def _ranks(ranks: Sequence[Mapping[str, Any]]) -> Table:
-    """Return a row for each kind of ranks, with the parts of its iteration."""
     parts = shown_parts(ranks)
     shown = ranks if len(ranks) <= RANK_ROWS else ranks[: RANK_ROWS - 1]
     rows = [

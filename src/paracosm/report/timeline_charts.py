@@ -101,7 +101,6 @@ def _chart(
 
 
 def _times(spans: Sequence[Span], factor: float) -> tuple[Floats, Floats]:
-    """Return begins and ends in the unit of the chart."""
     return (
         np.array([span.begin for span in spans]) * factor,
         np.array([span.end for span in spans]) * factor,
@@ -260,7 +259,6 @@ def _order(resource: str) -> tuple[bool, int, str]:
 def _marks(
     spans: Sequence[Span], rows: dict[tuple[str, str], str], names: Sequence[str], factor: float
 ) -> list[Boxes]:
-    """Return boxes coloured by what they are: computing, waiting, or the kind of collective."""
     kinds: dict[str, list[tuple[Span, int, int]]] = {}
     for span, line, count in _lines(spans):
         kind = span.resource if span.resource in COLORS else span.name.split(" ")[0]

@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paracosm.report.chart import (
+    WIDE,
     Axis,
     Chart,
     Curve,
     Dots,
     Floats,
+    Look,
     Section,
     extremes,
     histogram,
     histogram_height,
+    look_of,
+    shade_of,
     shown_sections,
     time_unit,
 )
@@ -31,7 +35,7 @@ from paracosm.report.shared_charts import (
 )
 from paracosm.report.timeline_charts import timeline_chart
 from paracosm.report.train_clients import client_charts
-from paracosm.report.train_sweep import sweep_sentence, trials_of
+from paracosm.report.train_sweep import sweep_sentence, trials_of, varied_of
 from paracosm.report.train_sweep_charts import sweep_charts
 from paracosm.report.train_words import is_at_chance, training_sentence
 from paracosm.report.view import Figure, Run, Verdict, View, figure
@@ -43,7 +47,6 @@ if TYPE_CHECKING:
 
 
 def _target(summary: TrainingSummary) -> str | None:
-    """Say what the run was to reach, and when it did."""
     if summary.target is None:
         return None
     if summary.reached_at is None:
@@ -54,13 +57,13 @@ def _target(summary: TrainingSummary) -> str | None:
 
 
 def _failures(summary: TrainingSummary) -> str | None:
-    """Say what failures have cost, as shares of the workers' time."""
     found = summary.failures
     if found is None:
         return None
     shares = {"lost": found.lost, "saving": found.saving, "restarting": found.restarting}
     spent = ", ".join(f"{share:.1%} {name}" for name, share in shares.items())
     often = {"the job stopped": found.stops, "single workers failed": found.failures}
+    often |= {"workers went": found.absences}
     often |= {"nodes were slow": found.slowdowns or 0}
     often |= {"messages were lost": found.lost_messages or 0}
     struck = [f"{what} {_times(count)}" for what, count in often.items() if count]
@@ -72,7 +75,6 @@ def _failures(summary: TrainingSummary) -> str | None:
 
 
 def _compression(summary: TrainingSummary) -> str | None:
-    """Say how large messages are in place of how large."""
     found = summary.compression
     if found is None or summary.bytes_sent is None:
         return None
@@ -86,7 +88,6 @@ def _times(count: int) -> str:
 
 
 def _unchanged(summary: TrainingSummary) -> str | None:
-    """Say what came of the run without the changes."""
     before = summary.unchanged
     if before is None:
         return None
@@ -96,7 +97,6 @@ def _unchanged(summary: TrainingSummary) -> str | None:
 
 
 def _clients(summary: Mapping[str, Any]) -> str | None:
-    """Say how many clients took part, how often, and how often one was lost."""
     found = summary.get("clients")
     if found is None:
         return None
@@ -123,13 +123,11 @@ FIGURES: Mapping[str, Figure] = {
 
 
 def _subject(known: Mapping[str, Any]) -> str | None:
-    """Say what is trained."""
     model, data = known.get("model"), known.get("data")
     return None if model is None or data is None else f"{model} on {data}"
 
 
 def _name(known: Mapping[str, Any]) -> str | None:
-    """Name the run by algorithm and workers."""
     what, workers = known.get("algorithm"), known.get("workers")
     if what is None or workers is None:
         return None if what is None else str(what)
@@ -137,7 +135,6 @@ def _name(known: Mapping[str, Any]) -> str | None:
 
 
 def _so_far(series: Callable[[str], Series]) -> dict[str, Any]:
-    """Return what the metrics of an unfinished run say."""
     found: dict[str, Any] = {}
     newest = [known for metric in ("staleness", "loss") if len(known := series(metric))]
     if newest:
@@ -175,9 +172,23 @@ def _compare(runs: Sequence[Run]) -> str | None:
 
 
 def _overview(runs: Sequence[Run]) -> Section | None:
-    """Return the charts against what several runs vary."""
     charts = sweep_charts(trials_of(runs))
     return next(iter(shown_sections([("What it depends on", charts)])), None)
+
+
+def _looks(runs: Sequence[Run]) -> list[Look]:
+    """Tell algorithms apart by hue and numbers of workers by shade, where runs differ in them."""
+    kinds = [(each.get("algorithm"), each.get("workers")) for each in varied_of(runs)]
+    if len(set(kinds)) < 2:
+        return [look_of(run.index) for run in runs]
+    hues = list(dict.fromkeys(algorithm for algorithm, _ in kinds))
+    numbers = sorted({workers for _, workers in kinds if workers is not None})
+    found: list[Look] = []
+    for place, (algorithm, workers) in enumerate(kinds):
+        rank = len(numbers) - 1 if workers is None else numbers.index(workers)
+        alike = kinds[:place].count((algorithm, workers))
+        found.append(Look(hues.index(algorithm), shade_of(rank, len(numbers)), alike))
+    return found
 
 
 LOSSES = {"minibatch_loss": "minibatch loss", "test_loss": "test loss", "loss": "training loss"}
@@ -225,7 +236,7 @@ def _loss(runs: Sequence[Run], against: str) -> Chart | None:
     return Chart(
         name=f"loss_{against}",
         title="Loss against updates" if against == "updates" else "Loss against virtual time",
-        x=Axis("updates") if against == "updates" else _time_axis(unit),
+        x=Axis("updates") if against == "updates" else _time_axis(runs),
         y=Axis("loss", log=is_wide, switch="loss"),
         marks=tuple(marks),
         hidden=frozenset(hidden),
@@ -259,7 +270,7 @@ def _accuracy(runs: Sequence[Run]) -> Chart | None:
     return Chart(
         name="accuracy_time",
         title="Accuracy against virtual time",
-        x=_time_axis(unit),
+        x=_time_axis(runs),
         y=Axis("test accuracy", percent=True),
         marks=tuple(curves),
         height=histogram_height(len(runs)),
@@ -297,20 +308,26 @@ def _x(values: Series, against: str, unit: tuple[float, str]) -> Floats:
     return values.virtual_time * unit[0]
 
 
-def _time_axis(unit: tuple[float, str]) -> Axis:
-    return Axis(f"virtual time ({unit[1]})", switch="time")
+def _time_axis(runs: Sequence[Run]) -> Axis:
+    """Return the axis of virtual time, logarithmic where runs take times that differ by ten."""
+    ends = [end for end in _ends(runs) if end > 0]
+    log = bool(ends) and max(ends) >= WIDE * min(ends)
+    return Axis(f"virtual time ({_time_unit(runs)[1]})", log=log, switch="time")
 
 
 def _time_unit(runs: Sequence[Run]) -> tuple[float, str]:
-    """Return the unit that suits the longest of the runs."""
-    ends = [float(run.numbers.get("virtual_time") or 0.0) for run in runs]
-    return time_unit(max(ends))
+    return time_unit(max(_ends(runs)))
+
+
+def _ends(runs: Sequence[Run]) -> list[float]:
+    return [float(run.numbers.get("virtual_time") or 0.0) for run in runs]
 
 
 VIEW = View(
     figures=FIGURES,
     sections=sections,
     overview=_overview,
+    looks=_looks,
     compare=_compare,
     subject=_subject,
     name=_name,

@@ -1,28 +1,31 @@
-"""Clients that take turns at the workers: how often, and how stale what they bring is.
+"""Clients that take turns at the workers: how often, how stale what they bring is, who waits.
 
 However many clients there are, a figure has at most a hundred bars.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from paracosm.report.chart import (
+    WIDE,
     Area,
     Axis,
     Chart,
     Curve,
     Dots,
     Floats,
-    Mark,
     histogram,
     histogram_height,
 )
 from paracosm.report.shared_charts import Measure, histograms_by_run
 from paracosm.report.varied import asked_of
 from paracosm.report.view import Run
+
+Groups = tuple[Floats, Floats, list[str]]
 
 GROUPS = 20  # of clients that took part about as often
 LOW, HIGH = 10, 90  # percentiles
@@ -35,7 +38,17 @@ PARTICIPATION = Measure(
 
 def client_charts(runs: Sequence[Run]) -> list[Chart | None]:
     """Return the charts of clients; None in place of those that there is no data for."""
-    return [_participation(runs), _staleness(runs)]
+    often = Axis("participations of a client", switch="participations")
+    fast = Axis("relative speed of a client", switch="speed")
+    return [
+        _participation(runs),
+        _staleness(
+            *(runs, staleness_by_participation, "staleness_participation"),
+            *("Staleness by participation", often),
+        ),
+        _staleness(runs, staleness_by_speed, "staleness_speed", "Staleness by speed", fast),
+        _waiting(runs),
+    ]
 
 
 def participations(run: Run) -> Floats:
@@ -65,43 +78,69 @@ def _participation(runs: Sequence[Run]) -> Chart | None:
     return histograms_by_run(runs, histograms, PARTICIPATION, height, caption)
 
 
-def staleness_by_participation(run: Run) -> tuple[Floats, Floats, list[str]] | None:
-    """Return the mean participations of groups of clients (n,), the 10th, 50th and 90th percentile
-    of the staleness of what they brought (3, n), and what each group is; None without clients.
+def staleness_by_participation(run: Run) -> Groups | None:
+    """Return the staleness of what clients brought by how often they took part."""
+    numbers = run.series("client").value
+    _, counts = np.unique(numbers, return_counts=True)
+    return _staleness_by(run, counts.astype(np.float64), "{} times".format)
 
-    The groups hold about as many clients each; those that took part equally often are together.
+
+def staleness_by_speed(run: Run) -> Groups | None:
+    """Return the staleness of what clients brought by how fast they are; None of equal ones."""
+    known, numbers = run.series("client_speed"), np.unique(run.series("client").value)
+    if not len(known) or not np.isin(numbers, known.step).all():
+        return None
+    order = np.argsort(known.step)
+    places = order[np.searchsorted(known.step, numbers, sorter=order)]
+    return _staleness_by(run, known.value[places], "speed {}".format)
+
+
+def _staleness_by(run: Run, values: Floats, write: Callable[[str], str]) -> Groups | None:
+    """Return the mean of groups of clients (n,), the 10th, 50th and 90th percentile of the
+    staleness of what they brought (3, n), and what each group is; None without clients.
+
+    The groups hold about as many clients each; those of equal value are together.
+
+    Args:
+        run: of clients.
+        values: of the clients that took part, in the order of their numbers.
+        write: says a value, or from which to which.
     """
     clients, staleness = run.series("client"), run.series("staleness")
     # Each row of the one belongs to a row of the other; a run that was killed may lack the last.
     rows = min(len(clients), len(staleness))
     if not rows:
         return None
-    _, places = np.unique(clients.value[:rows], return_inverse=True)
-    counts = np.bincount(places)
-    ranked = np.sort(counts)
+    _, places = np.unique(clients.value, return_inverse=True)
+    ranked = np.sort(values)
     bounds = ranked[np.linspace(0, len(ranked) - 1, GROUPS + 1).round().astype(int)]
-    edges = np.unique([*bounds[:-1], ranked[-1] + 1])
-    group = np.searchsorted(edges, counts, side="right") - 1
+    edges = np.unique([*bounds[:-1], np.inf])
+    group = np.searchsorted(edges, values, side="right") - 1
     x, spread, labels = [], [], []
-    for each in np.unique(group):
-        own = counts[group == each]
-        ages = staleness.value[:rows][group[places] == each]
+    for each in np.unique(group[places[:rows]]):
+        own = values[group == each]
+        ages = staleness.value[:rows][group[places[:rows]] == each]
         low, middle, high = np.percentile(ages, (LOW, 50, HIGH))
         x.append(own.mean())
         spread.append((low, middle, high))
-        often = f"{own.min():,}" if own.min() == own.max() else f"{own.min():,} to {own.max():,}"
+        least, most = f"{own.min():,.4g}", f"{own.max():,.4g}"
         labels.append(
-            f"{len(own):,} client{'' if len(own) == 1 else 's'}, {often} times: staleness "
-            f"{middle:.3g} ({low:.3g} to {high:.3g})"
+            f"{_clients(len(own))}, {write(least if least == most else f'{least} to {most}')}: "
+            f"staleness {middle:.3g} ({low:.3g} to {high:.3g})"
         )
     return np.array(x), np.array(spread).T, labels
 
 
-def _staleness(runs: Sequence[Run]) -> Chart | None:
-    """Return the staleness of what clients brought by how often they took part."""
-    marks: list[Mark] = []
+def _clients(count: int) -> str:
+    return f"{count:,} client{'' if count == 1 else 's'}"
+
+
+def _staleness(
+    runs: Sequence[Run], by: Callable[[Run], Groups | None], name: str, title: str, x_axis: Axis
+) -> Chart | None:
+    marks: list[Area | Curve | Dots] = []
     for run in runs:
-        found = staleness_by_participation(run)
+        found = by(run)
         if found is None:
             continue
         x, (low, middle, high), labels = found
@@ -110,14 +149,70 @@ def _staleness(runs: Sequence[Run]) -> Chart | None:
             marks.append(Area(*outline, (*labels, *labels[::-1]), run.index, "10 to 90 %"))
             marks.append(Curve(x, middle, run.index, "median"))
         marks.append(Dots(x, middle, tuple(labels), run.index, "median"))
-    if not marks:
+    if not any(mark.y.any() for mark in marks):
         return None
+    shown = np.concatenate([mark.x for mark in marks])
     return Chart(
-        name="staleness_participation",
-        title="Staleness by participation",
-        x=Axis("participations of a client", switch="participations"),
+        name=name,
+        title=title,
+        x=replace(x_axis, log=bool(shown.min() > 0 and shown.max() >= WIDE * shown.min())),
         y=Axis("staleness (updates)"),
         marks=tuple(marks),
-        caption="Clients that took part about as often are one group.",
+        caption="A dot is a group of clients that are about alike in that.",
+        height=histogram_height(len(runs)),
+    )
+
+
+def waits_caused(run: Run) -> Floats:
+    """Return the seconds for which each client made others wait that caused any, the most first.
+
+    In a round, whose workers are answered together, all wait for the one that came last. Empty
+    where nobody waits for anybody, or workers are answered one by one.
+    """
+    waiting, clients = run.series("waiting"), run.series("client")
+    if not len(waiting) or not len(clients):
+        return np.zeros(0)
+    taken = {
+        (time, node): int(client)
+        for time, node, client in zip(
+            clients.virtual_time.tolist(), clients.node, clients.value.tolist(), strict=True
+        )
+    }
+    times = waiting.virtual_time
+    begins = np.flatnonzero(np.diff(times, prepend=-1.0))
+    caused: dict[int, float] = {}
+    for begin, end in zip(begins, [*begins[1:], len(times)], strict=True):
+        own = waiting.value[begin:end]
+        last = begin + int(own.argmin())
+        client = taken.get((float(times[last]), waiting.node[last]))
+        if len(own) > 1 and client is not None:
+            caused[client] = caused.get(client, 0.0) + float(own.sum())
+    return np.sort(np.array([each for each in caused.values() if each > 0]))[::-1]
+
+
+def _waiting(runs: Sequence[Run]) -> Chart | None:
+    """Return which share of all waiting is for how few clients."""
+    marks: list[Area | Curve | Dots] = []
+    for run in runs:
+        caused = waits_caused(run)
+        if len(caused) < 2:
+            continue
+        share = np.cumsum(caused) / caused.sum()
+        shown = np.unique(np.geomspace(1, len(caused), 200).round().astype(int))
+        half = int(np.searchsorted(share, 0.5)) + 1
+        marks.append(Curve(shown.astype(np.float64), share[shown - 1], run.index, "waiting"))
+        label = f"half of the waiting is for {_clients(half)} of {len(caused):,}"
+        at = np.array([float(half)]), share[half - 1 : half]
+        marks.append(Dots(*at, (label,), run.index, "half of it", "diamond"))
+    if not marks:
+        return None
+    most = max(float(mark.x.max()) for mark in marks)
+    return Chart(
+        name="waiting_caused",
+        title="For whom others wait",
+        x=Axis("clients, those that others wait for longest first", log=most >= WIDE),
+        y=Axis("share of all waiting", percent=True, limits=(0.0, 1.05)),
+        marks=tuple(marks),
+        caption="In a round all wait for the client that comes last.",
         height=histogram_height(len(runs)),
     )

@@ -70,7 +70,7 @@ def trials_of(runs: Sequence[Run]) -> Trials:
     """Compare runs: by their common target, else by the lowest loss that all reach that learn."""
     found = [
         Trial(varied, run.numbers)
-        for varied, run in zip(_varied(runs), runs, strict=True)
+        for varied, run in zip(varied_of(runs), runs, strict=True)
         if isinstance(run.numbers, TrainingSummary)
     ]
     targets = {trial.summary.target for trial in found}
@@ -122,7 +122,7 @@ def rounded_up(value: float) -> float:
     return next(each for each in candidates if each >= value)
 
 
-def _varied(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def varied_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Return what runs differ in; a cluster file says how many workers there are."""
     asked = []
     for run in runs:
@@ -233,7 +233,6 @@ def _faster(ratio: float, other: str) -> str:
 
 
 def _paying(costs: Mapping[Any, float]) -> str:
-    """Say from how many workers on more of them do not pay."""
     by_workers: dict[int, float] = {}
     for name, cost in costs.items():
         if (workers := dict(name).get("workers")) is not None:

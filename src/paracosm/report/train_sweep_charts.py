@@ -20,6 +20,7 @@ import numpy as np
 from paracosm.errors import InputError
 from paracosm.report.chart import (
     NO_RUN,
+    WIDE,
     Area,
     Axis,
     Chart,
@@ -27,6 +28,7 @@ from paracosm.report.chart import (
     Dots,
     Floats,
     Mark,
+    shade_of,
     size_unit,
     time_unit,
 )
@@ -40,9 +42,7 @@ from paracosm.units import (
     parse_size,
 )
 
-WIDE = 10.0  # times the lowest value, from which on an axis is logarithmic
 PANELS = 8  # small multiples of one metric
-PALEST = 0.45  # shade of the fewest workers
 EDGE = 0.08  # of an axis, beyond the largest value, where those stand that never came
 
 Place = tuple[tuple[str, Any], ...]
@@ -129,7 +129,6 @@ def _heights(metric: Metric, trials: Trials) -> _Heights | None:
 
 
 def _caption(own: Sequence[Trial], metric: Metric, scale: Scale, panels_left_out: int) -> str:
-    """Say what is drawn of seeds, and how many runs never get there."""
     said = []
     designs = Counter(design_of(trial.varied) for trial in own)
     if max(designs.values()) > 1:
@@ -279,16 +278,13 @@ def _marks(
             ]
             named = [(n, v) for n, v in chosen.items() if n and v is not None]
             series = design_name(named) or metric.label
-            strength = 1.0
-            if len(shades) > 1:
-                strength = PALEST + (1 - PALEST) * rank / (len(shades) - 1)
             points = [
                 _Point(place, there)
                 for value, place in sorted(scale.places.items(), key=lambda each: each[1])
                 if (there := [e for e in group if e.varied.get(scale.argument) == value])
                 and isfinite(place)
             ]
-            style = (color, strength)
+            style = (color, shade_of(rank, len(shades)))
             known = [point for point in points if isfinite(point.median(metric))]
             lost = [point for point in points if not isfinite(point.median(metric))]
             bands += _band(known, metric, series, style, scale)
@@ -340,7 +336,6 @@ Style = tuple[int, float]
 def _band(
     points: Sequence[_Point], metric: Metric, series: str, style: Style, scale: Scale
 ) -> list[Mark]:
-    """Return the outline between the lowest and the highest seed."""
     if len(points) < 2 or scale.axis.names or all(len(each.known(metric)) < 2 for each in points):
         return []
     x = np.array([point.x for point in points])

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from paracosm.cluster.description import link_in_words
-from paracosm.report.chart import Section
+from paracosm.report.chart import Look, Section, look_of
 from paracosm.report.plan_words import plan_sentence, strategy_plan_sentence
 from paracosm.report.train_words import training_sentence
 from paracosm.results import (
@@ -53,9 +53,10 @@ class Run:
 
     folder: RunFolder
     name: str  # different for every run of the report
-    index: int  # its place in the report, which decides its colour
+    index: int  # its place in the report
     numbers: Summary  # the summary; unfinished: what the metrics say so far
     verdict: Verdict
+    look: Look  # in figures and tables
     _read: dict[str, Series] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -108,6 +109,9 @@ class View:
     sections: Callable[[Sequence[Run]], list[Section]] = lambda runs: []
     overview: Callable[[Sequence[Run]], Section | None] = lambda runs: None  # of several, first
     compare: Callable[[Sequence[Run]], str | None] = lambda runs: None  # several, in a sentence
+    looks: Callable[[Sequence[Run]], Sequence[Look]] = lambda runs: [
+        look_of(run.index) for run in runs
+    ]
     subject: Callable[[Known], str | None] = lambda known: None
     name: Callable[[Known], str | None] = lambda known: None
     so_far: Callable[[Callable[[str], Series]], dict[str, Any]] = lambda series: {}  # from metrics
@@ -150,7 +154,6 @@ def endings_of(verdicts: Sequence[Verdict]) -> str:
 
 
 def _why(view: View, summary: Summary) -> str:
-    """Return one sentence on why a run did not end as it should."""
     if (ending := view.endings.get(summary.status)) is not None:
         return ending(summary)
     match summary.status:

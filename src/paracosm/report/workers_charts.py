@@ -85,7 +85,6 @@ def first_steps_chart(run: Run, of_several: bool) -> Chart | None:
 def _rows(
     runs: Sequence[Run], kind: type[JobSummary] | type[ThroughputSummary]
 ) -> tuple[dict[Run, Sequence[Row]], Axis, bool]:
-    """Return the rows of the runs of a kind, the axis, and whether there are several numbers."""
     rows = {run: run.numbers.throughput for run in runs if isinstance(run.numbers, kind)}
     numbers = sorted({row.workers for each in rows.values() for row in each})
     log = bool(numbers) and numbers[-1] >= WIDE[kind] * numbers[0]
@@ -157,7 +156,6 @@ def _examples(rows: Rows, x: Axis) -> Chart | None:
 
 
 def _parts(rows: Sequence[Row]) -> Chart:
-    """Return the mean time of workers in parts, a bar for each number of them."""
     kept = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), ROWS)).round().astype(int))
     shown = [rows[place] for place in kept]
     return part_bars(

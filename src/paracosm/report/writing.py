@@ -64,7 +64,6 @@ def _lead(runs: Sequence[Run]) -> str:
 
 
 def _subtitle(runs: Sequence[Run]) -> str:
-    """Say what was run, as far as all runs have it in common."""
     pairs = [({**run.folder.study, **_asked(run), **_found(run)}, run) for run in runs]
     view = view_of(runs[0].numbers)
     parts = [(run.folder.kind, view.subject(each), each.get("seed")) for each, run in pairs]
@@ -82,7 +81,6 @@ def _found(run: Run) -> dict[str, Any]:
 
 
 def _details(runs: Sequence[Run]) -> str:
-    """Return what there is to read: remarks, where numbers come from, what was asked for."""
     studies = [{**run.folder.study, **_asked(run)} for run in runs]
     for run, study in zip(runs, studies, strict=True):
         study.pop(run.folder.kind or "", None)

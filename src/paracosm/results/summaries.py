@@ -102,6 +102,7 @@ class FailureSummary(JsonObject):
         worker_mtbf: between failures of one worker that stop nobody else; None where none does.
         interval: of work between two checkpoints; None where nothing is saved.
         stops, failures: how often the whole job stopped, and a single worker failed.
+        absences: how often a worker went that comes and goes by itself.
         checkpoints: that were saved.
         lost: work since the last checkpoint, and steps that were lost with their worker or came
             too late.
@@ -133,6 +134,7 @@ class FailureSummary(JsonObject):
     waiting: float
     throughput: float
     goodput: float
+    absences: int = 0
     lost_gradients: int | None = None
     slowdowns: int | None = None
     lost_messages: int | None = None
@@ -811,18 +813,12 @@ class TuningSummary(Summary):
 
 
 SUMMARIES: Mapping[str, type[Summary]] = {
-    "training": TrainingSummary,
-    "relaxation": RelaxationSummary,
-    "iteration": IterationSummary,
-    "job": JobSummary,
-    "throughput": ThroughputSummary,
-    "op latencies": OpLatenciesSummary,
-    "replay": ReplaySummary,
-    "emulation": EmulationSummary,
-    "profile": ProfileSummary,
-    "tuning": TuningSummary,
-    "plan": PlanSummary,
-    "strategy plan": StrategyPlanSummary,
+    each.kind: each
+    for each in (
+        *(TrainingSummary, RelaxationSummary, IterationSummary, JobSummary, ThroughputSummary),
+        *(OpLatenciesSummary, ReplaySummary, EmulationSummary, ProfileSummary, TuningSummary),
+        *(PlanSummary, StrategyPlanSummary),
+    )
 }
 
 

@@ -95,6 +95,11 @@ def backup(workers: int, b: int) -> Rule:
     return Rule(workers - b, "gathered", drops_late=True)
 
 
+def rennala(gradients: int) -> Rule:
+    """An update for every so many fresh gradients; older ones do not count, nobody waits."""
+    return Rule(gradients, drops_late=True)
+
+
 @dataclass(frozen=True, eq=False)
 class Schedule:
     """Reads, updates and steps. Times are whole picoseconds; all else counts from 0."""
@@ -230,7 +235,8 @@ def stream_schedule(
     Where a worker waits for others, it does so between two steps, before the gap: with a slack
     until the slowest worker has ended enough of them, synchronously until all have ended theirs,
     with backup workers until so many have. Late steps are dropped as a whole; who is late is known
-    when a step ends, so that with backup workers all tensors are updated as the iteration ends.
+    when a step ends, so that all tensors are updated then: with backup workers as the iteration
+    ends, otherwise with the last of the gradients, of steps that have read no older tensor.
 
     Where workers fail (`System.mtbf`), a failure loses the step under way and counts in no
     iteration and no slack; see `failures_kernel`. In a rule whose updates need every worker, two

@@ -436,7 +436,10 @@ def _end_op(plan: Any, worker: Any, op: Any, now: Any) -> None:
 def _end_step(plan: Any, worker: Any, now: Any) -> None:
     """End a step, and let the worker and those who waited for it go on as the mode says."""
     stage = plan.stages[worker]
-    is_late = plan.backup != NOBODY and stage.iteration < plan.counts[ITERATION]
+    if plan.backup != NOBODY:
+        is_late = stage.iteration < plan.counts[ITERATION]
+    else:
+        is_late = plan.versions.at_end and versions_kernel.is_old(plan.versions, worker)
     plan.step_end[worker, stage.step] = now
     plan.accepted[worker, stage.step] = not is_late
     if plan.versions.tensors.size > 0:

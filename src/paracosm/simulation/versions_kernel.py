@@ -150,6 +150,17 @@ def push(versions: Any, worker: Any, step: Any, tensor: Any, now: Any) -> None:
 
 
 @inlined
+def is_old(versions: Any, worker: Any) -> Any:
+    """Return whether a tensor that a worker's step updates was updated since the step read it."""
+    for index in range(versions.updated.size):
+        tensor = np.int64(versions.updated[index])
+        version = versions.pairs[worker * versions.tensors.size + tensor].version
+        if version != NONE and version < versions.tensors[tensor].version:
+            return True
+    return False
+
+
+@inlined
 def end_step(versions: Any, worker: Any, step: Any, begin: Any, now: Any, is_late: Any) -> None:
     """Note that a step has ended; where late gradients are dropped, count or drop its own."""
     counts = versions.counts

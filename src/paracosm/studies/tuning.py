@@ -147,7 +147,6 @@ def _check(
 
 
 def _policy(config: RelaxConfig, space: Collection[Parameter]) -> CheckpointPolicy | None:
-    """Return the policy that the trials change; None where there is none."""
     tuned = {each.name: each.low for each in space if each.name in ("alpha", "omega")}
     policy = config.checkpoint
     if policy is not None or not tuned:
@@ -263,7 +262,6 @@ def _near(best: Trial, done: Sequence[Trial]) -> dict[str, tuple[float, float]]:
 def _compared(
     best: Trial, config: RelaxConfig, suggestions: Mapping[str, float]
 ) -> dict[str, Setting]:
-    """Return the settings to validate, by name."""
     compared = {"best": best.setting}
     if config.fault:
         compared["no checkpoints"] = replace(best.setting, checkpoint=None)

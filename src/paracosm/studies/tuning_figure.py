@@ -128,7 +128,6 @@ def _slice(axis: Any, tuning: Tuning, parameter: Parameter) -> None:
 
 
 def _intervals(draw: Any, tuning: Tuning, parameter: Parameter) -> None:
-    """Draw Young's and Daly's intervals where `parameter` is the time between checkpoints."""
     if parameter.name != "omega":
         return
     for (name, omega), style in zip(tuning.suggestions.items(), ("--", ":"), strict=False):
@@ -159,7 +158,6 @@ def _margins(parameter: Parameter) -> tuple[float, float]:
 
 
 def _plain_ticks(axis: Any) -> None:
-    """Write 2, 5, 10, not powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))

@@ -7,8 +7,9 @@ from paracosm.training.algorithms import ALGORITHMS, Algorithm
 from paracosm.training.config import TrainConfig
 from paracosm.training.record import Divergence, Metrics, MetricSink
 from paracosm.training.result import TrainingResult
-from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.server import ParameterServer
 from paracosm.training.train import train
+from paracosm.training.worker import TrainingWorker
 
 __all__ = [
     "ALGORITHMS",

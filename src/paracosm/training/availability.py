@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
 from math import inf
 from pathlib import Path
 from typing import Any, Protocol
@@ -219,12 +220,29 @@ def make_availability(what: OnOff | Path | None, clients: int, seed: int) -> Ava
     return Turns(what, seed) if isinstance(what, OnOff) else read_trace(what, clients)
 
 
-def check_known(availability: Availability, until: float) -> None:
+def absences(
+    availability: Availability, workers: Sequence[str]
+) -> Iterator[tuple[float, str, float]]:
+    """Yield when which worker goes and is back, by begin; infinity where it never is."""
+
+    def of(number: int) -> Iterator[tuple[float, str, float]]:
+        now = 0.0
+        while now < inf:
+            until = availability.there_until(number, now)
+            begin = now if until is None else until
+            now = inf if begin == inf else availability.comes_at(number, begin)
+            if begin < inf:
+                yield begin, workers[number], now
+
+    return merge(*map(of, range(len(workers))))
+
+
+def check_known(availability: Availability, until: float, who: str = "client") -> None:
     """Raise InputError if nothing is known of who is there before a run ends."""
     end, client = availability.end
     if until > end:
         when = format_duration(end)
         raise InputError(
-            f"availability: the trace ends at {when}, with client {client}, and the run goes on: "
+            f"availability: the trace ends at {when}, with {who} {client}, and the run goes on: "
             f"give a longer one, or end the run there, --until {when.replace(' ', '')}"
         )

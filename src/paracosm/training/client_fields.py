@@ -118,8 +118,9 @@ class ClientFields(BaseModel):
         Annotated[InstanceOf[OnOff] | Path, BeforeValidator(_availability), AS_TEXT] | None
     ) = Field(
         None,
-        description='when clients are there: "onoff(exponential(1h), exponential(2h))", or a '
-        ".csv or .parquet file of client, begin, end (always)",
+        description="when clients, or else workers, are there: "
+        '"onoff(exponential(1h), exponential(2h))", or a .csv or .parquet file of client, begin, '
+        "end (always)",
     )
     dropout: float = Field(
         0.0, ge=0, lt=1, description="chance that a client is lost while it computes"

@@ -8,7 +8,7 @@ examples that they have. A client that was never picked costs some bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -94,6 +94,12 @@ class Clients:
 
     def relative_speed(self, client: int) -> float:
         return 1.0 if self._speed is None else float(self._speed[client])
+
+    def speeds(self) -> Iterator[tuple[int, float]]:
+        """Yield number and relative speed of the clients that took part, where speeds differ."""
+        if self._speed is not None:
+            for client in np.flatnonzero(self.participations).tolist():
+                yield client, float(self._speed[client])
 
     def release(self, client: int) -> None:
         """Let a client that took part be picked again."""

@@ -27,6 +27,7 @@ from paracosm.models.shards import has_equal_sizes
 from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
+from paracosm.training.availability import OnOff
 from paracosm.training.batches import BatchesOf, batches_of
 from paracosm.training.client_fields import ClientFields
 from paracosm.training.compression import Codec, parse_codec
@@ -277,7 +278,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             )
         algorithm, topology = self.algorithm, self.resolve_topology()
         recoveries = algorithm.recoveries_on(topology)
-        restarts = (self.recovery or next(iter(recoveries), None)) == "restart"
+        restarts = self.own_recovery(recoveries) == "restart"
         keeps_errors = self.compress is not None and self.compress.feedback
         if keeps_errors and self.worker_fails and not restarts:
             raise ValueError(
@@ -309,7 +310,6 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             )
 
     def _check_changes(self) -> None:
-        """Refuse changes that a training cannot make, or that make no difference to it."""
         others = [change for change in self.what_if if not is_of_cluster(change)]
         refuse_changes(others, "train", "how fast workers and servers compute, and values of links")
         for change in self.what_if:
@@ -373,7 +373,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         elif self.timing_only and self.costless_messages():
             reason = "messages take no time, and nothing is computed: give --bandwidth"
             idle[reason] = {"compress"}
-        idle |= self.idle_of_clients(self._obstacle_to_clients(), self.algorithm.has_rounds)
+        idle |= self._idle_of_clients()
         if topology != "server":
             reason = f'{self.algorithm} runs on topology "{topology}"'
             idle[reason] = {"servers", "update_time"}
@@ -390,10 +390,23 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
                 idle[reason] |= {"model", "data", "data_dir"}
         return idle
 
+    @property
+    def worker_availability(self) -> OnOff | Path | None:
+        return self.availability if self.clients is None else None
+
+    def _idle_of_clients(self) -> dict[str, set[str]]:
+        """Return fields of clients that have no effect by the reason."""
+        if self.schedule is not None or self.profile is not None or self.strategy is not None:
+            reason = "over a schedule every worker is its own client"
+            return {reason: set(ClientFields.model_fields)}
+        idle = self.idle_of_clients(self._obstacle_to_clients(), self.algorithm.has_rounds)
+        if self.clients is None:
+            for fields in idle.values():
+                fields.discard("availability")  # it is that of the workers
+        return idle
+
     def _obstacle_to_clients(self) -> str | None:
         """Return why workers cannot be places of clients; None where they can."""
-        if self.schedule is not None or self.profile is not None or self.strategy is not None:
-            return "over a schedule every worker is its own client"
         if self.resolve_topology() != "server":
             return f"clients are picked by a parameter server, which {self.algorithm} has not here"
         if not self.algorithm.lets_clients_change:
@@ -401,7 +414,6 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         return None
 
     def _check_clients(self) -> None:
-        """Refuse clients that a run cannot have."""
         if self.privacy_of("examples") and self.shards.startswith("bootstrap"):
             raise ValueError(
                 f"privacy: by shards {self.shards} an example may be with several clients, and "
@@ -422,7 +434,6 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             )
 
     def _check_places(self, cluster: Cluster) -> None:
-        """Refuse a cluster whose workers cannot be places of the clients."""
         if self.clients is None:
             return
         workers = len(cluster.workers)

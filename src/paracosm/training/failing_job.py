@@ -19,53 +19,31 @@ is settled when it begins: a checkpoint that comes meanwhile does not shift the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
-from heapq import heapify, heapreplace, merge
-from itertools import repeat
 from math import inf
-from typing import NamedTuple
 
 from paracosm.cluster import Cluster
 from paracosm.engine import DeadlockError, Simulator, Worker
 from paracosm.errors import InputError
-from paracosm.faults import (
-    Lose,
-    Mtbf,
-    Periods,
-    Slow,
-    Stop,
-    Strike,
-    node_failures,
-    strikes,
-)
+from paracosm.faults import Lose, Mtbf, Periods, Slow
 from paracosm.results import FailureSummary
-from paracosm.rng import FailureStream, TrainingStream, generator
+from paracosm.rng import TrainingStream, generator
 from paracosm.simulation.schedule import BusyTimes
-from paracosm.training.all_reduces import Combine
+from paracosm.training.availability import check_known, make_availability
 from paracosm.training.clients import Participation
+from paracosm.training.coming_failures import ComingFailures, Failure, strikes_of
 from paracosm.training.config import TrainConfig
-from paracosm.training.elastic_all_reduce import ElasticAllReduce
-from paracosm.training.failing_roles import FailingServer, FailingWorker
+from paracosm.training.failing_nodes import FailingServer, FailingWorker
 from paracosm.training.failure_costs import FailureCosts
 from paracosm.training.failures import Failures
 from paracosm.training.job import Job
 from paracosm.training.pauses import Clock, PlacedTimeline
 from paracosm.training.record import MetricSink, Progress
-from paracosm.training.roles import TrainingWorker
 from paracosm.training.store import Contribution, Numerics, Saved, Store
 from paracosm.units import format_duration
 
 _IN_VAIN = 10_000
 """Failures without progress between them, and as many again for every hundred workers, that a job
 may have before it is given up."""
-
-
-class _Failure(NamedTuple):
-    """A node stops; seconds of virtual time."""
-
-    time: float
-    node: str
-    back: float
 
 
 class FailingJob(Job):
@@ -90,10 +68,10 @@ class FailingJob(Job):
         inner = sim.timeline
         self._timeline = None if inner is None else PlacedTimeline(inner, self._clock, names)
         self._log = sim.log
+        self.elastic = failures.recovery == "elastic"
         super().__init__(
             *(config, seed, cluster, numerics, self._simulator(cluster), sink, progress)
         )
-        self.elastic = failures.recovery == "elastic"
         self.resend_after = failures.resend_after
         self.resent = self.dropped_examples = 0
         self._busy: BusyTimes = {}
@@ -108,11 +86,16 @@ class FailingJob(Job):
             name: generator(seed, TrainingStream.LOST_MESSAGES, number)
             for number, name in enumerate(names)
         }
-        self._slow, self._losses = (Periods(self._strikes(kind)) for kind in (Slow, Lose))
-        self._coming = self._failures_to_come()
-        self._next = next(self._coming)
-        self._held: list[_Failure] = []  # that came in a pause
-        self._alone = _Alone(failures, self.workers, seed)
+        servers = self.servers if self.topology == "server" else ()
+        nodes = (self.workers, servers, seed)
+        self._slow, self._losses = (
+            Periods(strikes_of(kind, failures, *nodes)) for kind in (Slow, Lose)
+        )
+        who = failures.availability
+        self._availability = make_availability(who, len(self.workers), seed) if who else None
+        if self._availability is not None and self._until < inf:
+            check_known(self._availability, self._until, "worker")
+        self._coming = ComingFailures(failures, self._clock, *nodes, self._availability)
         self._away: dict[str, float] = {}  # workers, until when
         self._in_vain = (0, 0)  # most updates so far, failures since
         self._saved: list[Saved] = [store.save() for store in self.stores]
@@ -125,6 +108,9 @@ class FailingJob(Job):
             InputError: it stands still, or does not get on for all its failures.
         """
         try:
+            while (first := self._coming.upcoming()).leaves and first.time == 0:
+                self._away[first.node] = first.back
+                self._note_absence(self._coming.take())
             self._begin_life()
             while (failure := self._live()) is not None:
                 if not self._restart(failure):
@@ -172,7 +158,7 @@ class FailingJob(Job):
             faults=[str(fault) for fault in failures.faults],
         )
 
-    # What its nodes ask and tell: `failing_roles.Conditions`
+    # What its nodes ask and tell: `failing_nodes.Conditions`
 
     def stretched(self, node: str, work: float) -> float:
         return self._slow.stretched(node, self.now, work)
@@ -207,14 +193,6 @@ class FailingJob(Job):
 
     # What a job does
 
-    async def all_reduce(
-        self, worker: TrainingWorker, contribution: Contribution, combine: Combine
-    ) -> None:
-        await self._all_reduce.bring(worker.name, contribution, combine)
-
-    async def enter(self, worker: FailingWorker) -> None:
-        await self._all_reduce.enter(worker.name)
-
     def compute_times(
         self, worker: int, client: Participation | None = None
     ) -> Iterator[float] | None:
@@ -244,15 +222,6 @@ class FailingJob(Job):
 
     def _begin_life(self) -> None:
         sim = self._sim
-        self._all_reduce = ElasticAllReduce(
-            *(
-                sim,
-                self._cluster,
-                self.elastic,
-                partial(self.all_reduce_seconds, 0),
-                self._all_reduced,
-            )
-        )
         self.add_nodes(sim)
         for name, node in sim.workers.items():
             assert isinstance(node, FailingWorker | FailingServer)
@@ -263,13 +232,13 @@ class FailingJob(Job):
                     sim.spawn(node.gather(), name=f"{name}.gather", daemon=True)
         for name, back in self._away.items():
             self._stop_worker(name, back)
-        self._alone.begin()
+        self._coming.begin_life()
 
-    def _live(self) -> _Failure | None:
+    def _live(self) -> Failure | None:
         """Let the job work until it ends (None) or fails as a whole."""
         sim = self._sim
         while True:
-            failure = self._upcoming()
+            failure = self._coming.upcoming()
             end = max(sim.now, self._clock.engine(min(failure.time, self._until)))
             sim.run(until=None if end == inf else end)
             if self._is_due and not self._has_ended():
@@ -284,44 +253,23 @@ class FailingJob(Job):
             elif self._until <= failure.time:
                 return None
             else:
-                self._take()
-                if self._stops_job(failure):
+                self._coming.take()
+                if self._coming.stops_job(failure):
                     return failure
                 self._fail_alone(failure)
 
     def _has_ended(self) -> bool:
         return self.is_over or self._is_stopped
 
-    def _upcoming(self) -> _Failure:
-        """Return the failure that comes next."""
-        if self._held:
-            return self._held[0]
-        due, worker = self._alone.next
-        alone = self._clock.virtual(due)
-        if alone < self._next.time:
-            return _Failure(alone, worker, alone + self._failures.restart)
-        return self._next
-
-    def _take(self) -> _Failure:
-        """Return the same, which has come now."""
-        failure = self._upcoming()
-        if self._held:
-            self._held.pop(0)
-        elif failure is self._next:
-            self._next = next(self._coming)
-        else:
-            self._alone.fail()
-        return failure
-
-    def _stops_job(self, failure: _Failure) -> bool:
-        return failure.node in self.servers or self._failures.recovery == "restart"
-
-    def _fail_alone(self, failure: _Failure) -> None:
+    def _fail_alone(self, failure: Failure) -> None:
         """Let a worker stop that the others go on without."""
-        self._costs.failures += 1
         self._count_in_vain()
         back = max(failure.back, self.now, self._away.get(failure.node, 0.0))
-        self._row(self.now, failure.node, "failure", failure.back - failure.time)
+        if failure.leaves:
+            self._note_absence(failure)
+        else:
+            self._costs.failures += 1
+            self._row(self.now, failure.node, "failure", failure.back - failure.time)
         self._away[failure.node] = back
         self._stop_worker(failure.node, back)
 
@@ -330,7 +278,7 @@ class FailingJob(Job):
         worker = nodes[name]
         assert isinstance(worker, FailingWorker)
         worker.fail(max(self._sim.now, self._clock.engine(back)))
-        if (brought := self._all_reduce.leave(name)) is not None:
+        if (brought := self.all_reduces.leave(name)) is not None:
             self.discarded(brought.gradient.examples, worker.seconds_in_push())
         for node in nodes.values():
             assert isinstance(node, FailingWorker | FailingServer)
@@ -338,24 +286,12 @@ class FailingJob(Job):
                 node.leaves(name)
             node.forget_messages()
 
-    def _hold_until(self, end: float) -> _Failure | None:
-        """Take what comes before `end`, the end of a pause, up to a failure of the whole job.
-
-        Single workers that fail in a pause do so at its end.
-        """
-        while self._next.time < end:
-            failure, self._next = self._next, next(self._coming)
-            if self._stops_job(failure):
-                return failure
-            self._held.append(failure)
-        return None
-
-    def _pause_to_save(self) -> _Failure | None:
+    def _pause_to_save(self) -> Failure | None:
         """Save a checkpoint; return the failure that has made it worthless."""
         self._is_due = False
         costs, begin = self._costs, self.now
         end = begin + self._failures.cost
-        failure = self._hold_until(min(end, self._until))
+        failure = self._coming.hold_until(min(end, self._until))
         if failure is not None or end > self._until:
             end = self._until if failure is None else failure.time
         else:
@@ -369,11 +305,11 @@ class FailingJob(Job):
         self._clock.pause(self._sim.now, end)
         return failure
 
-    def _restart(self, failure: _Failure) -> bool:
+    def _restart(self, failure: Failure) -> bool:
         """Go back to the newest checkpoint; return whether the run lasts until that is over."""
         costs, record, begin = self._costs, self.record, failure.back
         self._note_stop(failure)
-        while (again := self._hold_until(min(begin, self._until))) is not None:
+        while (again := self._coming.hold_until(min(begin, self._until))) is not None:
             self._note_stop(again)
             begin = max(begin, again.back)
         costs.lost += self._sim.now - self._at_save[0]
@@ -400,7 +336,6 @@ class FailingJob(Job):
         return True
 
     def _end_life(self) -> None:
-        """Count for how long the nodes were busy, and away."""
         self._busy = self.busy_times()
         self._count_away()
 
@@ -416,23 +351,20 @@ class FailingJob(Job):
 
     # What is noted
 
-    def _note_stop(self, failure: _Failure) -> None:
+    def _note_stop(self, failure: Failure) -> None:
         self._costs.stops += 1
         self._count_in_vain()
         self._row(failure.time, failure.node, "failure", failure.back - failure.time)
+
+    def _note_absence(self, failure: Failure) -> None:
+        self._costs.absences += 1
+        self._row(self.now, failure.node, "away", failure.back - failure.time)
 
     def _mark(self, name: str, begin: float, end: float) -> None:
         """Record what the whole job did, in virtual time."""
         if self._timeline is not None and begin < end:
             for node in self._sim.workers:
                 self._timeline.inner.span(node, "down", name, begin, end)
-
-    def _all_reduced(
-        self, brought: Sequence[Contribution], seconds: float, combine: Combine
-    ) -> None:
-        """End an all-reduce."""
-        self.all_reduces.ended(brought, self._sim.now - seconds, seconds)
-        self._combine(0, combine, brought)  # there is one part
 
     def _row(self, time: float, node: str, name: str, value: float) -> None:
         self._sink.metric(time, self.record.wall_time, node, name, value, self.record.updates)
@@ -443,12 +375,14 @@ class FailingJob(Job):
         self._in_vain = (updates, 0) if updates > most else (most, failures + 1)
         if failures > _IN_VAIN + _IN_VAIN * len(self.workers) // 100:
             raise InputError(
-                f"the job does not get on: it has failed {failures:,} times since update "
-                f"{most:,}; let nodes fail less often, or restart and save sooner"
+                f"the job does not get on: nodes have failed or gone {failures:,} times since "
+                f"update {most:,}; let them do so less often, or restart and save sooner"
             )
 
     def _standstill(self, deadlock: DeadlockError | None) -> InputError:
         """Return what to say when nothing will ever happen again."""
+        if self._availability is not None and self.now >= self._availability.end[0]:
+            check_known(self._availability, inf, "worker")
         gone = [name for name, back in self._away.items() if back == inf]
         unsent = self._lost_messages > 0 and self.resend_after is None
         waiting = (
@@ -461,62 +395,3 @@ class FailingJob(Job):
             f"the run stands still at {format_duration(self.now)}, after {self.record.updates:,} "
             f"updates: {', '.join([who, *why])}"
         )
-
-    # What comes
-
-    def _strikes(self, kind: type[Stop | Slow | Lose]) -> Iterator[Strike]:
-        faults = [
-            (fault, generator(self.seed, TrainingStream.FAULTS, number))
-            for number, fault in enumerate(self._failures.faults)
-            if isinstance(fault.model, kind)
-        ]
-        return strikes(faults, self.workers, self.servers)
-
-    def _failures_to_come(self) -> Iterator[_Failure]:
-        """Yield the failures at given times and those of the whole job, ascending, without end."""
-        failures = self._failures
-        workers = len(self.workers) if failures.recovery == "restart" else 0
-        servers = len(self.servers) if self.topology == "server" else 0
-        names = {"worker": self.workers, "server": self.servers}
-        random = (
-            _Failure(time, names[who.kind][who.index], time + failures.restart)
-            for time, who in node_failures(failures.nodes, workers, servers, self.seed)
-        )
-        given = (_Failure(each.time, each.node, each.end) for each in self._strikes(Stop))
-        yield from merge(random, given, key=lambda failure: failure.time)
-        yield from repeat(_Failure(inf, "", inf))
-
-
-class _Alone:
-    """When single workers fail at random that do not stop the job, on the engine's clock."""
-
-    def __init__(self, failures: Failures, workers: Sequence[str], seed: int) -> None:
-        alone = failures.recovery != "restart"
-        self._mtbf = failures.nodes.worker if alone else inf
-        self._restart = failures.restart
-        self._workers = workers if self._mtbf < inf else ()
-        self._sources = [
-            generator(seed, FailureStream.WORKERS, worker) for worker in range(len(self._workers))
-        ]
-        self._due: list[tuple[float, int]] = []
-
-    def begin(self) -> None:
-        """Begin a life, in which all workers work."""
-        self._due = [
-            (source.exponential(self._mtbf), worker) for worker, source in enumerate(self._sources)
-        ]
-        heapify(self._due)
-
-    @property
-    def next(self) -> tuple[float, str]:
-        """When which worker fails next."""
-        if not self._due:
-            return inf, ""
-        due, worker = self._due[0]
-        return due, self._workers[worker]
-
-    def fail(self) -> None:
-        """Let it fail; it works on after its restart."""
-        due, worker = self._due[0]
-        following = due + self._restart + self._sources[worker].exponential(self._mtbf)
-        heapreplace(self._due, (following, worker))

@@ -13,7 +13,8 @@ class FailureCosts:
     """What happened to a job of so many workers; times in any one unit.
 
     Attributes:
-        stops, failures: how often the whole job stopped, and a single worker failed.
+        stops, failures, absences: how often the whole job stopped, a single worker failed, and one
+            went by itself.
         checkpoints: that were saved.
         saving, stopped, lost: time of the whole job: spent on checkpoints, until restarts were
             over, and of work that was lost with them.
@@ -25,6 +26,7 @@ class FailureCosts:
     workers: int
     stops: int = 0
     failures: int = 0
+    absences: int = 0
     checkpoints: int = 0
     saving: float = 0
     stopped: float = 0
@@ -50,6 +52,7 @@ class FailureCosts:
         return FailureSummary(
             stops=self.stops,
             failures=self.failures,
+            absences=self.absences,
             checkpoints=self.checkpoints,
             effective=max(0.0, 1 - saving - lost - restarting),
             lost=lost,

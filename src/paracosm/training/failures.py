@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -13,6 +14,7 @@ from paracosm.errors import InputError
 from paracosm.faults import FailureFields, Fault, Faults, Lose, Mtbf, OnNode, Slow, Stop
 from paracosm.faults.strikes import check_strikes
 from paracosm.quantities import Duration
+from paracosm.training.availability import OnOff
 
 Recovery = Literal["restart", "rejoin", "elastic"]
 """What is done when a worker fails.
@@ -40,9 +42,12 @@ class Failures:
     resend_after: float | None  # until a message that was lost is sent again; None: never is
     in_step: bool  # whether a checkpoint waits until all servers are at one version
     job_mtbf: float  # between random failures that stop the whole job
+    availability: OnOff | Path | None  # when workers are there; None: always
 
     def __str__(self) -> str:
         said = [str(fault) for fault in self.faults]
+        if self.availability is not None:
+            said.insert(0, f"workers there {self.availability}")
         if self.nodes != Mtbf():
             said.insert(0, str(self.nodes))
         return ", ".join([*said, f"recovery: {self.recovery}"])
@@ -69,9 +74,23 @@ class FaultFields(FailureFields):
     )
 
     @property
+    def worker_availability(self) -> OnOff | Path | None:
+        """When workers are there that come and go by themselves; None where they stay."""
+        return None
+
+    @property
     def fails(self) -> bool:
-        """Whether anything is asked to fail."""
-        return self.mtbf is not None or bool(self.fault)
+        """Whether any node is to fail, or go."""
+        return bool(self.mtbf or self.fault or self.worker_availability)
+
+    def own_recovery(self, recoveries: Sequence[Recovery]) -> Recovery:
+        """Return what is done when a worker fails, asked for or else by itself.
+
+        Where workers come and go, the others do without them as well as they can.
+        """
+        if not recoveries:
+            return self.recovery or "rejoin"
+        return self.recovery or recoveries[-1 if self.worker_availability else 0]
 
     def failures(
         self, recoveries: Sequence[Recovery], workers: int, servers: int
@@ -88,7 +107,7 @@ class FaultFields(FailureFields):
             return None
         for fault in self.fault:
             check_strikes(fault, workers, servers)
-        recovery = self.recovery or _own(recoveries)
+        recovery = self.own_recovery(recoveries)
         restarts = recovery == "restart"
         found = self.job_failures(workers, servers, stops_together=restarts)
         random = inf if found is None else found.mtbf
@@ -111,6 +130,7 @@ class FaultFields(FailureFields):
             resend_after=self.resend_after,
             in_step="restart" in recoveries,
             job_mtbf=random,
+            availability=self.worker_availability,
         )
 
     def check_survival(
@@ -122,7 +142,12 @@ class FaultFields(FailureFields):
                 f"{algorithm} cannot go on after a worker has failed: what workers and server know "
                 "of one another would be lost; it stands slow nodes and lost messages alone"
             )
-        restarts = "restart" in (self.recovery, *recoveries[:1]) and self.worker_fails
+        restarts = self.own_recovery(recoveries) == "restart" and self.worker_fails
+        if restarts and self.worker_availability is not None:
+            raise InputError(
+                f"availability: {algorithm} would restart whenever a worker goes: choose one whose "
+                "recovery is rejoin or elastic, such as asgd or ssgd, or let workers stay"
+            )
         if not in_checkpoints and (restarts or self._server_fails()):
             raise InputError(
                 f"{algorithm} cannot restart from a checkpoint of the parameters: its servers know "
@@ -142,8 +167,8 @@ class FaultFields(FailureFields):
         if self.mtbf is None:
             idle["no node fails at random: give --mtbf"] = {"restart_cost"}
         if not self.worker_fails:
-            idle["no worker fails: give --mtbf or --fault"] = {"recovery"}
-        if not self._stops_job(self.recovery or _own(recoveries), has_servers):
+            idle["no worker fails or goes: give --mtbf, --fault or --availability"] = {"recovery"}
+        if not self._stops_job(self.own_recovery(recoveries), has_servers):
             if self.mtbf is not None and self.restart_cost is None:
                 costs.remove("checkpoint_cost")  # it stands for the restart's
             idle["nothing brings the job back to a checkpoint"] = costs
@@ -152,11 +177,16 @@ class FaultFields(FailureFields):
     @property
     def worker_fails(self) -> bool:
         """Whether any worker may stop."""
-        return (self.mtbf is not None and self.mtbf.worker != inf) or any(
-            fault.where is None
-            or (isinstance(fault.where, OnNode) and fault.where.kind == "worker")
-            for fault in self.fault
-            if isinstance(fault.model, Stop)
+        leave = self.worker_availability is not None
+        return (
+            leave
+            or (self.mtbf is not None and self.mtbf.worker != inf)
+            or any(
+                fault.where is None
+                or (isinstance(fault.where, OnNode) and fault.where.kind == "worker")
+                for fault in self.fault
+                if isinstance(fault.model, Stop)
+            )
         )
 
     def _stops_job(self, recovery: Recovery, has_servers: bool) -> bool:
@@ -181,8 +211,3 @@ class FaultFields(FailureFields):
             and isinstance(fault.where, OnNode)
             and fault.where.kind == "server"
         ]
-
-
-def _own(recoveries: Sequence[Recovery]) -> Recovery:
-    """Return what is done by itself; of nobody who fails, the least."""
-    return recoveries[0] if recoveries else "rejoin"

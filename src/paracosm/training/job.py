@@ -14,8 +14,10 @@ from paracosm.training.clients import Clients
 from paracosm.training.compression import Compression
 from paracosm.training.config import TrainConfig
 from paracosm.training.record import MetricSink, Progress, RunRecord
-from paracosm.training.roles import ParameterServer, Team, TrainingWorker
+from paracosm.training.server import ParameterServer
 from paracosm.training.store import Contribution, Numerics, Store
+from paracosm.training.team import Team
+from paracosm.training.worker import TrainingWorker
 
 
 class Job(Team):
@@ -48,8 +50,6 @@ class Job(Team):
             config.batch,
             config.batches(len(cluster.workers)),
             config.most_updates,
-            config.algorithm.work,
-            config.algorithm.serve,
             self._clients_of(config, seed, numerics),
             compression,
         )
@@ -58,6 +58,7 @@ class Job(Team):
         self.record = RunRecord(
             *(config, numerics, sink, progress, lambda: self.now, lambda: self.parameters()),
             bytes_sent=None if codec is None else lambda: self.bytes_sent,
+            counts_sent=codec is not None and codec.depends_on_before,
         )
         for _ in self.workers if self.topology == "peers" else self.workers[:1]:
             self._add_stores()
@@ -94,16 +95,16 @@ class Job(Team):
 
     def add_nodes(self, sim: Simulator) -> None:
         """Let servers and workers take part in a simulation."""
-        stores, peers = self.stores, self.topology == "peers"
+        stores, peers, algorithm = self.stores, self.topology == "peers", self.config.algorithm
         if self.topology == "server":
             for index, name in enumerate(self.servers):
-                sim.add_worker(name, self.server_kind, self, index, stores[index])
+                sim.add_worker(name, self.server_kind, self, index, algorithm.serve, stores[index])
             stores = []
         for index, name in enumerate(self.workers):
             own = [stores[index]] if peers else stores
-            worker = sim.add_worker(name, self.worker_kind, self, index, own)
+            worker = sim.add_worker(name, self.worker_kind, self, index, algorithm.work, own)
             if peers:
-                sim.spawn(self.config.algorithm.listen(worker), name=f"{name}.listen")
+                sim.spawn(algorithm.listen(worker), name=f"{name}.listen")
 
     @staticmethod
     def _clients_of(config: TrainConfig, seed: int, numerics: Numerics) -> Clients | None:
@@ -144,6 +145,9 @@ class Job(Team):
         if self.topology == "peers":
             return sum(store.parameters for store in self.stores) / len(self.stores)
         return self.numerics.join([store.parameters for store in self.stores])
+
+    def sent(self, client: int, examples: int) -> None:
+        self.record.sent(client, examples)
 
     def note(self, node: str, name: str, value: float) -> None:
         self.record.note(node, name, value)

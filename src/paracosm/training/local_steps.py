@@ -67,7 +67,7 @@ class LocalStepSource:
         shift: Tensor | None,
         replica: int = SHARED,  # whose buffers they change
     ) -> WaitingSteps:
-        """Ask for a step of each of the batches; see `roles.TrainingWorker.local_steps`."""
+        """Ask for a step of each of the batches; see `worker.TrainingWorker.local_steps`."""
         made = WaitingSteps(
             *(self, self._recipe, self._numbers, parameters, batches, rule, factors, mu, shift),
             *(replica, parameters),

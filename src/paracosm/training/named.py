@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -68,6 +68,28 @@ def write_named(thing: Any, name: str | None = None) -> str:
         if getattr(thing, field.name) != field.default
     ]
     return f"{name}({', '.join(changed)})" if changed else str(name)
+
+
+def at_least(thing: Any, least: int, *names: str) -> None:
+    """Raise InputError unless each of the named fields is that or more."""
+    _check(thing, names, lambda value: value >= least, f"at least {least}")
+
+
+def above_0(thing: Any, *names: str) -> None:
+    """Raise InputError unless each of the named fields is above 0."""
+    _check(thing, names, lambda value: value > 0, "above 0")
+
+
+def below_1(thing: Any, *names: str) -> None:
+    """Raise InputError unless each of the named fields is 0 or more, and below 1."""
+    _check(thing, names, lambda value: 0 <= value < 1, "in [0, 1)")
+
+
+def _check(thing: Any, names: Sequence[str], is_right: Callable[[Any], bool], wanted: str) -> None:
+    for name in names:
+        value = getattr(thing, name)
+        if not is_right(value):
+            raise InputError(f"{thing.name}: {name} must be {wanted}, got {value}")
 
 
 _WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}

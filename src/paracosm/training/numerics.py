@@ -61,8 +61,6 @@ def prepare_numerics(
 
 
 class _Computing(Numerics):
-    """The model, its data and its gradients, in PyTorch."""
-
     real = True
     threads = 1  # that PyTorch computes on when they have been closed
 

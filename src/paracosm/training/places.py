@@ -5,43 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any, NamedTuple, Protocol
 
 from paracosm.cluster import Cluster, Link
-from paracosm.engine import Timer, Transfer
+from paracosm.engine import Timer, Transfer, Worker
 from paracosm.training.clients import Clients, Participation
-
-
-class Lost(NamedTuple):
-    """A note to the server: the client at a worker is lost, and sends nothing."""
-
-    worker: str
-
-
-class Place(Protocol):
-    """A worker; `roles.TrainingWorker` says what each means."""
-
-    name: str
-    participation: Participation | None
-
-    @property
-    def sent_at(self) -> float | None: ...
-    def use_link(self, to: str, link: Link) -> None: ...
-    def take_part(self, who: Participation, lost: Callable[[bool], object]) -> None: ...
-    def read_from(self, download: Transfer) -> None: ...
-    def stop(self) -> None: ...
-
-
-class Server(Protocol):
-    """The parameter server; `answer_again()` sends to whoever is picked for a vacant place."""
-
-    name: str
-    sim: Any
-
-    def use_link(self, to: str, link: Link) -> None: ...
-    def send(self, to: str, data: Any = None, *, tag: Any = None) -> Transfer: ...
-    def answer_again(self, *workers: str) -> None: ...
-    def sleep(self, duration: float) -> Any: ...
+from paracosm.training.messages import Lost, Tag
+from paracosm.training.worker import TrainingWorker
 
 
 class Places:
@@ -57,16 +26,16 @@ class Places:
     def __init__(
         self,
         clients: Clients,
-        server: Server,
-        workers: Mapping[str, Place],
-        push: Any,  # the tag of what servers receive
+        server: Worker,
+        workers: Mapping[str, TrainingWorker],
+        answer_again: Callable[..., None],  # what was last sent, to places that are vacant or named
         note: Callable[[str, str, float], None],  # takes worker, what, and a value
     ) -> None:
         self.round_timeout = clients.round_timeout
         self._clients = clients
         self._server = server
+        self._answer_again = answer_again
         self._workers = workers
-        self._push = push
         self._note = note
         self._vacant: dict[str, None] = {}
         self._timer: Timer | None = None
@@ -102,7 +71,7 @@ class Places:
         while not any(place.participation for place in self._workers.values()):
             when = self._next_comes_at()
             await self._server.sleep(max(0.0, when - sim.now))
-            self._server.answer_again()
+            self._answer_again()
             self._set_timer(inf)
         return {name for name, place in self._workers.items() if place.participation}
 
@@ -112,7 +81,7 @@ class Places:
             self._clients.late += 1
             self._end(self._workers[name], "late")
 
-    def _take(self, place: Place, who: Participation) -> None:
+    def _take(self, place: TrainingWorker, who: Participation) -> None:
         def lost(dropped_out: bool) -> None:
             if dropped_out:
                 self._clients.dropped_out += 1
@@ -120,7 +89,7 @@ class Places:
                 self._clients.gone += 1
             self._note(place.name, "dropped_out" if dropped_out else "gone", who.client)
             self._clients.release(who.client)
-            self._server.send(self._server.name, Lost(place.name), tag=self._push)
+            self._server.send(self._server.name, Lost(place.name), tag=Tag.PUSH)
 
         place.take_part(who, lost)
         server, network = self._server, self._server.sim.network
@@ -133,7 +102,7 @@ class Places:
             link = network.link(server.name, place.name)
             server.use_link(place.name, _no_faster(link, down[who.client]))
 
-    def _leave(self, place: Place) -> None:
+    def _leave(self, place: TrainingWorker) -> None:
         """Let a place be free: its client has sent what it had, or is told to stop."""
         if place.participation is None:
             return
@@ -144,7 +113,7 @@ class Places:
         self._clients.release(place.participation.client)
         place.stop()
 
-    def _end(self, place: Place, why: str) -> None:
+    def _end(self, place: TrainingWorker, why: str) -> None:
         assert place.participation is not None
         client = place.participation.client
         place.stop()
@@ -156,7 +125,7 @@ class Places:
         self._set_timer(self._next_comes_at() if self._vacant else inf)
 
     def _next_comes_at(self) -> float:
-        now: float = self._server.sim.now
+        now = self._server.sim.now
         when = self._clients.next_comes_at(now)
         if when == inf and not any(place.participation for place in self._workers.values()):
             self._clients.check_known(now)
@@ -173,7 +142,7 @@ class Places:
 
     def _fill(self) -> None:
         self._timer = None
-        self._server.answer_again()
+        self._answer_again()
 
 
 def _no_faster(link: Link, bandwidth: float) -> Link:

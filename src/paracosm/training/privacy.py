@@ -3,7 +3,10 @@
 Sums of clipped terms with Gaussian noise are released; what a run gives away with all of them is
 what the accountant of `dp-accounting` says: by Renyi differential privacy (Mironov, Talwar, Zhang,
 "Renyi Differential Privacy of the Sampled Gaussian Mechanism", 2019). It counts gradients and
-changes that went into updates: the parameters of every instant may be published.
+changes that went into updates: the parameters of every instant may be published. Where compressed
+messages carry what earlier ones have left out (`Codec.depends_on_before`), an update shows
+gradients that were dropped too: all count that were sent. A client's change is clipped with
+whatever it carries, of the same client's data, and gives away nothing more.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ method, such as a run folder:
   worker waited after what it sent had arrived, until it was answered; `dropped_out`, `gone`,
   `late`, `stopped`, with the number of the client that was lost while it computed, went away before
   what it sent was there, was too late for its round, or was told to stop by a server that goes on;
+  at the end, node = "client", step = its number, of all that took part: `client_speed`, where it is
+  not the same of all;
 - at each evaluation, node = "evaluation", step = the number of updates so far: `loss` (over the
   training set), `test_loss`, `accuracy` (over the test set), `examples`; of large sets, over the
   examples that `evaluate_examples` allows; `learning_rate` (of the next update) where it changes,
@@ -19,7 +21,8 @@ method, such as a run folder:
 - at the end, node = a worker or server, step = the number of updates: `utilisation.compute`,
   `utilisation.send`, `utilisation.receive`, fractions of the virtual time;
 - where nodes fail, node = who failed, step = the number of updates: `failure` (seconds until it is
-  back, infinite for never), and when it is `restart` (seconds that it was away); node = "job":
+  back, infinite for never; `away` where a worker goes by itself), and when it is `restart` (seconds
+  that it was away); node = "job":
   `restart` of the whole job, and `checkpoint` (seconds that it takes).
 
 An update of the job is one of every tensor or of every server's part. Where a gradient changes
@@ -39,7 +42,6 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Schedule
-from paracosm.training.averaging import MovingAverage
 from paracosm.training.config import TrainConfig
 from paracosm.training.store import Contribution, Numerics
 from paracosm.training.target import FirstPassage
@@ -147,6 +149,7 @@ class RunRecord:
         clock: Callable[[], float],  # returns the virtual time
         parameters: Callable[[], Any],  # returns the flat vector that the run has reached
         bytes_sent: Callable[[], float] | None = None,  # returns them, where they are of interest
+        counts_sent: bool = False,  # whether what is sent says something of what was sent before
     ) -> None:
         self.updates = 0
         self.examples = 0
@@ -167,6 +170,8 @@ class RunRecord:
         self._clock = clock
         self._parameters = parameters
         self._bytes_sent = bytes_sent
+        # Then gradients that are dropped show in later messages, and so in updates.
+        self._counts_sent = counts_sent and config.privacy_of("examples") is not None
         self._evaluations = _Evaluations(config)
         self._newest: tuple[str, float] | None = None
         self._started = time.perf_counter()
@@ -201,9 +206,14 @@ class RunRecord:
                 loss = gradient.loss
                 metric(now, wall, worker, "minibatch_loss", loss, step)
                 self._judge(step, worker, age, loss)
-        if self.accountant is not None:
+        if self.accountant is not None and not self._counts_sent:
             self.accountant.add((each.client, each.gradient.examples) for each in contributions)
         metric(now, wall, "job", "examples", self.examples, step)
+
+    def sent(self, client: int, examples: int) -> None:
+        """Count what a client gives away by a message, where it counts before any update."""
+        if self.accountant is not None and self._counts_sent:
+            self.accountant.add([(client, examples)])
 
     def _judge(self, step: int, worker: str, age: float, loss: float) -> None:
         """Note the first loss that exploded; written so that one that is not a number counts."""
@@ -254,7 +264,7 @@ class RunRecord:
 
     def evaluate(self) -> None:
         """Evaluate the parameters as they are now, unless that was done at this update."""
-        if self.final.get("step") == self.updates:
+        if not self._numerics.real or self.final.get("step") == self.updates:
             return
         average = None if self.average is None else self.average.value
         metrics = self._numerics.evaluate(self._parameters() if average is None else average)
@@ -307,3 +317,39 @@ class RunRecord:
         self.end = float(rows["time"][-1]) / 1e12
         if self._progress is not None:
             self._progress(self.updates, self.end)
+
+
+class MovingAverage:
+    """The exponential moving average of what updates make of the parameters.
+
+    average <- decay average + (1 - decay) theta after each update of the run; the first sets it to
+    theta, so that nothing has to be corrected for a bias towards a start at 0. It is what
+    `torch.optim.swa_utils.AveragedModel` keeps with `get_ema_multi_avg_fn(decay)`. Polyak,
+    Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992, has the plain mean.
+    """
+
+    def __init__(self, decay: float) -> None:
+        self.value: Any = None  # in the form of the parameters; None before the first update
+        self._decay = decay
+        self._saved: Any = None
+
+    def update(self, parameters: Any) -> None:
+        """Take in the parameters after an update; they are never changed in place."""
+        import torch
+
+        old, weight = self.value, 1 - self._decay
+        if old is None:
+            self.value = parameters
+        elif isinstance(parameters, tuple):
+            pairs = zip(old, parameters, strict=True)
+            self.value = tuple(torch.lerp(each, new, weight) for each, new in pairs)
+        else:
+            self.value = torch.lerp(old, parameters, weight)
+
+    def save(self) -> None:
+        """Note the average as it is, with a checkpoint of the parameters."""
+        self._saved = self.value
+
+    def restore(self) -> None:
+        """Go back to the average of the newest checkpoint."""
+        self.value = self._saved

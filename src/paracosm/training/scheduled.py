@@ -26,7 +26,7 @@ from paracosm.results.summaries import Staleness
 from paracosm.simulation.rollback import LAST_INSTANT, Block, Checkpoint
 from paracosm.simulation.schedule import Schedule, read_schedule
 from paracosm.training.config import TrainConfig
-from paracosm.training.interrupt import ended_by_interrupt
+from paracosm.training.ending import play_to_end
 from paracosm.training.numerics import prepare_numerics
 from paracosm.training.record import Ended, Metrics, MetricSink, Progress, RunRecord
 from paracosm.training.result import TrainingResult, summarise
@@ -143,8 +143,6 @@ class _Step:
 
 
 class _Run:
-    """A run over a schedule, and what was recorded of it."""
-
     def __init__(
         self,
         config: TrainConfig,
@@ -199,33 +197,25 @@ class _Run:
 
     def follow(self, blocks: Iterable[Block]) -> str:
         """Do what the schedule says; return the run's status."""
-        record, is_interrupted = self.record, False
-        record.evaluate()
+        return play_to_end(self.record, lambda interrupted: self._follow(blocks, interrupted))
+
+    def _follow(self, blocks: Iterable[Block], interrupted: list[bool]) -> None:
         following = _Followed(blocks)
-        try:
-            with ended_by_interrupt() as interrupted:
-                for what, rows in events(following):
-                    if interrupted:
-                        break
-                    if what == "update":
-                        self._update(rows)
-                    elif what == "read":
-                        self._read(*rows[0])
-                    elif what == "drop":
-                        self._drop(*rows[0])
-                    elif what == "save":
-                        self._saved = [store.save() for store in self._stores]
-                        self.record.saved()
-                    else:
-                        self._restore()
-            is_interrupted = bool(interrupted)
-            self.now = max(self.now, following.end)
-        except KeyboardInterrupt:
-            is_interrupted = True
-        except Ended:
-            pass
-        record.evaluate()
-        return "interrupted" if is_interrupted and record.divergence is None else record.status
+        for what, rows in events(following):
+            if interrupted:
+                break
+            if what == "update":
+                self._update(rows)
+            elif what == "read":
+                self._read(*rows[0])
+            elif what == "drop":
+                self._drop(*rows[0])
+            elif what == "save":
+                self._saved = [store.save() for store in self._stores]
+                self.record.saved()
+            else:
+                self._restore()
+        self.now = max(self.now, following.end)
 
     def _read(self, time: int, worker: int, number: int, tensor: int, version: int) -> None:
         """Let a step of a worker read a tensor; with the last one ask for its gradient."""

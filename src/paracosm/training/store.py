@@ -200,7 +200,7 @@ class Pending(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalSteps:
-    """Which local steps are asked for; `roles.TrainingWorker.local_steps` says what each means."""
+    """Which local steps are asked for; `worker.TrainingWorker.local_steps` says what each means."""
 
     count: int
     keep_state: bool = True

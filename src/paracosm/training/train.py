@@ -15,11 +15,11 @@ from paracosm.simulation.schedule import Rule, Schedule, generate_schedule
 from paracosm.timeline import Timeline
 from paracosm.timing import Distribution, Recorded, Scaled, Slowdown
 from paracosm.training.config import MEASURED, TrainConfig
+from paracosm.training.ending import play_to_end
 from paracosm.training.failing_job import FailingJob
-from paracosm.training.interrupt import ended_by_interrupt
 from paracosm.training.job import Job
 from paracosm.training.numerics import prepare_numerics
-from paracosm.training.record import Ended, Metrics, MetricSink, Progress
+from paracosm.training.record import Metrics, MetricSink, Progress
 from paracosm.training.result import TrainingResult, summarise
 from paracosm.training.scheduled import train_over_file
 
@@ -93,7 +93,8 @@ def _train(
     try:
         schedule = None if rule is None else _play(rule, cluster, job)
         if schedule is None:
-            status, end, busy = _simulate(job), job.now, job.busy_times()
+            status = play_to_end(job.record, lambda interrupted: job.play(), job.stop)
+            end, busy = job.now, job.busy_times()
         else:
             status, end, busy = "done", schedule.end / 1e12, schedule.busy
         wall, updates = job.record.wall_time, job.record.updates
@@ -110,6 +111,8 @@ def _train(
             durations=_durations(config, cluster),
         )
         if job.clients is not None:
+            for client, speed in job.clients.speeds():
+                metrics.metric(end, wall, "client", "client_speed", speed, client)
             summary = replace(summary, clients=job.clients.summary())
         summary = replace(summary, bytes_sent=job.bytes_sent, compression=job.compression_summary())
         if failures is not None:
@@ -177,24 +180,6 @@ def _wants_timeline(config: TrainConfig, cluster: Cluster) -> bool:
     if config.until_time is not None and compute is not None and compute.mean() > 0:
         gradients = min(gradients, workers * config.until_time / compute.mean())
     return gradients * _SPANS_PER_GRADIENT <= _MOST_SPANS
-
-
-def _simulate(job: Job) -> str:
-    """Run the job on the engine to its end and return the run's status."""
-    record, is_interrupted = job.record, False
-    if job.numerics.real:
-        record.evaluate()
-    try:
-        with ended_by_interrupt(job.stop) as interrupted:
-            job.play()
-        is_interrupted = bool(interrupted)
-    except KeyboardInterrupt:
-        is_interrupted = True
-    except Ended:
-        pass
-    if job.numerics.real:
-        record.evaluate()
-    return "interrupted" if is_interrupted and record.divergence is None else record.status
 
 
 def _durations(config: TrainConfig, cluster: Cluster) -> dict[str, str]:

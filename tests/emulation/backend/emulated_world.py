@@ -14,11 +14,11 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from paracosm.emulation.backend.group import register
-from paracosm.emulation.backend.install import replace_object_collectives
 from paracosm.emulation.backend.runtime import Runtime
 from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.cost import FREE, Cost
 from paracosm.emulation.peers import peers_of
+from paracosm.emulation.rank.objects import replace_object_collectives
 from paracosm.emulation.rank.observe import Waits
 from paracosm.emulation.records import Record, RecordReader, RecordWriter
 
@@ -87,7 +87,7 @@ def world_of(
                 patch.setattr(module, name, getattr(c10d, name))
         runtime.asked_backend = asked
         register(runtime)
-        replace_object_collectives(runtime)
+        replace_object_collectives((rank,), runtime.refuse, runtime.sent.has)
         dist.init_process_group("paracosm", store=dist.HashStore(), rank=rank, world_size=size)
         try:
             yield World(runtime, communication, file)

@@ -49,7 +49,7 @@ def test_a_script_sees_and_shows_what_it_would_without_us(run_rank: Run, tmp_pat
     assert ran.exit_code == expected.returncode == 1
     [note] = ran.records  # one: the child that was forked has written none
     assert isinstance(note, Note)
-    assert not note.grave
+    assert note.grave
     assert note.text.startswith("the script never called torch.distributed.init_process_group")
 
 

@@ -91,6 +91,8 @@ def test_the_gradients_of_all_parameters_are_reduced_once(gpt: Graph) -> None:
     [
         "dp=2, tp=2, pp=2, microbatches=4",
         "dp=2, pp=3, schedule=gpipe, microbatches=2, recompute=yes",
+        "dp=2, pp=3, schedule=zero-bubble, microbatches=4, zero=3, recompute=selective",
+        "dp=4, zero=3, shard=2, offload=1GB/s",
         "fsdp, dp=2, tp=2, pp=2, microbatches=2, recompute=yes",
         "zero1, dp=2, pp=2, schedule=interleaved, chunks=2, microbatches=4",
     ],

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from paracosm.cluster import Link, ring, star, switch
 from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, build_graph
-from paracosm.jobs.strategies import Replica, build_job, parse_strategy
+from paracosm.jobs.strategies import Interference, Replica, build_job, parse_strategy
 from paracosm.simulation import replay_job
 
 MIB = 1 << 20
@@ -32,6 +32,40 @@ def test_a_bucket_is_reduced_while_the_backward_pass_goes_on() -> None:
     ]
     assert spans(schedule, 1, "communication") == [("all-reduce 0", 4, 8), ("all-reduce 1", 8, 12)]
     assert schedule.job.examples == 8
+
+
+def test_a_core_that_reduces_gradients_computes_so_much_later() -> None:
+    """A quarter of a second for each of 4 MB; the reductions themselves take as long as before."""
+    replica = dataclasses.replace(two_layers(update=0.5), interference=Interference(0.25 / MB))
+    schedule = replayed(replica, "dp=2")
+    assert spans(schedule, 0, "compute") == [
+        ("layer", 0, 1),
+        ("layer", 1, 2),
+        ("layer", 2, 4),
+        ("computing for all-reduce 0", 4, 5),
+        ("layer", 5, 7),
+        ("computing for all-reduce 1", 7, 8),
+        ("layer", 12, 12.5),
+        ("layer", 12.5, 13),
+    ]
+    assert spans(schedule, 1, "communication") == [("all-reduce 0", 4, 8), ("all-reduce 1", 8, 12)]
+
+
+def test_computing_is_slowed_as_long_as_a_collective_runs() -> None:
+    """In 4 s of a reduction, computing gets 4 / 1.25 s done; the other 0.8 s come afterwards."""
+    replica = dataclasses.replace(two_layers(backward=8), interference=Interference(slowdown=1.25))
+    assert makespan(replica, "dp=2, bucket=100MB, first_bucket=1MB") == pytest.approx(
+        2 + 16 + 0.8 + 4
+    )
+    assert makespan(replica, "dp=1") == pytest.approx(18)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"per_byte": -1.0}, {"slowdown": 0.9}, {"slowdown": float("inf")}]
+)
+def test_interference_only_ever_slows(wrong: dict[str, float]) -> None:
+    with pytest.raises(InputError, match="0 or more, and 1 or more"):
+        Interference(**wrong)
 
 
 def test_gradients_fill_buckets_in_the_order_in_which_they_appear() -> None:

@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from paracosm.errors import InputError
+from paracosm.profiling.environment import Environment
 from paracosm.profiling.links import measure as measuring
 from paracosm.profiling.links.measure import (
     KINDS,
@@ -18,9 +19,10 @@ from paracosm.profiling.links.measure import (
     WorkerError,
     measure_links,
     scenarios,
+    seconds_per_byte,
     team,
 )
-from paracosm.profiling.samples import LinkTiming
+from paracosm.profiling.samples import LinkTiming, spread_of
 
 pytestmark = pytest.mark.real_time
 
@@ -46,6 +48,28 @@ def test_everything_that_a_cpu_has_is_measured() -> None:
     assert measured == {(s.kind, s.name, size) for s in expected for size in QUICK.sizes}
     assert all(t.time.minimum > 0 and t.time.count >= 3 for t in done.timings)
     assert steps[-1][0] == steps[-1][1] == len(done.timings)
+
+
+def test_reducing_gradients_costs_a_core_more_the_more_there_are() -> None:
+    """Each byte is copied at least twice, and added up: no core does 100 GB/s of that."""
+    settings = LinkSettings(kinds=("ddp",), sizes=(1 << 20, 1 << 23), ranks=(2,), seconds=2.0)
+    small, large = measure_links(settings).timings
+    assert large.time.median > 2 * small.time.median
+    cost = seconds_per_byte([small, large], 8)
+    assert cost is not None
+    assert 1e-11 < cost < 1e-7
+
+
+def test_the_cost_of_a_byte_is_that_of_the_nearest_number_of_ranks() -> None:
+    def timing(ranks: int, size: int, seconds: float, kind: str = "ddp") -> LinkTiming:
+        here = Environment("cpu", "a chip", "torch 2.13.0", 1, "malloc pinned", "flushed")
+        return LinkTiming(kind, "", size, ranks, here, spread_of([seconds]))
+
+    known = [timing(2, 10, 1.0), timing(2, 30, 7.0), timing(8, 10, 9.0)]
+    known.append(timing(8, 10, 100.0, "all_reduce"))
+    assert seconds_per_byte(known, 3) == 8.0 / 40
+    assert seconds_per_byte(known, 64) == 0.9
+    assert seconds_per_byte(known[3:], 2) is None
 
 
 def test_what_needs_a_device_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,6 +176,24 @@ def test_structure_decides_what_auto_does(name: str, chosen: str) -> None:
     assert source.describe() == f"auto: {chosen}"
 
 
+@pytest.mark.parametrize(("channels", "together"), [(4, True), (64, False)])
+def test_small_convolutions_are_computed_together(channels: int, together: bool) -> None:
+    found = []
+    for mode in ("off", "auto"):
+        torch.manual_seed(0)
+        convolution = nn.Conv2d(1, channels, 3, padding=1)
+        module = nn.Sequential(convolution, nn.Tanh(), linear(64 * channels, 10))
+        model = Model(module, nn.functional.cross_entropy)
+        layout = ParameterLayout.of(module)
+        source = make_gradients(model, layout, DIGITS, mode, 16, batch=32)
+        flats = [layout.flatten(module) * (1 + 0.1 * number) for number in range(16)]
+        pending = [source.request(flat, np.arange(32) + 7 * n) for n, flat in enumerate(flats)]
+        found.append([request.result().gradient for request in pending])
+    assert source.describe() == f"auto: {'vmap' if together else 'one by one'} 100%"
+    for plain, other in zip(*found, strict=True):
+        assert (other - plain).norm() <= (1e-5 if together else 0) * plain.norm()
+
+
 def linear(inputs: int, outputs: int) -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), nn.Linear(inputs, outputs))
 

@@ -16,6 +16,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from paracosm.emulation.backend.group import BACKEND, register
 from paracosm.emulation.backend.runtime import Runtime
+from paracosm.emulation.rank.objects import replace_object_collectives
 from paracosm.emulation.rank.on_import import on_import
 from paracosm.emulation.records import Note
 from paracosm.errors import InputError
@@ -43,8 +44,8 @@ def install(runtime: Runtime) -> None:
                 "which backend mode replaces: it is tested with PyTorch 2.13"
             )
     register(runtime)
-    replace_object_collectives(runtime)
     rank, world = runtime.setting.rank, runtime.setting.config.world
+    replace_object_collectives((rank,), runtime.refuse, runtime.sent.has)
     _replace("_new_process_group_helper", _maker(runtime))
     _replace("rendezvous", _rendezvous(rank, world))
     _replace("_store_based_barrier", lambda *ignored, **options: None)
@@ -144,57 +145,6 @@ def _split_group(
                 group_desc=group_desc,
             )
     return None
-
-
-_broadcast = c10d.broadcast_object_list
-_scatter = c10d.scatter_object_list
-_receive = c10d.recv_object_list
-
-
-def replace_object_collectives(runtime: Runtime) -> None:
-    """Have objects that come from an emulated rank be as if it had what this rank has.
-
-    PyTorch's own functions receive a pickled object's length first, which no emulated rank knows.
-    """
-
-    def broadcast_object_list(
-        object_list: list[Any],
-        src: int | None = None,
-        group: Any = None,
-        device: torch.device | None = None,
-        group_src: int | None = None,
-        **options: Any,
-    ) -> None:
-        _broadcast(object_list, dist.get_rank(), group, device, **options)
-
-    def scatter_object_list(
-        scatter_object_output_list: list[Any],
-        scatter_object_input_list: list[Any] | None = None,
-        src: int | None = None,
-        group: Any = None,
-        group_src: int | None = None,
-    ) -> None:
-        if not scatter_object_input_list:
-            raise runtime.refuse("scatter_object_list from an emulated rank")
-        own = dist.get_rank()
-        _scatter(scatter_object_output_list, scatter_object_input_list, own, group)
-
-    def recv_object_list(
-        object_list: list[Any],
-        src: int | None = None,
-        group: Any = None,
-        device: torch.device | None = None,
-        **options: Any,
-    ) -> int:
-        where = device or c10d._get_object_coll_device(group or dist.group.WORLD)
-        sizes = torch.empty(len(object_list), dtype=torch.long, device=where)
-        if not runtime.sent.has(sizes):
-            raise runtime.refuse("recv_object_list before a send_object_list of as many objects")
-        return _receive(object_list, src, group, device, **options)  # type: ignore[no-any-return]
-
-    for module in (c10d, dist):
-        for function in (broadcast_object_list, scatter_object_list, recv_object_list):
-            setattr(module, function.__name__, function)
 
 
 _PATIENCE = timedelta(seconds=10)

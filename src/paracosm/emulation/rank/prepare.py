@@ -15,8 +15,10 @@ from torch.distributed import distributed_c10d as c10d
 
 from paracosm.emulation.config import Setting
 from paracosm.emulation.rank.announce import announce_reductions
+from paracosm.emulation.rank.objects import gather_objects_from_all, replace_object_collectives
 from paracosm.emulation.rank.observe import Waits, observe, watch_works
 from paracosm.emulation.rank.on_import import on_import
+from paracosm.emulation.rank.refusals import refuse_what_needs_peers
 from paracosm.emulation.records import Note, RecordWriter
 from paracosm.emulation.wire.announcements import announcements_file
 
@@ -30,9 +32,14 @@ def prepare(setting: Setting) -> None:
     """
     recorder = RecordWriter(setting.records)
     end = _End(setting, recorder)  # first, since what is registered later is called before
+    refuse_what_needs_peers(setting.config)
     if setting.config.mode == "backend":
         _prepare_backend(setting, recorder, end)
     else:
+        replace_object_collectives(
+            setting.config.rank, _refusal(setting, recorder), lambda sizes: True
+        )
+        gather_objects_from_all()
         announce_reductions(announcements_file(setting.records, setting.rank))
         signals = Signals(setting.records.with_name(_EMULATOR))
         waits = Waits(recorder, setting.rank, signals.wait_ended)
@@ -41,6 +48,15 @@ def prepare(setting: Setting) -> None:
     end.watch_groups()
     # What torch.compile finds of this package runs as it is.
     on_import("torch._dynamo.trace_rules", lambda rules: rules.add("paracosm"))
+
+
+def _refusal(setting: Setting, recorder: RecordWriter) -> Callable[[str], Exception]:
+    def refuse(what: str) -> NotImplementedError:
+        text = f"{what}: not supported in wire mode"
+        recorder.append(Note(setting.rank, True, text))
+        return NotImplementedError(text)
+
+    return refuse
 
 
 def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> None:
@@ -98,7 +114,7 @@ class _End:
         if os.getpid() != self._process:
             return
         if self._never:
-            self._recorder.append(Note(self._setting.rank, False, self._never))
+            self._recorder.append(Note(self._setting.rank, True, self._never))
         if self.write_plan is not None:
             self.write_plan()
         self._recorder.close()

@@ -2,6 +2,13 @@
 
 from paracosm.graphs.transformer.architecture import ARCHITECTURES, Transformer, architecture
 from paracosm.graphs.transformer.graph import transformer_graph
-from paracosm.graphs.transformer.share import Split
+from paracosm.graphs.transformer.share import Split, describe_routing
 
-__all__ = ["ARCHITECTURES", "Split", "Transformer", "architecture", "transformer_graph"]
+__all__ = [
+    "ARCHITECTURES",
+    "Split",
+    "Transformer",
+    "architecture",
+    "describe_routing",
+    "transformer_graph",
+]

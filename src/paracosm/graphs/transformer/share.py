@@ -13,8 +13,6 @@ from paracosm.graphs.transformer.architecture import Transformer
 from paracosm.graphs.transformer.ops import HALF
 from paracosm.rng import SimulationStream, generator
 
-__all__ = ["Share", "Split", "routed"]
-
 
 @dataclass(frozen=True)
 class Split:
@@ -125,6 +123,16 @@ def routed(model: Transformer, split: Split, layer: int) -> tuple[float, float, 
     kept = np.minimum(load, split.capacity / model.experts) if split.capacity else load
     of_ranks = kept.reshape(split.expert, -1).sum(axis=1)
     return float(of_ranks.max()), float(kept.max()), max(1.0 - float(kept.sum()), 0.0)
+
+
+def describe_routing(model: Transformer, split: Split) -> str:
+    """Return how uneven experts' loads are and what is dropped, in the mean over layers."""
+    found = np.array([routed(model, split, layer) for layer in range(model.layers)])
+    most, _, dropped = found.mean(axis=0)
+    return (
+        f"{split.routing}: the busiest of {split.expert} ranks has {most * split.expert:.2f} times "
+        f"the mean to do, {dropped:.1%} of tokens' choices are dropped"
+    )
 
 
 def _loads(model: Transformer, split: Split, layer: int) -> np.ndarray:

@@ -8,13 +8,15 @@ from paracosm.jobs.strategies.strategy import (
     Strategy,
     parse_strategy,
 )
-from paracosm.jobs.strategies.work import WITHIN, Replica
+from paracosm.jobs.strategies.work import NO_INTERFERENCE, WITHIN, Interference, Replica
 
 __all__ = [
     "ALL_REDUCES",
+    "NO_INTERFERENCE",
     "SCHEDULES",
     "SHARDINGS",
     "WITHIN",
+    "Interference",
     "Replica",
     "Strategy",
     "build_job",

@@ -246,7 +246,8 @@ def hold_again(
 
 def first_task(plan: Plan, nodes: Sequence[int], row_of: Mapping[int, int]) -> int:
     """Return the first task of a pass on the device, which may look at what has come."""
-    return next((row_of[node] for node in nodes if plan.work.lane[node] in DEVICE), 0)
+    here = (node for node in nodes if node in row_of)
+    return next((row_of[node] for node in here if plan.work.lane[node] in DEVICE), 0)
 
 
 def let_go(plan: Plan, left: Held, rows: RowWriter, later: Held | None) -> None:

@@ -92,9 +92,12 @@ def send(stage: Stage, rows: RowWriter, what: str, size: int) -> None:
 def collective(
     stage: Stage, writer: BlockWriter, name: str, kind: str, size: int, there: Ready, role: str
 ) -> int:
-    """Write a collective between ranks that share parameters, and return its row."""
+    """Write a collective between ranks that share parameters, and what it takes from computing;
+    return the row of the collective."""
     name = f"{name} of stage {stage.part.number}" if stage.part.stages > 1 else name
     seconds, anchors = stage.costs.of(role, kind, size), row_anchors(there, COMMUNICATION)
+    if taken := stage.plan.work.interference.taken(size, seconds):
+        writer.add(f"computing for {name}", COMPUTE, taken, row_anchors(there, COMPUTE))
     return writer.communicate(name, COMMUNICATION, seconds, anchors, "collective", size, role)
 
 
@@ -114,12 +117,25 @@ class Costs:
     changes: Sequence[Change] = ()
     met: set[str] = field(default_factory=set)
     _ways: dict[tuple[str, str], list[TimeOf]] = field(default_factory=dict, init=False)
+    _times: dict[tuple[str, str, int], float] = field(default_factory=dict, init=False)
 
     def of(self, role: str, collective: str, size: int) -> float:
         """Return the seconds of a collective of so many bytes between the ranks in a role."""
-        return self._collective(
-            role, collective, size, "auto" if role in WITHIN else self.all_reduce
-        )
+        key = (role, collective)
+        if key not in self._ways:
+            algorithm = "auto" if role in WITHIN else self.all_reduce
+            for change in self.changes:
+                if collective in change.kinds and change.what == "algorithm":
+                    algorithm = str(change.value)
+            found = collective_times(
+                self.cluster, self.group[role], collective, algorithm, self.beside.get(role)
+            )
+            self._ways[key] = list(found.values())
+        known = self._times.get((*key, size))
+        if known is None:
+            seconds = min(time_of(size) for time_of in self._ways[key])
+            known = self._times[(*key, size)] = self._changed(collective, seconds)
+        return known
 
     def of_message(self, role: str, size: int) -> tuple[float, float]:
         """Return the seconds that a message in a role is sent for, and those until it arrives."""
@@ -134,18 +150,6 @@ class Costs:
         whole = self._changed("send", link.transfer_time(size))
         later = min(link.propagation(size), whole)
         return whole - later, later
-
-    def _collective(self, role: str, collective: str, size: int, algorithm: str) -> float:
-        key = (role, collective)
-        if key not in self._ways:
-            for change in self.changes:
-                if collective in change.kinds and change.what == "algorithm":
-                    algorithm = str(change.value)
-            found = collective_times(
-                self.cluster, self.group[role], collective, algorithm, self.beside.get(role)
-            )
-            self._ways[key] = list(found.values())
-        return self._changed(collective, min(time_of(size) for time_of in self._ways[key]))
 
     def _changed(self, kind: str, seconds: float) -> float:
         self.met.add(kind)

@@ -10,14 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.graphs.graph import (
-    RESOURCES,
-    Graph,
-    Op,
-    decode_arguments,
-    host_nodes,
-    waiting_nodes,
-)
+from paracosm.graphs.graph import RESOURCES, Graph, Op, decode_arguments, host_nodes, waiting_nodes
 
 COMPUTE, HOST, MEMORY, TENSOR = "compute", "host", "memory", "tensor"
 COMMUNICATION = "communication"
@@ -37,6 +30,32 @@ class Sum:
     role: str = TENSOR  # one of `WITHIN`
 
 
+@dataclass(frozen=True)
+class Interference:
+    """What a collective between replicas takes from the computing beside it.
+
+    On a CPU with no core to spare the rank's own core copies, sends and adds up. On a GPU kernels
+    that communicate share multiprocessors and memory with those that compute.
+    """
+
+    per_byte: float = 0.0  # seconds of computing for each byte that is reduced or gathered
+    slowdown: float = 1.0  # how much longer computing takes as long as a collective runs
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.per_byte < np.inf and 1 <= self.slowdown < np.inf):
+            raise InputError(
+                f"interference: {self.per_byte} s for a byte and a slow-down of {self.slowdown}: "
+                "they are 0 or more, and 1 or more"
+            )
+
+    def taken(self, size: int, seconds: float) -> float:
+        """Return the seconds of computing that a collective of `size` bytes and `seconds` costs."""
+        return size * self.per_byte + seconds * (1 - 1 / self.slowdown)
+
+
+NO_INTERFERENCE = Interference()
+
+
 @dataclass(frozen=True, eq=False)
 class Work:
     """The nodes of a graph as tasks of one rank."""
@@ -53,6 +72,7 @@ class Work:
     collective: Mapping[int, Sum] = field(default_factory=lambda: MappingProxyType({}))
     # collectives after a node, which the next ones wait for
     sums: Mapping[int, tuple[Sum, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    interference: Interference = NO_INTERFERENCE
 
     @property
     def host_takes_time(self) -> bool:
@@ -94,6 +114,7 @@ def work_of(replica: Replica, ways: Mapping[str, int] = MappingProxyType({})) ->
         launch=replica.launch,
         storage_size=graph.storages.size,
         collective=collective,
+        interference=replica.interference,
     )
 
 
@@ -134,7 +155,6 @@ def _collective_of(name: str) -> str:
 class Replica:
     """A training step of one replica, on a worker of speed 1.
 
-
     Raises:
         InputError: a duration or the launch time is missing (NaN), negative or infinite; no rank.
     """
@@ -147,6 +167,7 @@ class Replica:
     # tensor-parallel ranks that the graph is one of. Where it has no nodes that communicate,
     # durations are taken to include that.
     tensor: int = 1
+    interference: Interference = NO_INTERFERENCE
     # the same durations on other devices, by the names that nodes of a cluster have for them
     elsewhere: Mapping[str, npt.NDArray[np.float64]] = field(
         default_factory=lambda: MappingProxyType({})

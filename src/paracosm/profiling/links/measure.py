@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from math import inf
+from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +23,28 @@ from paracosm.units import format_bandwidth, format_duration, format_size
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 DEVICE_KINDS = ("host to device", "device to host", "device to device")
-KINDS = ("host copy", "shared memory", *DEVICE_KINDS, "send_recv", *COLLECTIVES)
-"""Kinds of transfers; a kind has one or more scenarios."""
+KINDS = (
+    "host copy",
+    "shared memory",
+    *DEVICE_KINDS,
+    "send_recv",
+    *COLLECTIVES,
+    "ddp",
+    "new memory",
+)
+"""Kinds of transfers; a kind has one or more scenarios.
+
+"ddp" is no transfer, but what one costs beside it: the CPU time, of all threads of one process,
+that DistributedDataParallel adds to a training step with so many bytes of gradients. Copies into
+buckets and out of them, gloo's own arithmetic and sockets, and the cache that they take all count.
+"new memory" is taken from the system, touched on every page and given back.
+"""
 
 USUAL = ("host copy", "shared memory", *DEVICE_KINDS, "send_recv", "all_reduce")
 """What is measured where nobody says otherwise: table 1, and a message between processes."""
 
 ITEM = 4  # bytes of one number of a message: collectives add 32-bit floats
+FEWEST_WEIGHTS = 256  # that a layer has whose gradients are reduced
 
 _ROW = 2e-3  # seconds that calls in a row take, at least
 _FEWEST = 3
@@ -137,7 +153,8 @@ def _all(
 def _until_known(workers: Team, scenario: Scenario, size: int, settings: LinkSettings) -> Spread:
     begin = time.monotonic()
     once = max(min(workers.run(scenario, size, times=1, rows=_FEWEST)), 1e-8)
-    times = max(1, min(10_000, round(_ROW / once)))
+    # A difference may come out at nothing, and a training step is a row of ops anyway.
+    times = 1 if scenario.kind == "ddp" else max(1, min(10_000, round(_ROW / once)))
     samples: list[float] = []
     while True:
         left = settings.seconds - (time.monotonic() - begin)
@@ -202,11 +219,13 @@ def team(processes: int, backend: str, largest: int, timeout: float) -> Iterator
 
 class Team(Processes):
     def run(self, scenario: Scenario, size: int, times: int, rows: int) -> list[float]:
-        """Return seconds of one message of `size` bytes by row: those of the slowest worker."""
+        """Return seconds of one message of `size` bytes by row: those of the slowest worker, and of
+        CPU time the workers' mean."""
         order = {"scenario": asdict(scenario), "size": size, "times": times, "rows": rows}
         self.order(dict.fromkeys(range(len(self._workers)), order))
         by_worker = [answer["seconds"] for answer in self.answers(str(scenario))]
-        return [max(row) for row in zip(*by_worker, strict=True)]
+        of_all: Callable[[Sequence[float]], float] = fmean if scenario.kind == "ddp" else max
+        return [of_all(row) for row in zip(*by_worker, strict=True)]
 
 
 def _shared_memory() -> int:
@@ -235,14 +254,15 @@ class Scenario:
         return "cuda" if self.devices else "cpu"
 
     def message(self, size: int) -> int:
-        unit = ITEM * (self.ranks if self.kind == "reduce_scatter" else 1)
+        units = {"reduce_scatter": self.ranks, "ddp": FEWEST_WEIGHTS}
+        unit = ITEM * units.get(self.kind, 1)
         if size < unit:
             raise InputError(f"{self}: a message has at least {unit} bytes, not {size}")
         return size // unit * unit
 
     def memory(self, size: int) -> int:
         """Return the bytes that all processes together hold for messages of `size` bytes."""
-        buffers = {"shared memory": 4, "all_gather": 1 + self.ranks}.get(self.kind, 2)
+        buffers = {"shared memory": 4, "all_gather": 1 + self.ranks, "ddp": 3}.get(self.kind, 2)
         return buffers * size * self.processes
 
 
@@ -275,9 +295,11 @@ def _of_kind(kind: str, ranks: Sequence[int]) -> list[Scenario]:
                 Scenario(kind, "uni-direct", 2, devices=2),
                 Scenario(kind, "bi-direct", 2, directions=2, devices=2),
             ]
+        case "new memory":
+            return [Scenario(kind, "page by page", 1)]
         case "send_recv":
             return [Scenario(kind, "gloo 2 processes", 2, processes=2, backend="gloo")]
-    if kind not in COLLECTIVES:
+    if kind not in (*COLLECTIVES, "ddp"):
         raise unknown("kind of transfer", kind, KINDS)
     gloo = [
         Scenario(kind, f"gloo {few} processes", few, processes=few, backend="gloo") for few in ranks
@@ -286,7 +308,7 @@ def _of_kind(kind: str, ranks: Sequence[int]) -> list[Scenario]:
         Scenario(kind, f"nccl {few} devices", few, processes=few, backend="nccl", devices=few)
         for few in ranks
     ]
-    return gloo + nccl
+    return gloo if kind == "ddp" else gloo + nccl
 
 
 _COLUMNS = 5  # sizes that are shown
@@ -314,7 +336,8 @@ def rows(timings: Iterable[LinkTiming]) -> list[Row]:
     ordered = sorted(timings, key=_place)
     for (_, kind, ranks, _, scenario), group in groupby(ordered, key=_place):
         seconds = {t.size: t.time.median for t in sorted(group, key=lambda t: t.size)}
-        line = fit_line(list(seconds), list(seconds.values())) if len(seconds) > 1 else None
+        has_line = len(seconds) > 1 and kind != "ddp"
+        line = fit_line(list(seconds), list(seconds.values())) if has_line else None
         link = None if line is None else link_of(line, kind, ranks)
         directions = 2 if "bi-direct" in scenario else 1
         made.append(Row(kind, scenario, ranks, seconds, directions, line, link))
@@ -418,6 +441,20 @@ def _robust(n: npt.NDArray[np.float64], t: npt.NDArray[np.float64]) -> tuple[flo
     latency, slope = np.maximum(found.x, 0) * scale
     # Where the best slope is 0, the search ends just above it.
     return float(latency), float(slope) if slope * n.max() > 1e-9 * latency else 0.0
+
+
+def seconds_per_byte(timings: Iterable[LinkTiming], ranks: int) -> float | None:
+    """Return the seconds of a rank's core that each byte of gradients costs, by timings of "ddp"
+    between about so many ranks; None without any.
+
+    Of all their bytes together, so that the large messages count most, as in a training step.
+    """
+    known = [timing for timing in timings if timing.kind == "ddp"]
+    if not known:
+        return None
+    nearest = min({each.ranks for each in known}, key=lambda few: (abs(few - ranks), few))
+    near = [each for each in known if each.ranks == nearest]
+    return sum(each.time.mean for each in near) / sum(each.size for each in near)
 
 
 def link_of(line: Line, kind: str, ranks: int) -> Line:

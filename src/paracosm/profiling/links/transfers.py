@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import mmap
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +49,8 @@ def transfer(scenario: Scenario, size: int, member: Member) -> Transfer:
         case "host copy":
             here, there = _full(size), _full(size)
             return Transfer(lambda: there.copy_(here), 1, host)
+        case "new memory":
+            return Transfer(lambda: _touch(size), 1, host)
         case "shared memory" if scenario.directions == 2:
             return Transfer(_exchange(size, member), 1, host)
         case "shared memory":
@@ -55,10 +59,18 @@ def transfer(scenario: Scenario, size: int, member: Member) -> Transfer:
             return Transfer(_device_copy(scenario, size), 1, CudaClock())
         case "send_recv":
             return Transfer(_ping_pong(size, member), 2, host)
+    if scenario.kind == "ddp":
+        step, alone = _training_steps(size)
+        return Transfer(step, 1, _Beside(alone))
     if scenario.backend == "nccl":
         torch.cuda.set_device(member.rank)
         return Transfer(_collective(scenario, size, member, "cuda"), 1, CudaClock())
     return Transfer(_collective(scenario, size, member, "cpu"), 1, host)
+
+
+def _touch(size: int) -> None:
+    with mmap.mmap(-1, size) as room:
+        room[:: mmap.PAGESIZE] = bytes(-(-size // mmap.PAGESIZE))
 
 
 def _full(size: int, device: str = "cpu") -> torch.Tensor:
@@ -169,6 +181,45 @@ def _collective(scenario: Scenario, size: int, member: Member, device: str) -> C
         case "broadcast":
             return _broadcast(mine, member.ranks)
     raise ValueError(scenario.kind)
+
+
+class _Beside(HostClock):
+    """CPU time of all threads of this process, beyond that of another call."""
+
+    def __init__(self, other: Callable[[], object]) -> None:
+        super().__init__()
+        self._other = other
+
+    def seconds(self, call: Callable[[], object], times: int = 1) -> float:
+        spent = []
+        for each in (self._other, call):
+            begin = time.process_time()
+            for _ in range(times):
+                each()
+            spent.append(time.process_time() - begin)
+        return max(spent[1] - spent[0], 1e-9)  # of small messages less than one step differs
+
+
+def _training_steps(size: int) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Return steps of a stack of square layers with `size` bytes of gradients: one that reduces
+    them, and one that keeps them."""
+    width = min(_WIDTH, math.isqrt(size // ITEM))
+    layers = max(1, round(size / ITEM / width**2))
+    stack = torch.nn.Sequential(*(torch.nn.Linear(width, width, bias=False) for _ in range(layers)))
+    model, inputs = torch.nn.parallel.DistributedDataParallel(stack), torch.ones(_BATCH, width)
+
+    def reduced() -> None:
+        model.zero_grad()
+        model(inputs).sum().backward()
+
+    def kept() -> None:
+        with model.no_sync():
+            reduced()
+
+    return reduced, kept
+
+
+_WIDTH, _BATCH = 512, 32
 
 
 def _broadcast(message: torch.Tensor, ranks: int) -> Callable[[], object]:

@@ -2,6 +2,6 @@
 
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.algorithms.registry import ALGORITHMS, parse_algorithm
-from paracosm.training.roles import Topology
+from paracosm.training.team import Topology
 
 __all__ = ["ALGORITHMS", "Algorithm", "Topology", "parse_algorithm"]

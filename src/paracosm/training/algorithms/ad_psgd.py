@@ -8,7 +8,8 @@ from typing import ClassVar, Literal
 from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.failures import Recovery
-from paracosm.training.roles import Topology, TrainingWorker
+from paracosm.training.team import Topology
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 An algorithm is a frozen dataclass whose fields are its parameters and whose coroutines are written
 as one would explain them: `await me.compute_gradient()`, `me.push(...)`, `await me.pull()` at a
 worker; `await server.receive()`, `await server.apply(...)`, `server.answer(...)` at a server. The
-run's end, metrics, random streams and the difference between one and several servers are the roles'
-concern (`paracosm.training.roles`), so the coroutines loop for ever. All values that they handle
+run's end, metrics, random streams and the difference between one and several servers are the
+concern of `worker.py` and `server.py`, so the coroutines loop for ever. All values that they handle
 are arrays with arithmetic (PyTorch vectors; vectors of length zero in timing-only mode). What an
 update makes of gradients is said once (`weight`, `direction`), for servers and for schedules.
 
@@ -26,8 +26,10 @@ from paracosm.models import Optimizer
 from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.training.failures import SYNCHRONOUS, Recovery
 from paracosm.training.named import write_named
-from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
+from paracosm.training.server import ParameterServer
 from paracosm.training.store import Direction, Rule
+from paracosm.training.team import Topology
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)

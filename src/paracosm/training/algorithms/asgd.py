@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from paracosm.simulation.schedule import Rule, asgd
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.roles import ParameterServer
+from paracosm.training.server import ParameterServer
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule, backup
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.roles import ParameterServer
+from paracosm.training.server import ParameterServer
 from paracosm.training.store import Contribution
 
 

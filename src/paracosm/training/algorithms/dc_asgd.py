@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from paracosm.errors import InputError
 from paracosm.training.algorithms.asgd import ASGD
+from paracosm.training.named import at_least
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,7 @@ class DCASGD(ASGD):
     strength: float = 0.04
 
     def __post_init__(self) -> None:
-        if not self.strength >= 0:
-            raise InputError(f"dc-asgd: strength must be at least 0, got {self.strength}")
+        at_least(self, 0, "strength")
 
     def direction(self, gradient: Any, moved: Any) -> Any:
         return gradient + self.strength * gradient * gradient * moved

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from paracosm.errors import InputError
 from paracosm.training.algorithms.asgd import ASGD
+from paracosm.training.named import at_least, below_1
 from paracosm.training.store import Direction
 
 _LEAST = 1e-7  # epsilon
@@ -19,7 +19,8 @@ class AdaptiveDCASGD(ASGD):
 
     * , / and sqrt are elementwise; s (MeanSquare) is kept beside the parameters and begins as 0;
     epsilon is 1e-7. Zheng et al., "Asynchronous Stochastic Gradient Descent with Delay
-    Compensation", 2017, section 6 (DC-ASGD-a, with strength 2 and decay 0.95 on CIFAR-10).
+    Compensation", 2017, section 6 (DC-ASGD-a, with strength 2 and decay 0.95 on CIFAR-10). Its
+    authors' code (Multiverso) keeps an s of each worker's gradients instead.
     """
 
     name: ClassVar[str] = "dc-asgd-a"
@@ -28,18 +29,14 @@ class AdaptiveDCASGD(ASGD):
     decay: float = 0.95
 
     def __post_init__(self) -> None:
-        if not self.strength >= 0:
-            raise InputError(f"dc-asgd-a: strength must be at least 0, got {self.strength}")
-        if not 0 <= self.decay < 1:
-            raise InputError(f"dc-asgd-a: decay must be in [0, 1), got {self.decay}")
+        at_least(self, 0, "strength")
+        below_1(self, "decay")
 
     def compensation(self) -> Direction:
         return _Adaptive(self.strength, self.decay)
 
 
 class _Adaptive:
-    """The compensation of one store, with its mean square of gradients."""
-
     def __init__(self, strength: float, decay: float) -> None:
         self._strength = strength
         self._decay = decay

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from paracosm.errors import InputError
 from paracosm.training.algorithms.asgd import ASGD
+from paracosm.training.named import at_least
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,7 @@ class DelayAdaptive(ASGD):
     threshold: int = 0
 
     def __post_init__(self) -> None:
-        if self.threshold < 0:
-            raise InputError(f"delay-adaptive: threshold must be at least 0, got {self.threshold}")
+        at_least(self, 0, "threshold")
 
     def weight(self, staleness: int, workers: int) -> float:
         return min(1.0, (self.threshold or workers) / max(1, staleness))

@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 
 from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.named import above_0, at_least, below_1
+from paracosm.training.server import ParameterServer
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)
@@ -32,15 +34,9 @@ class DelayedNesterov(Algorithm):
     activation: float = 0.0
 
     def __post_init__(self) -> None:
-        for field in ("steps", "buffer"):
-            if getattr(self, field) < 1:
-                raise InputError(
-                    f"{self.name}: {field} must be at least 1, got {getattr(self, field)}"
-                )
-        if not self.outer_lr > 0:
-            raise InputError(f"{self.name}: outer_lr must be above 0, got {self.outer_lr}")
-        if not 0 <= self.momentum < 1:
-            raise InputError(f"{self.name}: momentum must be in [0, 1), got {self.momentum}")
+        at_least(self, 1, "steps", "buffer")
+        above_0(self, "outer_lr")
+        below_1(self, "momentum")
         if not 0 <= self.activation <= 1 / self.buffer:
             raise InputError(
                 f"{self.name}: activation must be between 0 and 1 / buffer, {1 / self.buffer:g}, "

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from paracosm.errors import InputError
 from paracosm.models import Optimizer
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.failures import SYNCHRONOUS, Recovery
-from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
+from paracosm.training.named import above_0, at_least, below_1
 from paracosm.training.rules import outer_rule
+from paracosm.training.server import ParameterServer
 from paracosm.training.store import Rule
+from paracosm.training.team import Topology
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,9 @@ class DiLoCo(Algorithm):
     momentum: float = 0.9
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise InputError(f"{self.name}: steps must be at least 1, got {self.steps}")
-        if not self.outer_lr > 0:
-            raise InputError(f"{self.name}: outer_lr must be above 0, got {self.outer_lr}")
-        if not 0 <= self.momentum < 1:
-            raise InputError(f"{self.name}: momentum must be in [0, 1), got {self.momentum}")
+        at_least(self, 1, "steps")
+        above_0(self, "outer_lr")
+        below_1(self, "momentum")
 
     def outer(self) -> Rule:
         options = {"momentum": self.momentum, "nesterov": True} if self.momentum else {}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.named import at_least, below_1
+from paracosm.training.server import ParameterServer
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,8 @@ class EASGD(Algorithm):
     elasticity: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.period < 1:
-            raise InputError(f"easgd: period must be at least 1, got {self.period}")
-        if not 0 <= self.elasticity < 1:
-            raise InputError(f"easgd: elasticity must be in [0, 1), got {self.elasticity}")
+        at_least(self, 1, "period")
+        below_1(self, "elasticity")
 
     def _pull(self, workers: int) -> float:
         return self.elasticity or 0.9 / workers

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from paracosm.errors import InputError
 from paracosm.training.algorithms.fedavg import FedAvg
-from paracosm.training.roles import TrainingWorker
+from paracosm.training.named import above_0, below_1
 from paracosm.training.store import PseudoGradient, Rule
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,8 @@ class FedAdam(FedAvg):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for field in ("beta1", "beta2"):
-            if not 0 <= getattr(self, field) < 1:
-                raise InputError(
-                    f"{self.name}: {field} must be in [0, 1), got {getattr(self, field)}"
-                )
-        for field in ("server_lr", "tau"):
-            if not getattr(self, field) > 0:
-                raise InputError(
-                    f"{self.name}: {field} must be above 0, got {getattr(self, field)}"
-                )
+        below_1(self, "beta1", "beta2")
+        above_0(self, "server_lr", "tau")
 
     def outer(self) -> Rule:
         return _Adaptive(self)
@@ -51,8 +43,6 @@ class FedAdam(FedAvg):
 
 
 class _Adaptive:
-    """The rule of a server, with its moments."""
-
     def __init__(self, by: FedAdam) -> None:
         self._by = by
         self._mean: Any = 0.0

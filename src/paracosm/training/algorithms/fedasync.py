@@ -9,9 +9,10 @@ from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.simulation.schedule import asgd
 from paracosm.training.algorithms.asgd import ASGD
-from paracosm.training.roles import TrainingWorker
+from paracosm.training.named import at_least
 from paracosm.training.rules import SGD, outer_rule
 from paracosm.training.store import Rule
+from paracosm.training.worker import TrainingWorker
 
 Decay = Literal["constant", "polynomial", "hinge"]
 
@@ -43,19 +44,14 @@ class FedAsync(ASGD):
     mu: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise InputError(f"fedasync: steps must be at least 1, got {self.steps}")
+        at_least(self, 1, "steps")
         if not 0 < self.mixing <= 1:
             raise InputError(f"fedasync: mixing must be above 0 and at most 1, got {self.mixing}")
         if self.decay not in get_args(Decay):
             raise InputError(
                 f'fedasync: decay must be constant, polynomial or hinge, got "{self.decay}"'
             )
-        for field in ("a", "b", "mu"):
-            if not getattr(self, field) >= 0:
-                raise InputError(
-                    f"fedasync: {field} must be at least 0, got {getattr(self, field)}"
-                )
+        at_least(self, 0, "a", "b", "mu")
 
     def gradients_per_update(self, workers: int) -> int:
         return self.steps

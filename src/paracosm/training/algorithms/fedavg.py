@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.named import at_least
 from paracosm.training.rules import SGD, outer_rule
+from paracosm.training.server import ParameterServer
 from paracosm.training.store import PseudoGradient, Rule
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,8 @@ class FedAvg(Algorithm):
     epochs: int = 0
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise InputError(f"{self.name}: steps must be at least 1, got {self.steps}")
-        if self.epochs < 0:
-            raise InputError(f"{self.name}: epochs must be at least 0, got {self.epochs}")
+        at_least(self, 1, "steps")
+        at_least(self, 0, "epochs")
 
     @property
     def counts_examples(self) -> bool:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from paracosm.errors import InputError
 from paracosm.models import Optimizer
 from paracosm.training.algorithms.fedavg import FedAvg
+from paracosm.training.named import above_0
 from paracosm.training.rules import outer_rule
 from paracosm.training.store import Rule
 
@@ -28,8 +29,7 @@ class FedAvgM(FedAvg):
         super().__post_init__()
         if not 0 < self.momentum < 1:
             raise InputError(f"fedavgm: momentum must be between 0 and 1, got {self.momentum}")
-        if not self.server_lr > 0:
-            raise InputError(f"fedavgm: server_lr must be above 0, got {self.server_lr}")
+        above_0(self, "server_lr")
 
     def outer(self) -> Rule:
         return outer_rule(Optimizer("sgd", {"momentum": self.momentum}), self.server_lr)

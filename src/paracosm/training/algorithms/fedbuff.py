@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.simulation.schedule import fedbuff
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.named import above_0
 from paracosm.training.rules import SGD, outer_rule
+from paracosm.training.server import ParameterServer
 from paracosm.training.store import Rule
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,7 @@ class FedBuff(Algorithm):
     server_lr: float = 1.0
 
     def __post_init__(self) -> None:
-        for field in ("buffer", "steps", "server_lr"):
-            if not getattr(self, field) > 0:
-                raise InputError(f"fedbuff: {field} must be above 0, got {getattr(self, field)}")
+        above_0(self, "buffer", "steps", "server_lr")
 
     def gradients_per_update(self, workers: int) -> int:
         return self.buffer * self.steps

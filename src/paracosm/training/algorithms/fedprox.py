@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from paracosm.errors import InputError
 from paracosm.training.algorithms.fedavg import FedAvg
-from paracosm.training.roles import TrainingWorker
 from paracosm.training.store import PseudoGradient
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.failures import SYNCHRONOUS, Recovery
-from paracosm.training.roles import Topology, TrainingWorker
+from paracosm.training.named import at_least
+from paracosm.training.team import Topology
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,7 @@ class LocalSGD(Algorithm):
     steps: int = 8
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise InputError(f"{self.name}: steps must be at least 1, got {self.steps}")
+        at_least(self, 1, "steps")
 
     def gradients_per_update(self, workers: int) -> int:
         return workers * self.steps

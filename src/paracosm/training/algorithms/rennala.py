@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from paracosm.errors import InputError
+from paracosm.simulation.schedule import Rule, rennala
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.roles import ParameterServer
+from paracosm.training.named import at_least
+from paracosm.training.server import ParameterServer
 
 
 @dataclass(frozen=True)
@@ -17,15 +19,15 @@ class Rennala(Algorithm):
     A worker is answered at once with the parameters as they are: a fast one brings several of the
     gradients. One of older parameters is ignored. Tyurin, Richtarik, "Optimal Time Complexities of
     Parallel Stochastic Optimization Methods Under a Fixed Computation Model", 2023 (Rennala SGD;
-    there S, and the worker that completes an update is answered before it, here after it).
+    there S, and the worker that completes an update is asked for another gradient before it, whose
+    result is ignored, here after it).
     """
 
     name: ClassVar[str] = "rennala"
     gradients: int = 4
 
     def __post_init__(self) -> None:
-        if self.gradients < 1:
-            raise InputError(f"rennala: gradients must be at least 1, got {self.gradients}")
+        at_least(self, 1, "gradients")
 
     def check(self, workers: int, servers: int) -> None:
         if servers > 1:
@@ -33,6 +35,9 @@ class Rennala(Algorithm):
                 f"rennala runs on 1 server, not {servers}: several would not agree on which "
                 "gradients come late"
             )
+
+    def rule(self, workers: int) -> Rule:
+        return rennala(self.gradients)
 
     def gradients_per_update(self, workers: int) -> int:
         return self.gradients

@@ -8,7 +8,9 @@ from typing import ClassVar
 from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.failures import Recovery
-from paracosm.training.roles import ParameterServer, Topology
+from paracosm.training.named import at_least
+from paracosm.training.server import ParameterServer
+from paracosm.training.team import Topology
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,7 @@ class Ringmaster(Algorithm):
     stop: bool = False
 
     def __post_init__(self) -> None:
-        if self.threshold < 0:
-            raise InputError(f"ringmaster: threshold must be at least 0, got {self.threshold}")
+        at_least(self, 0, "threshold")
 
     @property
     def interrupts(self) -> bool:

@@ -9,9 +9,11 @@ from paracosm.errors import InputError
 from paracosm.models import Optimizer
 from paracosm.training.algorithms.fedavg import FedAvg
 from paracosm.training.failures import Recovery
-from paracosm.training.roles import ParameterServer, TrainingWorker
+from paracosm.training.named import above_0
 from paracosm.training.rules import SGD, outer_rule
+from paracosm.training.server import ParameterServer
 from paracosm.training.store import Rule
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,7 @@ class Scaffold(FedAvg):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.server_lr > 0:
-            raise InputError(f"scaffold: server_lr must be above 0, got {self.server_lr}")
+        above_0(self, "server_lr")
 
     @property
     def pushes_only_changes(self) -> bool:

@@ -9,7 +9,8 @@ from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule, asgd
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.failures import Recovery
-from paracosm.training.roles import Topology, TrainingWorker
+from paracosm.training.team import Topology
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)

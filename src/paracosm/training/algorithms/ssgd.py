@@ -9,7 +9,9 @@ from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule, ssgd
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.failures import SYNCHRONOUS, Recovery
-from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
+from paracosm.training.server import ParameterServer
+from paracosm.training.team import Topology
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,12 @@ from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.simulation.schedule import ssp
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.failures import Recovery
-from paracosm.training.roles import ParameterServer, Topology, TrainingWorker
+from paracosm.training.named import at_least
 from paracosm.training.rules import SGD, outer_rule
+from paracosm.training.server import ParameterServer
 from paracosm.training.store import Rule
+from paracosm.training.team import Topology
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,7 @@ class SSP(Algorithm):
     cache: bool = False
 
     def __post_init__(self) -> None:
-        if self.slack < 0:
-            raise InputError(f"ssp: slack must be at least 0, got {self.slack}")
+        at_least(self, 0, "slack")
 
     def check(self, workers: int, servers: int) -> None:
         if self.cache and servers > 1:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from paracosm.errors import InputError
 from paracosm.training.algorithms.asgd import ASGD
+from paracosm.training.named import at_least
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,7 @@ class StalenessAware(ASGD):
     power: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.power >= 0:
-            raise InputError(f"staleness-aware: power must be at least 0, got {self.power}")
+        at_least(self, 0, "power")
 
     def weight(self, staleness: int, workers: int) -> float:
         return float(max(1, staleness) ** -self.power)

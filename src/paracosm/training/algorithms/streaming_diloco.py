@@ -12,7 +12,9 @@ from paracosm.engine import Future
 from paracosm.errors import InputError
 from paracosm.training.algorithms.diloco import DiLoCo
 from paracosm.training.failures import Recovery
-from paracosm.training.roles import Topology, TrainingWorker
+from paracosm.training.named import below_1
+from paracosm.training.team import Topology
+from paracosm.training.worker import TrainingWorker
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,7 @@ class StreamingDiLoCo(DiLoCo):
                 f"{self.name}: overlap must be at least 0 and below the number of steps, "
                 f"{self.steps}, got {self.overlap}"
             )
-        if not 0 <= self.mixing < 1:
-            raise InputError(f"{self.name}: mixing must be in [0, 1), got {self.mixing}")
+        below_1(self, "mixing")
 
     async def work(self, me: TrainingWorker) -> None:
         under_way: dict[int, Future] = {}

@@ -46,6 +46,11 @@ class Codec:
     # Whether what a message comes to depends on those that the client sent before.
     remembers: ClassVar[bool] = False
 
+    @property
+    def depends_on_before(self) -> bool:
+        """Whether a message says something of those that its client sent before."""
+        return self.feedback or self.remembers
+
     def bits(self, shapes: Shapes) -> tuple[int, ...]:
         """Return the bits of a message, by the rounds in which an all-reduce has to send it."""
         raise NotImplementedError

@@ -127,7 +127,7 @@ class _Outbox:
         self.stream = stream
         # Messages add up where they say the same of what was drawn.
         self._key = (seed, TrainingStream.COMPRESSION, 0 if is_shared else client, stream)
-        self._is_in_order = codec.feedback or codec.remembers
+        self._is_in_order = codec.depends_on_before
         self._error: Any = None
         self._memory = _new_memory()
         self._sent = 0

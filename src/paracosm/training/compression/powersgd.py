@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from paracosm.errors import InputError
 from paracosm.training.compression.codec import FLOAT, Codec, Shapes, as_matrix, tensors_of
+from paracosm.training.named import at_least
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -35,8 +36,7 @@ class PowerSGD(Codec):
     feedback: bool = True
 
     def __post_init__(self) -> None:
-        if self.rank < 1:
-            raise InputError(f"powersgd: rank must be at least 1, got {self.rank}")
+        at_least(self, 1, "rank")
 
     def check(self, shapes: Shapes) -> None:
         if any(map(self._is_factored, shapes)):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, ClassVar
 
-from paracosm.errors import InputError
 from paracosm.training.compression.codec import FLOAT, Codec, Shapes, elements
+from paracosm.training.named import at_least
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -32,9 +32,7 @@ class QSGD(Codec):
     feedback: bool = False
 
     def __post_init__(self) -> None:
-        for field in ("levels", "bucket"):
-            if getattr(self, field) < 1:
-                raise InputError(f"qsgd: {field} must be at least 1, got {getattr(self, field)}")
+        at_least(self, 1, "levels", "bucket")
 
     @property
     def omega(self) -> float:

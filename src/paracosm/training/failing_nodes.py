@@ -12,15 +12,18 @@ Servers take note at once of who is away. One that stops ends the whole job, whi
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from math import inf
 from types import coroutine
 from typing import Any, Protocol, cast
 
 from paracosm.engine import Future, Interrupt, Transfer, Worker
-from paracosm.training.roles import ParameterServer, Tag, Team, TrainingWorker
+from paracosm.training.messages import Tag
+from paracosm.training.server import ParameterServer
 from paracosm.training.store import Contribution, Gradient, PseudoGradient, Store
+from paracosm.training.team import Team
+from paracosm.training.worker import TrainingWorker
 
 
 class Conditions(Protocol):
@@ -46,9 +49,6 @@ class Conditions(Protocol):
 
     def is_back(self, worker: FailingWorker) -> None:
         """Note that a worker goes on."""
-
-    async def enter(self, worker: FailingWorker) -> None:
-        """Let a worker that is back take part in all-reduces again."""
 
     def worker_named(self, name: str) -> FailingWorker | None:
         """Return a worker of the life that the job is in; None for a server."""
@@ -168,8 +168,14 @@ class _Node(Worker):
 class FailingWorker(_Node, TrainingWorker):
     """A worker that may stop, and come back."""
 
-    def __init__(self, team: Team, index: int, stores: Sequence[Store] = ()) -> None:
-        super().__init__(team, index, stores)
+    def __init__(
+        self,
+        team: Team,
+        index: int,
+        work: Callable[[TrainingWorker], Awaitable[None]],
+        stores: Sequence[Store] = (),
+    ) -> None:
+        super().__init__(team, index, work, stores)
         self.conditions = cast("Conditions", team)
         self._versions = [each.version for each in self.conditions.stores]
         if stores:
@@ -185,7 +191,7 @@ class FailingWorker(_Node, TrainingWorker):
         while True:
             try:
                 if not self.is_away or await self._come_back():
-                    await self._team.work(self)
+                    await self._work(self)
                 return
             except Interrupt as interrupt:
                 if interrupt.cause is not self.conditions:
@@ -245,13 +251,12 @@ class FailingWorker(_Node, TrainingWorker):
                 break
         self.is_away = False
         self.conditions.is_back(self)
-        self._rule = None
         if not self._stores:
             for server in self._team.servers:
                 self.send(server, self.name, tag=Tag.JOIN)
             await self.pull()
         else:
-            await self.conditions.enter(self)
+            await self._team.all_reduces.enter(self.name)
             self._read_stores()
         return True
 
@@ -263,8 +268,14 @@ class FailingWorker(_Node, TrainingWorker):
 class FailingServer(_Node, ParameterServer):
     """A server whose workers may stop."""
 
-    def __init__(self, team: Team, index: int, store: Store) -> None:
-        super().__init__(team, index, store)
+    def __init__(
+        self,
+        team: Team,
+        index: int,
+        serve: Callable[[ParameterServer], Awaitable[None]],
+        store: Store,
+    ) -> None:
+        super().__init__(team, index, serve, store)
         self.conditions = cast("Conditions", team)
         self._is_first = index == 0  # who counts what is pushed to all
         self._away: set[str] = set()

@@ -1,0 +1,57 @@
+"""What a script asks of other ranks that nobody emulates: refused by name, in place of waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import wraps
+from typing import Any, NoReturn
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore
+
+from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.rank.on_import import on_import
+
+PATIENCE = timedelta(seconds=10)  # for keys of a store that another rank may set
+
+
+def refuse_what_needs_peers(config: EmulateConfig) -> None:
+    """Have remote procedure calls fail at once, and waits for peers' keys after 10 seconds.
+
+    Keys that the emulator sets come within that time. Of several real ranks one may have to wait
+    for another as long as it likes.
+    """
+    on_import("torch.distributed.rpc", _refuse_calls)
+    if len(config.rank) == 1:
+        for name in ("wait", "get"):
+            setattr(PrefixStore, name, _impatient(getattr(PrefixStore, name), name))
+
+
+def _refuse_calls(module: Any) -> None:
+    def init_rpc(*args: Any, **options: Any) -> NoReturn:
+        raise NotImplementedError(
+            "torch.distributed.rpc is not emulated: emulated ranks run no functions; collectives "
+            "and messages between ranks are emulated"
+        )
+
+    module.init_rpc = init_rpc
+
+
+def _impatient(call: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @wraps(call)
+    def waiting(store: Any, keys: Any, *timeout: timedelta) -> Any:
+        before = store.timeout
+        store.set_timeout(min(before, PATIENCE))
+        try:
+            return call(store, keys, *(min(each, PATIENCE) for each in timeout))
+        except dist.DistStoreError as error:
+            wanted = keys if isinstance(keys, str) else ", ".join(keys)
+            raise dist.DistStoreError(
+                f"{name}({wanted}): no rank set this key in {PATIENCE.seconds} s; emulated ranks "
+                "run no script, and set none of their own"
+            ) from error
+        finally:
+            store.set_timeout(before)
+
+    return waiting

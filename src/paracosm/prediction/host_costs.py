@@ -1,0 +1,89 @@
+"""What a CPU does for a model beside its ops: pages of new memory, gradients on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from paracosm.errors import InputError
+from paracosm.graphs import Graph
+from paracosm.jobs.strategies import Interference
+from paracosm.prediction.config import PredictConfig
+from paracosm.profiling.allocator import new_memory
+from paracosm.profiling.database import ProfileDatabase
+from paracosm.profiling.environment import Environment
+from paracosm.profiling.links.measure import LinkSettings, measure_links, seconds_per_byte
+from paracosm.profiling.samples import LinkTiming
+from paracosm.units import format_duration, format_size
+
+NEW_MEMORY = 64 << 20  # bytes that are taken to measure what a page costs
+
+
+def find_page_faults(
+    config: PredictConfig,
+    graph: Graph,
+    environment: Environment,
+    is_here: bool,
+    say: Callable[[str], None],
+) -> npt.NDArray[np.float64] | None:
+    """Return the seconds that new memory costs each node; None where malloc keeps what is freed."""
+    if environment.device != "cpu":
+        if config.allocator == "default":
+            raise InputError("allocator: no effect on a GPU, leave out: it has one of its own")
+        return None
+    new = new_memory(graph)
+    if config.allocator == "kept":
+        if total := int(new.sum()):
+            say(
+                f"Untuned, malloc takes {format_size(total)} of new memory in every iteration: "
+                "--allocator default counts that."
+            )
+        return None
+    with ProfileDatabase.open(config.db, readonly=not is_here) as database:
+        known = _of_processor(database.links(), environment, "new memory")
+        if not known and is_here:
+            asked = LinkSettings(kinds=("new memory",), sizes=(NEW_MEMORY,))
+            known = measure_links(asked).timings
+            database.add_links(known)
+    if not known:
+        raise InputError(
+            f"allocator: {config.db} does not say what new memory costs on {environment.hardware}: "
+            "paracosm measure link --kinds new-memory --db there adds it"
+        )
+    cost = sum(each.time.mean for each in known) / sum(each.size for each in known)
+    return np.asarray(new * cost, dtype=np.float64)
+
+
+def _of_processor(
+    timings: Sequence[LinkTiming], environment: Environment, kind: str
+) -> list[LinkTiming]:
+    """Return the timings of a kind on a processor, whatever allocator and threads ops had there."""
+    return [
+        timing
+        for timing in timings
+        if timing.kind == kind and timing.environment.hardware == environment.hardware
+    ]
+
+
+def find_interference(
+    config: PredictConfig, environment: Environment | None, ranks: int
+) -> tuple[Interference, str]:
+    """Return what collectives of so many replicas take from computing, and how that is known.
+
+    On a CPU it is what was measured of DDP on that processor, if it was.
+    """
+    slowdown = config.slowdown
+    found = Interference(slowdown=slowdown)
+    said = f"given: computing takes {slowdown:g} times as long" if slowdown > 1 else ""
+    if environment is None or environment.device != "cpu":
+        return found, said
+    with ProfileDatabase.open(config.db, readonly=True) as database:
+        timings = _of_processor(database.links(), environment, "ddp")
+    cost = seconds_per_byte(timings, ranks)
+    if not cost:
+        return found, said
+    told = f"measured: {format_duration(cost * 1e6)} of a rank's core for each MB"
+    return replace(found, per_byte=cost), ", ".join(filter(None, (told, said)))

@@ -1,0 +1,160 @@
+"""Which node of a job fails next, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import heapify, heapreplace, merge
+from itertools import repeat
+from math import inf
+from typing import NamedTuple
+
+from paracosm.faults import Lose, Slow, Stop, Strike, node_failures, strikes
+from paracosm.rng import FailureStream, TrainingStream, generator
+from paracosm.training.availability import Availability, absences
+from paracosm.training.failures import Failures
+from paracosm.training.pauses import Clock
+
+
+class Failure(NamedTuple):
+    """A node stops; seconds of virtual time."""
+
+    time: float
+    node: str
+    back: float
+    leaves: bool = False  # whether it goes by itself, and does not fail
+
+
+class ComingFailures:
+    """The failures of a job, by one or all of them at a time.
+
+    Those at given times and random ones that stop the whole job come in virtual time, or at the end
+    of the pause that holds them; random ones of single workers pass while the job works.
+    """
+
+    def __init__(
+        self,
+        failures: Failures,
+        clock: Clock,
+        workers: Sequence[str],
+        servers: Sequence[str],
+        seed: int,
+        availability: Availability | None,  # of workers; None: they stay
+    ) -> None:
+        self._clock = clock
+        self._restart = failures.restart
+        self._servers = servers
+        self._restarts = failures.recovery == "restart"
+        gone = () if availability is None else absences(availability, workers)
+        self._coming = merge(
+            _at_virtual_times(failures, workers, servers, seed),
+            (Failure(*each, leaves=True) for each in gone),
+            key=lambda failure: failure.time,
+        )
+        self._next = next(self._coming)
+        self._held: list[Failure] = []  # that came in a pause
+        self._alone = _Alone(inf if self._restarts else failures.nodes.worker, workers, seed)
+
+    def begin_life(self) -> None:
+        """Let all workers work from now on, the beginning of the engine's clock."""
+        self._alone.begin()
+
+    def stops_job(self, failure: Failure) -> bool:
+        """Whether the others do not go on without the node."""
+        return failure.node in self._servers or (self._restarts and not failure.leaves)
+
+    def upcoming(self) -> Failure:
+        """Return the failure that comes next."""
+        if self._held:
+            return self._held[0]
+        due, worker = self._alone.next
+        alone = self._clock.virtual(due)
+        if alone < self._next.time:
+            return Failure(alone, worker, alone + self._restart)
+        return self._next
+
+    def take(self) -> Failure:
+        """Return the same, which has come now."""
+        failure = self.upcoming()
+        if self._held:
+            self._held.pop(0)
+        elif failure is self._next:
+            self._next = next(self._coming)
+        else:
+            self._alone.fail(self._restart)
+        return failure
+
+    def hold_until(self, end: float) -> Failure | None:
+        """Take what comes before `end`, the end of a pause, up to a failure of the whole job.
+
+        Single workers that fail in a pause do so at its end.
+        """
+        while self._next.time < end:
+            failure, self._next = self._next, next(self._coming)
+            if self.stops_job(failure):
+                return failure
+            self._held.append(failure)
+        return None
+
+
+def strikes_of(
+    kind: type[Stop | Slow | Lose],
+    failures: Failures,
+    workers: Sequence[str],
+    servers: Sequence[str],
+    seed: int,
+) -> Iterator[Strike]:
+    """Yield the faults of a kind that were asked for, as they strike; see `faults.strikes`."""
+    faults = [
+        (fault, generator(seed, TrainingStream.FAULTS, number))
+        for number, fault in enumerate(failures.faults)
+        if isinstance(fault.model, kind)
+    ]
+    return strikes(faults, workers, servers)
+
+
+def _at_virtual_times(
+    failures: Failures, workers: Sequence[str], servers: Sequence[str], seed: int
+) -> Iterator[Failure]:
+    """Yield the failures at given times and those of the whole job, ascending, without end."""
+    names = {"worker": workers, "server": servers}
+    together = len(workers) if failures.recovery == "restart" else 0
+    random = (
+        Failure(time, names[who.kind][who.index], time + failures.restart)
+        for time, who in node_failures(failures.nodes, together, len(servers), seed)
+    )
+    stops = strikes_of(Stop, failures, workers, servers, seed)
+    given = (Failure(each.time, each.node, each.end) for each in stops)
+    yield from merge(random, given, key=lambda failure: failure.time)
+    yield from repeat(Failure(inf, "", inf))
+
+
+class _Alone:
+    """When single workers fail at random that do not stop the job, on the engine's clock."""
+
+    def __init__(self, mtbf: float, workers: Sequence[str], seed: int) -> None:
+        self._mtbf = mtbf
+        self._workers = workers if mtbf < inf else ()
+        self._sources = [
+            generator(seed, FailureStream.WORKERS, worker) for worker in range(len(self._workers))
+        ]
+        self._due: list[tuple[float, int]] = []
+
+    def begin(self) -> None:
+        self._due = [
+            (source.exponential(self._mtbf), worker) for worker, source in enumerate(self._sources)
+        ]
+        heapify(self._due)
+
+    @property
+    def next(self) -> tuple[float, str]:
+        """When which worker fails next."""
+        if not self._due:
+            return inf, ""
+        due, worker = self._due[0]
+        return due, self._workers[worker]
+
+    def fail(self, restart: float) -> None:
+        """Let it fail; it works on after its restart."""
+        due, worker = self._due[0]
+        following = due + restart + self._sources[worker].exponential(self._mtbf)
+        heapreplace(self._due, (following, worker))
