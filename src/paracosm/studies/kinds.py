@@ -6,7 +6,7 @@ needs, nor the other way round. Another kind is one entry here, and one field of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +56,8 @@ class Kind:
     success: str  # the status of a run that went as it should
     # the statuses of runs that came to an end of their own, and need not be run again
     ends: frozenset[str]
-    model: Callable[[], type[BaseModel]]  # returns the pydantic model of its arguments
+    # returns the pydantic models of its arguments, one for each form that it has
+    models: Callable[[], tuple[type[BaseModel], ...]]
     check: Callable[[Any], None]  # raises InputError for arguments that cannot be run
     total: Callable[[Any], int | None]  # how many units a run will take; None where nobody knows
     # takes arguments, seed, a sink for metrics, and hooks
@@ -68,11 +69,34 @@ class Kind:
     # interrupted
     of_many: bool = False
 
+    def model(self, asked: Mapping[str, Any]) -> type[BaseModel]:
+        """Return the model that arguments mean: the first one, unless one that only another has is
+        there and none that only the first one has.
 
-def _train_model() -> type[BaseModel]:
+        Raises:
+            InputError: an argument belongs to another form.
+        """
+        forms = self.models()
+        own = [_only_of(form, forms) & asked.keys() for form in forms]
+        number = next((n for n, found in enumerate(own) if found), 0)
+        others = sorted(set().union(*own) - own[number])
+        if others:
+            raise InputError(
+                f"{', '.join(others)}: of another form than {', '.join(sorted(own[number]))}: "
+                "leave out the one or the other"
+            )
+        return forms[number]
+
+
+def _only_of(form: type[BaseModel], forms: Iterable[type[BaseModel]]) -> set[str]:
+    others = (set(other.model_fields) for other in forms if other is not form)
+    return set(form.model_fields).difference(*others)
+
+
+def _train_models() -> tuple[type[BaseModel], ...]:
     from paracosm.training import TrainConfig
 
-    return TrainConfig
+    return (TrainConfig,)
 
 
 def _check_train(config: Any) -> None:
@@ -109,10 +133,10 @@ def _train(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     return Outcome(result.summary, result.timeline, files)
 
 
-def _relax_model() -> type[BaseModel]:
+def _relax_models() -> tuple[type[BaseModel], ...]:
     from paracosm.relaxation.config import RelaxConfig
 
-    return RelaxConfig
+    return (RelaxConfig,)
 
 
 def _relax(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
@@ -122,10 +146,10 @@ def _relax(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     return Outcome(result.summary, result.timeline)
 
 
-def _predict_model() -> type[BaseModel]:
+def _predict_models() -> tuple[type[BaseModel], ...]:
     from paracosm.prediction.config import PredictConfig
 
-    return PredictConfig
+    return (PredictConfig,)
 
 
 def _predict(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
@@ -135,10 +159,10 @@ def _predict(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     return Outcome(result.summary, result.timeline)
 
 
-def _emulate_model() -> type[BaseModel]:
+def _emulate_models() -> tuple[type[BaseModel], ...]:
     from paracosm.emulation.config import EmulateConfig
 
-    return EmulateConfig
+    return (EmulateConfig,)
 
 
 def _check_emulate(config: Any) -> None:
@@ -154,13 +178,18 @@ def _emulate(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     return Outcome(result.summary, result.timeline, result.files)
 
 
-def _plan_model() -> type[BaseModel]:
+def _plan_models() -> tuple[type[BaseModel], ...]:
     from paracosm.planning.config import PlanConfig
+    from paracosm.planning.strategy_plan import StrategyPlanConfig
 
-    return PlanConfig
+    return PlanConfig, StrategyPlanConfig
 
 
 def _plan(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
+    from paracosm.planning.strategy_plan import StrategyPlanConfig, run_strategy_plan
+
+    if isinstance(config, StrategyPlanConfig):
+        return Outcome(run_strategy_plan(config, seed, hooks.progress), None)
     from paracosm.planning.plan import run_plan
 
     summary = run_plan(
@@ -177,7 +206,7 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "updates",
         success="done",
         ends=frozenset({"done", "diverged", "stopped"}),
-        model=_train_model,
+        models=_train_models,
         check=_check_train,
         total=_updates,
         run=_train,
@@ -188,7 +217,7 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "relaxations",
         success="converged",
         ends=frozenset({"converged", "stopped", "diverged"}),
-        model=_relax_model,
+        models=_relax_models,
         check=lambda config: config.check(),
         total=lambda config: None,
         run=_relax,
@@ -198,7 +227,7 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "predictions" if config.predictions else "new ops",
         success="done",
         ends=frozenset({"done"}),
-        model=_predict_model,
+        models=_predict_models,
         check=lambda config: config.check(),
         total=lambda config: config.predictions,
         run=_predict,
@@ -208,7 +237,7 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "iterations",
         success="done",
         ends=frozenset({"done"}),
-        model=_emulate_model,
+        models=_emulate_models,
         check=_check_emulate,
         total=lambda config: None,
         run=_emulate,
@@ -219,7 +248,7 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "runs",
         success="done",
         ends=frozenset({"done", "not reached"}),
-        model=_plan_model,
+        models=_plan_models,
         check=lambda config: config.check(),
         total=lambda config: None,
         run=_plan,
