@@ -34,23 +34,17 @@ BASELINES = {
 """Other predictors of the time to the target, by their names in the summary."""
 
 
-def _fastest(summary: PlanSummary) -> str | None:
-    return None if summary.fastest is None else _short(summary, summary.fastest)
-
-
-def _cheapest(summary: PlanSummary) -> str | None:
-    return None if summary.cheapest is None else _short(summary, summary.cheapest)
-
-
-def _short(summary: PlanSummary, index: int) -> str:
+def _short(summary: PlanSummary, index: int | None) -> str | None:
+    if index is None:
+        return None
     design = summary.designs[index]
     return f"{design_name(design)} ({_seconds(design.time.median)}, {_cost(summary, design)})"
 
 
 FIGURES: Mapping[str, Figure] = {
     "Target": figure("target", str),
-    "Fastest": _fastest,
-    "Cheapest": _cheapest,
+    "Fastest": lambda summary: _short(summary, summary.fastest),
+    "Cheapest": lambda summary: _short(summary, summary.cheapest),
     "Designs": lambda summary: f"{len(summary.designs):,}" if summary.designs else None,
     "Seeds": figure("seeds", "{:,}".format),
     "Runs": figure("runs", "{:,}".format),

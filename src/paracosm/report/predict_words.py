@@ -50,15 +50,14 @@ def _coverage(summary: Mapping[str, Any]) -> str | None:
 
 def _unchanged(summary: Mapping[str, Any]) -> str | None:
     before = summary.get("unchanged") or {}
-    for key, write in (("iteration_time", format_duration), ("steps_per_second", _steps)):
+    for key, write in (
+        ("iteration_time", format_duration),
+        ("steps_per_second", "{:.4g} steps/s".format),
+    ):
         if before.get(key) is not None and summary.get(key) is not None:
             ratio = summary[key] / before[key] - 1 if before[key] else 0.0
             return f"{write(before[key])} (with the changes {_signed(ratio)})"
     return None
-
-
-def _steps(rate: float) -> str:
-    return f"{rate:.4g} steps/s"
 
 
 def _rate(rate: float) -> str:

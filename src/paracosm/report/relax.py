@@ -25,7 +25,13 @@ from paracosm.report.chart import (
     shown_sections,
     time_unit,
 )
-from paracosm.report.shared_charts import Shares, counted, staleness_chart, utilisation_chart
+from paracosm.report.shared_charts import (
+    Shares,
+    counted,
+    histograms_by_run,
+    staleness_of,
+    utilisation_chart,
+)
 from paracosm.report.timeline_charts import PHASES, lane_of, node_group, timeline_chart
 from paracosm.report.view import Figure, Run, View, figure
 from paracosm.results import RelaxationSummary
@@ -260,7 +266,8 @@ def _staleness(runs: Sequence[Run]) -> Chart | None:
         if run.index in histograms
     )
     caption = "The last bin holds everything beyond it." if beyond else ""
-    return staleness_chart(runs, histograms, "updates", histogram_height(len(runs)), caption)
+    height = histogram_height(len(runs))
+    return histograms_by_run(runs, histograms, staleness_of("updates"), height, caption)
 
 
 def _shares(run: Run) -> Shares:

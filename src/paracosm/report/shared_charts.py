@@ -143,17 +143,6 @@ def staleness_of(what: str) -> Measure:
     return Measure("staleness", title, "staleness", "staleness (updates)", what)
 
 
-def staleness_chart(
-    runs: Sequence[Run],
-    histograms: Mapping[int, Histogram],
-    what: str,
-    height: int = 320,
-    caption: str = "",
-) -> Chart | None:
-    """Return the staleness of runs by their index; see `histograms_chart`."""
-    return histograms_by_run(runs, histograms, staleness_of(what), height, caption)
-
-
 def histograms_by_run(
     runs: Sequence[Run],
     histograms: Mapping[int, Histogram],

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from paracosm.errors import InputError
@@ -56,11 +57,13 @@ class Kind:
     success: str  # the status of a run that went as it should
     # the statuses of runs that came to an end of their own, and need not be run again
     ends: frozenset[str]
-    model: Callable[[], type[BaseModel]]  # returns the pydantic model of its arguments
-    check: Callable[[Any], None]  # raises InputError for arguments that cannot be run
-    total: Callable[[Any], int | None]  # how many units a run will take; None where nobody knows
+    arguments: str  # where the pydantic model of its arguments is
     # takes arguments, seed, a sink for metrics, and hooks
     run: Callable[[Any, int, Any, Hooks], Outcome]
+    # raises InputError for arguments that cannot be run
+    check: Callable[[Any], None] = lambda config: config.check()
+    # how many units a run will take; None where nobody knows
+    total: Callable[[Any], int | None] = lambda config: None
     logs: bool = False  # whether it can print a line for every event
     # whether a run writes to the terminal, where a progress bar would be in its way
     prints: Callable[[Any], bool] = lambda config: False
@@ -68,11 +71,10 @@ class Kind:
     # interrupted
     of_many: bool = False
 
-
-def _train_model() -> type[BaseModel]:
-    from paracosm.training import TrainConfig
-
-    return TrainConfig
+    def model(self) -> type[BaseModel]:
+        """Return the model of its arguments, whose room is imported now."""
+        found: type[BaseModel] = resolve_name(self.arguments)
+        return found
 
 
 def _check_train(config: Any) -> None:
@@ -109,12 +111,6 @@ def _train(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     return Outcome(result.summary, result.timeline, files)
 
 
-def _relax_model() -> type[BaseModel]:
-    from paracosm.relaxation.config import RelaxConfig
-
-    return RelaxConfig
-
-
 def _relax(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     from paracosm.relaxation.run import run_relaxation
 
@@ -122,23 +118,11 @@ def _relax(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     return Outcome(result.summary, result.timeline)
 
 
-def _predict_model() -> type[BaseModel]:
-    from paracosm.prediction.config import PredictConfig
-
-    return PredictConfig
-
-
 def _predict(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     from paracosm.prediction.run import run_prediction
 
     result = run_prediction(config, seed, hooks.progress, hooks.announce)
     return Outcome(result.summary, result.timeline)
-
-
-def _emulate_model() -> type[BaseModel]:
-    from paracosm.emulation.config import EmulateConfig
-
-    return EmulateConfig
 
 
 def _check_emulate(config: Any) -> None:
@@ -152,12 +136,6 @@ def _emulate(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
 
     result = run_emulation(config, seed, metrics, hooks.progress, hooks.announce)
     return Outcome(result.summary, result.timeline, result.files)
-
-
-def _plan_model() -> type[BaseModel]:
-    from paracosm.planning.config import PlanConfig
-
-    return PlanConfig
 
 
 def _plan(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
@@ -177,7 +155,7 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "updates",
         success="done",
         ends=frozenset({"done", "diverged", "stopped"}),
-        model=_train_model,
+        arguments="paracosm.training:TrainConfig",
         check=_check_train,
         total=_updates,
         run=_train,
@@ -188,9 +166,7 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "relaxations",
         success="converged",
         ends=frozenset({"converged", "stopped", "diverged"}),
-        model=_relax_model,
-        check=lambda config: config.check(),
-        total=lambda config: None,
+        arguments="paracosm.relaxation.config:RelaxConfig",
         run=_relax,
     ),
     "predict": Kind(
@@ -198,8 +174,7 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "predictions" if config.predictions else "new ops",
         success="done",
         ends=frozenset({"done"}),
-        model=_predict_model,
-        check=lambda config: config.check(),
+        arguments="paracosm.prediction.config:PredictConfig",
         total=lambda config: config.predictions,
         run=_predict,
     ),
@@ -208,9 +183,8 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "iterations",
         success="done",
         ends=frozenset({"done"}),
-        model=_emulate_model,
+        arguments="paracosm.emulation.config:EmulateConfig",
         check=_check_emulate,
-        total=lambda config: None,
         run=_emulate,
         prints=lambda config: config.output == "terminal",
     ),
@@ -219,9 +193,7 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "runs",
         success="done",
         ends=frozenset({"done", "not reached"}),
-        model=_plan_model,
-        check=lambda config: config.check(),
-        total=lambda config: None,
+        arguments="paracosm.planning.config:PlanConfig",
         run=_plan,
         of_many=True,
     ),

@@ -132,7 +132,7 @@ class RunFolder:
         path = Path(path)
         try:
             if resume and not force and _stopped_early(path, study):
-                remove_run_files(path, kept=(JOURNAL, UNCHANGED_JOURNAL))
+                remove_run_files(path, set(FILES) - {JOURNAL, UNCHANGED_JOURNAL})
             else:
                 claim_folder(path, force)
             environment = describe_environment(_seed(study))
@@ -304,19 +304,21 @@ class RunFolder:
         return Timeline.load(file)
 
 
-def claim_folder(folder: Path, force: bool) -> None:
-    """Make a folder for a run, and remove an earlier run from it if `force` says so."""
+def claim_folder(
+    folder: Path, force: bool, what: str = "run", files: Collection[str] = FILES
+) -> None:
+    """Make a folder, and remove the files of an earlier run from it if `force` says so."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             if not force:
                 raise InputError(
                     f"{folder}: the folder exists and is not empty: "
-                    "choose another one, or give --force to replace the run in it"
+                    f"choose another one, or give --force to replace the {what} in it"
                 )
-            remove_run_files(folder)
+            remove_run_files(folder, files)
     except OSError as error:
-        raise InputError(f"{folder}: cannot write a run folder here: {_reason(error)}") from None
+        raise InputError(f"{folder}: cannot write a {what} here: {_reason(error)}") from None
 
 
 def _stopped_early(folder: Path, study: Mapping[str, Any]) -> bool:
@@ -342,9 +344,9 @@ def read_json(file: Path) -> dict[str, Any]:
     return _mapping(file, json.loads)
 
 
-def remove_run_files(folder: Path, kept: Collection[str] = ()) -> None:
+def remove_run_files(folder: Path, files: Collection[str] = FILES) -> None:
     """Remove the files of a run or a sweep, finished and half written, and nothing else."""
-    for name in (name for name in FILES if name not in kept):
+    for name in files:
         (folder / name).unlink(missing_ok=True)
         for unfinished in folder.glob(f".{name}.*"):
             unfinished.unlink(missing_ok=True)
