@@ -294,7 +294,6 @@ def measure(
 
 
 def _measurement_summary(measurement: Measurement) -> dict[str, Any]:
-    """Return what was measured without the samples."""
     phases = ("copy", "compute", "update", "whole")
     return {
         "problem": dict(measurement.problem),

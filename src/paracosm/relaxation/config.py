@@ -39,9 +39,6 @@ from paracosm.relaxation.times import MeasuredTimes, Times, parse_times
 from paracosm.timing import Distribution, parse_distribution
 from paracosm.units import parse_number
 
-__all__ = ["Detection", "Function", "RelaxConfig", "parse_detection"]
-
-
 By = Literal["ideal", "processor", "local"]
 
 

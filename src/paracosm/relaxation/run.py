@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from paracosm.errors import InputError
-from paracosm.relaxation.config import RelaxConfig
+from paracosm.relaxation.config import Function, RelaxConfig
 from paracosm.relaxation.methods import Method, method_divides, parse_method
 from paracosm.relaxation.result import RelaxationResult
 from paracosm.relaxation.spec import RunSpec, check_spec, spec_of
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from paracosm.relaxation.problems import Problem
     from paracosm.relaxation.simulate import Progress
-
-
-Function = Callable[..., Any]
 
 
 def relax(

@@ -241,7 +241,6 @@ def _caution(case: Case, processors: int) -> str:
 
 
 def _parsed(spec: str) -> tuple[Path, Mapping[str, str]]:
-    """Split "file(option=value, ...)"."""
     name, bracket, rest = spec.partition("(")
     if not bracket:
         return Path(spec.strip()), {}

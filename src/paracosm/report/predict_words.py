@@ -234,7 +234,6 @@ def _baselines(summary: IterationSummary | JobSummary, time: float) -> str:
 
 
 def _replica(replica: OneReplica) -> str:
-    """Return how one replica does without others, of a job on a cluster."""
     time, rate = format_duration(replica.iteration_time), replica.examples_per_second
     if (replica.split or 1) > 1:
         return f"{time} of computing on each of the {replica.split} devices that split it"

@@ -216,7 +216,7 @@ def sections(runs: Sequence[Run]) -> list[Section]:
     return shown_sections(parts)
 
 
-def _updates(runs: Sequence[Run]) -> Chart | None:
+def _updates(runs: Sequence[Run]) -> Chart:
     marks: list[Curve | Dots] = []
     highest = 0.0
     for run in runs:
@@ -236,8 +236,6 @@ def _updates(runs: Sequence[Run]) -> Chart | None:
         else:
             kept = extremes(y)
             marks.append(Curve(x[kept], y[kept], run.index, "updates"))
-    if not marks:
-        return None
     return Chart(
         name="updates",
         title="Updates of each processor",
@@ -249,7 +247,6 @@ def _updates(runs: Sequence[Run]) -> Chart | None:
 
 
 def _number(node: str) -> float:
-    """Return the number in a processor's name."""
     digits = node.removeprefix(node_group(node)).strip("_- ")
     return float(digits) if digits.isdigit() else 0.0
 

@@ -53,12 +53,10 @@ FIGURES: Mapping[str, Figure] = {
 
 
 def _subject(known: Mapping[str, Any]) -> str | None:
-    """Say what was asked."""
     return "; ".join(known.get("what_if") or ()) or None
 
 
 def _remarks(summary: ReplaySummary) -> dict[str, str]:
-    """Return what limits the job, before and after, and what was done to the traces."""
     if summary.replayed is None:
         return {}
     last = _last(summary)
@@ -74,7 +72,6 @@ def _remarks(summary: ReplaySummary) -> dict[str, str]:
 
 
 def _tables(summary: ReplaySummary) -> list[Table]:
-    """Return the iteration times of all what-ifs, and the parts of each rank's in the last one."""
     if summary.replayed is None:
         return []
     replayed, last = summary.replayed, _last(summary)
@@ -112,7 +109,6 @@ def _last(summary: ReplaySummary) -> Scenario:
 
 
 def _changed(replayed: Scenario, scenario: Scenario, what: str) -> tuple[str, str, str]:
-    """Return a row: a what-if beside the replay of the unchanged job."""
     time, before = scenario.iteration_time, replayed.iteration_time
     return what, format_duration(time), f"{time / before - 1:+.1%}" if before else ""
 

@@ -253,7 +253,7 @@ def _divergence(run: Run, against: str, unit: tuple[float, str]) -> Dots | None:
     return None
 
 
-def _accuracy(runs: Sequence[Run]) -> Chart | None:
+def _accuracy(runs: Sequence[Run]) -> Chart:
     unit = _time_unit(runs)
     curves = [
         Curve(_x(values, "time", unit)[kept], values.value[kept], run.index, "test accuracy")
@@ -261,8 +261,6 @@ def _accuracy(runs: Sequence[Run]) -> Chart | None:
         if len(values := run.series("accuracy"))
         for kept in [extremes(values.value)]
     ]
-    if not curves:
-        return None
     return Chart(
         name="accuracy_time",
         title="Accuracy against virtual time",
@@ -285,7 +283,6 @@ def _staleness(runs: Sequence[Run]) -> Chart | None:
 
 
 def _staleness_by_tensor(runs: Sequence[Run]) -> Chart | None:
-    """Return the staleness of each tensor of one run, the stalest first."""
     by_tensor = runs[0].numbers.get("staleness") or {}
     if len(runs) > 1 or len(by_tensor) < 2:
         return None

@@ -304,7 +304,6 @@ class _Point:
         return [value for value in self.values(metric) if isfinite(value)]
 
     def failures(self) -> Counter[str]:
-        """Why seeds learnt nothing, and how many."""
         return Counter(trial.failure for trial in self.trials if trial.failure is not None)
 
     def label(self, metric: Metric, series: str, argument_name: str) -> str:

@@ -118,7 +118,6 @@ def _line(
 def _chart(
     name: str, title: str, rows: Rows, x: Axis, y: Axis, value: Value, write: Callable[[float], str]
 ) -> Chart | None:
-    """Return a line with dots for each run; None without any value."""
     marks: list[Mark] = []
     for run, each in rows.items():
         marks += _line(run, each, value, title.lower(), lambda row: f": {write(value(row) or 0.0)}")
