@@ -251,7 +251,7 @@ def _number(node: str) -> float:
     return float(digits) if digits.isdigit() else 0.0
 
 
-def _staleness(runs: Sequence[Run]) -> Chart | None:
+def _staleness(runs: Sequence[Run]) -> Chart:
     histograms = {
         run.index: found
         for run in runs

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from paracosm.cluster.changes import COLLECTIVES
 from paracosm.report.chart import (
     Axis,
     Boxes,
@@ -22,6 +20,7 @@ from paracosm.report.timeline_charts import lane_timeline, part_bars
 from paracosm.report.view import Figure, Run, Table, View, figure
 from paracosm.results import ReplaySummary
 from paracosm.results.summaries import Lateness, Scenario
+from paracosm.timeline.kineto.trace import KINDS
 from paracosm.units import format_duration
 
 RANKS = 16  # of a table or a chart: the summary has them all
@@ -50,10 +49,6 @@ FIGURES: Mapping[str, Figure] = {
     "Steps": figure("steps", lambda steps: f"{max(len(steps), 1):,}"),
     "Tasks": figure("tasks", "{:,}".format),
 }
-
-
-def _subject(known: Mapping[str, Any]) -> str | None:
-    return "; ".join(known.get("what_if") or ()) or None
 
 
 def _remarks(summary: ReplaySummary) -> dict[str, str]:
@@ -265,11 +260,11 @@ def _timeline(run: Run, of_several: bool) -> Chart | None:
     return lane_timeline(run, of_several, LANES, lane_of)
 
 
-MET = (*COLLECTIVES, "send_recv", "collective")
+MET = (*KINDS, "send_recv", "collective")
 
 VIEW = View(
     figures=FIGURES,
-    subject=_subject,
+    subject=lambda known: "; ".join(known.get("what_if") or ()) or None,
     remarks=_remarks,
     tables=_tables,
     sections=sections,

@@ -271,7 +271,7 @@ def _accuracy(runs: Sequence[Run]) -> Chart:
     )
 
 
-def _staleness(runs: Sequence[Run]) -> Chart | None:
+def _staleness(runs: Sequence[Run]) -> Chart:
     histograms = {
         run.index: histogram(staleness.value)
         for run in runs

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array
 
 from paracosm.errors import InputError
-from paracosm.relaxation.partition import adjacency, pattern_from_blocks
+from paracosm.relaxation.partition import edge_cut, halo_sizes, pattern_from_blocks
 from paracosm.relaxation.patterns import parse_patterns
 from paracosm.relaxation.problems import load_problem, problem_from
 
@@ -121,33 +121,6 @@ def test_overlapping_blocks_hold_the_contiguous_ones(problem, extra, data):
         first, last = inner.block(index)[[0, -1]]
         expected = range(max(0, first - extra - 1), min(problem.n, last + extra + 2))
         assert outer.block(index).tolist() == list(expected)
-
-
-def edge_cut(A, pattern):
-    """Return how many pairs of coupled rows (a_ij or a_ji not zero) lie in different blocks.
-
-    A row that several blocks hold counts for the first of them.
-    """
-    owner = np.empty(A.shape[0], dtype=np.int64)
-    block = np.repeat(np.arange(pattern.blocks), np.diff(pattern.pointer))
-    owner[pattern.rows[::-1]] = block[::-1]  # the last assignment stands: that of the first block
-    pointer, neighbours = adjacency(A)
-    return int(np.sum(np.repeat(owner, np.diff(pointer)) != owner[neighbours])) // 2
-
-
-def halo_sizes(A, pattern):
-    """Return how many components outside itself each block reads; shape (blocks,)."""
-    sizes = np.empty(pattern.blocks, dtype=np.int64)
-    seen = np.full(A.shape[0], -1, dtype=np.int64)
-    for index in range(pattern.blocks):
-        rows = pattern.block(index)
-        starts, counts = A.indptr[rows], A.indptr[rows + 1] - A.indptr[rows]
-        ends = np.cumsum(counts)
-        places = np.arange(ends[-1]) + np.repeat(starts - (ends - counts), counts)
-        seen[rows] = index
-        read = A.indices[places]
-        sizes[index] = np.unique(read[seen[read] != index]).size
-    return sizes
 
 
 def shuffled_grid(size, seed=0):
