@@ -196,7 +196,8 @@ def predicted_wholes(folder: Path) -> list[Whole]:
                 for name, own in samples.items()
             }
             without = measured_table(rest).model_copy(update=_common())
-            tables = without, everything.without(device)
+            elsewhere = {each: of for each, of in everything.devices.items() if each != device}
+            tables = without, everything.model_copy(update={"devices": elsewhere})
             ours, others = (_predicted(graph, hardware, table) for table in tables)
             found.append(
                 Whole(

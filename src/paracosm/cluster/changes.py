@@ -212,11 +212,16 @@ def _of_part(change: Change, rest: str) -> Change:
         change = replace(change, what="kernel", pattern=match[1].removeprefix("kernel ").strip())
     else:
         change = replace(change, what=match[1])
-    if match[2] == "none":
+    return _of_time(change, match[2], f"{match[1]} is")
+
+
+def _of_time(change: Change, text: str, subject: str) -> Change:
+    """Read "none", "2x slower" or "2x faster"."""
+    if text == "none":
         return replace(change, factor=0.0)
-    factor, direction = _factor(match[2])
+    factor, direction = _factor(text)
     if direction is None:
-        raise InputError(f"say whether {match[1]} is {factor:g}x slower or {factor:g}x faster")
+        raise InputError(f"say whether {subject} {factor:g}x slower or {factor:g}x faster")
     return replace(change, factor=factor if direction == "slower" else 1 / factor)
 
 
@@ -259,14 +264,9 @@ def _of_collectives(change: Change, rest: str) -> Change:
     if rest[0] in "+-":
         sign = -1.0 if rest[0] == "-" else 1.0
         return replace(change, added=sign * _added(rest[1:].strip()))
-    if rest == "none":
-        return replace(change, factor=0.0)
-    if not _FACTOR.fullmatch(rest):
+    if rest != "none" and not _FACTOR.fullmatch(rest):
         raise InputError(f'cannot read "{rest}": write +2 ms, 2x slower, 2x faster or none')
-    factor, direction = _factor(rest)
-    if direction is None:
-        raise InputError(f"say whether they are {factor:g}x slower or {factor:g}x faster")
-    return replace(change, factor=factor if direction == "slower" else 1 / factor)
+    return _of_time(change, rest, "they are")
 
 
 def _factor(text: str) -> tuple[float, str | None]:

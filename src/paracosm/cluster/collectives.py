@@ -86,7 +86,7 @@ def collective_times(
     tried = ways if algorithm == "auto" else (algorithm,)
     groups = np.asarray(workers, dtype=np.int64).reshape(1, -1)
     if groups.shape[1] < 2:
-        return dict.fromkeys(tried, _nothing)
+        return dict.fromkeys(tried, lambda size: 0.0)
     if beside is not None and shares_ports(cluster):
         groups = np.concatenate((groups, beside))
     times, refusals = {}, []
@@ -173,10 +173,6 @@ def _company(at_once: Ints, port: Ints, who: Ints) -> Ints:
     numbers: dict[tuple[int, ...], int] = {}
     of = {place: numbers.setdefault(tuple(sorted(m)), len(numbers)) for place, m in there.items()}
     return np.array([of[place] for place in at], dtype=np.int64).reshape(port.shape)
-
-
-def _nothing(size: float) -> float:
-    return 0.0
 
 
 def _ring(time: Callable[[int, float, list[Link]], float]) -> Way:

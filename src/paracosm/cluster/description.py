@@ -76,9 +76,10 @@ def load_cluster(path: str | Path) -> Cluster:
         InputError: one line with the path of the key that is wrong: unknown (the nearest known one
             is named), out of range, without effect, or missing; or why the file cannot be read.
     """
-    from paracosm.cluster.file import read_file
+    from paracosm.cluster.file import read
+    from paracosm.validation import read_yaml
 
-    return read_file(path)
+    return read(read_yaml(path, "cluster file"), str(path))
 
 
 def cluster_from_mapping(mapping: Mapping[str, Any]) -> Cluster:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from itertools import groupby
 from math import inf
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -34,7 +33,7 @@ from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.quantities import Bandwidth, Duration, Size
 from paracosm.units import format_bandwidth, format_duration, format_size
-from paracosm.validation import read_yaml, validated
+from paracosm.validation import validated
 
 SharingField = Annotated[
     Sharing, PlainValidator(parse_sharing), PlainSerializer(str, return_type=str)
@@ -109,12 +108,6 @@ class _File(_Strict):
 
 
 _LINK = set(_Link.model_fields)
-
-
-def read_file(path: str | Path) -> Cluster:
-    """Return the cluster that the YAML file at `path` describes; see `load_cluster`."""
-    mapping = read_yaml(path, "cluster file")
-    return read(mapping, str(path))
 
 
 def read(mapping: Any, where: str) -> Cluster:

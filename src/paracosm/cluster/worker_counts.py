@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 from paracosm.errors import InputError
@@ -41,7 +40,7 @@ def _take(piece: str, found: list[int]) -> None:
     if match is None:
         raise InputError(f'cannot read "{piece}" as numbers of workers: {EXAMPLE}')
     first = int(match[1])
-    _append(found, [first])
+    _append(found, first)
     if match[2] is not None:
         last = int(match[2])
         if last <= first:
@@ -52,17 +51,16 @@ def _take(piece: str, found: list[int]) -> None:
         number = first
         while number < last:
             number = min(number + step if rest else number * factor, last)
-            _append(found, [number])
+            _append(found, number)
 
 
-def _append(found: list[int], numbers: Iterable[int]) -> None:
-    for number in numbers:
-        if number < 1:
-            raise InputError(f"a job has at least 1 worker, not {number}")
-        if number > MOST_NODES:
-            raise InputError(f"a job has at most {MOST_NODES:,} workers, not {number:,}")
-        if found and number <= found[-1]:
-            raise InputError(f"numbers of workers must increase: {number} comes after {found[-1]}")
-        if len(found) == MOST:
-            raise InputError(f"more than {MOST:,} numbers of workers: take larger steps")
-        found.append(number)
+def _append(found: list[int], number: int) -> None:
+    if number < 1:
+        raise InputError(f"a job has at least 1 worker, not {number}")
+    if number > MOST_NODES:
+        raise InputError(f"a job has at most {MOST_NODES:,} workers, not {number:,}")
+    if found and number <= found[-1]:
+        raise InputError(f"numbers of workers must increase: {number} comes after {found[-1]}")
+    if len(found) == MOST:
+        raise InputError(f"more than {MOST:,} numbers of workers: take larger steps")
+    found.append(number)

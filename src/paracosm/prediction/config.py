@@ -36,31 +36,15 @@ if TYPE_CHECKING:
 
 
 SUBJECTS = ("model", "graph", "op_latencies", "profile")
-CLUSTER = frozenset(
-    {
-        *(*LINK_FIELDS, "strategy", "workers", "servers", "cluster"),
-        *("what_if", "duration_cv", "slowdown", "timeline_ranks"),
-    }
-)
+CLUSTER = LINK_FIELDS | {
+    *("strategy", "workers", "servers", "cluster"),
+    *("what_if", "duration_cv", "slowdown", "timeline_ranks"),
+}
 CAPTURE = frozenset(
     {"batch", "shape", "classes", "dtype", "optimizer", "foreach", "dropout", "train"}
 )
-TIMINGS = frozenset(
-    {
-        "db",
-        "hardware",
-        "threads",
-        "device",
-        "cache",
-        "estimator",
-        "new_ops",
-        "exact",
-        "launch",
-        "allocator",
-    }
-    | {"measured"}
-)
 OF_DATABASE = frozenset({"db", "cache", "estimator", "new_ops", "exact"})
+TIMINGS = OF_DATABASE | {"hardware", "threads", "device", "launch", "allocator", "measured"}
 
 
 def _sizes(value: Any) -> Any:

@@ -15,15 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paracosm.cluster.hardware import (
-    Efficiencies,
-    Hardware,
-    OpTime,
-    load_efficiencies,
-    op_time,
-)
+from paracosm.cluster.hardware import Efficiencies, Hardware, OpTime, load_efficiencies, op_time
 from paracosm.errors import InputError
 from paracosm.graphs import PHASES, RESOURCES, Graph, Op, TensorArgument, decode_arguments
+from paracosm.prediction.durations import environments_in, fits
 
 if TYPE_CHECKING:
     from paracosm.profiling.estimators import Estimate
@@ -155,12 +150,7 @@ def common_error(hardware: Hardware, correction: Correction, table: Efficiencies
 
 def holds_hardware(path: Path, name: str) -> bool:
     """Whether a profile database has timings of hardware whose description has a name's parts."""
-    from paracosm.profiling.database import ProfileDatabase
-
-    with ProfileDatabase.open(path, readonly=True) as database:
-        held = [environment for environment, count in database.environments() if count]
-    parts = [part.strip().lower() for part in name.split(",") if part.strip()]
-    return any(all(part in f"{each.device}, {each}".lower() for part in parts) for each in held)
+    return any(fits(environment, name) for environment, _ in environments_in(path))
 
 
 def corrected_by(

@@ -61,6 +61,20 @@ class Found:
     baselines: dict[str, float]  # seconds by "roofline" and "sum of warm timings", as far as known
 
 
+def environments_in(path: Path) -> list[tuple[Environment, int]]:
+    """Return the environments with timings of ops in a database, and how many each has."""
+    from paracosm.profiling.database import ProfileDatabase
+
+    with ProfileDatabase.open(path, readonly=True) as database:
+        return [(environment, count) for environment, count in database.environments() if count]
+
+
+def fits(environment: Environment, wanted: str) -> bool:
+    """Whether parts of a description, separated by commas, are all in that of an environment."""
+    text = f"{environment.device}, {environment}".lower()
+    return all(part.strip() in text for part in wanted.lower().split(","))
+
+
 def find_durations(
     graph: Graph,
     path: Path,

@@ -24,7 +24,7 @@ from paracosm.prediction.datasheets import (
     corrected_by_ops,
     durations_on,
 )
-from paracosm.prediction.durations import Found, find_durations
+from paracosm.prediction.durations import Found, environments_in, find_durations, fits
 from paracosm.prediction.host_costs import find_page_faults
 from paracosm.prediction.predict import Prediction, predict
 from paracosm.profiling.allocator import command_allocator, own_allocator
@@ -126,7 +126,8 @@ def find_replica(
     hardware = config.hardware if config.hardware is not None else device
     here = _this_machine(config, hardware)
     try:
-        environment = _environment(config, here, hardware)
+        held = environments_in(config.db)
+        environment = choose_environment(held, here, hardware, str(config.db))
     except InputError as error:
         if config.hardware is not None or device is None:
             raise
@@ -237,10 +238,7 @@ def read_measured(text: str) -> tuple[dict[str, Any], float]:
 
 def _environment_of(path: Path, hardware: Hardware) -> Environment:
     """Return the environment of a database that is this hardware, or its only one."""
-    from paracosm.profiling.database import ProfileDatabase
-
-    with ProfileDatabase.open(path, readonly=True) as database:
-        held = [(environment, count) for environment, count in database.environments() if count]
+    held = environments_in(path)
     names = hardware.device.reported_as
     named = [each for each in held if any(name in each[0].hardware for name in names)]
     if not named and len(held) > 1:
@@ -283,16 +281,6 @@ def _this_machine(config: PredictConfig, hardware: str | None) -> Environment | 
         if hardware is None:
             raise
         return None
-
-
-def _environment(
-    config: PredictConfig, here: Environment | None, hardware: str | None
-) -> Environment:
-    from paracosm.profiling.database import ProfileDatabase
-
-    with ProfileDatabase.open(config.db, readonly=True) as database:
-        held = [(environment, count) for environment, count in database.environments() if count]
-    return choose_environment(held, here, hardware, str(config.db))
 
 
 def _differences(here: Environment | None, environment: Environment) -> str:
@@ -442,8 +430,7 @@ def choose_environment(
             f"{where}: holds no timings of this machine, but of {_listed(environments, here)}: "
             f'--hardware "{first}" predicts for that one'
         )
-    parts = [part.strip().lower() for part in wanted.split(",") if part.strip()]
-    fitting = [each for each in environments if all(part in _text(each) for part in parts)]
+    fitting = [each for each in environments if fits(each, wanted)]
     if not fitting:
         raise InputError(
             f'{where}: nothing is "{wanted}": it holds timings of {_listed(environments, here)}'
@@ -456,10 +443,6 @@ def choose_environment(
             'apart, as in --hardware "H100, threads 1"'
         )
     return fitting[0]
-
-
-def _text(environment: Environment) -> str:
-    return f"{environment.device}, {environment}".lower()
 
 
 def _listed(environments: Sequence[Environment], here: Environment | None) -> str:

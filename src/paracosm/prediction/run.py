@@ -16,7 +16,7 @@ from paracosm.graphs.transformer import describe_routing
 from paracosm.jobs.strategies import Replica, check_changes
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.datasheets import durations_on
-from paracosm.prediction.durations import find_durations
+from paracosm.prediction.durations import environments_in, find_durations
 from paracosm.prediction.host_costs import find_interference
 from paracosm.prediction.job import (
     JobPrediction,
@@ -281,10 +281,7 @@ def durations_by_device(
     if replica.environment is None:
         told = "no timings: taken to be as fast as the graph's"
         return Devices({}, dict.fromkeys(names, told))
-    from paracosm.profiling.database import ProfileDatabase
-
-    with ProfileDatabase.open(path, readonly=True) as database:
-        held = [(each, count) for each, count in database.environments() if count]
+    held = environments_in(path)
     for name in names:
         timed = _environment(held, replica.environment, name, path)
         if timed is None:

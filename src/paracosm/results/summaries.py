@@ -723,17 +723,12 @@ class TuningSummary(Summary):
 
 
 SUMMARIES: Mapping[str, type[Summary]] = {
-    "training": TrainingSummary,
-    "relaxation": RelaxationSummary,
-    "iteration": IterationSummary,
-    "job": JobSummary,
-    "throughput": ThroughputSummary,
-    "op latencies": OpLatenciesSummary,
-    "replay": ReplaySummary,
-    "emulation": EmulationSummary,
-    "profile": ProfileSummary,
-    "tuning": TuningSummary,
-    "plan": PlanSummary,
+    each.kind: each
+    for each in (
+        *(TrainingSummary, RelaxationSummary, IterationSummary, JobSummary, ThroughputSummary),
+        *(OpLatenciesSummary, ReplaySummary, EmulationSummary, ProfileSummary, TuningSummary),
+        PlanSummary,
+    )
 }
 
 

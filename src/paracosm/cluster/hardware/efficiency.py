@@ -78,11 +78,6 @@ class Efficiencies(BaseModel):
     def has(self, name: str) -> bool:
         return name in self.devices
 
-    def without(self, name: str) -> Efficiencies:
-        """Return the efficiencies as if nobody had measured the device."""
-        rest = {each: classes for each, classes in self.devices.items() if each != name}
-        return self.model_copy(update={"devices": rest})
-
     def find(self, name: str, op_class: str) -> tuple[Efficiency, str]:
         """Return the efficiency of a class on a device, and how it is known.
 

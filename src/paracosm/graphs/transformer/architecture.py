@@ -8,8 +8,6 @@ from typing import Literal
 
 from paracosm.errors import InputError, unknown
 
-__all__ = ["ARCHITECTURES", "Transformer", "architecture"]
-
 Recipe = Literal["megatron", "compiled", "eager"]
 
 
@@ -123,7 +121,7 @@ class Transformer:
     def split(self, tensor: int) -> None:
         """Raise InputError unless `tensor` ranks can share each layer."""
         if tensor < 1 or self.heads % tensor:
-            best = _nearest_divisor(self.heads, tensor)
+            best = nearest_divisor(self.heads, tensor)
             raise InputError(
                 f"tensor={tensor} ranks do not divide {self.heads} heads; {best} would"
             )
@@ -131,11 +129,12 @@ class Transformer:
     def cut(self, stages: int) -> None:
         """Raise InputError unless `stages` of a pipeline can have as many layers each."""
         if stages < 1 or self.layers % stages:
-            best = _nearest_divisor(self.layers, stages)
+            best = nearest_divisor(self.layers, stages)
             raise InputError(f"{stages} stages do not divide {self.layers} layers; {best} would")
 
 
-def _nearest_divisor(number: int, wanted: int) -> int:
+def nearest_divisor(number: int, wanted: int) -> int:
+    """Return the divisor of a number that is nearest to the one that is wanted."""
     fitting = [count for count in range(1, number + 1) if number % count == 0]
     return min(fitting, key=lambda count: abs(count - wanted))
 

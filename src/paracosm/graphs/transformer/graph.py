@@ -17,15 +17,8 @@ from paracosm.graphs.transformer.layer import (
     norm_backward,
     total,
 )
-from paracosm.graphs.transformer.ops import (
-    HALF,
-    all_gather,
-    product,
-    streaming,
-)
+from paracosm.graphs.transformer.ops import HALF, all_gather, product, streaming
 from paracosm.graphs.transformer.share import Share, Split
-
-__all__ = ["transformer_graph"]
 
 
 def transformer_graph(
@@ -69,7 +62,7 @@ def _graph(share: Share, stages: int) -> Graph:
     rows = list(_rows(share, stages))
     last = {row.place: index for index, row in enumerate(rows) if row.phase == "backward"}
     nodes = list(_nodes(rows, last, split))
-    held = sum(row.gradient for row in rows) // share.gradient
+    held = sum(row.step.gradient for row in rows) // share.gradient
     # In single precision: weights and two moments, with Megatron also gradients.
     states = 16 if model.recipe == "megatron" else 12
     return build_graph(
@@ -98,10 +91,6 @@ class _Row:
     place: str
     phase: str
     step: Step
-
-    @property
-    def gradient(self) -> int:
-        return self.step.gradient
 
 
 def _nodes(rows: list[_Row], last: dict[str, int], split: Split) -> Iterator[Node]:
@@ -145,6 +134,16 @@ def _group(op: Op) -> str:
     return named
 
 
+# Between two stages of a pipeline whose ranks share each layer. All t ranks of a stage have the
+# same activation. Each sends one part of it to its peer in the next stage, where the parts are
+# gathered again: over the network goes a t-th, and the rest within the machine (Narayanan et al.,
+# 2021, section 4.1, "scatter/gather optimization"). Gradients go back the same way.
+#
+#     h.9   ... add | hand_on   a part goes over    take_over | norm ...   h.10
+
+_SPLIT = streaming("megatron.split_tensor_into_1d_equal_chunks", 0, 0)  # a view
+
+
 def _rows(share: Share, stages: int) -> Iterator[_Row]:
     model = share.model
     per_stage = model.layers // stages
@@ -153,24 +152,28 @@ def _rows(share: Share, stages: int) -> Iterator[_Row]:
     layers = range(model.layers if uneven else 1)
     forward = [list(layer_forward(share, layer)) for layer in layers]
     backward = [list(layer_backward(share, layer)) for layer in layers]
+    part = share.stream // share.split.tensor
+    gathered = all_gather(share.stream, share.split.tensor)
+    take_over = Step("take_over", gathered, ((share.stream, "attention.norm"),))
+    hand_on = Step("hand_on", _SPLIT, ((part, "hand_on"),))
     yield from _placed(_embedding_forward(share), "forward", "", _first_norm(0, model))
     for layer in range(model.layers):
         place, ends = f"h.{layer}.", layer + 1 in firsts
         if layer in firsts:
-            yield from _placed(_take_over(share), "forward", place)
+            yield from _placed([take_over], "forward", place)
         following = f"{place}hand_on" if ends else _first_norm(layer + 1, model)
         yield from _placed(forward[layer % len(forward)], "forward", place, following)
         if ends:
-            yield from _placed(_hand_on(share), "forward", place)
+            yield from _placed([hand_on], "forward", place)
     yield from _placed(_head_forward(share), "forward")
     yield from _placed(_head_backward(share), "backward")
     for layer in reversed(range(model.layers)):
         place = f"h.{layer}."
         if layer + 1 in firsts:
-            yield from _placed(_take_back(share), "backward", place)
+            yield from _placed([Step("hand_on", gathered)], "backward", place)
         yield from _placed(backward[layer % len(backward)], "backward", place)
         if layer in firsts:
-            yield from _placed(_hand_back(), "backward", place)
+            yield from _placed([Step("take_over", _SPLIT)], "backward", place)
     yield from _placed(_embedding_backward(share), "backward")
     yield from _updates(share, backward[0])
 
@@ -296,30 +299,3 @@ def _head_backward(share: Share) -> Iterator[Step]:
     if split.tensor > 1:
         yield Step("head", total(share))
     yield from norm_backward(share, "norm")
-
-
-# Between two stages of a pipeline whose ranks share each layer. All t ranks of a stage have the
-# same activation. Each sends one part of it to its peer in the next stage, where the parts are
-# gathered again: over the network goes a t-th, and the rest within the machine (Narayanan et al.,
-# 2021, section 4.1, "scatter/gather optimization"). Gradients go back the same way.
-#
-#     h.9   ... add | hand_on   a part goes over    take_over | norm ...   h.10
-
-_SPLIT = streaming("megatron.split_tensor_into_1d_equal_chunks", 0, 0)  # a view
-
-
-def _hand_on(share: Share) -> Iterator[Step]:
-    yield Step("hand_on", _SPLIT, ((share.stream // share.split.tensor, "hand_on"),))
-
-
-def _take_over(share: Share) -> Iterator[Step]:
-    gathered = all_gather(share.stream, share.split.tensor)
-    yield Step("take_over", gathered, ((share.stream, "attention.norm"),))
-
-
-def _hand_back() -> Iterator[Step]:
-    yield Step("take_over", _SPLIT)
-
-
-def _take_back(share: Share) -> Iterator[Step]:
-    yield Step("hand_on", all_gather(share.stream, share.split.tensor))

@@ -34,11 +34,6 @@ from paracosm.graphs.transformer.ops import (
 )
 from paracosm.graphs.transformer.share import Share
 
-__all__ = [
-    *("Step", "layer_backward", "layer_forward", "linear_backward"),
-    *("norm", "norm_backward", "total"),
-]
-
 Kept = tuple[tuple[int, str], ...]
 
 
@@ -225,7 +220,7 @@ def _perceptron_backward(share: Share) -> Iterator[Step]:
     model, inner = share.model, _inner(share)
     size = HALF * share.tokens * inner
     yield from linear_backward(share, "mlp.down", share.tokens, model.width, inner, first=True)
-    yield Step("mlp.gelu", _activation_backward(share, size))
+    yield Step("mlp.gelu", _activation(share, size, backward=True))
     yield from _gather(share, "mlp.up", again=True)
     ways = (
         step
@@ -245,20 +240,14 @@ def _inner(share: Share) -> int:
     return -(-_whole_inner(share) // share.split.tensor)
 
 
-def _activation(share: Share, size: int) -> Op:
+def _activation(share: Share, size: int, *, backward: bool = False) -> Op:
+    suffix = "_backward" if backward else ""
     if not share.model.gated:
-        return streaming("aten.gelu.default", size, size)
+        return streaming(f"aten.gelu{suffix}.default", (1 + backward) * size, size)
     eager = share.model.recipe == "eager"  # SiLU, then the product with the gate
-    name = f"{share.model.recipe}.silu_mul"
-    return streaming(name, (3 if eager else 2) * size, (2 if eager else 1) * size)
-
-
-def _activation_backward(share: Share, size: int) -> Op:
-    if not share.model.gated:
-        return streaming("aten.gelu_backward.default", 2 * size, size)
-    eager = share.model.recipe == "eager"
-    name = f"{share.model.recipe}.silu_mul_backward"
-    return streaming(name, (6 if eager else 3) * size, (3 if eager else 2) * size)
+    there, back = ((3, 2), (6, 3)) if eager else ((2, 1), (3, 2))
+    read, written = back if backward else there
+    return streaming(f"{share.model.recipe}.silu_mul{suffix}", read * size, written * size)
 
 
 def _experts(share: Share, layer: int) -> Iterator[Step]:
@@ -300,7 +289,7 @@ def _experts_backward(share: Share, layer: int) -> Iterator[Step]:
     held = model.experts // split.expert
     sizes = (model.width, share.inner)
     yield from linear_backward(share, "experts.down", done, *sizes, groups=held)
-    yield Step("experts.gelu", _activation_backward(share, of_expert))
+    yield Step("experts.gelu", _activation(share, of_expert, backward=True))
     for place in ("experts.up", "experts.gate")[: model.matrices - 1]:
         yield from linear_backward(share, place, done, *reversed(sizes), groups=held)
     if split.expert > 1:

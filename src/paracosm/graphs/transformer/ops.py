@@ -7,11 +7,6 @@ from __future__ import annotations
 
 from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 
-__all__ = [
-    *("FLASH", "GROUPED", "HALF", "all_gather", "all_reduce", "all_to_all", "flash"),
-    *("grouped_product", "permute", "product", "reduce_scatter", "streaming"),
-]
-
 HALF = 2
 """Bytes of a number in half precision."""
 

@@ -13,8 +13,6 @@ from paracosm.graphs.transformer.architecture import Transformer
 from paracosm.graphs.transformer.ops import HALF
 from paracosm.rng import SimulationStream, generator
 
-__all__ = ["Share", "Split", "describe_routing", "routed"]
-
 
 @dataclass(frozen=True)
 class Split:

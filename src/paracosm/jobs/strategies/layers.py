@@ -210,9 +210,7 @@ def split(work: Work, layers: Layers, tensor: int, *, along_sequence: bool = Fal
     check_divides(work.graph, forward, tensor)
     divided = split_rows
     if along_sequence:
-        family = _longest_list(layers.names)
-        inside = np.array([name in family for name in layers.names] + [False])[layers.layer]
-        divided = inside & (work.graph.resource != HOST)
+        divided = _in_longest_list(layers) & (work.graph.resource != HOST)
         divided[layers.optimizer :] = split_rows[layers.optimizer :]
     share = np.where(divided, 1 / tensor, 1.0)
     for place, most in shares_of_heads(work.graph, forward, tensor).items():
@@ -280,8 +278,7 @@ def kept_gradients(work: Work, size: npt.NDArray[np.int64], layers: Layers) -> f
 
 def _split_rows(work: Work, layers: Layers) -> npt.NDArray[np.bool_]:
     graph = work.graph
-    family = _longest_list(layers.names)
-    inside = np.array([name in family for name in layers.names] + [False])[layers.layer]
+    inside = _in_longest_list(layers)
     places = [graph.names[code] for code in graph.name.tolist()]
     ops = [op.name for op in graph.ops]
     deep = {  # layers that have modules of their own
@@ -308,13 +305,12 @@ def _inside(work: Work, place: str) -> npt.NDArray[np.bool_]:
     return np.array(within, dtype=np.bool_)[graph.name]
 
 
-def _longest_list(names: tuple[str, ...]) -> frozenset[str]:
-    """Return the layers whose names differ in nothing but the number, where they are the most."""
-    numbered = [name for name in names if is_numbered(name)]
-    if not numbered:
-        return frozenset()
-    ((longest, _),) = Counter(name.rpartition(".")[0] for name in numbered).most_common(1)
-    return frozenset(name for name in numbered if name.rpartition(".")[0] == longest)
+def _in_longest_list(layers: Layers) -> npt.NDArray[np.bool_]:
+    """Return which nodes are of the most layers whose names differ in nothing but the number."""
+    lists = Counter(name.rpartition(".")[0] for name in layers.names if is_numbered(name))
+    longest = max(lists, key=lists.__getitem__, default="")
+    family = [is_numbered(name) and name.rpartition(".")[0] == longest for name in layers.names]
+    return np.array([*family, False])[layers.layer]
 
 
 def _sums(

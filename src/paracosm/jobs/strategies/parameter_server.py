@@ -31,7 +31,7 @@ from paracosm.jobs import Codebook, Communicators, Job, Program, ProgramWriter, 
 from paracosm.jobs.strategies.layers import Bucket, buckets_of
 from paracosm.jobs.strategies.mixed import plans_of
 from paracosm.jobs.strategies.plan import Plan
-from paracosm.jobs.strategies.rank import FORWARD, backward_block, check_length, forward_block
+from paracosm.jobs.strategies.rank import FORWARD, backward_blocks, check_length, forward_block
 from paracosm.jobs.strategies.rows import Gathered, RowWriter, merge, row_anchors
 from paracosm.jobs.strategies.stage import Books, Costs, Stage
 from paracosm.jobs.strategies.strategy import Strategy
@@ -142,8 +142,8 @@ def _worker(plan: Plan, books: Books, cluster: Cluster, shares: list[_Share]) ->
     pulls = {(_pull_lane(s), last_on(_pull_lane(s))): 0 for s in range(strategy.servers)}
     first, forward = forward_block(stage, pulls), forward_block(stage)
     alone = strategy.microbatches == 1  # nothing is added up: gradients are there until pushed
-    usual = backward_block(stage, forward, None, stay=False)
-    last = backward_block(
+    (usual,) = backward_blocks(stage, forward, None, stay=False)
+    (last,) = backward_blocks(
         stage, forward, lambda rows: _Pushes(rows, shares, lets_go=alone), stay=False
     )
     pull = books.writer()

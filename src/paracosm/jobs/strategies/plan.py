@@ -135,6 +135,7 @@ def plan_of(replica: Replica, strategy: Strategy) -> Plan:
     said = "yes" if strategy.sequence else "no"
     if summed and said != (made := graph.provenance.get("sp", "no")):
         raise InputError(f"strategy: sp={said}, but the graph has the collectives of sp={made}")
+    parts = 1
     if strategy.tensor != replica.tensor and not summed:
         if replica.tensor > 1:
             raise InputError(
@@ -143,8 +144,6 @@ def plan_of(replica: Replica, strategy: Strategy) -> Plan:
             )
         work = split(work, layers, strategy.tensor, along_sequence=strategy.sequence)
         parts = strategy.tensor if strategy.sequence else 1
-    else:
-        parts = 1
     time = layer_times(work, layers)
     stage = stages_of(layers, time, strategy.pipeline * strategy.chunks, strategy.cut)
     storages = graph.storages

@@ -23,7 +23,7 @@ import numpy as np
 from paracosm.errors import InputError
 from paracosm.graphs.graph import PHASES
 from paracosm.jobs import Program
-from paracosm.jobs.strategies.layers import Bucket, again_of, is_numbered
+from paracosm.jobs.strategies.layers import again_of, is_numbered
 from paracosm.jobs.strategies.plan import Plan
 from paracosm.jobs.strategies.rows import (
     Held,
@@ -103,18 +103,16 @@ def _chunk(stage: Stage) -> _Chunk:
     """
     strategy, forward = stage.plan.strategy, forward_block(stage)
     stay = strategy.microbatches == 1 and strategy.sharding in ("none", "optimizer")
-    last = _backward(stage, forward, reduced_buckets(stage, last=True), stay)
-    if strategy.microbatches == 1:
-        return _Chunk(forward.block, last, last)
-    usual = _backward(stage, forward, reduced_buckets(stage, last=False), stay)
+
+    def backward(last: bool) -> Passes:
+        buckets = reduced_buckets(stage, last=last)
+        return backward_blocks(
+            stage, forward, lambda rows: Reductions(stage, rows, buckets), stay=stay
+        )
+
+    last = backward(True)
+    usual = last if strategy.microbatches == 1 else backward(False)
     return _Chunk(forward.block, usual, last)
-
-
-def _backward(stage: Stage, forward: Forward, buckets: list[Bucket], stay: bool) -> Passes:
-    def follow(rows: RowWriter) -> Reductions:
-        return Reductions(stage, rows, buckets)
-
-    return backward_blocks(stage, forward, follow, stay=stay)
 
 
 def check_length(key: str, times: int, tasks: int) -> None:
@@ -329,24 +327,12 @@ class Follower(Protocol):
         """Write what becomes possible when a node is done."""
 
 
-def backward_block(
-    stage: Stage,
-    forward: Forward,
-    follow: Callable[[RowWriter], Follower] | None,
-    *,
-    stay: bool = True,
-) -> Block:
-    """Return the backward pass of a micro-batch, of which nothing is put off."""
-    (block,) = backward_blocks(stage, forward, follow, stay=stay)
-    return block
-
-
 def backward_blocks(
     stage: Stage,
     forward: Forward,
     follow: Callable[[RowWriter], Follower] | None,
     *,
-    stay: bool = True,
+    stay: bool,
 ) -> Passes:
     """Return the backward pass of a micro-batch, and what of it is put off, where anything is.
 

@@ -121,9 +121,21 @@ class Costs:
 
     def of(self, role: str, collective: str, size: int) -> float:
         """Return the seconds of a collective of so many bytes between the ranks in a role."""
-        return self._collective(
-            role, collective, size, "auto" if role in WITHIN else self.all_reduce
-        )
+        key = (role, collective)
+        if key not in self._ways:
+            algorithm = "auto" if role in WITHIN else self.all_reduce
+            for change in self.changes:
+                if collective in change.kinds and change.what == "algorithm":
+                    algorithm = str(change.value)
+            found = collective_times(
+                self.cluster, self.group[role], collective, algorithm, self.beside.get(role)
+            )
+            self._ways[key] = list(found.values())
+        known = self._times.get((*key, size))
+        if known is None:
+            seconds = min(time_of(size) for time_of in self._ways[key])
+            known = self._times[(*key, size)] = self._changed(collective, seconds)
+        return known
 
     def of_message(self, role: str, size: int) -> tuple[float, float]:
         """Return the seconds that a message in a role is sent for, and those until it arrives."""
@@ -138,22 +150,6 @@ class Costs:
         whole = self._changed("send", link.transfer_time(size))
         later = min(link.propagation(size), whole)
         return whole - later, later
-
-    def _collective(self, role: str, collective: str, size: int, algorithm: str) -> float:
-        key = (role, collective)
-        if key not in self._ways:
-            for change in self.changes:
-                if collective in change.kinds and change.what == "algorithm":
-                    algorithm = str(change.value)
-            found = collective_times(
-                self.cluster, self.group[role], collective, algorithm, self.beside.get(role)
-            )
-            self._ways[key] = list(found.values())
-        known = self._times.get((*key, size))
-        if known is None:
-            seconds = min(time_of(size) for time_of in self._ways[key])
-            known = self._times[(*key, size)] = self._changed(collective, seconds)
-        return known
 
     def _changed(self, kind: str, seconds: float) -> float:
         self.met.add(kind)

@@ -9,13 +9,8 @@ from typing import Any
 
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.transformer import Split
-from paracosm.units import (
-    format_bandwidth,
-    format_size,
-    parse_bandwidth,
-    parse_number,
-    parse_size,
-)
+from paracosm.graphs.transformer.architecture import nearest_divisor
+from paracosm.units import format_bandwidth, format_size, parse_bandwidth, parse_number, parse_size
 
 SCHEDULES = ("1f1b", "gpipe", "interleaved", "zero-bubble")
 SHARDINGS = ("none", "optimizer", "gradients", "parameters")
@@ -208,7 +203,7 @@ def _check_split(strategy: Strategy) -> None:
     if replicas % ep:
         raise InputError(
             f"strategy: ep={ep} ranks share experts out of dp x cp = {replicas}, which {ep} does "
-            f"not divide: ep={_nearest_divisor(replicas, ep)} fits"
+            f"not divide: ep={nearest_divisor(replicas, ep)} fits"
         )
     for key in ("routing", "capacity"):
         if ep == 1 and getattr(strategy, key) != getattr(Strategy, key):
@@ -467,7 +462,7 @@ def _does_not_divide(ways: dict[str, int], workers: int) -> InputError:
     for key, way in reversed(ways.items()):
         other = total // way
         if way > 1 and not workers % other:
-            hints.insert(0, f"{key}={_nearest_divisor(workers // other, way)}")
+            hints.insert(0, f"{key}={nearest_divisor(workers // other, way)}")
     return InputError(
         f"strategy: {_product(ways)}, which does not divide {workers} workers: "
         f"{' or '.join(hints)} fits"
@@ -476,11 +471,6 @@ def _does_not_divide(ways: dict[str, int], workers: int) -> InputError:
 
 def _nearest(workers: int, ranks: int) -> int:
     return max((workers + ranks // 2) // ranks, 1) * ranks
-
-
-def _nearest_divisor(number: int, wanted: int) -> int:
-    fits = [each for each in range(1, number + 1) if not number % each]
-    return min(fits, key=lambda each: abs(each - wanted))
 
 
 def _product(ways: dict[str, int]) -> str:

@@ -10,14 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.graphs.graph import (
-    RESOURCES,
-    Graph,
-    Op,
-    decode_arguments,
-    host_nodes,
-    waiting_nodes,
-)
+from paracosm.graphs.graph import RESOURCES, Graph, Op, decode_arguments, host_nodes, waiting_nodes
 
 COMPUTE, HOST, MEMORY, TENSOR = "compute", "host", "memory", "tensor"
 COMMUNICATION = "communication"
@@ -161,7 +154,6 @@ def _collective_of(name: str) -> str:
 @dataclass(frozen=True, eq=False)
 class Replica:
     """A training step of one replica, on a worker of speed 1.
-
 
     Raises:
         InputError: a duration or the launch time is missing (NaN), negative or infinite; no rank.

@@ -107,17 +107,13 @@ class ThroughputFields(BaseModel):
     )
     repeats: int = Field(100, ge=2, description="simulated measurements after a start")
 
-    @field_validator("background")
-    @classmethod
-    def _readable_background(cls, text: str | None) -> str | None:
-        if text is not None:
-            parse_background(text)
-        return text
-
     @field_validator("background", mode="before")
     @classmethod
-    def _number_of_flows(cls, value: Any) -> Any:
-        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    def _readable_background(cls, value: Any) -> Any:
+        text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        if isinstance(text, str):
+            parse_background(text)
+        return text
 
     @field_validator("order")
     @classmethod

@@ -89,26 +89,19 @@ def arrivals_of(traced: TracedJob, arrive: Sequence[Floats]) -> Arrivals:
                         float(waited[at]),
                     )
                 )
-    return _arrivals(tuple(codes), columns)
-
-
-def _rows(traced: TracedJob, rank: int, communicator: int) -> Ints:
-    role = traced.job.programs[rank].role
-    return np.flatnonzero((role >= 0) & (traced.job.communicator[rank][role] == communicator))
-
-
-def _arrivals(
-    what: tuple[tuple[str, str, tuple[int, ...], int], ...],
-    columns: Sequence[tuple[int, int, int, float]],
-) -> Arrivals:
     code, step, last, late = zip(*columns, strict=True) if columns else ((), (), (), ())
     return Arrivals(
-        what=what,
+        what=tuple(codes),
         code=np.array(code, dtype=np.int64),
         step=np.array(step, dtype=np.int64),
         last=np.array(last, dtype=np.int64),
         late=np.array(late, dtype=np.float64),
     )
+
+
+def _rows(traced: TracedJob, rank: int, communicator: int) -> Ints:
+    role = traced.job.programs[rank].role
+    return np.flatnonzero((role >= 0) & (traced.job.communicator[rank][role] == communicator))
 
 
 def joined_arrivals(parts: Sequence[Arrivals]) -> Arrivals:

@@ -131,24 +131,13 @@ def job_of_traces(
     start = min(windows[rank].begin + offset[rank] for rank in ranked)
     written = write_programs(
         {
-            rank: TracedSegments(
-                path=trace.path,
-                missing=trace.missing,
-                window=windows[rank],
-                lane=_lane(trace, windows[rank].thread),
-                segments=segments[rank],
-                offset=offset[rank] - start,
-            )
+            rank: TracedSegments(trace, windows[rank], segments[rank], offset[rank] - start)
             for rank, trace in ranked.items()
         },
         groups,
         messages,
     )
     return TracedJob(*written, len(groups), numbers, alone, moved, warm)
-
-
-def _lane(trace: KinetoTrace, thread: int) -> str:
-    return trace.lanes[thread].name if thread >= 0 else "start"
 
 
 def _by_rank(traces: Sequence[KinetoTrace]) -> dict[int, KinetoTrace]:

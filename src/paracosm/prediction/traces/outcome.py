@@ -10,12 +10,7 @@ import numpy.typing as npt
 
 from paracosm.jobs import Job
 from paracosm.jobs.job import KINDS
-from paracosm.prediction.traces.arrivals import (
-    Arrivals,
-    Straggler,
-    arrivals_of,
-    joined_arrivals,
-)
+from paracosm.prediction.traces.arrivals import Arrivals, Straggler, arrivals_of, joined_arrivals
 from paracosm.prediction.traces.traced import WORK, TracedJob, TracedRank
 from paracosm.simulation import replay_job
 from paracosm.timeline import Labels, Timeline, breakdown, largest_share

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
 from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
+from paracosm.prediction.traces.device import SHORTEST
 from paracosm.prediction.traces.messages import Message, passage
 from paracosm.prediction.traces.segments import Segments
 from paracosm.prediction.traces.traced import WORK, Group, Segment, TracedRank
-from paracosm.timeline.kineto import Window
+from paracosm.timeline.kineto import KinetoTrace, Window
 
 MESSAGE = "send_recv"
 """What both ends of a message are called: a kernel may have several of either kind."""
@@ -22,10 +22,8 @@ MESSAGE = "send_recv"
 class TracedSegments:
     """What a rank did, and seconds to add to its times."""
 
-    path: Path  # of the trace
-    missing: tuple[str, ...]  # what it lacks
+    trace: KinetoTrace
     window: Window
-    lane: str  # name of the thread of the loop
     segments: Segments
     offset: float
 
@@ -63,7 +61,7 @@ def write_programs(
         write_communicators(meetings.members),
         meetings.of_role,
         labels=[f"rank {rank}" for rank in ranks],
-        provenance={"traces": [str(did.path) for did in ranks.values()]},
+        provenance={"traces": [str(did.trace.path) for did in ranks.values()]},
     )
     return job, tuple(traced)
 
@@ -168,7 +166,9 @@ def _written(
     late = rank.window.begin + rank.offset
     if late > 0:
         begin = rank.window.begin
-        waiting = Segment(begin - late, begin, rank.lane, "begins later", "start")
+        thread = rank.window.thread
+        lane = rank.trace.lanes[thread].name if thread >= 0 else "start"
+        waiting = Segment(begin - late, begin, lane, "begins later", "start")
         rows.start.append(rows.add(waiting, (0.0, 0.0, late), late, []))
     for segment in rank.segments.segments:
         after = [each.row for each in segment.after]
@@ -185,7 +185,7 @@ def _written(
     segments = rank.segments
     marks = segments.marks if segments.last is None else [*segments.marks, segments.last]
     return TracedRank(
-        path=rank.path,
+        path=rank.trace.path,
         rank=number,
         arrive=np.array(rows.arrive),
         begin=np.array(rows.begin),
@@ -195,11 +195,8 @@ def _written(
         iteration=np.array(rows.iteration, dtype=np.int32),
         launches=np.array([launch.row for launch, _ in segments.launched], dtype=np.int64),
         spans=np.array([span.row for _, span in segments.launched], dtype=np.int64),
-        missing=rank.missing,
+        missing=rank.trace.missing,
     )
-
-
-SHORTEST = 1e-9  # seconds: the resolution of traces
 
 
 def _exchanged(
