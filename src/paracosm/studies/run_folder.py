@@ -317,7 +317,7 @@ def claim_folder(
                 )
             remove_run_files(folder, files)
     except OSError as error:
-        raise InputError(f"{folder}: cannot write a {what} here: {_reason(error)}") from None
+        raise InputError(f"{folder}: cannot write a {what} folder here: {_reason(error)}") from None
 
 
 def _stopped_early(folder: Path, study: Mapping[str, Any]) -> bool:
