@@ -35,6 +35,7 @@ from paracosm.results import (
 if TYPE_CHECKING:
     import pyarrow as pa
     from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
 
     from paracosm.report.view import Run
     from paracosm.studies import RunFolder
@@ -494,18 +495,22 @@ class Tuned(Result[TuningSummary]):
 
 def arguments(verb: str) -> dict[str, str]:
     """Return what each argument of train, relax, predict, emulate or plan is for, by its name."""
-    return {name: str(field.description or "") for name, field in _model(verb).model_fields.items()}
+    return {name: str(field.description or "") for name, field in _fields(verb).items()}
 
 
 _OWN = ("seed", "out", "force", "jobs")
 
 
-def _model(verb: str) -> type[BaseModel]:
+def _models(verb: str) -> tuple[type[BaseModel], ...]:
     from paracosm.studies import KINDS
 
     if verb not in KINDS:
         raise unknown("verb", verb, KINDS)
-    return KINDS[verb].model()
+    return KINDS[verb].models()
+
+
+def _fields(verb: str) -> dict[str, FieldInfo]:
+    return {n: field for form in reversed(_models(verb)) for n, field in form.model_fields.items()}
 
 
 def _run(kind: str, config: Config, options: dict[str, Any]) -> Result[Any]:
@@ -513,10 +518,10 @@ def _run(kind: str, config: Config, options: dict[str, Any]) -> Result[Any]:
 
     from paracosm.studies import Point, Study
 
-    model = _model(kind)
+    models = _models(kind)
     if isinstance(config, BaseModel):
-        if not isinstance(config, model):
-            raise InputError(f"{kind}: config: give a mapping or a {model.__name__}")
+        if not isinstance(config, models):
+            raise InputError(f"{kind}: config: give a mapping or a {models[0].__name__}")
         others = options.keys() - set(_OWN)
         if others:
             raise InputError(
@@ -525,7 +530,8 @@ def _run(kind: str, config: Config, options: dict[str, Any]) -> Result[Any]:
         own = _own(options)
         return _run_point(Point(kind, "", own["seed"] or 0, config, {}), own)
     given = {**dict(config or {}), **options}
-    names = [*model.model_fields, *getattr(model, "SYNONYMS", {}), *_OWN, "config"]
+    synonyms = [name for form in models for name in getattr(form, "SYNONYMS", {})]
+    names = [*_fields(kind), *synonyms, *_OWN, "config"]
     for name in given:
         if name not in names:
             raise InputError(f"{kind}: {unknown('argument', str(name), names)}")
@@ -540,7 +546,7 @@ def _own(options: Mapping[str, Any]) -> dict[str, Any]:
 def _run_study(asked: Any, where: str, options: Mapping[str, Any]) -> Result[Any]:
     own = _own({name: options[name] for name in _OWN if name in options})
     given = {name: value for name, value in options.items() if name not in _OWN}
-    names = [*_model(asked.kind).model_fields, *_OWN]
+    names = [*_fields(asked.kind), *_OWN]
     for name in given:
         if name not in names:
             raise InputError(f"{where}: {unknown('argument', name, names)}")

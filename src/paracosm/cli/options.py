@@ -63,12 +63,17 @@ def with_fields_of(
 
 
 def with_run_flags(
-    model: type[BaseModel], positional: Collection[str] = ()
+    *models: type[BaseModel], positional: Collection[str] = ()
 ) -> Callable[[Command], Command]:
-    """Let a command's `**arguments` be the fields of `model`, and those of `RunFlags`."""
+    """Let a command's `**arguments` be the fields of `models`, and those of `RunFlags`.
+
+    A flag that several have is that of the first.
+    """
     own = inspect.signature(RunFlags, eval_str=True).parameters.values()
     run = [flag.replace(kind=inspect.Parameter.KEYWORD_ONLY) for flag in own]
-    return with_flags([*_flags_of(model, positional), *run])
+    flags = {f.name: f for model in reversed(models) for f in _flags_of(model, positional)}
+    order = dict.fromkeys(f.name for model in models for f in _flags_of(model, positional))
+    return with_flags([*(flags[name] for name in order), *run])
 
 
 def _flags_of(model: type[BaseModel], positional: Collection[str]) -> list[inspect.Parameter]:

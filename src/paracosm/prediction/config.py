@@ -43,6 +43,7 @@ CLUSTER = LINK_FIELDS | {
 CAPTURE = frozenset(
     {"batch", "shape", "classes", "dtype", "optimizer", "foreach", "dropout", "train"}
 )
+AUTO = "auto"
 OF_DATABASE = frozenset({"db", "cache", "estimator", "new_ops", "exact"})
 TIMINGS = OF_DATABASE | {"hardware", "threads", "device", "launch", "allocator", "measured"}
 
@@ -77,6 +78,12 @@ class PredictConfig(ThroughputFields, ClusterFields):
         ge=1,
         description="examples of one forward and backward pass of a replica, or of a profiled step",
     )
+    global_batch: int | None = Field(
+        None,
+        ge=1,
+        description="examples of an iteration of all workers, for strategy auto (as many as "
+        "workers)",
+    )
     shape: Annotated[tuple[int, ...] | None, BeforeValidator(_sizes)] = Field(
         None, description="of one example: 3x32x32, or a number of tokens (the model's own)"
     )
@@ -95,7 +102,8 @@ class PredictConfig(ThroughputFields, ClusterFields):
     strategy: str | None = Field(
         None,
         description="how workers share the work: ddp, fsdp, zero1, ps, ps-async, or "
-        '"dp=64, tp=8, pp=4, schedule=1f1b, microbatches=32" (ddp, where there is a cluster)',
+        '"dp=64, tp=8, pp=4, schedule=1f1b, microbatches=32" (ddp, where there is a cluster); '
+        "auto: the fastest that fits into memory",
     )
     workers: WorkerCounts = Field(
         None,
@@ -179,6 +187,11 @@ class PredictConfig(ThroughputFields, ClusterFields):
     )
 
     @property
+    def is_auto(self) -> bool:
+        """Whether the strategy is to be found."""
+        return self.strategy is not None and self.strategy.strip() == AUTO
+
+    @property
     def is_on_cluster(self) -> bool:
         return any(getattr(self, name) is not None for name in ("cluster", "workers", "strategy"))
 
@@ -241,6 +254,12 @@ class PredictConfig(ThroughputFields, ClusterFields):
             idle["hardware says whose timings are meant"] = {"threads", "device"}
         elif self.device == "cuda":
             idle["the device decides"] = {"threads"}
+        if self.is_auto:
+            idle["strategy auto chooses it"] = {"batch", "servers"}
+        else:
+            idle["strategy auto goes by it: others by --batch, dp and microbatches"] = {
+                "global_batch"
+            }
         if self.op_latencies is None and not self.is_on_cluster:
             idle["one device is predicted: workers, cluster or strategy makes it a job"] = {
                 *CLUSTER
@@ -283,6 +302,8 @@ class PredictConfig(ThroughputFields, ClusterFields):
             raise InputError(f"{self.graph}: no such file")
         if self.model is not None and self.architecture is None:
             self.options(self.device)
+        if self.is_auto:
+            self._check_auto()
         if self.is_on_cluster:
             workers, strategy = self.jobs[-1]
             self.resolve_cluster(workers)
@@ -295,6 +316,25 @@ class PredictConfig(ThroughputFields, ClusterFields):
         if not self.db.is_file() and not self.is_timed:
             raise InputError(
                 f"{self.db}: no such database: paracosm profile ops writes one, --db names it"
+            )
+
+    def _check_auto(self) -> None:
+        if self.architecture is None:
+            written = [name for name in ARCHITECTURES if name not in MODELS]
+            raise InputError(
+                "strategy: auto is for transformers that are written down from their sizes: "
+                f"{', '.join(written)}"
+            )
+        if self.cluster is None and self.workers is None:
+            raise InputError("strategy: auto needs a number of workers: add --workers 8")
+        if self.predictions is not None:
+            raise InputError(
+                "strategy: auto is for one number of workers: paracosm plan --model ... --hardware "
+                "... compares several"
+            )
+        if len({node.device for node in self.resolve_cluster(self.jobs[-1][0]).nodes}) > 1:
+            raise InputError(
+                "strategy: auto is for workers with the same device: write the strategy out"
             )
 
     def _check_hardware(self) -> None:
@@ -408,7 +448,14 @@ class PredictConfig(ThroughputFields, ClusterFields):
         if self.cluster_in_file is not None:
             held = len(self.cluster_in_file.servers)
             workers = workers or (len(self.cluster_in_file.workers),)
-        return strategies_by_workers(self.strategy or "ddp", workers, self.servers, held)
+        text = "ddp" if self.strategy is None or self.is_auto else self.strategy
+        return strategies_by_workers(text, workers, self.servers, held)
+
+    def of_strategy(self, strategy: Strategy, batch: int) -> PredictConfig:
+        """Return the same with a strategy in place of auto, and the examples of one pass."""
+        return self._with(
+            strategy=str(strategy), batch=batch, workers=(strategy.ranks,), global_batch=None
+        )
 
     def resolve_cluster(self, workers: int) -> Cluster:
         return first_workers(self._largest, workers)

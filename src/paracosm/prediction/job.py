@@ -272,6 +272,44 @@ def rank_breakdown(schedule: JobSchedule, rank: int, *, pipelined: bool) -> dict
     that it needs has not been sent, or the others are not done; what it sends is on the way; its
     host issues ops. In a pipeline ranks are its stages.
     """
+    found = _breakdown(schedule, rank, pipelined, dict.fromkeys(NETWORK, "exposed_communication"))
+    return {part: found.get(part, 0.0) for part in PARTS}
+
+
+CAUSES = {
+    "communication": "gradients and parameters over the network",
+    "tensor": "tensor-parallel collectives",
+    "context": "context-parallel messages",
+    "expert": "expert-parallel exchanges",
+    "send": "messages between stages",
+    "receive": "messages between stages",
+}
+"""What a device waits for, by the lane of what is under way."""
+
+
+def seconds_by_cause(job: JobPrediction) -> dict[str, float]:
+    """Return what an iteration's seconds go to, in the mean over the workers.
+
+    "compute", and what a worker waits for in its stead: as `rank_breakdown` has it, with
+    communication by `CAUSES`.
+    """
+    schedule, total = job.schedule, dict[str, float]()
+    pipelined, iterations = job.strategy.pipeline > 1, job.strategy.iterations
+    counts = np.bincount(schedule.class_of[: job.workers], minlength=len(schedule.representative))
+    for count, first in zip(counts.tolist(), schedule.representative.tolist(), strict=True):
+        share = count / job.workers / iterations
+        if not count:
+            continue
+        for cause, seconds in _breakdown(schedule, first, pipelined, CAUSES).items():
+            total[cause] = total.get(cause, 0.0) + share * seconds
+    if pipelined and "bubble" in total:
+        total["pipeline bubble"] = total.pop("bubble")
+    return total
+
+
+def _breakdown(
+    schedule: JobSchedule, rank: int, pipelined: bool, of_lane: Mapping[str, str]
+) -> dict[str, float]:
     job, tasks = schedule.job, schedule.tasks_of(rank)
     program = job.programs[job.program[rank]]
     arrive, begin, end = (
@@ -291,18 +329,22 @@ def rank_breakdown(schedule: JobSchedule, rank: int, *, pipelined: bool) -> dict
         [
             ("compute", begin[compute], end[compute]),
             ("copies", begin[own & copies], end[own & copies]),
-            ("exposed_communication", begin[meets], end[meets]),
-            ("exposed_communication", sent, end[receives]),
+            *(
+                (of_lane.get(lane, "exposed_communication"), begin[there], end[there])
+                for lane in dict.fromkeys(lanes[meets].tolist())
+                for there in [meets & (lanes == lane)]
+            ),
+            (of_lane["receive"], sent, end[receives]),
             ("waiting", arrive[meets], begin[meets]),
             (for_others, arrive[receives], sent),
-            ("exposed_communication", begin[sends], end[sends]),
+            (of_lane["send"], begin[sends], end[sends]),
             ("launch", begin[own & host], end[own & host]),
             (for_others, np.array([end.max(initial=0)]), np.array([makespan])),
         ],
         *(0, makespan),
         rest="idle",
     )
-    return {part: found.get(part, 0) / PICOSECONDS for part in PARTS}
+    return {part: time / PICOSECONDS for part, time in found.items()}
 
 
 def _picoseconds(seconds: Floats | float) -> Ints:

@@ -45,9 +45,21 @@ from paracosm.prediction.replica import (
     find_replica,
     measured_iteration,
 )
+from paracosm.prediction.strategy_search import (
+    Search,
+    fastest,
+    search_strategies,
+    splits_of,
+)
 from paracosm.prediction.summary import OF_JOB, summarise, summarise_jobs
 from paracosm.profiling.environment import Environment
-from paracosm.results import JobSummary, Summary, ThroughputSummary
+from paracosm.results import (
+    JobSummary,
+    RankedStrategy,
+    StrategySearch,
+    Summary,
+    ThroughputSummary,
+)
 from paracosm.timeline import Timeline
 from paracosm.units import format_duration, format_size
 
@@ -83,6 +95,10 @@ def run_prediction(
         return PredictionRun(summarise_folder(config.op_latencies), None)
     if config.profile is not None:
         return PredictionRun(*_run_throughput(config, seed, progress))
+    if config.is_auto:
+        chosen, search = _chosen(config, seed)
+        found, timeline = _run_on_cluster(chosen, seed, progress, announce)
+        return PredictionRun(replace(found, search=search), timeline)
     if config.is_on_cluster:
         return PredictionRun(*_run_on_cluster(config, seed, progress, announce))
     replica = find_replica(config, seed, progress, announce)
@@ -96,6 +112,44 @@ def run_prediction(
     facts = replica.facts(config, prediction.coverage)
     summary = summarise(prediction, measured, replica.found.probe, facts)
     return PredictionRun(summary, timeline_of(prediction))
+
+
+NEXT = 5  # strategies that are named after a search
+
+
+def ranked_strategies(search: Search, most: int) -> list[RankedStrategy]:
+    """Return the best strategies of a search, as a summary has them."""
+    return [
+        RankedStrategy(
+            strategy=str(each.candidate.strategy),
+            micro_batch=each.candidate.micro_batch,
+            examples=each.candidate.examples,
+            iteration_time=each.iteration_time,
+            peak_memory=each.peak_memory,
+            limit=max(each.causes, key=lambda cause: each.causes[cause]),
+            causes=each.causes,
+        )
+        for each in search.ranked[:most]
+    ]
+
+
+def _chosen(config: PredictConfig, seed: int) -> tuple[PredictConfig, StrategySearch]:
+    """Return the configuration with the fastest strategy that fits, and what came next."""
+    changed, model = config.resolved, config.architecture
+    assert model is not None
+    workers, _ = changed.jobs[-1]
+    cluster = changed.resolve_cluster(workers)
+    splits = splits_of(changed, cluster, seed)
+    found = search_strategies(model, cluster, config.global_batch or workers, splits)
+    best = fastest(found, cluster).candidate
+    search = StrategySearch(
+        ranked=ranked_strategies(found, NEXT),
+        candidates=found.candidates,
+        predicted=found.predicted,
+        too_large=found.too_large,
+        complete=found.complete,
+    )
+    return config.of_strategy(best.strategy, best.micro_batch), search
 
 
 def _run_on_cluster(

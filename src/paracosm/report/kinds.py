@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paracosm.errors import InputError
-from paracosm.report import emulate_words, plan, predict_words, relax, replay, train
+from paracosm.report import emulate_words, plan, predict_words, relax, replay, strategy_plan, train
 from paracosm.report.chart import Chart, Section, look_of
 from paracosm.report.varied import arguments_of, asked_of, design_name, differing
 from paracosm.report.view import Run, View, verdict
@@ -27,6 +27,7 @@ VIEWS: Mapping[str, View] = {
     "emulation": emulate_words.VIEW,
     "replay": replay.VIEW,
     "plan": plan.VIEW,
+    "strategy plan": strategy_plan.VIEW,
 }
 """By the kind of the summary."""
 

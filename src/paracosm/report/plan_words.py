@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from paracosm.results import PlannedDesign, PlanSummary
+from paracosm.results import (
+    PlannedDesign,
+    PlannedStrategy,
+    PlanSummary,
+    StrategyPlanSummary,
+)
 from paracosm.units import format_duration, format_number
 
 SHOWN = 3  # designs whose best values are named where none reached the target
@@ -24,7 +29,7 @@ def target_name(summary: PlanSummary) -> str:
     return f"{METRICS.get(metric, metric)} {value}"
 
 
-def cost_text(summary: PlanSummary, cost: float) -> str:
+def cost_text(summary: PlanSummary | StrategyPlanSummary, cost: float) -> str:
     """Return a cost with its currency, or in worker-hours."""
     digits = f"{cost:.3g}" if cost < 1000 else f"{cost:,.0f}"
     if summary.price is None:
@@ -57,6 +62,34 @@ def plan_sentence(summary: PlanSummary) -> str:
         cost = cost_text(summary, cheapest.cost)
         parts.append(f"; cheapest: {design_name(cheapest)}, {_time(cheapest)}, {cost}")
     return f"{''.join(parts)}."
+
+
+def strategy_plan_sentence(summary: StrategyPlanSummary) -> str:
+    """Say what is soonest with which strategy, what limits it, and what is cheapest."""
+    best, cheapest = summary.designs[summary.fastest], summary.designs[summary.cheapest]
+    sentence = (
+        f"{summary.tokens:.4g} tokens of {summary.model} take {long_time(best.time)} on "
+        f"{best.workers:,} x {summary.hardware}, for {cost_text(summary, best.cost)}: "
+        f"{best.strategy}, micro-batches of {best.micro_batch}; most of it is {best.limit}"
+    )
+    if cheapest is best:
+        return f"{sentence}. Nothing is cheaper."
+    return (
+        f"{sentence}. Cheapest on {_workers(cheapest)}: {cost_text(summary, cheapest.cost)}, "
+        f"{long_time(cheapest.time)}."
+    )
+
+
+def _workers(design: PlannedStrategy) -> str:
+    return "1 worker" if design.workers == 1 else f"{design.workers:,} workers"
+
+
+def long_time(seconds: float) -> str:
+    """Return "12.3 days" of what takes days, "3.2 h" of what takes hours."""
+    for unit, length in (("years", 365.25 * 86400.0), ("days", 86400.0), ("h", 3600.0)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:,.3g} {unit}"
+    return format_duration(float(f"{seconds:.3g}"))
 
 
 def _time(design: PlannedDesign) -> str:

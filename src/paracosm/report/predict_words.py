@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any
 
 from paracosm.report.predict import sections
+from paracosm.report.strategy_plan import search_words, strategies_table
 from paracosm.report.throughput import (
     THROUGHPUT_FIGURES,
     job_tables,
@@ -115,6 +116,7 @@ def _remarks(summary: Summary) -> dict[str, str]:
         case JobSummary():
             lines = {
                 **_of_cluster(summary),
+                "strategies": "" if summary.search is None else search_words(summary.search),
                 "memory": " ".join(summary.misfits[1:3]),
                 "one replica": _replica(summary.replica),
                 "baselines": _baselines(summary, summary.replica.iteration_time),
@@ -162,7 +164,9 @@ def _tables(summary: Summary) -> list[Table]:
         case ThroughputSummary():
             return throughput_tables(summary)
         case JobSummary():
-            return job_tables(summary) + _breakdown(summary, ", one replica")
+            found = summary.search
+            tried = [] if found is None else [strategies_table("Fastest strategies", found.ranked)]
+            return tried + job_tables(summary) + _breakdown(summary, ", one replica")
         case IterationSummary():
             return _breakdown(summary, "")
     return []

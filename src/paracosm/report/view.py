@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from paracosm.cluster.description import link_in_words
 from paracosm.report.chart import Look, Section, look_of
-from paracosm.report.plan_words import plan_sentence
+from paracosm.report.plan_words import plan_sentence, strategy_plan_sentence
 from paracosm.report.train_words import training_sentence
 from paracosm.results import (
     EmulationSummary,
@@ -21,6 +21,7 @@ from paracosm.results import (
     ProfileSummary,
     RelaxationSummary,
     ReplaySummary,
+    StrategyPlanSummary,
     Summary,
     ThroughputSummary,
     TrainingSummary,
@@ -200,10 +201,11 @@ def answer(summary: Summary) -> str:
         case JobSummary():
             rate = summary.examples_per_second
             speed = "" if rate is None else f", {rate:,.1f} examples/s"
+            chosen = "" if summary.search is None else ", the fastest strategy that fits"
             return (
-                f"With {summary.workers:,} worker{_s(summary.workers)} ({summary.strategy}) an "
-                f"iteration takes {format_duration(summary.iteration_time)}{speed}. "
-                f"{summary.bottleneck}"
+                f"With {summary.workers:,} worker{_s(summary.workers)} "
+                f"({summary.strategy}{chosen}) an iteration takes "
+                f"{format_duration(summary.iteration_time)}{speed}. {summary.bottleneck}"
             )
         case ThroughputSummary():
             return (
@@ -235,6 +237,8 @@ def answer(summary: Summary) -> str:
             return f"{summary.distinct_ops:,} ops, {summary.timings:,} timings{time_text}."
         case PlanSummary():
             return plan_sentence(summary)
+        case StrategyPlanSummary():
+            return strategy_plan_sentence(summary)
         case TuningSummary():
             values = ", ".join(f"{name}={summary.best[name]:g}" for name in summary.space)
             ratio = summary.best["in_search"]["time_over_fault_free"]["median"]

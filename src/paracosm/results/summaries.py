@@ -477,8 +477,46 @@ class OneReplica(JsonObject):
     measured: float | None
 
 
+class RankedStrategy(JsonObject):
+    """A strategy that was predicted, and fits into memory.
+
+    Attributes:
+        micro_batch: examples of one pass; `examples` those of an iteration of all workers.
+        limit: what most of the iteration goes to; `causes` has the seconds of all.
+    """
+
+    strategy: str
+    micro_batch: int
+    examples: int
+    iteration_time: float
+    peak_memory: int | None
+    limit: str
+    causes: Seconds
+
+
+class StrategySearch(JsonObject):
+    """How a strategy was found.
+
+    Attributes:
+        ranked: the fastest for an example, the best first.
+        candidates, predicted: how many were considered, and predicted.
+        too_large: that do not fit into memory.
+        complete: whether none of the others can be faster than the first.
+    """
+
+    ranked: Sequence[RankedStrategy]
+    candidates: int
+    predicted: int
+    too_large: int
+    complete: bool
+
+
 class JobSummary(_TimedGraph):
-    """Of `paracosm predict`: a job on a cluster. Numbers are those of the most workers."""
+    """Of `paracosm predict`: a job on a cluster. Numbers are those of the most workers.
+
+    Attributes:
+        search: how the strategy was found; None where it was asked for.
+    """
 
     kind: Literal["job"] = "job"
     workers: int
@@ -496,6 +534,58 @@ class JobSummary(_TimedGraph):
     provenance: Json
     devices: Mapping[str, str]
     unchanged: Json | None = None
+    search: StrategySearch | None = None
+
+
+class PlannedStrategy(RankedStrategy):
+    """A strategy for a number of workers.
+
+    Attributes:
+        place: among those for its number of workers, 1 the fastest.
+        tokens_per_second: while the job works.
+        time: seconds that all tokens take, with what failures cost.
+        cost: in the price's money, or in worker-hours.
+        effective: share of the time that failures and checkpoints leave; None where nothing fails.
+        is_efficient: no other strategy is faster and costs as little.
+    """
+
+    workers: int
+    place: int
+    tokens_per_second: float
+    time: float
+    cost: float
+    effective: float | None
+    is_efficient: bool
+
+
+class StrategyPlanSummary(Summary):
+    """Of `paracosm plan` for a model, hardware and a number of tokens.
+
+    Attributes:
+        currency: of costs; empty where they are worker-hours.
+        designs: by number of workers, then by place.
+        fastest, cheapest: indices of designs.
+        candidates, predicted, too_large, complete: as those of a `StrategySearch`, of all workers.
+    """
+
+    kind: Literal["strategy plan"] = "strategy plan"
+    model: str
+    parameters: int
+    hardware: str
+    tokens: float
+    batch_tokens: float
+    sequence: int
+    price: str | None
+    currency: str
+    mtbf: str | None
+    designs: Sequence[PlannedStrategy]
+    fastest: int
+    cheapest: int
+    candidates: int
+    predicted: int
+    too_large: int
+    complete: bool
+    durations: Mapping[str, str]
 
 
 class Saturation(JsonObject):
@@ -727,7 +817,7 @@ SUMMARIES: Mapping[str, type[Summary]] = {
     for each in (
         *(TrainingSummary, RelaxationSummary, IterationSummary, JobSummary, ThroughputSummary),
         *(OpLatenciesSummary, ReplaySummary, EmulationSummary, ProfileSummary, TuningSummary),
-        PlanSummary,
+        *(PlanSummary, StrategyPlanSummary),
     )
 }
 

@@ -6,10 +6,9 @@ needs, nor the other way round. Another kind is one entry here, and one field of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from paracosm.errors import InputError
@@ -57,13 +56,12 @@ class Kind:
     success: str  # the status of a run that went as it should
     # the statuses of runs that came to an end of their own, and need not be run again
     ends: frozenset[str]
-    arguments: str  # where the pydantic model of its arguments is
+    # returns the pydantic models of its arguments, one for each form that it has
+    models: Callable[[], tuple[type[BaseModel], ...]]
+    check: Callable[[Any], None]  # raises InputError for arguments that cannot be run
+    total: Callable[[Any], int | None]  # how many units a run will take; None where nobody knows
     # takes arguments, seed, a sink for metrics, and hooks
     run: Callable[[Any, int, Any, Hooks], Outcome]
-    # raises InputError for arguments that cannot be run
-    check: Callable[[Any], None] = lambda config: config.check()
-    # how many units a run will take; None where nobody knows
-    total: Callable[[Any], int | None] = lambda config: None
     logs: bool = False  # whether it can print a line for every event
     # whether a run writes to the terminal, where a progress bar would be in its way
     prints: Callable[[Any], bool] = lambda config: False
@@ -71,10 +69,34 @@ class Kind:
     # interrupted
     of_many: bool = False
 
-    def model(self) -> type[BaseModel]:
-        """Return the model of its arguments, whose room is imported now."""
-        found: type[BaseModel] = resolve_name(self.arguments)
-        return found
+    def model(self, asked: Mapping[str, Any]) -> type[BaseModel]:
+        """Return the model that arguments mean: the first one, unless one that only another has is
+        there and none that only the first one has.
+
+        Raises:
+            InputError: an argument belongs to another form.
+        """
+        forms = self.models()
+        own = [_only_of(form, forms) & asked.keys() for form in forms]
+        number = next((n for n, found in enumerate(own) if found), 0)
+        others = sorted(set().union(*own) - own[number])
+        if others:
+            raise InputError(
+                f"{', '.join(others)}: of another form than {', '.join(sorted(own[number]))}: "
+                "leave out the one or the other"
+            )
+        return forms[number]
+
+
+def _only_of(form: type[BaseModel], forms: Iterable[type[BaseModel]]) -> set[str]:
+    others = (set(other.model_fields) for other in forms if other is not form)
+    return set(form.model_fields).difference(*others)
+
+
+def _train_models() -> tuple[type[BaseModel], ...]:
+    from paracosm.training import TrainConfig
+
+    return (TrainConfig,)
 
 
 def _check_train(config: Any) -> None:
@@ -111,6 +133,12 @@ def _train(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     return Outcome(result.summary, result.timeline, files)
 
 
+def _relax_models() -> tuple[type[BaseModel], ...]:
+    from paracosm.relaxation.config import RelaxConfig
+
+    return (RelaxConfig,)
+
+
 def _relax(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     from paracosm.relaxation.run import run_relaxation
 
@@ -118,11 +146,23 @@ def _relax(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     return Outcome(result.summary, result.timeline)
 
 
+def _predict_models() -> tuple[type[BaseModel], ...]:
+    from paracosm.prediction.config import PredictConfig
+
+    return (PredictConfig,)
+
+
 def _predict(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     from paracosm.prediction.run import run_prediction
 
     result = run_prediction(config, seed, hooks.progress, hooks.announce)
     return Outcome(result.summary, result.timeline)
+
+
+def _emulate_models() -> tuple[type[BaseModel], ...]:
+    from paracosm.emulation.config import EmulateConfig
+
+    return (EmulateConfig,)
 
 
 def _check_emulate(config: Any) -> None:
@@ -138,7 +178,18 @@ def _emulate(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     return Outcome(result.summary, result.timeline, result.files)
 
 
+def _plan_models() -> tuple[type[BaseModel], ...]:
+    from paracosm.planning.config import PlanConfig
+    from paracosm.planning.strategy_plan import StrategyPlanConfig
+
+    return PlanConfig, StrategyPlanConfig
+
+
 def _plan(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
+    from paracosm.planning.strategy_plan import StrategyPlanConfig, run_strategy_plan
+
+    if isinstance(config, StrategyPlanConfig):
+        return Outcome(run_strategy_plan(config, seed, hooks.progress), None)
     from paracosm.planning.plan import run_plan
 
     summary = run_plan(
@@ -155,7 +206,7 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "updates",
         success="done",
         ends=frozenset({"done", "diverged", "stopped"}),
-        arguments="paracosm.training:TrainConfig",
+        models=_train_models,
         check=_check_train,
         total=_updates,
         run=_train,
@@ -166,7 +217,9 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "relaxations",
         success="converged",
         ends=frozenset({"converged", "stopped", "diverged"}),
-        arguments="paracosm.relaxation.config:RelaxConfig",
+        models=_relax_models,
+        check=lambda config: config.check(),
+        total=lambda config: None,
         run=_relax,
     ),
     "predict": Kind(
@@ -174,7 +227,8 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "predictions" if config.predictions else "new ops",
         success="done",
         ends=frozenset({"done"}),
-        arguments="paracosm.prediction.config:PredictConfig",
+        models=_predict_models,
+        check=lambda config: config.check(),
         total=lambda config: config.predictions,
         run=_predict,
     ),
@@ -183,8 +237,9 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "iterations",
         success="done",
         ends=frozenset({"done"}),
-        arguments="paracosm.emulation.config:EmulateConfig",
+        models=_emulate_models,
         check=_check_emulate,
+        total=lambda config: None,
         run=_emulate,
         prints=lambda config: config.output == "terminal",
     ),
@@ -193,7 +248,9 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "runs",
         success="done",
         ends=frozenset({"done", "not reached"}),
-        arguments="paracosm.planning.config:PlanConfig",
+        models=_plan_models,
+        check=lambda config: config.check(),
+        total=lambda config: None,
         run=_plan,
         of_many=True,
     ),

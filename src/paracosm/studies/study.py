@@ -73,7 +73,7 @@ class Study(BaseModel):
         Raises:
             InputError: a list that cannot be read.
         """
-        model = KINDS[self.kind].model()
+        model = KINDS[self.kind].model(self.arguments)
         synonyms: dict[str, str] = getattr(model, "SYNONYMS", {})
         found: Grid = {}
         for key, value in self.arguments.items():
@@ -159,8 +159,9 @@ class Study(BaseModel):
                 raise InputError(f"{where}: over.seed: a seed is a whole number, got {seed!r}")
             arguments = {key: value for key, value in varied.items() if key != "seed"}
             place = f"{where}: {name}" if name else where
-            config = validated(kind.model(), {**self.arguments, **arguments}, place)
+            asked = {**self.arguments, **arguments}
             try:
+                config = validated(kind.model(asked), asked, place)
                 kind.check(config)
             except InputError as error:
                 raise InputError(f"{place}: {error}") from None

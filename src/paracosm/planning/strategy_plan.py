@@ -1,0 +1,263 @@
+"""How long, and for how much, a transformer trains on so many tokens: strategies, workers, cost.
+
+For each number of workers the fastest strategy is searched for (`prediction.strategy_search`); the
+time of all tokens follows from that of an iteration and, where nodes fail, from Daly's closed form
+of what checkpoints, lost work and restarts add (`faults.expected_makespan`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    PlainSerializer,
+    model_validator,
+)
+
+from paracosm.cluster.hardware import Hardware, find_hardware
+from paracosm.cluster.worker_counts import MOST_NODES
+from paracosm.errors import InputError
+from paracosm.faults import FailureFields, JobFailures, expected_makespan
+from paracosm.graphs.transformer import Transformer
+from paracosm.planning.price import WORKER_HOURS, Price, parse_price
+from paracosm.prediction import PredictConfig
+from paracosm.prediction.run import ranked_strategies
+from paracosm.prediction.strategy_search import Search, fastest, search_strategies, splits_of
+from paracosm.results import PlannedStrategy, StrategyPlanSummary
+from paracosm.units import parse_number
+
+SHOWN = 3  # strategies of each number of workers
+
+
+def _count(value: Any) -> Any:
+    return parse_number(value) if isinstance(value, str) else value
+
+
+def _price(value: Any) -> Any:
+    if value is None or isinstance(value, Price):
+        return value
+    text = str(value)
+    return parse_price(text if "worker" in text or "/" not in text else f"{text} a worker")
+
+
+Tokens = Annotated[float, BeforeValidator(_count), Field(gt=0, allow_inf_nan=False)]
+
+
+class StrategyPlanConfig(FailureFields):
+    """A plan of strategies: which model, on how much of which hardware, on how many tokens."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str = Field(description="a transformer by name: llama-8b, mixtral-8x7b, ...")
+    hardware: str = Field(
+        description="a device or node of the catalogue (paracosm hardware list), or a datasheet"
+    )
+    tokens: Tokens = Field(description="that the model is trained on: 1e12")
+    batch_tokens: Tokens | None = Field(
+        None, description="tokens of an iteration of all workers: 4e6"
+    )
+    max_workers: int = Field(
+        ge=1,
+        le=MOST_NODES,
+        description="the most devices; half of them, a quarter and so on are compared with them",
+    )
+    shape: str | int | None = Field(None, description="tokens of a sequence (the model's own)")
+    measured: str | None = Field(
+        None, description='what was measured on the hardware, as for predict: "resnet50: 210 ms"'
+    )
+    price: Annotated[
+        InstanceOf[Price] | None,
+        BeforeValidator(_price),
+        PlainSerializer(lambda v: None if v is None else str(v), return_type=str | None),
+    ] = Field(None, description='money for a device: "2.2/h" (costs are in worker-hours)')
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for reason, fields in self.idle_of_failures([True]).items():
+            if given := sorted(fields & self.model_fields_set):
+                raise ValueError(f"{', '.join(given)}: no effect here, leave out: {reason}")
+        return self
+
+    def without_effect(self) -> set[str]:
+        return set().union(*self.idle_of_failures([True]).values())
+
+    def check(self) -> None:
+        """Raise InputError for what can be known to be wrong before anything is predicted."""
+        if self.batch_tokens is None:
+            raise InputError(
+                "tokens without a batch: add --batch-tokens 4e6, those of an iteration of all "
+                "workers"
+            )
+        sequence = self.transformer.sequence
+        if self.batch_tokens < sequence / 2:
+            raise InputError(
+                f"batch_tokens: {self.batch_tokens:,.0f} are less than a sequence of {sequence:,} "
+                "tokens: --shape takes a shorter one"
+            )
+        if self.batch_tokens > self.tokens:
+            raise InputError(
+                f"batch_tokens: {self.batch_tokens:,.0f} are more than all of the "
+                f"{self.tokens:,.0f} tokens"
+            )
+        for workers in self.numbers:
+            self.job_failures(workers, 0, stops_together=True)
+
+    @property
+    def on_workers(self) -> PredictConfig:
+        """The prediction that is asked for of the most workers."""
+        asked = {
+            name: value
+            for name in ("model", "hardware", "shape", "measured")
+            if (value := getattr(self, name)) is not None
+        }
+        return PredictConfig(**asked, strategy="auto", workers=(self.numbers[-1],))
+
+    @property
+    def transformer(self) -> Transformer:
+        config = self.on_workers
+        config.check()
+        assert config.architecture is not None
+        return config.architecture
+
+    @property
+    def catalogued(self) -> Hardware:
+        return find_hardware(self.hardware)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Numbers of workers to compare, ascending: halves of halves, in whole nodes."""
+        node = self.catalogued.node
+        count = 1 if node is None else node.count
+        found, number = list[int](), self.max_workers
+        while number >= 1:
+            whole = number // count * count if number > count else number
+            found.append(whole)
+            number = whole // 2
+        return tuple(sorted(set(found)))
+
+
+def run_strategy_plan(
+    config: StrategyPlanConfig,
+    seed: int,
+    progress: Callable[[int, float | None], None] | None = None,
+) -> StrategyPlanSummary:
+    """Return the fastest strategies for each number of workers, their times and costs.
+
+    An interrupt (Ctrl-C) after the first number of workers ends the plan with what it has.
+
+    Raises:
+        InputError: nothing fits into the memory of any number of workers, with what the nearest
+            lacks; more workers than the model and the batch can use.
+    """
+    config.check()
+    asked, model = config.on_workers, config.transformer
+    assert config.batch_tokens is not None
+    examples = max(round(config.batch_tokens / model.sequence), 1)
+    splits = splits_of(asked, asked.resolve_cluster(config.numbers[-1]), seed)
+    searches: dict[int, Search] = {}
+    status = "done"
+    try:
+        for number in reversed(config.numbers):
+            cluster = config.catalogued.cluster(number)
+            searches[number] = search_strategies(model, cluster, examples, splits)
+            if not searches[number].ranked:
+                if number == config.numbers[-1]:
+                    fastest(searches[number], cluster)  # says what the nearest lacks
+                break  # fewer have less memory
+            if progress is not None:
+                progress(len(searches), None)
+    except KeyboardInterrupt:
+        if not searches:
+            raise
+        status = "interrupted"
+    return _summary(config, model, searches, status)
+
+
+def _summary(
+    config: StrategyPlanConfig, model: Transformer, searches: dict[int, Search], status: str
+) -> StrategyPlanSummary:
+    price = WORKER_HOURS if config.price is None else config.price
+    designs = [
+        design
+        for number, search in sorted(searches.items())
+        for design in _designs(config, model, number, search, price)
+    ]
+    first = [place for place, each in enumerate(designs) if each.place == 1]
+    quickest = min(first, key=lambda place: designs[place].time)
+    cheapest = min(first, key=lambda place: (designs[place].cost, designs[place].time))
+    hardware = config.catalogued
+    return StrategyPlanSummary(
+        status=status,
+        model=config.model,
+        parameters=model.parameters,
+        hardware=hardware.device.title,
+        tokens=config.tokens,
+        batch_tokens=config.batch_tokens or 0.0,
+        sequence=model.sequence,
+        price=None if config.price is None else str(config.price),
+        currency="" if config.price is None else config.price.currency,
+        mtbf=None if config.mtbf is None else str(config.mtbf),
+        designs=_with_frontier(designs),
+        fastest=quickest,
+        cheapest=cheapest,
+        candidates=sum(each.candidates for each in searches.values()),
+        predicted=sum(each.predicted for each in searches.values()),
+        too_large=sum(each.too_large for each in searches.values()),
+        complete=all(each.complete for each in searches.values()),
+        durations={
+            "durations of ops": "datasheet, times what ops of each class were measured to reach",
+            "peaks and memory": hardware.device.source,
+            **({} if hardware.node is None else {"node": hardware.node.source}),
+        },
+    )
+
+
+def _designs(
+    config: StrategyPlanConfig, model: Transformer, workers: int, search: Search, price: Price
+) -> list[PlannedStrategy]:
+    failures = config.job_failures(workers, 0, stops_together=True)
+    found = []
+    for place, each in enumerate(ranked_strategies(search, SHOWN), start=1):
+        tokens = each.examples * model.sequence
+        work = config.tokens / tokens * each.iteration_time
+        time = work if failures is None else _with_failures(work, failures)
+        found.append(
+            PlannedStrategy(
+                **each,
+                workers=workers,
+                place=place,
+                tokens_per_second=tokens / each.iteration_time,
+                time=time,
+                cost=price.of(workers, time),
+                effective=None if failures is None else work / time,
+                is_efficient=False,
+            )
+        )
+    return found
+
+
+def _with_failures(work: float, failures: JobFailures) -> float:
+    assert failures.interval is not None
+    return expected_makespan(
+        *(work, failures.interval, failures.cost, failures.restart, failures.mtbf)
+    )
+
+
+def _with_frontier(designs: list[PlannedStrategy]) -> list[PlannedStrategy]:
+    """Mark the first of each number of workers that no other beats in time and cost."""
+
+    def is_beaten(one: PlannedStrategy) -> bool:
+        return any(
+            (each.time, each.cost) != (one.time, one.cost)
+            and each.time <= one.time
+            and each.cost <= one.cost
+            for each in designs
+        )
+
+    return [replace(each, is_efficient=each.place == 1 and not is_beaten(each)) for each in designs]

@@ -1,0 +1,158 @@
+"""The search for a strategy: what it considers, what it may leave out, what it finds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paracosm.cluster.hardware import find_hardware
+from paracosm.errors import InputError
+from paracosm.jobs.strategies import Strategy
+from paracosm.prediction import PredictConfig, run_prediction
+from paracosm.prediction.job import predict_job
+from paracosm.prediction.strategy_bounds import RECOMPUTED, Network
+from paracosm.prediction.strategy_search import (
+    Candidate,
+    candidates,
+    fastest,
+    search_strategies,
+    splits_of,
+)
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+
+
+def asked(**options: Any) -> PredictConfig:
+    usual = {"model": "opt-1.3b", "hardware": "a100-sxm-80gb", "workers": 8, "strategy": "auto"}
+    return PredictConfig(**{**usual, **options})
+
+
+def test_candidates_by_hand() -> None:
+    """Two workers of one machine, 4 examples, 12 layers and 12 heads: dp, cp, pp or tp of 2.
+
+    Of replicas with ZeRO 0 to 3: micro-batches of 1 and 2 with dp=2, of 1 with cp=2, where a group
+    of the machine is all; without, 1, 2 and 4 examples with pp=2 and with tp=2.
+    """
+    config = asked(model="mpt-125m", workers=2)
+    assert config.architecture is not None
+    found = list(candidates(config.architecture, config.resolve_cluster(2), 4))
+    sizes = [(s.data, s.context, s.pipeline, s.tensor) for s in (c.strategy for c in found)]
+    assert sizes.count((2, 1, 1, 1)) == 2 * 4
+    assert sizes.count((1, 2, 1, 1)) == 4
+    assert sizes.count((1, 1, 2, 1)) == sizes.count((1, 1, 1, 2)) == 3
+    assert len(found) == 18
+    assert {each.examples for each in found} == {4}
+
+
+def test_the_bounded_search_finds_what_trying_all_finds() -> None:
+    """No bound is above what is predicted, in time or memory; the best of all is the same."""
+    config = asked(model="mpt-125m", shape="512")
+    cluster, model = config.resolve_cluster(8), config.architecture
+    assert model is not None
+    splits = splits_of(config, cluster, 0)
+    search = search_strategies(model, cluster, 8, splits)
+    network, best = Network(cluster), math.inf
+    for each in candidates(model, cluster, 8):
+        for what in RECOMPUTED:
+            strategy = replace(each.strategy, recompute=what)
+            split = splits(Candidate(strategy, each.micro_batch))
+            job = predict_job(split.replica, cluster, strategy)
+            assert split.bound(strategy, network, 1.0) <= job.iteration_time * (1 + 1e-9)
+            assert job.peak_memory is not None
+            assert split.least_memory(strategy) <= job.peak_memory * (1 + 1e-9)
+            best = min(best, job.iteration_time / each.examples)
+    assert search.complete
+    assert search.predicted < search.candidates / 2
+    assert search.ranked[0].per_example == pytest.approx(best, rel=1e-6)
+
+
+def test_a_model_that_fits_on_a_device_is_not_divided() -> None:
+    summary = run_prediction(asked(model="mpt-125m", workers=4), seed=0).summary
+    assert summary.search.ranked[0].strategy == summary.strategy
+    assert "tp" not in summary.strategy
+    assert "pp" not in summary.strategy
+    assert summary.fits
+
+
+def test_one_that_does_not_is_sharded_and_predict_says_the_same_of_what_is_chosen() -> None:
+    """Llama 8B has 16 bytes a parameter of states: 128 GB, of 80 GiB on each of 8 devices."""
+    found = run_prediction(asked(model="llama-8b", hardware="h100-sxm"), seed=0).summary
+    best = found.search.ranked[0]
+    assert "zero" in best.strategy
+    again = PredictConfig(
+        model="llama-8b",
+        hardware="h100-sxm",
+        workers=8,
+        strategy=best.strategy,
+        batch=best.micro_batch,
+    )
+    same = run_prediction(again, seed=0).summary
+    assert same.iteration_time == found.iteration_time == best.iteration_time
+    assert same.peak_memory == found.peak_memory == best.peak_memory
+    assert sum(best.causes.values()) == pytest.approx(best.iteration_time)
+
+
+def test_tensor_ranks_stay_in_a_machine() -> None:
+    config = asked(workers=16)
+    assert config.architecture is not None
+    found = candidates(config.architecture, find_hardware("a100-sxm-80gb").cluster(16), 64)
+    assert {each.strategy.tensor for each in found} == {1, 2, 4, 8}
+
+
+def test_what_fits_nowhere_is_said_with_what_it_lacks() -> None:
+    config = asked(model="llama-405b", hardware="h100-sxm")
+    cluster, model = config.resolve_cluster(8), config.architecture
+    assert model is not None
+    search = search_strategies(model, cluster, 8, splits_of(config, cluster, 0))
+    with pytest.raises(InputError, match=r"the nearest \(.*\) needs .* of 85.9 GB .* too much"):
+        fastest(search, cluster)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": "gpt2"}, "auto is for transformers that are written down"),
+        ({"workers": "1,2,4"}, "auto is for one number of workers"),
+        ({"workers": None}, "auto needs a number of workers"),
+    ],
+)
+def test_what_auto_cannot_do(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        asked(**options).check()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch": 4}, "batch: no effect here"),
+        ({"strategy": "ddp", "global_batch": 4}, "global_batch: no effect here"),
+    ],
+)
+def test_what_has_no_effect_with_and_without_auto(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        asked(**options)
+
+
+def test_more_workers_than_a_batch_can_use() -> None:
+    config = asked(model="mpt-125m", workers=4096)
+    cluster, model = config.resolve_cluster(4096), config.architecture
+    assert model is not None
+    with pytest.raises(InputError, match="4,096 workers are more than 1 examples x tp=4"):
+        search_strategies(model, cluster, 1, splits_of(config, cluster, 0))
+
+
+def test_a_strategy_of_one_example_and_a_batch_that_does_not_divide() -> None:
+    """488 examples on 64 replicas: 8 micro-batches each, 512, are within a tenth; 7 are not."""
+    config = asked(workers=64)
+    assert config.architecture is not None
+    found = candidates(config.architecture, config.resolve_cluster(64), 488)
+    alone = [c for c in found if c.strategy == Strategy(data=64, microbatches=8)]
+    assert [each.examples for each in alone] == [512]
