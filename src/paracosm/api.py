@@ -27,6 +27,7 @@ from paracosm.results import (
     ProfileSummary,
     RelaxationSummary,
     ReplaySummary,
+    StrategyPlanSummary,
     Summary,
     TrainingSummary,
     TuningSummary,
@@ -342,16 +343,21 @@ def emulate(
 
 def plan(
     profile: Folder | None = None, config: Config = None, **options: Any
-) -> Result[PlanSummary]:
+) -> Result[PlanSummary | StrategyPlanSummary]:
     """Say how long, and for how much, until a model has learnt, by workers, algorithm and rate.
 
         paracosm.plan("job.profile", model="mlp", workers=[1, 2, 4], algorithm="asgd, ssgd",
                       lr=[0.1, 0.2], bandwidth="10Gbit/s", target="test_loss <= 0.1")
 
+    Or until a model has seen so many tokens, by workers and strategy, on hardware of the catalogue:
+
+        paracosm.plan(model="llama-8b", hardware="h100-sxm", tokens=1e12, batch_tokens=4e6,
+                      max_workers=1024, price="2.2/h")
+
     Arguments as of `train`; `jobs` is how many training runs are made at a time.
     """
     given = options if profile is None else {"profile": os.fspath(profile), **options}
-    return cast("Result[PlanSummary]", _run("plan", config, given))
+    return cast("Result[PlanSummary | StrategyPlanSummary]", _run("plan", config, given))
 
 
 def study(source: Folder | Mapping[str, Any], **options: Any) -> Result[Any]:

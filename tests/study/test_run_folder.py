@@ -182,16 +182,15 @@ def test_a_kill_between_the_last_two_steps_of_finishing_loses_nothing(tmp_path: 
     assert len(RunFolder.open(run.path).metrics()) == 3
 
 
-def test_the_status_is_the_argument_then_the_summary_then_done(tmp_path: Path) -> None:
-    def status(name: str, summary: dict[str, str], given: str | None) -> str:
+def test_the_status_is_the_summarys_or_done(tmp_path: Path) -> None:
+    def status(name: str, summary: dict[str, str]) -> str:
         run = RunFolder.create(tmp_path / name, STUDY)
         assert run.status == "unfinished"
-        run.finish(summary, status=given)
+        run.finish(summary)
         return run.status
 
-    assert status("a", {"status": "diverged"}, None) == "diverged"
-    assert status("b", {"status": "diverged"}, "failed") == "failed"
-    assert status("c", {}, None) == "done"
+    assert status("a", {"status": "diverged"}) == "diverged"
+    assert status("b", {}) == "done"
 
 
 def test_an_existing_folder_needs_force_and_keeps_what_is_not_ours(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from paracosm.errors import InputError, MissingExtraError
 from paracosm.faults import CheckpointPolicy
 from paracosm.relaxation import RelaxConfig, run_relaxation
+from paracosm.studies.run_folder import claim_folder
 from paracosm.studies.tuning import Tuning, count_runs, tune
-from paracosm.studies.tuning_figure import claim_folder, write_tuning
+from paracosm.studies.tuning_figure import FILES, write_tuning
 from paracosm.studies.tuning_runs import (
     Parameter,
     Setting,
@@ -311,7 +312,7 @@ def test_what_cannot_be_tuned_is_refused(
 
 
 def test_the_files_hold_the_search(tmp_path: Path, landscape: Tuning) -> None:
-    claim_folder(tmp_path / "tune", force=False)
+    claim_folder(tmp_path / "tune", False, "tuning", FILES)
     write_tuning(landscape, tmp_path / "tune", {"problem": "laplace2d:10"})
     record = json.loads((tmp_path / "tune" / "tuning.json").read_text())
     assert record["best"]["alpha"] == landscape.best.values["alpha"]
@@ -326,9 +327,9 @@ def test_the_files_hold_the_search(tmp_path: Path, landscape: Tuning) -> None:
         landscape.best.measured.ratio.median
     )
     with pytest.raises(InputError, match="not empty"):
-        claim_folder(tmp_path / "tune", force=False)
+        claim_folder(tmp_path / "tune", False, "tuning", FILES)
     (tmp_path / "tune" / "mine").touch()
-    claim_folder(tmp_path / "tune", force=True)
+    claim_folder(tmp_path / "tune", True, "tuning", FILES)
     assert [path.name for path in (tmp_path / "tune").iterdir()] == ["mine"]
 
 

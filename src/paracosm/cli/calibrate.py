@@ -307,7 +307,6 @@ def proxy(
 
 
 def _seen(watches: list[Any], failures: list[str]) -> dict[str, Any]:
-    """Return the windows and streams of all connections."""
     windows = sorted(each for watch in watches for each in watch.windows)
     streams = [stream for watch in watches for stream in watch.ended]
     if not windows:

@@ -99,7 +99,6 @@ def _caches(text: str) -> tuple[str, ...]:
 
 
 def _model_summary(done: ModelProfile) -> dict[str, Any]:
-    """Return what was measured, and what the ops add up to."""
     measured, graph = done.profile, done.graph
     caches = sorted({t.cache for t in measured.timings}) or ["cold"]
     durations = {}  # of every node's op by cache; NaN where it has none
@@ -131,7 +130,6 @@ def _model_summary(done: ModelProfile) -> dict[str, Any]:
 
 
 def _quantiles(samples: tuple[float, ...]) -> dict[str, float] | None:
-    """Return p10, median and p90; None of no samples."""
     if not samples:
         return None
     names = ("p10", "median", "p90")
@@ -184,12 +182,10 @@ def _show_model(done: ModelProfile, summary: Mapping[str, Any], db: Path) -> Non
 
 
 def _in_short(here: Environment) -> str:
-    """Return the first line of what was profiled: where."""
     return f"{here.hardware}; {here.framework}; threads {here.threads}; {here.allocator}"
 
 
 def _say_the_end(summary: Mapping[str, Any], db: Path) -> None:
-    """Print which ops were refused, and where the others are."""
     say, refused = printer(), summary["refused"]
     for op, why in islice(refused.items(), SHOWN):
         say(f"not timed: {op[:100]}: {why[:200]}", style="red")

@@ -96,9 +96,10 @@ def tune(
     --fault "uniform(-100, 100) every 1000s" --checkpoint "cost=1s"
     --tune "alpha=1.05..20, omega=1..500" --trials 30 --out runs/tune
     """
+    from paracosm.studies.run_folder import claim_folder
     from paracosm.studies.tuning import count_runs
     from paracosm.studies.tuning import tune as search
-    from paracosm.studies.tuning_figure import claim_folder, write_tuning
+    from paracosm.studies.tuning_figure import FILES, write_tuning
     from paracosm.studies.tuning_runs import parse_space
 
     check_folder(out, force, "tuning")
@@ -108,7 +109,7 @@ def tune(
     config, first = _asked(study, arguments, seed, varied)
     total = count_runs(config, varied, seeds, trials)
     if out is not None:
-        claim_folder(out, force)
+        claim_folder(out, force, "tuning", FILES)
     with counter(total, hidden=json or quiet, unit="runs") as shown:
         counts = itertools.count(1)
 
@@ -293,7 +294,6 @@ def measure(
 
 
 def _measurement_summary(measurement: Measurement) -> dict[str, Any]:
-    """Return what was measured without the samples."""
     phases = ("copy", "compute", "update", "whole")
     return {
         "problem": dict(measurement.problem),

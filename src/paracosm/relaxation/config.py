@@ -39,9 +39,6 @@ from paracosm.relaxation.times import MeasuredTimes, Times, parse_times
 from paracosm.timing import Distribution, parse_distribution
 from paracosm.units import parse_number
 
-__all__ = ["Detection", "Function", "RelaxConfig", "parse_detection"]
-
-
 By = Literal["ideal", "processor", "local"]
 
 
@@ -101,14 +98,6 @@ Function = Callable[..., Any]
 _TEXT = PlainSerializer(lambda value: None if value is None else str(value))
 
 
-def _method(value: Any) -> Method | Function:
-    return value if callable(value) else parse_method(value)
-
-
-def _jitter(value: Any) -> Distribution | None:
-    return None if value is None else parse_distribution(value)
-
-
 def _or_none(value: Any) -> Any:
     return None if isinstance(value, str) and value.lower() == "none" else value
 
@@ -128,10 +117,6 @@ def _speeds(value: Any) -> Any:
             f'cannot read "{value}": write one number for each processor, as in 1,1,0.5; of one '
             'alone, --what-if "worker 3: compute 10x slower" says it'
         ) from None
-
-
-def _cluster_text(value: Any) -> Any:
-    return value if value is None or isinstance(value, dict) else str(value)
 
 
 _NETWORK = LINK_FIELDS | {"latency_jitter", "order"}
@@ -161,7 +146,11 @@ class RelaxConfig(ClusterFields):
     matrix_free: bool = Field(False, description="use the grid's stencil in place of its matrix")
 
     # How.
-    method: Annotated[Method | Function, PlainValidator(_method), _TEXT] = Field(
+    method: Annotated[
+        Method | Function,
+        PlainValidator(lambda value: value if callable(value) else parse_method(value)),
+        _TEXT,
+    ] = Field(
         "jacobi",
         validate_default=True,
         description="jacobi, gauss-seidel, sor(1.5), block-jacobi, richardson, "
@@ -212,12 +201,14 @@ class RelaxConfig(ClusterFields):
         "shared",
         description="distributed: halo values travel as messages, as where a network is given",
     )
-    cluster: Annotated[Any, PlainSerializer(_cluster_text)] = Field(
-        None, description="cluster file, in place of the fields of links: its workers relax"
-    )
-    latency_jitter: Annotated[Distribution | None, PlainValidator(_jitter), _TEXT] = Field(
-        None, description="distribution that adds to a message's latency"
-    )
+    cluster: Annotated[
+        Any, PlainSerializer(lambda value: value if isinstance(value, dict | None) else str(value))
+    ] = Field(None, description="cluster file, in place of the fields of links: its workers relax")
+    latency_jitter: Annotated[
+        Distribution | None,
+        PlainValidator(lambda value: None if value is None else parse_distribution(value)),
+        _TEXT,
+    ] = Field(None, description="distribution that adds to a message's latency")
     order: Literal["ordered", "overtaking"] = Field(
         "ordered", description="whether messages of a link keep their order"
     )

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from paracosm.errors import InputError
-from paracosm.relaxation.config import RelaxConfig
+from paracosm.relaxation.config import Function, RelaxConfig
 from paracosm.relaxation.methods import Method, method_divides, parse_method
 from paracosm.relaxation.result import RelaxationResult
 from paracosm.relaxation.spec import RunSpec, check_spec, spec_of
 from paracosm.relaxation.summary import summarise
 from paracosm.results import RelaxationSummary
-from paracosm.timeline import Timeline
+from paracosm.timeline import Labels, Timeline
 from paracosm.validation import validated
 
 if TYPE_CHECKING:
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 
     from paracosm.relaxation.problems import Problem
     from paracosm.relaxation.simulate import Progress
-
-
-__all__ = ["MetricSink", "RelaxationRun", "relax", "relax_map", "run_relaxation", "solve"]
-
-
-Function = Callable[..., Any]
 
 
 def relax(
@@ -204,7 +198,6 @@ def _run(
 ) -> RelaxationRun:
     from paracosm.relaxation.kernel.loop import advance
     from paracosm.relaxation.spectrum import spectrum_of
-    from paracosm.relaxation.timeline_of import timeline_of
 
     radius = spectrum_of(spec)
     if announce is not None and radius is not None:
@@ -227,7 +220,7 @@ def _run(
     if metrics is not None:
         _put_end(metrics, result, last, time.perf_counter() - started)
     summary = summarise(spec, result, radius)
-    return RelaxationRun(summary, timeline_of(spec, result), metrics, result)
+    return RelaxationRun(summary, _timeline(spec, result), metrics, result)
 
 
 def _put_history(metrics: MetricSink, rows: Any, wall_time: float) -> None:
@@ -248,6 +241,43 @@ def _put_end(metrics: MetricSink, result: RelaxationResult, last: int, wall_time
     for who, updates in enumerate(result.updates.tolist()):
         where = result.virtual_time, wall_time, f"processor{who}"
         metrics.metric(*where, "updates", updates, result.relaxations)
+
+
+def _timeline(spec: RunSpec, result: RelaxationResult) -> Timeline | None:
+    """Return the spans that were recorded; None if there are none.
+
+    Node "processor3", resource "compute", spans "relax" or the phases "copy", "compute", "update".
+    In a synchronous run the time until the barrier opens is a span "barrier" of resource "wait".
+    """
+    spans = result.spans
+    if spans.processor.size == 0:
+        return None
+    # When the processor's update before this one ended; its own begin for the first one.
+    order = np.argsort(spans.processor, kind="stable")
+    again = np.diff(spans.processor[order], prepend=-1) == 0
+    before = spans.begin.copy()
+    before[order[again]] = spans.end[order[np.flatnonzero(again) - 1]]
+    if spec.times.phases == 3:
+        names = ["barrier", "copy", "compute", "update"]
+        ends = [spans.begin, spans.copied, spans.computed, spans.end]
+    else:
+        names, ends = ["barrier", "relax"], [spans.begin, spans.end]
+    shown = np.ones((len(before), len(ends)), dtype=bool)
+    shown[:, 0] = (before < spans.begin) & (spec.barrier is not None)
+    kinds = np.arange(len(ends))
+    timeline = Timeline()
+    timeline.extend(
+        Labels(
+            spans.processor[:, None],
+            [*(f"processor{who}" for who in range(spec.processors)), "residual"],
+        ),
+        Labels(np.minimum(kinds, 1), ["wait", "compute"]),
+        Labels(kinds, names),
+        np.column_stack([before, *ends[:-1]]),
+        np.column_stack(ends),
+        where=shown,
+    )
+    return timeline
 
 
 def is_on_disk(function: Any) -> bool:

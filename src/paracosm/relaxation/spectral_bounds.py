@@ -85,15 +85,12 @@ class _Blocks:
         self.upper = np.minimum(self.most(self.rows), self.most(columns))
 
     def least(self, values: Array) -> Array:
-        """Return the smallest value of each block."""
         return np.minimum.reduceat(values, self.start)
 
     def most(self, values: Array) -> Array:
-        """Return the largest value of each block."""
         return np.maximum.reduceat(values, self.start)
 
     def over_rows(self, values: Array) -> Array:
-        """Return the value of its block for every row."""
         return np.repeat(values, self.size)
 
     def improve(self, guess: Array | None, deadline: float) -> Bounds:
@@ -122,7 +119,6 @@ class _Blocks:
         return Bounds(lower, upper, False, estimate)
 
     def open(self, deadline: float) -> bool:
-        """Whether the bounds are still apart and there is time."""
         lower, upper = self.lower.max(), self.upper.max()
         return bool(upper - lower > TIGHT * upper) and perf_counter() < deadline
 

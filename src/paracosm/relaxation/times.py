@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from paracosm.errors import InputError, unknown
 from paracosm.relaxation.threads.measurement import Case, Measurement, load_measurement, phases
-from paracosm.timing import Distribution, parse_distribution
+from paracosm.timing import Constant, Distribution, Empirical, parse_distribution
+from paracosm.timing.fit import best_fit
+from paracosm.timing.fit import fit as fit_family
 
 PHASES = ("copy", "compute", "update")
 
@@ -239,7 +241,6 @@ def _caution(case: Case, processors: int) -> str:
 
 
 def _parsed(spec: str) -> tuple[Path, Mapping[str, str]]:
-    """Split "file(option=value, ...)"."""
     name, bracket, rest = spec.partition("(")
     if not bracket:
         return Path(spec.strip()), {}
@@ -274,18 +275,12 @@ def _case(
 
 
 def _fitted(rows: NDArray[np.float64], fit: str) -> tuple[Distribution, ...]:
-    from paracosm.timing import Empirical
-
     if fit in ("joint", "empirical"):
         return tuple(Empirical(tuple(column.tolist())) for column in rows.T)
     return tuple(_of_family(column, fit) for column in rows.T)
 
 
 def _of_family(samples: NDArray[np.float64], fit: str) -> Distribution:
-    from paracosm.timing import Constant
-    from paracosm.timing.fit import best_fit
-    from paracosm.timing.fit import fit as fit_family
-
     if samples.min() == samples.max():
         return Constant(float(samples[0]))
     return best_fit(samples).distribution if fit == "best" else fit_family(samples, fit)

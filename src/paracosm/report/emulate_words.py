@@ -30,7 +30,6 @@ def _iteration_time(summary: EmulationSummary) -> str | None:
 
 
 def _part(summary: EmulationSummary, part: str) -> str | None:
-    """Return the seconds of a part of an iteration, and its share."""
     breakdown = summary.breakdown
     if not breakdown:
         return None
@@ -242,7 +241,6 @@ def _collectives(summary: EmulationSummary) -> Table:
 
 
 def _count(count: float) -> str:
-    """Return a mean number, of which a whole one has no decimals."""
     return f"{count:,.4g}" if count < 1000 else f"{count:,.0f}"
 
 

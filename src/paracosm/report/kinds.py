@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from paracosm.errors import InputError
 from paracosm.report import emulate_words, plan, predict_words, relax, replay, strategy_plan, train
 from paracosm.report.chart import Chart, Section, look_of
-from paracosm.report.varied import asked_of, design_name, differing
+from paracosm.report.varied import arguments_of, asked_of, design_name, differing
 from paracosm.report.view import Run, View, verdict
 from paracosm.results import SUMMARIES, Summary
 
@@ -110,6 +110,5 @@ def _known(folder: RunFolder) -> Summary:
 
 
 def _short_name(folder: RunFolder) -> str:
-    asked = folder.study.get(folder.kind or "")
-    known = {**(asked if isinstance(asked, Mapping) else {}), **(folder.summary or {})}
+    known = {**arguments_of(folder), **(folder.summary or {})}
     return view_of(folder.results).name(known) or folder.path.resolve().name

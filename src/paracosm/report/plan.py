@@ -34,23 +34,17 @@ BASELINES = {
 """Other predictors of the time to the target, by their names in the summary."""
 
 
-def _fastest(summary: PlanSummary) -> str | None:
-    return None if summary.fastest is None else _short(summary, summary.fastest)
-
-
-def _cheapest(summary: PlanSummary) -> str | None:
-    return None if summary.cheapest is None else _short(summary, summary.cheapest)
-
-
-def _short(summary: PlanSummary, index: int) -> str:
+def _short(summary: PlanSummary, index: int | None) -> str | None:
+    if index is None:
+        return None
     design = summary.designs[index]
     return f"{design_name(design)} ({_seconds(design.time.median)}, {_cost(summary, design)})"
 
 
 FIGURES: Mapping[str, Figure] = {
     "Target": figure("target", str),
-    "Fastest": _fastest,
-    "Cheapest": _cheapest,
+    "Fastest": lambda summary: _short(summary, summary.fastest),
+    "Cheapest": lambda summary: _short(summary, summary.cheapest),
     "Designs": lambda summary: f"{len(summary.designs):,}" if summary.designs else None,
     "Seeds": figure("seeds", "{:,}".format),
     "Runs": figure("runs", "{:,}".format),
@@ -200,7 +194,7 @@ def sections(runs: Sequence[Run]) -> list[Section]:
     )
 
 
-def _frontier(plans: Sequence[Plan]) -> Chart | None:
+def _frontier(plans: Sequence[Plan]) -> Chart:
     """Return cost against time of designs, and the line of those that nothing beats in both."""
     marks: list[Curve | Dots] = []
     factor, unit = time_unit(max(_longest(plan) for _, plan in plans))
@@ -218,8 +212,6 @@ def _frontier(plans: Sequence[Plan]) -> Chart | None:
             )
             x, y = _times(own) * factor, _costs(own)
             marks.append(Dots(x, y, labels, run.index, algorithm, color=color))
-    if not marks:
-        return None
     first = plans[0][1]
     money = first.currency or ("money" if first.price else "worker-hours")
     return Chart(
@@ -232,7 +224,7 @@ def _frontier(plans: Sequence[Plan]) -> Chart | None:
     )
 
 
-def _apart(plans: Sequence[Plan]) -> Chart | None:
+def _apart(plans: Sequence[Plan]) -> Chart:
     """Return throughput against updates: the two factors of the time."""
     marks: list[Dots] = []
     for run, plan in plans:
@@ -243,8 +235,6 @@ def _apart(plans: Sequence[Plan]) -> Chart | None:
             y = np.array([each.updates_per_second for each in own], np.float64)
             labels = tuple(map(design_name, own))
             marks.append(Dots(x, y, labels, run.index, algorithm, color=color))
-    if not marks:
-        return None
     return Chart(
         name="throughput_updates",
         title="Throughput against updates to the target",
@@ -255,7 +245,7 @@ def _apart(plans: Sequence[Plan]) -> Chart | None:
     )
 
 
-def _curves(run: Run, plan: PlanSummary, of: int) -> Chart | None:
+def _curves(run: Run, plan: PlanSummary, of: int) -> Chart:
     metric, _, bound = plan.target.split()
     values = run.series(metric)
     best = [plan.designs[each.design] for each in plan.by_workers if each.design is not None]
@@ -271,8 +261,6 @@ def _curves(run: Run, plan: PlanSummary, of: int) -> Chart | None:
             x = own.virtual_time[kept] * factor
             end = max(end, float(x.max()))
             marks.append(Curve(x, own.value[kept], run.index, design_name(each), color=place))
-    if not marks:
-        return None
     marks.append(Level(float(bound), 0.0, end, plan.target, "target"))
     return Chart(
         name="metric_time" if of == 1 else f"metric_time_{run.index}",
@@ -284,7 +272,6 @@ def _curves(run: Run, plan: PlanSummary, of: int) -> Chart | None:
 
 
 def _colors(designs: Sequence[PlannedDesign], plans: int) -> dict[str, int | None]:
-    """Return algorithms, each with a colour of its own, or with that of the run of several."""
     names = dict.fromkeys(each.algorithm for each in designs)
     return {name: place if plans == 1 else None for place, name in enumerate(names)}
 

@@ -113,10 +113,8 @@ def _marks(
     return Dots(values * factor, rows, labels, run.index, "time")
 
 
-def _coverage(runs: Sequence[Run]) -> Chart | None:
+def _coverage(runs: Sequence[Run]) -> Chart:
     shown = [run for run in runs if run.numbers.get("coverage")]
-    if not shown:
-        return None
     reached = np.zeros(len(shown))
     marks = []
     for color, source in enumerate(SOURCES):
@@ -156,7 +154,6 @@ def _first(
 
 
 def _timeline(run: Run, of_several: bool) -> Chart | None:
-    """Return every span of the iteration by lane, coloured by phase."""
     if run.timeline is None or not run.numbers.get("phases"):
         return None
     spans = run.timeline.spans
@@ -231,7 +228,7 @@ def _held(run: Run) -> tuple[Floats, Floats]:
     return held.time, held.value
 
 
-def _errors(runs: Sequence[Run]) -> Chart | None:
+def _errors(runs: Sequence[Run]) -> Chart:
     """Return predicted over measured time of every model of op latencies, and of the sum."""
     marks: list[Dots] = []
     rows: list[str] = []
@@ -249,8 +246,6 @@ def _errors(runs: Sequence[Run]) -> Chart | None:
             places = np.array([float(rows.index(each)) for each in names])
             if len(values):
                 marks.append(Dots(values, places, labels, run.index, series, symbols[series]))
-    if not marks:
-        return None
     x = Axis("error", percent=True)
     return row_chart("errors", "Error of the predicted time", x, rows, marks, pixels=20)
 

@@ -51,15 +51,14 @@ def _coverage(summary: Mapping[str, Any]) -> str | None:
 
 def _unchanged(summary: Mapping[str, Any]) -> str | None:
     before = summary.get("unchanged") or {}
-    for key, write in (("iteration_time", format_duration), ("steps_per_second", _steps)):
+    for key, write in (
+        ("iteration_time", format_duration),
+        ("steps_per_second", "{:.4g} steps/s".format),
+    ):
         if before.get(key) is not None and summary.get(key) is not None:
             ratio = summary[key] / before[key] - 1 if before[key] else 0.0
             return f"{write(before[key])} (with the changes {_signed(ratio)})"
     return None
-
-
-def _steps(rate: float) -> str:
-    return f"{rate:.4g} steps/s"
 
 
 def _rate(rate: float) -> str:
@@ -239,7 +238,6 @@ def _baselines(summary: IterationSummary | JobSummary, time: float) -> str:
 
 
 def _replica(replica: OneReplica) -> str:
-    """Return how one replica does without others, of a job on a cluster."""
     time, rate = format_duration(replica.iteration_time), replica.examples_per_second
     if (replica.split or 1) > 1:
         return f"{time} of computing on each of the {replica.split} devices that split it"

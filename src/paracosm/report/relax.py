@@ -25,7 +25,13 @@ from paracosm.report.chart import (
     shown_sections,
     time_unit,
 )
-from paracosm.report.shared_charts import Shares, counted, staleness_chart, utilisation_chart
+from paracosm.report.shared_charts import (
+    Shares,
+    counted,
+    histograms_by_run,
+    staleness_of,
+    utilisation_chart,
+)
 from paracosm.report.timeline_charts import PHASES, lane_of, node_group, timeline_chart
 from paracosm.report.view import Figure, Run, View, figure
 from paracosm.results import RelaxationSummary
@@ -210,7 +216,7 @@ def sections(runs: Sequence[Run]) -> list[Section]:
     return shown_sections(parts)
 
 
-def _updates(runs: Sequence[Run]) -> Chart | None:
+def _updates(runs: Sequence[Run]) -> Chart:
     marks: list[Curve | Dots] = []
     highest = 0.0
     for run in runs:
@@ -230,8 +236,6 @@ def _updates(runs: Sequence[Run]) -> Chart | None:
         else:
             kept = extremes(y)
             marks.append(Curve(x[kept], y[kept], run.index, "updates"))
-    if not marks:
-        return None
     return Chart(
         name="updates",
         title="Updates of each processor",
@@ -243,12 +247,11 @@ def _updates(runs: Sequence[Run]) -> Chart | None:
 
 
 def _number(node: str) -> float:
-    """Return the number in a processor's name."""
     digits = node.removeprefix(node_group(node)).strip("_- ")
     return float(digits) if digits.isdigit() else 0.0
 
 
-def _staleness(runs: Sequence[Run]) -> Chart | None:
+def _staleness(runs: Sequence[Run]) -> Chart:
     histograms = {
         run.index: found
         for run in runs
@@ -260,7 +263,8 @@ def _staleness(runs: Sequence[Run]) -> Chart | None:
         if run.index in histograms
     )
     caption = "The last bin holds everything beyond it." if beyond else ""
-    return staleness_chart(runs, histograms, "updates", histogram_height(len(runs)), caption)
+    height = histogram_height(len(runs))
+    return histograms_by_run(runs, histograms, staleness_of("updates"), height, caption)
 
 
 def _shares(run: Run) -> Shares:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from paracosm.cluster.collectives import COLLECTIVES
 from paracosm.report.chart import (
     Axis,
     Boxes,
@@ -22,6 +20,7 @@ from paracosm.report.timeline_charts import lane_timeline, part_bars
 from paracosm.report.view import Figure, Run, Table, View, figure
 from paracosm.results import ReplaySummary
 from paracosm.results.summaries import Lateness, Scenario
+from paracosm.timeline.kineto.trace import KINDS
 from paracosm.units import format_duration
 
 RANKS = 16  # of a table or a chart: the summary has them all
@@ -52,13 +51,7 @@ FIGURES: Mapping[str, Figure] = {
 }
 
 
-def _subject(known: Mapping[str, Any]) -> str | None:
-    """Say what was asked."""
-    return "; ".join(known.get("what_if") or ()) or None
-
-
 def _remarks(summary: ReplaySummary) -> dict[str, str]:
-    """Return what limits the job, before and after, and what was done to the traces."""
     if summary.replayed is None:
         return {}
     last = _last(summary)
@@ -74,7 +67,6 @@ def _remarks(summary: ReplaySummary) -> dict[str, str]:
 
 
 def _tables(summary: ReplaySummary) -> list[Table]:
-    """Return the iteration times of all what-ifs, and the parts of each rank's in the last one."""
     if summary.replayed is None:
         return []
     replayed, last = summary.replayed, _last(summary)
@@ -112,7 +104,6 @@ def _last(summary: ReplaySummary) -> Scenario:
 
 
 def _changed(replayed: Scenario, scenario: Scenario, what: str) -> tuple[str, str, str]:
-    """Return a row: a what-if beside the replay of the unchanged job."""
     time, before = scenario.iteration_time, replayed.iteration_time
     return what, format_duration(time), f"{time / before - 1:+.1%}" if before else ""
 
@@ -269,11 +260,11 @@ def _timeline(run: Run, of_several: bool) -> Chart | None:
     return lane_timeline(run, of_several, LANES, lane_of)
 
 
-MET = (*COLLECTIVES, "send", "recv", "send_recv", "collective")
+MET = (*KINDS, "send_recv", "collective")
 
 VIEW = View(
     figures=FIGURES,
-    subject=_subject,
+    subject=lambda known: "; ".join(known.get("what_if") or ()) or None,
     remarks=_remarks,
     tables=_tables,
     sections=sections,

@@ -57,11 +57,9 @@ def utilisation_chart(
     runs: Sequence[Run],
     shares_of: Callable[[Run], Shares] = recorded_shares,
     title: str = "Utilisation of workers and ports",
-) -> Chart | None:
-    """Return bars for the nodes of one run, dots for many nodes or runs; None without data."""
+) -> Chart:
+    """Return bars for the nodes of one run, dots for many nodes or runs."""
     shares = [shares_of(run) for run in runs]
-    if not any(shares):
-        return None
     if len(runs) == 1 and len({node for node, _ in shares[0]}) <= NAMED_NODES:
         return _bars(shares[0], title)
     return _crowds(runs, shares, title)
@@ -143,24 +141,13 @@ def staleness_of(what: str) -> Measure:
     return Measure("staleness", title, "staleness", "staleness (updates)", what)
 
 
-def staleness_chart(
-    runs: Sequence[Run],
-    histograms: Mapping[int, Histogram],
-    what: str,
-    height: int = 320,
-    caption: str = "",
-) -> Chart | None:
-    """Return the staleness of runs by their index; see `histograms_chart`."""
-    return histograms_by_run(runs, histograms, staleness_of(what), height, caption)
-
-
 def histograms_by_run(
     runs: Sequence[Run],
     histograms: Mapping[int, Histogram],
     measure: Measure,
     height: int = 320,
     caption: str = "",
-) -> Chart | None:
+) -> Chart:
     """Return the histograms of runs by their index; see `histograms_chart`."""
     rows = [(run.name, run.index, histograms[run.index]) for run in runs if run.index in histograms]
     return histograms_chart(rows, measure, "run" if len(runs) > 1 else "", height, caption)
@@ -172,8 +159,8 @@ def histograms_chart(
     noun: str,
     height: int = 320,
     caption: str = "",
-) -> Chart | None:
-    """Return histograms in rows that have names, each to its own scale; None for none.
+) -> Chart:
+    """Return histograms in rows that have names, each to its own scale.
 
     Args:
         rows: of each its name, the index of its run, and its histogram.
@@ -182,8 +169,6 @@ def histograms_chart(
         height: of the plot.
         caption: what else there is to say.
     """
-    if not rows:
-        return None
     left_out, rows = len(rows) - HISTOGRAMS, rows[:HISTOGRAMS]
     names = tuple(name if len(name) <= 30 else f"{name[:29]}…" for name, _, _ in rows)
     marks = []

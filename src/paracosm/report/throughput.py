@@ -109,7 +109,6 @@ SHOWN = ("lin", "cynthia")  # coarse models in the table
 
 
 def _limits(rows: Sequence[ThroughputRow]) -> Table:
-    """Return how busy resources are, and what they would bring if they were twice as fast."""
     return Table(
         "Busy / if twice as fast",
         ("workers", *RESOURCES),
@@ -183,7 +182,6 @@ def job_tables(summary: JobSummary) -> list[Table]:
 
 
 def _scaling(rows: Sequence[ThroughputRow]) -> Table:
-    """Return a row for each number of workers: the scaling curve, and the ideal beside it."""
     header = ("workers", "iteration", "examples/s", "ideal", "efficiency", "exposed", "waiting")
     return Table(
         "Scaling",

@@ -28,8 +28,8 @@ from paracosm.report.chart import (
 )
 from paracosm.report.shared_charts import (
     counted,
+    histograms_by_run,
     histograms_chart,
-    staleness_chart,
     staleness_of,
     utilisation_chart,
 )
@@ -167,10 +167,6 @@ def _remarks(summary: TrainingSummary) -> dict[str, str]:
     return said | {what: how for what, how in more.items() if how is not None}
 
 
-def _compare(runs: Sequence[Run]) -> str | None:
-    return sweep_sentence(trials_of(runs))
-
-
 def _overview(runs: Sequence[Run]) -> Section | None:
     charts = sweep_charts(trials_of(runs))
     return next(iter(shown_sections([("What it depends on", charts)])), None)
@@ -257,7 +253,7 @@ def _divergence(run: Run, against: str, unit: tuple[float, str]) -> Dots | None:
     return None
 
 
-def _accuracy(runs: Sequence[Run]) -> Chart | None:
+def _accuracy(runs: Sequence[Run]) -> Chart:
     unit = _time_unit(runs)
     curves = [
         Curve(_x(values, "time", unit)[kept], values.value[kept], run.index, "test accuracy")
@@ -265,8 +261,6 @@ def _accuracy(runs: Sequence[Run]) -> Chart | None:
         if len(values := run.series("accuracy"))
         for kept in [extremes(values.value)]
     ]
-    if not curves:
-        return None
     return Chart(
         name="accuracy_time",
         title="Accuracy against virtual time",
@@ -277,17 +271,18 @@ def _accuracy(runs: Sequence[Run]) -> Chart | None:
     )
 
 
-def _staleness(runs: Sequence[Run]) -> Chart | None:
+def _staleness(runs: Sequence[Run]) -> Chart:
     histograms = {
         run.index: histogram(staleness.value)
         for run in runs
         if len(staleness := run.series("staleness"))
     }
-    return staleness_chart(runs, histograms, "gradients", histogram_height(len(runs)))
+    return histograms_by_run(
+        runs, histograms, staleness_of("gradients"), histogram_height(len(runs))
+    )
 
 
 def _staleness_by_tensor(runs: Sequence[Run]) -> Chart | None:
-    """Return the staleness of each tensor of one run, the stalest first."""
     by_tensor = runs[0].numbers.get("staleness") or {}
     if len(runs) > 1 or len(by_tensor) < 2:
         return None
@@ -328,7 +323,7 @@ VIEW = View(
     sections=sections,
     overview=_overview,
     looks=_looks,
-    compare=_compare,
+    compare=lambda runs: sweep_sentence(trials_of(runs)),
     subject=_subject,
     name=_name,
     so_far=_so_far,

@@ -65,7 +65,7 @@ def participations(run: Run) -> Floats:
     return np.concatenate([counts, np.zeros(idle)]).astype(np.float64)
 
 
-def _participation(runs: Sequence[Run]) -> Chart | None:
+def _participation(runs: Sequence[Run]) -> Chart:
     histograms, idle = {}, []
     for run in runs:
         counts = participations(run)

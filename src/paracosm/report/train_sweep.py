@@ -105,7 +105,6 @@ def _start(loss: Series) -> float:
 
 
 def _first_passage(loss: Series, level: float) -> tuple[float | None, int | None]:
-    """Return the time and the update of the first loss that is no higher than a level."""
     there = np.flatnonzero(loss.value <= level)
     if not len(there):
         return None, None

@@ -84,6 +84,7 @@ def sweep_charts(trials: Trials) -> list[Chart]:
         heights = _heights(metric, trials)
         if heights is None:
             continue
+        axis, edge = heights
         for number, panel in enumerate(panels[:PANELS]):
             own = [trial for trial in trials.runs if _panel(trial, roles) == panel]
             named = f": {design_name(panel)}" if panel else ""
@@ -91,9 +92,9 @@ def sweep_charts(trials: Trials) -> list[Chart]:
                 Chart(
                     name=f"{metric.name}_{number + 1}" if len(panels) > 1 else metric.name,
                     title=f"{metric.title}{named}",
-                    x=heights.axis if scale.axis.names else scale.axis,
-                    y=scale.axis if scale.axis.names else heights.axis,
-                    marks=tuple(_marks(own, trials, metric, scale, (hue, shade), heights.edge)),
+                    x=axis if scale.axis.names else scale.axis,
+                    y=scale.axis if scale.axis.names else axis,
+                    marks=tuple(_marks(own, trials, metric, scale, (hue, shade), edge)),
                     caption=_caption(own, metric, scale, len(panels) - PANELS),
                     height=110 + 36 * len(scale.axis.names) if scale.axis.names else 300,
                 )
@@ -101,16 +102,8 @@ def sweep_charts(trials: Trials) -> list[Chart]:
     return charts
 
 
-@dataclass(frozen=True)
-class _Heights:
-    """The axis of a metric, the same in all panels, and where those stand that have no value."""
-
-    axis: Axis
-    edge: float
-
-
-def _heights(metric: Metric, trials: Trials) -> _Heights | None:
-    """Return the axis of all values, with room for those without any; None for none at all."""
+def _heights(metric: Metric, trials: Trials) -> tuple[Axis, float] | None:
+    """Return the axis of all values, and where on it those stand that have none."""
     values = [metric.value(trial) for trial in trials.runs]
     known = [value for value in values if value is not None and isfinite(value)]
     if not known:
@@ -121,11 +114,11 @@ def _heights(metric: Metric, trials: Trials) -> _Heights | None:
         margin = (high / low) ** EDGE
         edge = high * margin
         limits = (low / margin, (edge if len(known) < len(values) else high) * margin)
-        return _Heights(Axis(metric.label, log=True, switch=switch, limits=limits), edge)
+        return Axis(metric.label, log=True, switch=switch, limits=limits), edge
     margin = EDGE * (high or 1.0)
     edge = high + margin
     limits = (min(0.0, low), (edge if len(known) < len(values) else high) + margin)
-    return _Heights(Axis(metric.label, switch=switch, limits=limits), edge)
+    return Axis(metric.label, switch=switch, limits=limits), edge
 
 
 def _caption(own: Sequence[Trial], metric: Metric, scale: Scale, panels_left_out: int) -> str:
@@ -311,7 +304,6 @@ class _Point:
         return [value for value in self.values(metric) if isfinite(value)]
 
     def failures(self) -> Counter[str]:
-        """Why seeds learnt nothing, and how many."""
         return Counter(trial.failure for trial in self.trials if trial.failure is not None)
 
     def label(self, metric: Metric, series: str, argument_name: str) -> str:

@@ -16,11 +16,15 @@ FIRST = ("algorithm", "workers")
 
 def asked_of(folder: RunFolder) -> dict[str, Any]:
     """Return the arguments of a run, the seed among them; those that are no scalars as texts."""
-    study = folder.study
-    asked = study.get(folder.kind or "")
-    given = {**(asked if isinstance(asked, Mapping) else {})}
-    given.setdefault("seed", study.get("seed"))
+    given = {**arguments_of(folder)}
+    given.setdefault("seed", folder.study.get("seed"))
     return {name: _scalar(value) for name, value in given.items() if value is not None}
+
+
+def arguments_of(folder: RunFolder) -> Mapping[str, Any]:
+    """Return the arguments of a run, without the name of its kind around them."""
+    asked = folder.study.get(folder.kind or "")
+    return asked if isinstance(asked, Mapping) else {}
 
 
 def _scalar(value: Any) -> str | int | float:

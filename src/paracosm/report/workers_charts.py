@@ -117,15 +117,14 @@ def _line(
 
 def _chart(
     name: str, title: str, rows: Rows, x: Axis, y: Axis, value: Value, write: Callable[[float], str]
-) -> Chart | None:
-    """Return a line with dots for each run; None without any value."""
+) -> Chart:
     marks: list[Mark] = []
     for run, each in rows.items():
         marks += _line(run, each, value, title.lower(), lambda row: f": {write(value(row) or 0.0)}")
-    return Chart(name, f"{title} by workers", x, y, tuple(marks)) if marks else None
+    return Chart(name, f"{title} by workers", x, y, tuple(marks))
 
 
-def _efficiency(rows: Rows, x: Axis) -> Chart | None:
+def _efficiency(rows: Rows, x: Axis) -> Chart:
     best = max(row.efficiency or 0.0 for each in rows.values() for row in each)
     return _chart(
         *("efficiency", "Efficiency", rows, x),
@@ -135,15 +134,13 @@ def _efficiency(rows: Rows, x: Axis) -> Chart | None:
     )
 
 
-def _examples(rows: Rows, x: Axis) -> Chart | None:
+def _examples(rows: Rows, x: Axis) -> Chart:
     chart = _chart(
         *("scaling", "Throughput", rows, x),
         Axis("examples/s", log=x.log, switch="examples/s"),
         lambda row: row.examples_per_second,
         "{:,.1f} examples/s".format,
     )
-    if chart is None:
-        return None
     ideal = [
         _line(run, each, ideal_examples, "ideal", lambda row: "", faint=True)[:1]
         for run, each in rows.items()

@@ -14,6 +14,7 @@ from paracosm.report import markup
 from paracosm.report.figures import plotly_figure
 from paracosm.report.kinds import all_sections, described, view_of
 from paracosm.report.markup import page
+from paracosm.report.varied import arguments_of
 from paracosm.report.view import Run, answer
 from paracosm.units import format_duration
 
@@ -64,7 +65,7 @@ def _lead(runs: Sequence[Run]) -> str:
 
 
 def _subtitle(runs: Sequence[Run]) -> str:
-    pairs = [({**run.folder.study, **_asked(run), **_found(run)}, run) for run in runs]
+    pairs = [({**run.folder.study, **arguments_of(run.folder), **_found(run)}, run) for run in runs]
     view = view_of(runs[0].numbers)
     parts = [(run.folder.kind, view.subject(each), each.get("seed")) for each, run in pairs]
     words = []
@@ -81,7 +82,7 @@ def _found(run: Run) -> dict[str, Any]:
 
 
 def _details(runs: Sequence[Run]) -> str:
-    studies = [{**run.folder.study, **_asked(run)} for run in runs]
+    studies = [{**run.folder.study, **arguments_of(run.folder)} for run in runs]
     for run, study in zip(runs, studies, strict=True):
         study.pop(run.folder.kind or "", None)
     view = view_of(runs[0].numbers)
@@ -109,12 +110,6 @@ def _environment(run: Run) -> dict[str, Any]:
     left_out = ("format", "seed", "started")
     kept = {key: value for key, value in environment.items() if key not in left_out}
     return {**(versions if isinstance(versions, Mapping) else {}), **kept}
-
-
-def _asked(run: Run) -> Mapping[str, Any]:
-    """Return the arguments of the run, without the name of its kind around them."""
-    asked = run.folder.study.get(run.folder.kind or "")
-    return asked if isinstance(asked, Mapping) else {}
 
 
 def _study_file(run: Run) -> str:

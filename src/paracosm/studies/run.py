@@ -98,7 +98,8 @@ def run_sweep(
     rows: dict[str, SweepRow] = {}
 
     def done(point: Point) -> None:
-        rows[point.name] = _row(point, out / point.name)
+        summary = RunFolder.open(out / point.name).results
+        rows[point.name] = SweepRow(point.name, to_builtin(point.varied), summary)
         if finished is not None:
             finished(point)
 
@@ -126,10 +127,6 @@ def _run(point: Point, out: Path) -> Point:
     if status == "interrupted":
         raise KeyboardInterrupt  # which ends the whole sweep, not this point alone
     return point
-
-
-def _row(point: Point, folder: Path) -> SweepRow:
-    return SweepRow(point.name, to_builtin(point.varied), RunFolder.open(folder).results)
 
 
 def read_sweep(folder: Path) -> list[Mapping[str, Any]]:

@@ -132,14 +132,15 @@ class RunFolder:
         path = Path(path)
         try:
             if resume and not force and _stopped_early(path, study):
-                remove_run_files(path, kept=(JOURNAL, UNCHANGED_JOURNAL))
+                remove_run_files(path, set(FILES) - {JOURNAL, UNCHANGED_JOURNAL})
             else:
                 claim_folder(path, force)
-            environment = describe_environment(_seed(study))
+            environment = describe_environment(study.get("seed"))
             _write(path / "environment.json", to_json(environment))
             writer = MetricsWriter(path / "metrics.arrows")
             # Last, since this file makes the folder a run folder.
-            _write(path / "study.yaml", _to_yaml(study))
+            text = yaml.safe_dump(to_builtin(study), sort_keys=False, allow_unicode=True)
+            _write(path / "study.yaml", text)
         except OSError as error:
             raise InputError(f"{path}: cannot write a run folder here: {_reason(error)}") from None
         return cls(path, writer)
@@ -180,15 +181,13 @@ class RunFolder:
         self,
         summary: Mapping[str, Any],
         timeline: Timeline | None = None,
-        status: str | None = None,
     ) -> None:
         """Write what is left and mark the run as finished.
 
         Args:
-            summary: the key numbers, under the names of the design; NaN is written as null.
+            summary: the key numbers, under the names of the design, and the `status` ("done" if
+                left out); NaN is written as null.
             timeline: the spans, if they were recorded.
-            status: "done", "converged", "diverged", "interrupted", ...; by default the summary's
-                own `status`, or "done".
         """
         if self._writer is None:
             raise self._not_writing()
@@ -199,7 +198,7 @@ class RunFolder:
         if timeline is not None:
             with replacing(self.path / "timeline.parquet") as file:
                 timeline.save(file)
-        finished = {**summary, "status": status or summary.get("status", "done")}
+        finished = {**summary, "status": summary.get("status", "done")}
         _write(self.path / "summary.json", to_json(finished))
         stream.unlink()
         self.__dict__.pop("summary", None)
@@ -304,19 +303,21 @@ class RunFolder:
         return Timeline.load(file)
 
 
-def claim_folder(folder: Path, force: bool) -> None:
-    """Make a folder for a run, and remove an earlier run from it if `force` says so."""
+def claim_folder(
+    folder: Path, force: bool, what: str = "run", files: Collection[str] = FILES
+) -> None:
+    """Make a folder, and remove the files of an earlier run from it if `force` says so."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             if not force:
                 raise InputError(
                     f"{folder}: the folder exists and is not empty: "
-                    "choose another one, or give --force to replace the run in it"
+                    f"choose another one, or give --force to replace the {what} in it"
                 )
-            remove_run_files(folder)
+            remove_run_files(folder, files)
     except OSError as error:
-        raise InputError(f"{folder}: cannot write a run folder here: {_reason(error)}") from None
+        raise InputError(f"{folder}: cannot write a {what} folder here: {_reason(error)}") from None
 
 
 def _stopped_early(folder: Path, study: Mapping[str, Any]) -> bool:
@@ -342,21 +343,12 @@ def read_json(file: Path) -> dict[str, Any]:
     return _mapping(file, json.loads)
 
 
-def remove_run_files(folder: Path, kept: Collection[str] = ()) -> None:
+def remove_run_files(folder: Path, files: Collection[str] = FILES) -> None:
     """Remove the files of a run or a sweep, finished and half written, and nothing else."""
-    for name in (name for name in FILES if name not in kept):
+    for name in files:
         (folder / name).unlink(missing_ok=True)
         for unfinished in folder.glob(f".{name}.*"):
             unfinished.unlink(missing_ok=True)
-
-
-def _seed(study: Mapping[str, Any]) -> int | None:
-    inner = (study[kind] for kind in KINDS if isinstance(study.get(kind), Mapping))
-    return next((part["seed"] for part in (study, *inner) if part.get("seed") is not None), None)
-
-
-def _to_yaml(study: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(to_builtin(study), sort_keys=False, allow_unicode=True)
 
 
 def _mapping(file: Path, parse: Any) -> dict[str, Any]:

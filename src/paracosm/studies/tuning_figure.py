@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.errors import InputError
 from paracosm.files import replacing
 from paracosm.results import to_json
 from paracosm.studies.run_folder import describe_environment
@@ -191,22 +190,6 @@ def _medians(trials: Sequence[Trial]) -> Array:
 
 
 FILES = ("tuning.json", "trials.csv", "landscape.png")
-
-
-def claim_folder(folder: Path, force: bool) -> None:
-    """Make the folder, and remove an earlier tuning from it if `force` says so."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            if not force:
-                raise InputError(
-                    f"{folder}: the folder exists and is not empty: "
-                    "choose another one, or give --force to replace the tuning in it"
-                )
-            for name in FILES:
-                (folder / name).unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot write here: {error.strerror}") from None
 
 
 def write_tuning(tuning: Tuning, folder: Path, asked: dict[str, Any]) -> None:

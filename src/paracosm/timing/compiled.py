@@ -34,9 +34,6 @@ from paracosm.timing.families import (
     Weibull,
 )
 
-__all__ = ["Draws", "draw", "normal_quantile", "tabulate", "uniform"]
-
-
 # What `Draws.kind` says.
 CONSTANT, UNIFORM, NORMAL, LOGNORMAL, EXPONENTIAL, GAMMA, WEIBULL = range(7)
 EMPIRICAL, KERNEL_DENSITY, LOG_KERNEL_DENSITY, RECORDED, RECORDED_CYCLE = range(7, 12)

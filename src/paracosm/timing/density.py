@@ -21,8 +21,6 @@ from paracosm.timing.families import (
     Weibull,
 )
 
-__all__ = ["cumulative", "density", "left_out_log_density", "log_density"]
-
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 _BLOCK = 2**19  # numbers in one table of points by kernels, so that it stays in cache
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import cycle, islice, repeat
-from typing import Any, ClassVar, cast, overload
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -339,14 +339,7 @@ class Recorded(SampleDistribution):
     in_order: ClassVar[bool] = True
     parameters: ClassVar[dict[str, Parameter]] = {"cycle": FLAG}
 
-    @overload
-    def sample(self, rng: np.random.Generator) -> float: ...
-    @overload
-    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...]) -> Array: ...
-
-    def sample(
-        self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None
-    ) -> float | Array:
+    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Any:
         """Return the first values of the recording, in the shape `size`.
 
         Raises:

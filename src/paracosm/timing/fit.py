@@ -27,6 +27,8 @@ from paracosm.timing.families import (
 )
 from paracosm.units import format_duration
 
+Samples = Sequence[float] | NDArray[np.floating]
+
 _POSITIVE = ("lognormal", "gamma", "weibull", "log_kernel_density")
 _CONTINUOUS = ("uniform", "normal", "exponential", "kernel_density", *_POSITIVE)
 _STRANGERS = 0.01  # the share of samples that the score allows to come from somewhere else
@@ -44,9 +46,7 @@ class Fit:
     ks: float  # the Kolmogorov-Smirnov distance
 
 
-def best_fit(
-    samples: Sequence[float] | NDArray[np.floating], families: Sequence[str] = _CONTINUOUS
-) -> Fit:
+def best_fit(samples: Samples, families: Sequence[str] = _CONTINUOUS) -> Fit:
     """Return the fit of highest `score` to the `samples` (seconds); a constant if all are equal.
 
     Raises:
@@ -58,9 +58,7 @@ def best_fit(
     return compare_fits(values, families)[0]
 
 
-def compare_fits(
-    samples: Sequence[float] | NDArray[np.floating], families: Sequence[str] = _CONTINUOUS
-) -> list[Fit]:
+def compare_fits(samples: Samples, families: Sequence[str] = _CONTINUOUS) -> list[Fit]:
     """Return the fits of the `families` to the `samples` (seconds), the best first.
 
     A family that has no 0 is left out where a sample is 0.
@@ -124,7 +122,7 @@ _LONG_TAIL = 5.0  # robust standard deviations from the median to the 99th perce
 _NO_MASS_BELOW_0 = 9.0  # standard deviations; Phi(-9) is 1e-19
 
 
-def fit(samples: Sequence[float] | NDArray[np.floating], family: str) -> Distribution:
+def fit(samples: Samples, family: str) -> Distribution:
     """Return the distribution of the `family` that fits the `samples` (seconds) best.
 
     Uniform, normal (truncated at 0), lognormal, exponential, gamma and weibull are fitted by
@@ -145,9 +143,7 @@ def fit(samples: Sequence[float] | NDArray[np.floating], family: str) -> Distrib
     return _FITS[family](values)
 
 
-def fit_kernel_density(
-    samples: Sequence[float] | NDArray[np.floating],
-) -> KernelDensity | LogKernelDensity:
+def fit_kernel_density(samples: Samples) -> KernelDensity | LogKernelDensity:
     """Return a kernel density through the `samples` (seconds), on a log scale if the tail is long.
 
     One bandwidth on a linear scale either smears the bulk or leaves a comb of separate bumps in a
@@ -167,7 +163,7 @@ def fit_kernel_density(
     return fitted
 
 
-def checked_durations(samples: Sequence[float] | NDArray[np.floating]) -> Array:
+def checked_durations(samples: Samples) -> Array:
     """Return the samples as an array of shape (n,), n > 0; refuse the first that is no duration."""
     try:
         values = np.asarray(samples, dtype=np.float64)

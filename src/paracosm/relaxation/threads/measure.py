@@ -159,7 +159,6 @@ class _Gathered:
 
     @property
     def complete(self) -> bool:
-        """Whether there are runs with and without timers."""
         return 0 < len(self._timed) < len(self._runs)
 
     def add(self, run: Run) -> None:

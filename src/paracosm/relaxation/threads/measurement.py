@@ -91,7 +91,22 @@ class Measurement:
 
     def save(self, path: str | Path) -> None:
         """Write the measurement to one JSON file; see `docs/measuring-threads.md`."""
-        save_measurement(self, path)
+        content = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "problem": dict(self.problem),
+            "tolerance": self.tolerance,
+            "relative": self.relative,
+            "threshold": self.threshold,
+            "seed": self.seed,
+            "clock_overhead": self.clock_overhead,
+            "environment": dict(self.environment),
+            "cases": [_case_out(case) for case in self.cases],
+        }
+        try:
+            Path(path).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,26 +164,6 @@ def phases(
 _FORMAT, _VERSION = "paracosm measured threads", 1
 _PHASES = ("copy", "compute", "update")
 _CHECK = ("copy", "check")
-
-
-def save_measurement(measurement: Measurement, path: str | Path) -> None:
-    """Write the measurement to a file."""
-    content = {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "problem": dict(measurement.problem),
-        "tolerance": measurement.tolerance,
-        "relative": measurement.relative,
-        "threshold": measurement.threshold,
-        "seed": measurement.seed,
-        "clock_overhead": measurement.clock_overhead,
-        "environment": dict(measurement.environment),
-        "cases": [_case_out(case) for case in measurement.cases],
-    }
-    try:
-        Path(path).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def load_measurement(path: str | Path) -> Measurement:
