@@ -160,3 +160,42 @@ def test_importing_the_rooms_loads_nothing_heavy() -> None:
     rooms = {room for room, path in rooms_and_files() if path.parent != PACKAGE}
     for room in sorted(rooms):
         assert not loaded_by(f"import paracosm.{room}") & HEAVY, room
+
+
+def test_examples_and_benchmarks_import_names_that_exist() -> None:
+    """They are not type-checked: what moves in the package would break them unseen."""
+    missing = []
+    for folder in ("examples", "benchmarks"):
+        for path in sorted((PACKAGE.parents[1] / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                name = node.module if isinstance(node, ast.ImportFrom) else None
+                if name is None or name.split(".")[0] != "paracosm":
+                    continue
+                known = names_of(module_file(name))
+                missing += [
+                    f"{path.name}:{node.lineno}: {name}.{alias.name}"
+                    for alias in node.names
+                    if alias.name not in known and not module_file(f"{name}.{alias.name}").exists()
+                ]
+    assert missing == []
+
+
+def module_file(name: str) -> Path:
+    """Return where a module of the package is, be it a file or a folder."""
+    path = PACKAGE.joinpath(*name.split(".")[1:])
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def names_of(path: Path) -> set[str]:
+    """Return what a module defines, imports and hands out at its top level."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())) if path.exists() else ():
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            names.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.add(node.value)  # handed out lazily, by name
+    return names

@@ -26,11 +26,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from coherence import coherence
 from printing import print_table, signed
 
 import paracosm
 from paracosm.planning.spread import spread
+from paracosm.prediction.parameter_servers.in_step import coherence
 from paracosm.profiling.jobs import load_job_profile
 from paracosm.profiling.jobs.pytorch import RecordedRun, load_run
 from paracosm.simulation.schedule import Schedule
