@@ -18,7 +18,7 @@ from paracosm.emulation.rank.announce import announce_reductions
 from paracosm.emulation.rank.objects import gather_objects_from_all, replace_object_collectives
 from paracosm.emulation.rank.observe import Waits, observe, watch_works
 from paracosm.emulation.rank.on_import import on_import
-from paracosm.emulation.rank.refusals import refuse_what_needs_peers
+from paracosm.emulation.rank.refusals import refuse_what_needs_peers, refuser
 from paracosm.emulation.records import Note, RecordWriter
 from paracosm.emulation.wire.announcements import announcements_file
 
@@ -36,9 +36,8 @@ def prepare(setting: Setting) -> None:
     if setting.config.mode == "backend":
         _prepare_backend(setting, recorder, end)
     else:
-        replace_object_collectives(
-            setting.config.rank, _refusal(setting, recorder), lambda sizes: True
-        )
+        refuse = refuser(recorder, setting.rank, "not supported in wire mode")
+        replace_object_collectives(setting.config.rank, refuse, lambda sizes: True)
         gather_objects_from_all()
         announce_reductions(announcements_file(setting.records, setting.rank))
         signals = Signals(setting.records.with_name(_EMULATOR))
@@ -48,15 +47,6 @@ def prepare(setting: Setting) -> None:
     end.watch_groups()
     # What torch.compile finds of this package runs as it is.
     on_import("torch._dynamo.trace_rules", lambda rules: rules.add("paracosm"))
-
-
-def _refusal(setting: Setting, recorder: RecordWriter) -> Callable[[str], Exception]:
-    def refuse(what: str) -> NotImplementedError:
-        text = f"{what}: not supported in wire mode"
-        recorder.append(Note(setting.rank, True, text))
-        return NotImplementedError(text)
-
-    return refuse
 
 
 def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> None:
