@@ -13,9 +13,8 @@ import numpy as np
 from paracosm.errors import InputError
 from paracosm.relaxation.config import Function, RelaxConfig
 from paracosm.relaxation.methods import Method, method_divides, parse_method
-from paracosm.relaxation.result import RelaxationResult
+from paracosm.relaxation.result import RelaxationResult, summarise
 from paracosm.relaxation.spec import RunSpec, check_spec, spec_of
-from paracosm.relaxation.summary import summarise
 from paracosm.results import RelaxationSummary
 from paracosm.timeline import Labels, Timeline
 from paracosm.validation import validated

@@ -28,13 +28,18 @@ from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
 from paracosm.training.availability import OnOff
-from paracosm.training.batches import BatchesOf, batches_of
 from paracosm.training.client_fields import ClientFields
 from paracosm.training.compression import Codec, parse_codec
 from paracosm.training.failures import Failures, FaultFields
-from paracosm.training.fields import AS_TEXT, LearningFields, ProfiledFields
+from paracosm.training.fields import (
+    AS_TEXT,
+    BatchesOf,
+    LearningFields,
+    ProfiledFields,
+    RecipeFields,
+    batches_of,
+)
 from paracosm.training.learning_rate import LearningRateScaling
-from paracosm.training.recipe import RecipeFields
 from paracosm.training.target import Target, parse_target
 from paracosm.units import format_duration, parse_number
 

@@ -30,13 +30,17 @@ from paracosm.rng import TrainingStream, generator
 from paracosm.simulation.schedule import BusyTimes
 from paracosm.training.availability import check_known, make_availability
 from paracosm.training.clients import Participation
-from paracosm.training.coming_failures import ComingFailures, Failure, strikes_of
+from paracosm.training.coming_failures import (
+    Clock,
+    ComingFailures,
+    Failure,
+    PlacedTimeline,
+    strikes_of,
+)
 from paracosm.training.config import TrainConfig
 from paracosm.training.failing_nodes import FailingServer, FailingWorker
-from paracosm.training.failure_costs import FailureCosts
-from paracosm.training.failures import Failures
+from paracosm.training.failures import FailureCosts, Failures
 from paracosm.training.job import Job
-from paracosm.training.pauses import Clock, PlacedTimeline
 from paracosm.training.record import MetricSink, Progress
 from paracosm.training.store import Contribution, Numerics, Saved, Store
 from paracosm.units import format_duration

@@ -15,11 +15,10 @@ from paracosm.simulation.schedule import Rule, Schedule, generate_schedule
 from paracosm.timeline import Timeline
 from paracosm.timing import Distribution, Recorded, Scaled, Slowdown
 from paracosm.training.config import MEASURED, TrainConfig
-from paracosm.training.ending import play_to_end
 from paracosm.training.failing_job import FailingJob
 from paracosm.training.job import Job
 from paracosm.training.numerics import prepare_numerics
-from paracosm.training.record import Metrics, MetricSink, Progress
+from paracosm.training.record import Metrics, MetricSink, Progress, play_to_end
 from paracosm.training.result import TrainingResult, summarise
 from paracosm.training.scheduled import train_over_file
 
