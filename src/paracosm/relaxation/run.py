@@ -230,7 +230,6 @@ def _put_history(metrics: MetricSink, rows: Any, wall_time: float) -> None:
 
 
 def _put_end(metrics: MetricSink, result: RelaxationResult, last: int, wall_time: float) -> None:
-    """Give the end of the history, what happened besides, and the updates of every processor."""
     n = result.x.size
     steps = np.rint(result.sweeps * n)
     rows = np.stack([result.times, steps, result.residuals, result.errors], axis=1)

@@ -72,7 +72,6 @@ def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
 
 
 def _lead(runs: Sequence[Run]) -> str:
-    """Return what runs came to, where their kind says that first, and what is wrong with them."""
     view = view_of(runs[0].numbers)
     if len(runs) > 1:
         return markup.lead(view.compare(runs)) + markup.troubles(runs)
@@ -383,7 +382,6 @@ def _definitions(cells: Mapping[str, str], kind: str) -> str:
 
 
 def _flattened(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return a mapping without mappings in it; None values are left out."""
     flat: dict[str, str] = {}
     for key, value in mapping.items():
         if isinstance(value, Mapping):

@@ -67,7 +67,6 @@ def _distribution(value: Any) -> Distribution:
 
 
 def _until(value: Any) -> float | Target:
-    """Read a duration, or the target that a text with a comparison says."""
     if isinstance(value, Target):
         return value
     if isinstance(value, str) and any(sign in value for sign in "<=>"):
@@ -273,7 +272,6 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         return given
 
     def _check_faults(self) -> None:
-        """Refuse what cannot fail in a run on the engine, or be done about it."""
         if not (self.profile is None and self.strategy is None and self.schedule is None):
             return
         if self.fails and self.clients is not None:
@@ -411,7 +409,6 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         return idle
 
     def _obstacle_to_clients(self) -> str | None:
-        """Return why workers cannot be places of clients; None where they can."""
         if self.resolve_topology() != "server":
             return f"clients are picked by a parameter server, which {self.algorithm} has not here"
         if not self.algorithm.lets_clients_change:

@@ -155,7 +155,6 @@ def _can_end(distribution: Distribution) -> bool:
 
 
 def _play(rule: Rule, cluster: Cluster, job: Job) -> Schedule:
-    """Generate the job's schedule without the engine, and record it."""
     sources = map(job.compute_times, range(len(cluster.workers)))
     times = [source for source in sources if source is not None]  # none is measured
     answer, push = job.numerics.sizes, job.push_sizes
@@ -182,7 +181,6 @@ def _wants_timeline(config: TrainConfig, cluster: Cluster) -> bool:
 
 
 def _durations(config: TrainConfig, cluster: Cluster) -> dict[str, str]:
-    """Say of every kind of time where it comes from."""
     compute = config.compute_distribution()
     if compute is not None:
         sources = {"compute": _modelled(compute)}

@@ -150,8 +150,6 @@ def clock_overhead() -> float:
 
 
 class _Gathered:
-    """What the runs of one case left, so far."""
-
     def __init__(self, keep_recording: bool) -> None:
         self._keep = keep_recording
         self._timed: list[Run] = []

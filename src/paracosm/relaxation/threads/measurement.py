@@ -350,7 +350,6 @@ def foreign_load(share: float, threads: int, cores: int) -> float:
 def _stretches(
     start: NDArray[np.int64], end: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], float]:
-    """Return the lengths of the uninterrupted stretches between interruptions, and their share."""
     seconds = 1e-9 * (end - start)
     usual = float(np.median(seconds))
     lost = np.flatnonzero(seconds > usual + LOST)

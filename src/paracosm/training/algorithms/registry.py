@@ -84,7 +84,6 @@ def _split(asked: object) -> tuple[str | None, object]:
 
 
 def _with(kind: type[Algorithm], name: str, values: Mapping[str, Any]) -> Algorithm:
-    """Return the algorithm with these parameters; the user's own may raise anything."""
     try:
         return kind(**values)
     except InputError:
