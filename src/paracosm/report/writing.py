@@ -1,4 +1,4 @@
-"""The report: one HTML file with everything in it."""
+"""The report: one HTML file with everything in it. Every text that goes into it is escaped here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
-from paracosm.report import markup
 from paracosm.report.chart import (
     Area,
     Axis,
@@ -56,10 +55,10 @@ def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
     numbers = key_numbers(shown)
     body = [
         _lead(shown),
-        *map(markup.section, first),
-        markup.tiles(shown[0], numbers) if single else markup.run_table(shown, numbers),
-        markup.run_legend(shown) if parts else "",
-        *map(markup.section, parts),
+        *map(section, first),
+        tiles(shown[0], numbers) if single else run_table(shown, numbers),
+        run_legend(shown) if parts else "",
+        *map(section, parts),
         _details(shown),
     ]
     html = page(
@@ -74,10 +73,10 @@ def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
 def _lead(runs: Sequence[Run]) -> str:
     view = view_of(runs[0].numbers)
     if len(runs) > 1:
-        return markup.lead(view.compare(runs)) + markup.troubles(runs)
+        return lead(view.compare(runs)) + troubles(runs)
     why = runs[0].verdict.why
     said = answer(runs[0].numbers) if why is None and view.leads else why
-    return markup.lead(said, runs[0].verdict.level)
+    return lead(said, runs[0].verdict.level)
 
 
 def _subtitle(runs: Sequence[Run]) -> str:
@@ -106,11 +105,11 @@ def _details(runs: Sequence[Run]) -> str:
     origins = [view.origins(run.numbers) for run in runs]
     tables = view.tables(runs[0].numbers) if len(runs) == 1 else []
     blocks = {
-        "Breakdown": "".join(map(markup.text_table, tables)),
-        "Remarks": markup.comparison(remarks, runs) if any(remarks) else "",
-        "Measured, modelled, computed": markup.comparison(origins, runs) if any(origins) else "",
-        "Configuration": markup.comparison(studies, runs) + "".join(map(_study_file, runs)),
-        "Environment": markup.comparison([_environment(run) for run in runs], runs),
+        "Breakdown": "".join(map(text_table, tables)),
+        "Remarks": comparison(remarks, runs) if any(remarks) else "",
+        "Measured, modelled, computed": comparison(origins, runs) if any(origins) else "",
+        "Configuration": comparison(studies, runs) + "".join(map(_study_file, runs)),
+        "Environment": comparison([_environment(run) for run in runs], runs),
     }
     return "".join(
         f"<section><h2>{escape(title)}</h2>{block}</section>"

@@ -1,18 +1,13 @@
-"""What a capture is asked for, and the two things that it can be turned into."""
+"""What a capture is asked for; all of it stands in the graph's provenance."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from paracosm.errors import InputError, require, unknown
+from paracosm.errors import InputError, unknown
 from paracosm.factory import is_reference
 from paracosm.models import built_in, canonical, parse_optimizer
 from paracosm.models.registry import written
-
-if TYPE_CHECKING:
-    from paracosm.graphs.capture.step import TrainingStep
-    from paracosm.graphs.graph import Graph
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -126,38 +121,3 @@ def _check_ranks(options: CaptureOptions) -> None:
         )
     if options.parallel == "tensor" and options.foreach:
         raise InputError("foreach: PyTorch refuses split and whole parameters in one op")
-
-
-def capture(options: CaptureOptions) -> Graph:
-    """Return the graph of one training step, without computing or allocating anything.
-
-    It has the ops that eager PyTorch really dispatches, in their order. The step before it, which
-    makes the optimizer's state, is not in it.
-
-    Raises:
-        InputError: the model cannot be made or run so; with its own error.
-    """
-    require("torch", "torch", "capturing a model")
-    from paracosm.graphs.capture.record import capture_fake
-
-    return capture_fake(options)
-
-
-def training_step(
-    options: CaptureOptions, device: str | None = None, seed: int = 0
-) -> TrainingStep:
-    """Return the same step on real tensors, to be run as often as wanted.
-
-    Nothing has run yet: the first run also makes the optimizer's state. `seed` is that of
-    parameters and inputs; `device` stands in place of that of the options.
-
-    Raises:
-        InputError: the model cannot be made, or is shared between ranks.
-    """
-    torch = require("torch", "torch", "capturing a model")
-    from paracosm.graphs.capture.step import make_step
-
-    if options.ranks > 1:
-        raise InputError(f"a real step is that of one rank, not of {options.ranks}")
-    torch.manual_seed(seed)
-    return make_step(options, device or options.device)
