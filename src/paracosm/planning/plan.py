@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from math import inf, isfinite
 from pathlib import Path
-from typing import Protocol
 
 from paracosm.cluster.description import describe_cluster
 from paracosm.models import load_data
@@ -24,17 +23,12 @@ from paracosm.planning.scheduled import coupled_origin
 from paracosm.planning.spread import paired_ratio, spread
 from paracosm.planning.stability import delay_bound, largest_curvature
 from paracosm.results import Planned, PlannedDesign, PlanSummary, TunedWorkers
+from paracosm.results.metrics import MetricSink
 from paracosm.rng import TrainingStream, integer_seed
 from paracosm.training.scheduled import train_on_schedule
 from paracosm.units import format_duration
 
 Standings = Mapping[Design, Standing]
-
-
-class MetricSink(Protocol):
-    def metric(
-        self, virtual_time: float, wall_time: float, node: str, name: str, value: float, step: int
-    ) -> None: ...
 
 
 def run_plan(

@@ -155,20 +155,10 @@ def _doubt(summary: TrainingSummary) -> Verdict | None:
     return Verdict("warning", "at chance", training_sentence(summary))
 
 
-def _origins(summary: TrainingSummary) -> dict[str, str]:
-    lookahead = {"lookahead": summary.lookahead} if summary.lookahead else {}
-    return {**(summary.durations or {}), **lookahead}
-
-
 def _remarks(summary: TrainingSummary) -> dict[str, str]:
     said = {"what if": "; ".join(summary.what_if)} if summary.what_if else {}
     more = {"learning rate": summary.learning_rate, "privacy": summary.privacy}
     return said | {what: how for what, how in more.items() if how is not None}
-
-
-def _overview(runs: Sequence[Run]) -> Section | None:
-    charts = sweep_charts(trials_of(runs))
-    return next(iter(shown_sections([("What it depends on", charts)])), None)
 
 
 def _looks(runs: Sequence[Run]) -> list[Look]:
@@ -319,13 +309,18 @@ def _ends(runs: Sequence[Run]) -> list[float]:
 VIEW = View(
     figures=FIGURES,
     sections=sections,
-    overview=_overview,
+    overview=lambda runs: next(
+        iter(shown_sections([("What it depends on", sweep_charts(trials_of(runs)))])), None
+    ),
     looks=_looks,
     compare=lambda runs: sweep_sentence(trials_of(runs)),
     subject=_subject,
     name=_name,
     so_far=_so_far,
-    origins=_origins,
+    origins=lambda summary: (
+        {**(summary.durations or {})}
+        | ({"lookahead": summary.lookahead} if summary.lookahead else {})
+    ),
     remarks=_remarks,
     endings=dict.fromkeys(("diverged", "stopped", "interrupted"), training_sentence),
     doubt=_doubt,
