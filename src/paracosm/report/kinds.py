@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from paracosm.errors import InputError
 from paracosm.report import emulate_words, plan, predict_words, relax, replay, strategy_plan, train
 from paracosm.report.chart import Chart, Section, look_of
-from paracosm.report.varied import arguments_of, asked_of, design_name, differing
-from paracosm.report.view import Run, View, verdict
+from paracosm.report.view import Run, View, arguments_of, asked_of, design_name, differing, verdict
 from paracosm.results import SUMMARIES, Summary
 
 if TYPE_CHECKING:

@@ -28,12 +28,12 @@ from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
 from paracosm.training.availability import OnOff
-from paracosm.training.client_fields import ClientFields
 from paracosm.training.compression import Codec, parse_codec
 from paracosm.training.failures import Failures, FaultFields
 from paracosm.training.fields import (
     AS_TEXT,
     BatchesOf,
+    ClientFields,
     LearningFields,
     ProfiledFields,
     RecipeFields,
