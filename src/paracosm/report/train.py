@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from paracosm.report.shared_charts import (
     staleness_of,
     utilisation_chart,
 )
-from paracosm.report.timeline_charts import timeline_chart
+from paracosm.report.timeline_charts import first_timelines, timeline_chart
 from paracosm.report.train_clients import client_charts
 from paracosm.report.train_sweep import sweep_sentence, trials_of, varied_of
 from paracosm.report.train_sweep_charts import sweep_charts
@@ -177,13 +176,11 @@ def _looks(runs: Sequence[Run]) -> list[Look]:
 
 
 LOSSES = {"minibatch_loss": "minibatch loss", "test_loss": "test loss", "loss": "training loss"}
-TIMELINES = 3  # of several runs, the first ones show their timeline
 WIDE_RANGE = 30.0  # a loss that falls by more than this factor is shown on a logarithmic axis
 
 
 def sections(runs: Sequence[Run]) -> list[Section]:
     """Return every section that the runs have data for."""
-    timelines = (timeline_chart(run, of_several=len(runs) > 1) for run in runs)
     parts: list[tuple[str, list[Chart | None]]] = [
         (
             "Convergence",
@@ -194,7 +191,7 @@ def sections(runs: Sequence[Run]) -> list[Section]:
         ),
         ("Clients", client_charts(runs)),
         ("Where the time went", [utilisation_chart(runs)]),
-        ("First rounds", list(islice(filter(None, timelines), TIMELINES))),
+        ("First rounds", first_timelines(runs, timeline_chart)),
     ]
     return shown_sections(parts)
 

@@ -77,10 +77,6 @@ def _until(value: Any) -> float | Target:
     return seconds
 
 
-def _written_until(value: float | Target) -> str:
-    return str(value) if isinstance(value, Target) else format_duration(value, exact=True)
-
-
 _UPDATES = 3000
 _DURATIONS = (
     *("schedule", "compute", "recording", "update_time", "message_size", "timing_only"),
@@ -150,7 +146,10 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         Annotated[
             InstanceOf[Target] | float,
             BeforeValidator(_until),
-            PlainSerializer(_written_until, return_type=str),
+            PlainSerializer(
+                lambda v: str(v) if isinstance(v, Target) else format_duration(v, exact=True),
+                return_type=str,
+            ),
         ]
         | None
     ) = Field(

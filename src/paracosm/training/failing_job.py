@@ -328,7 +328,8 @@ class FailingJob(Job):
         if begin > self._until:
             self._clock.pause(self._sim.now, end)
             return False
-        self._end_life()
+        self._busy = self.busy_times()
+        self._count_away()
         if self.compression is not None:
             self.compression.forget()
         self._clock.begin(begin)
@@ -337,10 +338,6 @@ class FailingJob(Job):
         self._begin_life()
         self._row(begin, "job", "restart", begin - failure.time)
         return True
-
-    def _end_life(self) -> None:
-        self._busy = self.busy_times()
-        self._count_away()
 
     def _count_away(self) -> None:
         for node in self._sim.workers.values():

@@ -10,7 +10,6 @@ from typing import Literal, TypeVar, get_args
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from paracosm.errors import InputError, unknown
 from paracosm.models import DataSet, Model
@@ -325,9 +324,7 @@ class Private:
                 one += torch.tensordot(factors, each, 1)
         rng = generator(self._seed, TrainingStream.NOISE, request.number)
         scale = self._privacy.noise * self._privacy.clip
-        noisy = [(one + scale * _normal(rng, one)) / len(examples) for one in sums]
+        drawn = (rng.standard_normal(tuple(one.shape), dtype=np.float32) for one in sums)
+        noise = map(torch.from_numpy, drawn)
+        noisy = [(a + scale * b) / len(examples) for a, b in zip(sums, noise, strict=True)]
         return Gradient(total / len(examples), self._layout.in_form_of(request.parameters, noisy))
-
-
-def _normal(rng: np.random.Generator, like: Tensor) -> Tensor:
-    return torch.from_numpy(rng.standard_normal(tuple(like.shape), dtype=np.float32))
