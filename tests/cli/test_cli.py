@@ -386,7 +386,7 @@ def test_an_interrupted_run_keeps_what_it_has_and_says_so(tmp_path: Path) -> Non
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         printed, _ = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert "interrupted" in printed
     run = RunFolder.open(out)
     assert run.summary is not None
@@ -422,7 +422,7 @@ def test_an_interrupted_sweep_stops_at_once_and_the_same_command_goes_on(
             time.sleep(0.05)
         (os.killpg if whole_group else os.kill)(process.pid, signal.SIGINT)
         _, printed = process.communicate(timeout=30)
-    assert process.returncode == 1
+    assert process.returncode == 130
     # The pool of processes may have last words of its own.
     assert "\nparacosm: interrupted: the same command" in f"\n{printed}"
     assert "Traceback" not in printed.partition("paracosm: interrupted")[0]
