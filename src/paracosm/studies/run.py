@@ -181,7 +181,6 @@ def _claim(out: Path, study: Study, points: Iterable[Point], force: bool) -> Non
 
 
 def _study_in(file: Path) -> object:
-    """Return what a study file says; None if there is none, or none that can be read."""
     try:
         return read_yaml(file, "study") if file.is_file() else None
     except InputError:

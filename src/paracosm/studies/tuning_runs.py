@@ -192,7 +192,6 @@ class Simulations:
         return replace(spec, times=_faster(spec.times, _blocks(spec) / self._blocks))
 
     def _execute(self, specs: Sequence[RunSpec], ran: Ran | None) -> list[tuple[float, str]]:
-        """Return virtual times, and why a run did not converge (empty if it did)."""
         ended = []
         for time, why in in_processes(_run, zip(specs), self.jobs, in_order=True):
             ended.append((time, why))
