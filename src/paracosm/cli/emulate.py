@@ -6,7 +6,7 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,7 +27,7 @@ from paracosm.cli.options import (
 from paracosm.cli.run_verb import run_verb, show_summary, write_report_of
 from paracosm.cli.verbs import Verb
 from paracosm.emulation.config import EmulateConfig, Setting
-from paracosm.emulation.records import Record, RecordReader
+from paracosm.emulation.records import RecordReader
 from paracosm.emulation.result import EmulationResult, Metrics, result_of
 from paracosm.errors import InputError
 from paracosm.studies import Point, RunFolder
@@ -116,14 +116,14 @@ def serve(
         raise InputError(f"rank: all {config.world:,} ranks are real: nothing is left to emulate")
     started = None if json or quiet else typer.echo
     if out is None:
-        result = _emulate(config, host, seed or 0, started)[0]
+        result = _emulate(config, host, seed or 0, started)
     else:
         asked = config.model_dump(
             mode="json", exclude=config.without_effect(), exclude_defaults=True
         ) | {"mode": "wire"}
         with RunFolder.create(out, {"emulate": asked, "seed": seed or 0}, force) as folder:
-            result, records = _emulate(config, host, seed or 0, started)
-            _fill(folder, out, result, records)
+            result = _emulate(config, host, seed or 0, started)
+            _fill(folder, out, result)
         write_report_of([out])
     if not quiet:
         show_summary(result.summary, out, json)
@@ -151,8 +151,8 @@ def _how_to_start(config: EmulateConfig, host: str) -> Iterator[str]:
 
 def _emulate(
     config: EmulateConfig, host: str, seed: int, say: Callable[[str], None] | None
-) -> tuple[EmulationResult, list[Record]]:
-    """Emulate until the real ranks have gone, and return what came of it and all records."""
+) -> EmulationResult:
+    """Emulate until the real ranks have gone, and return what came of it."""
     from paracosm.emulation.rank.launched import served
     from paracosm.emulation.wire.main import emulate_peers
 
@@ -169,13 +169,14 @@ def _emulate(
         is_observed = any(file.exists() for file in observed)
         records = [each for file in (*observed, path) for each in RecordReader(file).more()]
     stopped = stop.is_set()
-    result = result_of(config, records, None if stopped else 0, 0 if done else 1, stopped and done)
+    exit_code = None if stopped else 0
+    result = result_of(config, records, exit_code, seed, 0 if done else 1, stopped and done)
     # Of scripts that somebody else started.
     summary = replace(result.summary, exit_code=None)
     if not is_observed:
         why = "the script runs in a process that is not observed"
         summary = replace(summary, no_iteration_time=why)
-    return replace(result, summary=summary), records
+    return replace(result, summary=summary)
 
 
 @contextlib.contextmanager
@@ -190,12 +191,10 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
             signal.signal(sign, handler)
 
 
-def _fill(
-    folder: RunFolder, path: Path, result: EmulationResult, records: Sequence[Record]
-) -> None:
+def _fill(folder: RunFolder, path: Path, result: EmulationResult) -> None:
     metrics = Metrics(folder)
-    metrics.hear(records)
-    metrics.exposure(records)
+    metrics.hear(result.records)
+    metrics.end(result)
     for name, save in result.files.items():
         save(path / name)
     folder.finish(result.summary, result.timeline)
@@ -209,12 +208,11 @@ def finish(setting: Setting, records: Path, out: Path | None, exit_code: int | N
     Raises:
         InputError: the run folder cannot be made.
     """
-    heard = RecordReader(records).more()
-    result = result_of(setting.config, heard, exit_code)
+    result = result_of(setting.config, RecordReader(records).more(), exit_code, setting.seed)
     if out is not None:
         point = Point("emulate", "", setting.seed, setting.config, {})
         with RunFolder.create(out, point.as_study()) as folder:
-            _fill(folder, out, result, heard)
+            _fill(folder, out, result)
         write_report_of([out])
     with contextlib.redirect_stdout(sys.stderr):
         show_summary(result.summary, out, json=False)

@@ -28,6 +28,7 @@ from paracosm.cluster.link import Hierarchical, Packets, Sharing
 from paracosm.emulation.delays import Delays, is_plain, parse_delays
 from paracosm.errors import InputError
 from paracosm.factory import is_reference
+from paracosm.quantities import Bandwidth
 from paracosm.timing import Distribution, parse_distribution
 
 _MOST_RANKS = 65_536  # of one job; the real gloo has a socket for each
@@ -142,6 +143,17 @@ class EmulateConfig(ClusterFields):
         None,
         ge=1,
         description="collectives of one group that run at a time (2 for gloo, 1 for nccl)",
+    )
+    core_bandwidth: Bandwidth | None = Field(
+        None,
+        gt=0,
+        description="bytes of messages a second that one core of a rank copies, sends and adds up: "
+        "what communication takes from computing where no core is to spare (nothing)",
+    )
+    live: bool | None = Field(
+        None,
+        description="backend mode: the script itself waits for collectives; else it runs without "
+        "waiting, and iterations are put together afterwards (with a CUDA device)",
     )
     local_world_size: int | None = Field(
         None, ge=1, description="ranks of one machine (group_size of a hierarchical cluster, or 1)"
@@ -294,7 +306,10 @@ class EmulateConfig(ClusterFields):
         if self.mode == "backend":
             idle["only mode wire has it"] = {"pace", "plan", "port"}
         else:
-            idle["in mode wire gloo itself decides"] = {"algorithm", "comm_workers"}
+            own = {"algorithm", "comm_workers", "live", "core_bandwidth"}
+            idle["in mode wire gloo itself decides"] = own
+        if self.live:
+            idle["with live computing takes what it takes here"] = {"core_bandwidth"}
         if self.cluster is not None:
             idle["the cluster says what there is"] = set(LINK_FIELDS)
         elif not self.has_links:

@@ -10,11 +10,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -23,11 +23,12 @@ from torch.distributed import Work
 import paracosm
 from paracosm.emulation.backend.threads import Completion, Filling, Sleeper, precise_timer
 from paracosm.emulation.backend.values import Sent
-from paracosm.emulation.backend.work import EmulatedWork, Waiting
+from paracosm.emulation.backend.work import EmulatedWork, MeasuredWork, Waiting
 from paracosm.emulation.communication import Communication
 from paracosm.emulation.config import Setting
-from paracosm.emulation.ports import Ports, Span
-from paracosm.emulation.records import Collective, Group, Note, RecordWriter
+from paracosm.emulation.ports import Ports, Span, comm_pool
+from paracosm.emulation.rank.observe import Waits
+from paracosm.emulation.records import MEASURED, Collective, Group, Note, RecordWriter
 
 if TYPE_CHECKING:
     from paracosm.emulation.backend.cuda import CudaStreams
@@ -60,13 +61,16 @@ class Runtime:
         communication: Communication,
         peers: Peers,
         on_collective: OnCollective | None,
-        on_wait: Callable[[float, float], None],
+        waits: Waits,
+        measures: bool = False,  # whether collectives take no time here, so that computing shows
     ) -> None:
         self.setting = setting
         self.recorder = recorder
         self.on_collective = on_collective
         self.asked_backend = ""
-        self.waiting = Waiting(Sleeper(), Completion(), recorder.flush, on_wait)
+        self.waiting = Waiting(Sleeper(), Completion(), recorder.flush, waits.add)
+        self._waits = waits
+        self._measures = measures
         self.sent = Sent(setting.seed)
         self._communication = communication
         self._peers = peers
@@ -83,6 +87,8 @@ class Runtime:
         if self._process:
             return
         self._process = os.getpid()
+        if self._measures:
+            return
         precise_timer()  # threads that this one starts inherit it
         self.waiting.sleeper.calibrate()
         self.waiting.completion.start()
@@ -109,7 +115,9 @@ class Runtime:
         number = self.setting.config.comm_workers
         member = Member(name, rank, tuple(members), asked, timeout, number)
         self.recorder.append(
-            Group(self.setting.rank, name, len(members), member.members, asked or "undefined")
+            Group(
+                self.setting.rank, name, len(members), member.members, asked or "undefined", timeout
+            )
         )
         return member
 
@@ -124,29 +132,28 @@ class Runtime:
         outputs: Sequence[Tensor] = (),  # what it gets
         fill: Callable[[], None] | None = None,  # writes the outputs
     ) -> Work:
-        asked = time.monotonic()
+        asked = self._waits.now()
         other = member.members[peer] if peer >= 0 else -1
         if self.on_collective is not None:
             self.on_collective(member.name, kind, size, other, inputs)
-        cost = self._communication.cost(kind, member.members, size, self.setting.rank, other)
         site = call_site()
+        if self._measures:
+            return self._measured(member, kind, size, peer, asked, site, outputs, fill)
+        cost = self._communication.cost(kind, member.members, size, self.setting.rank, other)
         first = outputs[0] if outputs else inputs[0] if inputs else None
         device = "cpu" if first is None else first.device.type
         pool, count = member.pool(kind, peer, device)
         with self._lock:
             number = member.count
             member.count += 1
-            entered = self._entered(kind, member, other, asked)
+            entered = self._peers.entered(kind, member.members, other, asked)
 
         def record(asked: float, entered: float, begun: float, done: float, worker: int) -> None:
-            if done - asked > member.timeout:
-                self._note_once(
-                    "timeout",
-                    f"{kind} of group {member.name} at {site or _NOWHERE} takes "
-                    f"{done - asked:.1f} s: a real group gives up after {member.timeout:.0f} s",
-                )
             where = (self.setting.rank, member.name, number, kind, size, other)
-            self.recorder.append(Collective(*where, asked, entered, begun, done, worker, site))
+            ended = Collective(*where, asked, entered, begun, done, worker, site)
+            if too_long := ended.beyond(member.timeout):
+                self._note_once("timeout", too_long)
+            self.recorder.append(ended)
 
         if device == "cuda":
             assert first is not None
@@ -166,11 +173,7 @@ class Runtime:
         if fill is None:
             under_way.filled = asked
         elif _is_small(outputs, inputs):
-            if any(output.is_inference() for output in outputs):
-                with torch.inference_mode():  # nowhere else may they be written
-                    fill()
-            else:
-                fill()
+            _fill_now(fill, outputs)
             under_way.filled = asked
         else:
 
@@ -180,6 +183,39 @@ class Runtime:
                 self._note_slowness(kind, size, site, span.done - asked, filled - span.done)
 
             self._filling.put(work.fill_later(fill_and_note))
+        return work
+
+    def _measured(
+        self,
+        member: Member,
+        kind: str,
+        size: int,
+        peer: int,
+        asked: float,
+        site: str,
+        outputs: Sequence[Tensor],
+        fill: Callable[[], None] | None,
+    ) -> Work:
+        """Do a collective here and now, and record how long that took."""
+        if any(output.device.type == "cuda" for output in outputs):
+            raise self.refuse("--no-live with a CUDA device, which computes beside the host")
+        with self._lock:
+            number = member.count
+            member.count += 1
+        other = member.members[peer] if peer >= 0 else -1
+
+        def waited(begin: float, end: float) -> None:
+            self._waits.add(begin, end, member.name, number)
+
+        work = MeasuredWork(replace(self.waiting, on_wait=waited), outputs, peer, self._waits.now)
+        if fill is not None and not torch._C._len_torch_dispatch_stack():
+            _fill_now(fill, outputs)
+        elif fill is not None:
+            self._filling.put(work.fill_later(fill))
+            work.until_filled()
+        where = (self.setting.rank, member.name, number, kind, size, other)
+        times = (asked, asked, asked, self._waits.now())
+        self.recorder.append(Collective(*where, *times, MEASURED, site))
         return work
 
     def record_ended(self, now: float) -> None:
@@ -201,13 +237,6 @@ class Runtime:
         self.recorder.append(Note(self.setting.rank, True, text))
         return NotImplementedError(text)
 
-    def _entered(self, kind: str, member: Member, other: int, asked: float) -> float:
-        if kind == "send" or len(member.members) == 1:
-            return asked
-        if kind == "recv":
-            return max(asked, self._peers.entry(other, asked))
-        return max(asked, self._peers.last_entry(member.members, asked))
-
     def _streams_of(self, device: torch.device) -> CudaStreams:
         streams = self._streams.get(device)
         if streams is None:
@@ -228,6 +257,14 @@ class Runtime:
                 f"took this machine {1e3 * longer:.1f} ms longer than the {1e3 * modelled:.1f} ms "
                 "that the model gives it; so it may be with others",
             )
+
+
+def _fill_now(fill: Callable[[], None], outputs: Sequence[Tensor]) -> None:
+    if any(output.is_inference() for output in outputs):
+        with torch.inference_mode():  # nowhere else may they be written
+            fill()
+    else:
+        fill()
 
 
 def _is_small(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
@@ -252,24 +289,8 @@ class Member:
     comm_workers: int | None  # that the user wants; None for those of the backend asked for
     count: int = 0  # of collectives so far
 
-    def pool(self, kind: str, peer: int, device: str) -> tuple[object, int]:
-        """Return which comm workers take a collective, and how many there are.
-
-        Messages with one peer wait for each other and for nothing else: gloo needs no comm worker
-        for them, NCCL has a stream for each pair. `device` is the type of the tensors' device.
-        """
-        if kind in ("send", "recv"):
-            return (id(self), kind, peer), 1
-        return (id(self), device), self.comm_workers or _comm_workers(self.asked, device)
-
-
-def _comm_workers(asked: str, device: str) -> int:
-    asked = asked.lower()
-    if ":" in asked:
-        asked = dict(pair.split(":", 1) for pair in asked.split(",")).get(device, "")
-    if asked in ("", "undefined"):
-        asked = "gloo" if device == "cpu" else "nccl"
-    return 2 if asked == "gloo" else 1
+    def pool(self, kind: str, peer: int, device: str) -> tuple[tuple[Any, ...], int]:
+        return comm_pool(self.asked, self.comm_workers, id(self), kind, peer, device)
 
 
 _INSIDE = tuple(
