@@ -43,7 +43,8 @@ class _Emulate(Verb):
         """Read the arguments, after a look at what is to be run."""
         ctx.allow_interspersed_args = False
         values, *_ = self.make_parser(ctx).parse_args(args=list(args))
-        ctx.allow_interspersed_args = str(values.get("script")).endswith(_STUDIES)
+        script = str(values.get("script"))
+        ctx.allow_interspersed_args = script.endswith(_STUDIES) or Path(script).is_dir()
         return super().parse_args(ctx, args)
 
 
@@ -55,8 +56,8 @@ def emulate(
     script: Annotated[
         Path,
         Argument(
-            help="the training script, module:NAME as python -m takes it, or a study file (.yaml), "
-            "which flags take the place of"
+            help="the training script, module:NAME as python -m takes it, a study file (.yaml), "
+            "which flags take the place of, or a run folder, whose measured computing is taken"
         ),
     ],
     arguments: Annotated[
@@ -68,7 +69,8 @@ def emulate(
 
     Example: paracosm emulate --world-size 16 --bandwidth 10Gbit/s examples/emulation/ddp.py
     """
-    is_study = script.suffix in _STUDIES
+    is_folder = script.is_dir()
+    is_study = script.suffix in _STUDIES or is_folder
     given = {name: value for name, value in fields.items() if value not in (None, [])}
     if not is_study:
         given["script"] = str(script)
@@ -76,6 +78,8 @@ def emulate(
         given["arguments"] = arguments
     if fields["json"] or fields["quiet"]:
         given.setdefault("output", "stderr" if fields["json"] else "none")
+    if is_folder:
+        given["measured"], script = script, script / "study.yaml"
     study = script if is_study else None
     return run_verb("emulate", study, given)
 

@@ -155,6 +155,9 @@ class EmulateConfig(ClusterFields):
         description="backend mode: the script itself waits for collectives; else it runs without "
         "waiting, and iterations are put together afterwards (with a CUDA device)",
     )
+    measured: Path | None = Field(
+        None, description="run folder whose measured computing is taken; the script does not run"
+    )
     local_world_size: int | None = Field(
         None, ge=1, description="ranks of one machine (group_size of a hierarchical cluster, or 1)"
     )
@@ -306,10 +309,10 @@ class EmulateConfig(ClusterFields):
         if self.mode == "backend":
             idle["only mode wire has it"] = {"pace", "plan", "port"}
         else:
-            own = {"algorithm", "comm_workers", "live", "core_bandwidth"}
+            own = {"algorithm", "comm_workers", "live", "core_bandwidth", "measured"}
             idle["in mode wire gloo itself decides"] = own
         if self.live:
-            idle["with live computing takes what it takes here"] = {"core_bandwidth"}
+            idle["with live computing takes what it takes here"] = {"core_bandwidth", "measured"}
         if self.cluster is not None:
             idle["the cluster says what there is"] = set(LINK_FIELDS)
         elif not self.has_links:

@@ -15,6 +15,7 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
@@ -29,6 +30,9 @@ COLLECTIVES = (
 
 MEASURED = -1
 """The `worker` of a collective that took no time, in a run that measures computing alone."""
+
+MEASUREMENT = "measured.records"
+"""The file of a run folder that has the records of such a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +184,13 @@ class RecordWriter:
         with self._lock:
             self.flush()
             self._file.close()
+
+
+def write_records(records: Sequence[Record], path: Path) -> None:
+    writer = RecordWriter(path)
+    for each in records:
+        writer.append(each)
+    writer.close()
 
 
 class RecordReader:

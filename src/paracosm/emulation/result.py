@@ -14,7 +14,14 @@ from paracosm.emulation.check import compare_with
 from paracosm.emulation.compose import compose
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.rank_records import RankRecords, by_rank, is_measured, measured_iterations
-from paracosm.emulation.records import Collective, Iteration, Record, Wait
+from paracosm.emulation.records import (
+    MEASUREMENT,
+    Collective,
+    Iteration,
+    Record,
+    Wait,
+    write_records,
+)
 from paracosm.emulation.summary import summarise
 from paracosm.results import EmulationSummary
 from paracosm.timeline import Labels, Timeline, union
@@ -48,7 +55,11 @@ def result_of(
         summary = replace(summary, status="interrupted" if interrupted else "failed")
     if config.beside is not None:
         summary = replace(summary, beside=compare_with(config.beside, summary))
-    files = {"collectives.parquet": lambda path: _save_collectives(records, path)}
+    files: dict[str, Callable[[Path], None]] = {
+        "collectives.parquet": lambda path: _save_collectives(records, path)
+    }
+    if records is not heard:
+        files[MEASUREMENT] = lambda path: write_records(heard, path)
     return EmulationResult(summary, timeline_of(records), files, records)
 
 
