@@ -38,9 +38,9 @@ def job(**given: Any) -> EmulateConfig:
 class Script:
     """Records what a script does that computes and asks on a clock of its own."""
 
-    def __init__(self, backend: str = "gloo", timeout: float = 1800.0) -> None:
-        self.now = 100.0
-        self.records: list[Record] = [Group(0, "0", 2, (0, 1), backend, timeout)]
+    def __init__(self, use: float = 1.0, timeout: float = 1800.0) -> None:
+        self.now, self.use = 100.0, use
+        self.records: list[Record] = [Group(0, "0", 2, (0, 1), "gloo", timeout)]
         self.asked = self.iterations = 0
 
     def compute(self, seconds: float) -> None:
@@ -59,7 +59,7 @@ class Script:
         self.records.append(Wait(0, begin, self.now, "0" if number >= 0 else "", number))
 
     def end(self) -> None:
-        self.records.append(Iteration(0, self.iterations, self.now, 0.0, 1))
+        self.records.append(Iteration(0, self.iterations, self.now, self.use * self.now, 1))
         self.iterations += 1
 
 
@@ -136,6 +136,17 @@ def test_communication_takes_its_share_of_the_core() -> None:
     assert iteration_times(shared) == pytest.approx([25 * MS])
 
 
+def test_a_rank_that_sleeps_leaves_its_core_to_communication() -> None:
+    script = Script(use=0.0)
+    for _ in range(2):
+        number = script.ask()
+        script.compute(20 * MS)
+        script.wait(number)
+        script.end()
+    composed = compose(job(**LINK, core_bandwidth="4GB/s"), 0, script.records)
+    assert iteration_times(composed) == pytest.approx([20 * MS])
+
+
 def test_no_link_is_faster_than_the_core_that_feeds_it() -> None:
     script = Script()
     for _ in range(2):
@@ -209,7 +220,7 @@ def test_communication_hides_as_far_as_the_core_allows(
 
 def test_a_rank_without_a_core_makes_noisy_numbers() -> None:
     script = Script()
-    bucketed(script, iterations=4)
+    bucketed(script, iterations=12)
     quiet = compose(config := job(**LINK), 0, script.records)
     assert summarise(config, quiet, 0, script.records).status == "done"
     busy = [
@@ -220,9 +231,9 @@ def test_a_rank_without_a_core_makes_noisy_numbers() -> None:
     ]
     summary = summarise(config, compose(config, 0, busy), 0, busy)
     assert summary.status == "noisy"
-    # After the first iteration 63 ms, beside 126 ms with one. The first collective came at 20 ms.
+    # 21 ms an iteration, beside 42 ms with one. The first collective came at 20 ms.
     assert summary.noise == ["rank 0 waited for a core 33% of the time"]
-    assert summary.wall_time == pytest.approx(4 * 42 * MS - 20 * MS + 63 * MS)
+    assert summary.wall_time == pytest.approx(12 * 42 * MS - 20 * MS + 11 * 21 * MS)
 
 
 def test_iterations_that_scatter_make_noisy_numbers() -> None:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from paracosm.cli.calibrate_link import link
 from paracosm.cli.options import (
     Force,
     Json,
@@ -54,14 +55,21 @@ COMMANDS = {"emulate": _Emulate}
 @with_run_flags(EmulateConfig, positional=("script", "arguments"))
 def emulate(
     script: Annotated[
-        Path,
+        Path | None,
         Argument(
             help="the training script, module:NAME as python -m takes it, a study file (.yaml), "
             "which flags take the place of, or a run folder, whose measured computing is taken"
         ),
-    ],
+    ] = None,
     arguments: Annotated[
         list[str] | None, Argument(help="of the script: everything behind it")
+    ] = None,
+    calibrate_link: Annotated[
+        Path | None,
+        Option(
+            help="run no script: measure the link between two ranks and write this file, for "
+            "--calibration (paracosm calibrate link)"
+        ),
     ] = None,
     **fields: Any,
 ) -> int:
@@ -69,9 +77,16 @@ def emulate(
 
     Example: paracosm emulate --world-size 16 --bandwidth 10Gbit/s examples/emulation/ddp.py
     """
+    given = {name: value for name, value in fields.items() if value not in (None, [])}
+    if calibrate_link is not None:
+        flags = {name: given.pop(name) for name in ("force", "json", "quiet") if name in given}
+        if script is not None or any(each != ("jobs", 1) for each in given.items() if each[1]):
+            raise InputError("--calibrate-link runs no script: give it alone")
+        return link(calibrate_link, **flags)
+    if script is None:
+        raise InputError("missing script: paracosm emulate ... train.py")
     is_folder = script.is_dir()
     is_study = script.suffix in _STUDIES or is_folder
-    given = {name: value for name, value in fields.items() if value not in (None, [])}
     if not is_study:
         given["script"] = str(script)
     if arguments:

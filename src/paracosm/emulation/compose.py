@@ -28,10 +28,17 @@ def compose(config: EmulateConfig, seed: int, records: Sequence[Record]) -> list
     The job has the world and the script of that run; all else may differ.
     """
     groups = {each.name: each for each in records if isinstance(each, Group)}
-    job = _Job(config, seed, groups)
+    job = _Job(config, seed, groups, _core_use(records))
     for begin, end, event in sorted(map(_timed, filter(_is_event, records)), key=itemgetter(0, 1)):
         job.play(begin, end, event)
     return [*(each for each in records if not _is_event(each)), *job.records()]
+
+
+def _core_use(records: Sequence[Record]) -> float:
+    """Return the share of the time between the first and last iteration that the rank computed."""
+    ends = [each for each in records if isinstance(each, Iteration)]
+    passed = ends[-1].end - ends[0].end if ends else 0.0
+    return min((ends[-1].cpu - ends[0].cpu) / passed, 1.0) if passed > 0 else 1.0
 
 
 def _is_event(record: Record) -> bool:
@@ -67,13 +74,15 @@ class _Load:
 class _Core:
     """The core on which a rank computes, and on which its comm workers come first."""
 
+    use: float  # of the core by what passes between collectives: the rest is sleep, or a device's
     loads: list[_Load] = field(default_factory=list)
 
     def computed(self, now: float, work: float) -> float:
         """Return when `work` seconds of computing that begin now are done."""
         while self.loads and work > 0:
             self.loads = [each for each in self.loads if each.span.done > now]
-            left = max(1.0 - sum(each.share(now) for each in self.loads), 0.0)
+            taken = min(sum(each.share(now) for each in self.loads), 1.0)
+            left = 1.0 - self.use * taken
             changes = [each.begun if each.begun > now else each.span.done for each in self.loads]
             until = min(changes, default=now)
             if left * (until - now) >= work or not changes:
@@ -84,14 +93,16 @@ class _Core:
 
 
 class _Job:
-    def __init__(self, config: EmulateConfig, seed: int, groups: dict[str, Group]) -> None:
+    def __init__(
+        self, config: EmulateConfig, seed: int, groups: dict[str, Group], core_use: float
+    ) -> None:
         (self._rank,) = config.rank
         self._config = config
         self._groups = groups
         self._communication = communication_of(config)
         self._peers = peers_of(config, self._rank, seed)
         self._ports = Ports(config.shared)
-        self._core = _Core()
+        self._core = _Core(core_use)
         self._now: float | None = None
         self._reached = 0.0  # on the clock of the measurement
         self._under_way: dict[tuple[str, int], Span] = {}  # what nobody has waited for

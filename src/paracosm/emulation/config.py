@@ -30,6 +30,7 @@ from paracosm.errors import InputError
 from paracosm.factory import is_reference
 from paracosm.quantities import Bandwidth
 from paracosm.timing import Distribution, parse_distribution
+from paracosm.validation import read_yaml
 
 _MOST_RANKS = 65_536  # of one job; the real gloo has a socket for each
 
@@ -89,6 +90,8 @@ def _read(parse: Callable[[str], Any]) -> PlainValidator:
 
 _AS_TEXT = PlainSerializer(lambda value: None if value is None else str(value))
 
+
+_CALIBRATED = {"bandwidth", "latency", "overhead", "core_bandwidth"}
 
 _CHANGEABLE = (
     "how fast emulated workers compute, how late they come (worker 5: +10 ms), how many there are, "
@@ -150,6 +153,11 @@ class EmulateConfig(ClusterFields):
         description="bytes of messages a second that one core of a rank copies, sends and adds up: "
         "what communication takes from computing where no core is to spare (nothing)",
     )
+    calibration: Path | None = Field(
+        None,
+        description="values of --calibrate-link, in place of bandwidth, latency, overhead and "
+        "core_bandwidth",
+    )
     live: bool | None = Field(
         None,
         description="backend mode: the script itself waits for collectives; else it runs without "
@@ -181,6 +189,22 @@ class EmulateConfig(ClusterFields):
     output: Literal["terminal", "stderr", "none"] = Field(
         "terminal", description="where what the script prints goes"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _calibrated(cls, given: Any) -> Any:
+        """Read a file of `--calibrate-link` as the values that stand in it."""
+        if not isinstance(given, dict) or given.get("calibration") is None:
+            return given
+        path = Path(given["calibration"])
+        values = read_yaml(path, "calibration")
+        if not isinstance(values, dict) or not values or not set(values) <= _CALIBRATED:
+            raise InputError(
+                f"{path}: no file of --calibrate-link: {', '.join(sorted(_CALIBRATED))}"
+            )
+        if both := sorted(values.keys() & given.keys()):
+            raise InputError(f"{both[0]} stands in {path} already: give one of them")
+        return given | values | {"calibration": None}
 
     @property
     def is_module(self) -> bool:

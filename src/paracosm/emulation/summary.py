@@ -245,14 +245,14 @@ def _nothing_done(found: Sequence[RankRecords]) -> list[dict[str, Any]]:
 
 _BUSY = 0.1  # of the time that a rank would compute it waits for a core: others compute there
 _SCATTER = 0.5  # of the median, from the 10th to the 90th percentile of iterations
-_FEWEST = 10  # iterations whose scatter says something
+_FEWEST = 10  # iterations, without the first: fewer say nothing
 
 
 def _noise(measured: Sequence[Record], time: IterationTimes | None) -> list[str]:
     """Return what says that others kept the machine busy while computing was measured."""
     found = []
     for each in by_rank(measured):
-        if len(each.iterations) > 1:
+        if len(each.iterations) > _FEWEST:
             first, last = each.iterations[0], each.iterations[-1]
             waited, went_on = last.core_wait - first.core_wait, last.end - first.end
             if waited > _BUSY * (waited + went_on):
