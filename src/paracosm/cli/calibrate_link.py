@@ -35,8 +35,6 @@ def link(
     if found is None:  # rank 1
         return 0
     write_calibration(found, file)
-    text = found.text()
-    show_result(
-        {"status": "done", **asdict(found)}, json, quiet, lambda: typer.echo(text, nl=False)
-    )
+    summary = {"status": "done", **asdict(found)}
+    show_result(summary, json, quiet, lambda: typer.echo(found.text(), nl=False))
     return 0

@@ -199,9 +199,8 @@ class EmulateConfig(ClusterFields):
         path = Path(given["calibration"])
         values = read_yaml(path, "calibration")
         if not isinstance(values, dict) or not values or not set(values) <= _CALIBRATED:
-            raise InputError(
-                f"{path}: no file of --calibrate-link: {', '.join(sorted(_CALIBRATED))}"
-            )
+            keys = ", ".join(sorted(_CALIBRATED))
+            raise InputError(f"{path}: a file of --calibrate-link has values of {keys} alone")
         if both := sorted(values.keys() & given.keys()):
             raise InputError(f"{both[0]} stands in {path} already: give one of them")
         return given | values | {"calibration": None}

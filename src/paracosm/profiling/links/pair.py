@@ -1,9 +1,9 @@
 """The link between two ranks of gloo: latency, bandwidth, what a message and what a byte costs.
 
-Both ranks run the same calls over the link that their job would have. A line through all-reduces of
-many sizes says what a message of a ring takes (`fit_line`, `link_of`); messages in a row, of which
-the latency of all but one passes meanwhile, say how much of that holds the sender; and the processor
-time of large all-reduces says how many bytes a core copies, sends and adds up in a second.
+Both ranks run the same calls over the link that their job would have. A line through all-reduces
+of many sizes says what a message of a ring takes (`fit_line`, `link_of`); messages in a row, of
+which the latency of all but one passes meanwhile, say how much of that holds the sender; and the
+processor time of large all-reduces says how many bytes a core copies, sends and adds up a second.
 """
 
 from __future__ import annotations
