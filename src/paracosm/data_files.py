@@ -9,8 +9,9 @@ from typing import Any
 import yaml
 
 from paracosm.errors import InputError
+from paracosm.files import MOST_BYTES, open_file
 
-MOST_BYTES = 16 * 2**20
+MOST_YAML = 16 * 2**20  # bytes
 MOST_LEVELS = 64
 MOST_VALUES = 1_000_000
 
@@ -26,29 +27,20 @@ def read_yaml(path: str | Path, what: str) -> Any:
         InputError: it cannot be read; it is no YAML; a key stands twice in one mapping; it is
             larger, deeper or longer than any such file (also through aliases).
     """
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise InputError(f"{path}: a {what} of more than {MOST_BYTES // 2**20} MiB")
-        text = data.decode("utf-8")
-    except FileNotFoundError:
-        raise InputError(f'no {what} at "{path}"') from None
-    except OSError as error:
-        raise InputError(f'cannot read the {what} "{path}": {error.strerror}') from None
-    except UnicodeDecodeError:
-        raise InputError(f'cannot read the {what} "{path}": it is not UTF-8 text') from None
-    return parse_yaml(text, f'cannot read the {what} "{path}"')
+    return parse_yaml(_read(path, what, MOST_YAML), f'cannot read the {what} "{path}"')
 
 
-def parse_yaml(text: str, where: str) -> Any:
+def parse_yaml(text: str | bytes, where: str) -> Any:
     """Return what a YAML text says; `where` begins the message of an error.
 
     Raises:
         InputError: as `read_yaml`.
     """
     try:
+        text = text.decode() if isinstance(text, bytes) else text
         content = yaml.load(text, Loader=_Loader)
+    except UnicodeDecodeError:
+        raise InputError(f"{where}: it is not UTF-8 text") from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{where}: {_shortened(reason)}") from None
@@ -63,13 +55,15 @@ def read_json(path: str | Path, what: str) -> Any:
     Raises:
         InputError: it cannot be read; it is no JSON, or nested too deeply; a key stands twice.
     """
-    try:
-        data = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise InputError(f'no {what} at "{path}"') from None
-    except OSError as error:
-        raise InputError(f'cannot read the {what} "{path}": {error.strerror}') from None
-    return parse_json(data, f'cannot read the {what} "{path}"')
+    return parse_json(_read(path, what, MOST_BYTES), f'cannot read the {what} "{path}"')
+
+
+def _read(path: str | Path, what: str, most: int) -> bytes:
+    with open_file(path, what) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise InputError(f"{path}: a {what} of more than {most >> 20:,} MiB")
+    return data
 
 
 def parse_json(text: str | bytes, where: str) -> Any:

@@ -1,16 +1,101 @@
-"""Files that appear only when complete and notice damage, and folders of one writer."""
+"""Files: read if they are files, written so that they appear complete; folders of one writer."""
 
 from __future__ import annotations
 
 import errno
+import gzip
 import os
+import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
 from paracosm.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+def open_file(path: str | Path, what: str | None = None) -> BinaryIO:
+    """Open a file to read; `what` messages call it: "cluster file".
+
+    Raises:
+        InputError: there is none, it cannot be read, or is a folder, a device or a pipe, which
+            need not ever end.
+    """
+    where = f"{path}: cannot be read" if what is None else f'cannot read the {what} "{path}"'
+    try:
+        file = open(path, "rb", opener=_at_once)  # noqa: SIM115 (for the caller)
+    except FileNotFoundError:
+        missing = f"{path}: no such file" if what is None else f'no {what} at "{path}"'
+        raise InputError(missing) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{where}: {getattr(error, 'strerror', None) or error}") from None
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise InputError(f"{where}: it is a device or a pipe, not a file")
+
+
+def _at_once(name: str, flags: int) -> int:
+    """Open without waiting for somebody who writes into a pipe."""
+    return os.open(name, flags | os.O_NONBLOCK)
+
+
+def open_unpacked(path: str | Path) -> BinaryIO:
+    """Open a file to read, unpacking it if it is gzipped, whatever its name ends in."""
+    file = open_file(path)
+    packed = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    return cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file
+
+
+MOST_BYTES = 1 << 30
+"""Of a file that is read as a whole."""
+
+
+def read_bytes(path: str | Path, first: int | None = None) -> bytes:
+    """Return the bytes of a file, or the `first` of them, unpacked if it is gzipped.
+
+    Raises:
+        InputError: as `open_file`; its gzip stream is not whole; it has more than `MOST_BYTES`.
+    """
+    try:
+        with open_unpacked(path) as file:
+            found = file.read(MOST_BYTES + 1 if first is None else first)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise InputError(f"{path}: the gzipped file is cut off or damaged") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(found) > MOST_BYTES:
+        raise InputError(f"{path}: larger than {MOST_BYTES >> 30} GiB")
+    return found
+
+
+def read_parquet(path: str | Path, what: str, **options: Any) -> pyarrow.Table:
+    """Return the table in a Parquet file, the seal of which is checked if it has one.
+
+    Args:
+        path: the file.
+        what: messages call it: "job profile".
+        options: of `pyarrow.parquet.read_table`.
+
+    Raises:
+        InputError: as `open_file`; it is no Parquet file, or a damaged one.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        check_seal(path)
+        table = parquet.read_table(path, partitioning=None, **options)
+        table.validate(full=True)
+    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{path}: no {what}, or a damaged one: {reason}") from None
+    return table
 
 
 @contextmanager
@@ -63,10 +148,10 @@ def check_seal(path: str | Path) -> None:
     """Compare a file that `sealing` wrote with its checksum; one without passes.
 
     Raises:
-        InputError: a byte of it has changed since it was written.
+        InputError: a byte of it has changed since it was written; as `open_file`.
         OSError: it cannot be read.
     """
-    with Path(path).open("rb") as file:
+    with open_file(path) as file:
         footer = _footer(file)
         begin = footer - len(SEAL) - 4
         if begin < 0:

@@ -122,12 +122,20 @@ def _parse(value: object, kind: str, units: Mapping[str, Unit], signed: bool) ->
     elif isinstance(value, bool) or not isinstance(value, Real):
         raise InputError(f"a {kind} is a number or a string, not {value!r}")
     else:
-        number = float(value)
+        number = as_float(value)
     if math.isnan(number):
         raise InputError(f"a {kind} must be a number, not NaN")
     if number < 0 and not signed:
         raise InputError(f"a {kind} must be 0 or more, not {str(value).strip()}")
     return number
+
+
+def as_float(value: Real) -> float:
+    """Return a number as a float: infinite where it is larger than floats are."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 def _parse_text(text: str, kind: str, units: Mapping[str, Unit]) -> float:

@@ -114,7 +114,7 @@ def test_a_graph_that_cannot_be_written_leaves_what_was_there(
 
 def test_a_file_that_is_none_is_refused_in_one_line(tmp_path: Path) -> None:
     assert refusal(tmp_path / "none") == "no such file"
-    assert refusal(tmp_path) == "a folder, not a graph file"
+    assert refusal(tmp_path) == "cannot be read: Is a directory"
     (tmp_path / "text").write_text("id,op\n1,add\n")
     assert refusal(tmp_path / "text").startswith("not a graph file")
     (tmp_path / "nothing").touch()

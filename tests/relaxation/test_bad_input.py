@@ -146,7 +146,7 @@ def test_what_the_arguments_say(given: dict[str, Any], words: list[str]) -> None
         (["1", "2", "3"], ["3 distributions for 4 processors"]),
         ("recorded(5s, 1s)", ["processor", "update 2", "a recording has come to its end"]),
         ({"copy": "1", "compute": "2"}, ["write copy, compute and update"]),
-        ("nowhere.json", ["nowhere.json", "no such file"]),
+        ("nowhere.json", ["no measurement at", "nowhere.json"]),
     ],
 )
 def test_times(time: Any, words: list[str]) -> None:
@@ -240,7 +240,7 @@ def test_what_a_study_file_says(given: dict[str, Any], words: str) -> None:
         ({**GRID, "speeds": "1,2", "processors": 3}, "speeds: 2 numbers for 3 processors"),
         ({**GRID, "speeds": "1,-2", "processors": 2}, "speeds: each has to be finite and above 0"),
         ({**GRID, "time": ["1", "2", "3"], "processors": 4}, "3 distributions for 4 processors"),
-        ({"matrix": "nowhere.mtx"}, "nowhere.mtx: there is no such file"),
+        ({"matrix": "nowhere.mtx"}, "nowhere.mtx: no such file"),
         ({**GRID, "fault": "stop on processor 4 at 1s"}, "processor 4"),
         ({**GRID, "read": "gauss-seidel", "method": "richardson"}, "read gauss-seidel"),
     ],

@@ -22,7 +22,7 @@ from paracosm.cli.options import (
 )
 from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.file import contents
+from paracosm.files import read_bytes
 from paracosm.profiling.jobs import JobProfile
 from paracosm.profiling.jobs.file import save_job_profile
 from paracosm.profiling.jobs.job_profile import summarize_profile
@@ -208,7 +208,7 @@ def import_(
 
 def _is_profilers(path: Path) -> bool:
     """Whether a file is a trace of PyTorch's profiler; timelines of TensorFlow look much alike."""
-    return is_kineto(path) and b' Compute"' not in contents(path, _HEAD)
+    return is_kineto(path) and b' Compute"' not in read_bytes(path, _HEAD)
 
 
 _HEAD = 1 << 16  # bytes in which a timeline names its devices, "/job:worker/.../task:0/... Compute"

@@ -12,9 +12,7 @@ What is said of the graph as a whole stands in the schema's metadata, as JSON te
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +23,7 @@ import numpy.typing as npt
 
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
-from paracosm.files import check_seal, sealing
+from paracosm.files import check_seal, open_file, sealing
 from paracosm.graphs.build import Columns, Lists, assemble
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op
 
@@ -73,7 +71,7 @@ def _read(path: Path) -> pa.Table:
     import pyarrow as pa
 
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             begins = file.read(len(_MAGIC))
         if begins != _MAGIC:
             raise InputError(f"{path}: not a graph file: paracosm graph capture writes one")
@@ -81,10 +79,6 @@ def _read(path: Path) -> pa.Table:
         with pa.OSFile(str(path), "rb") as source, pa.ipc.open_file(source) as reader:
             table = reader.read_all()
             table.validate(full=True)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: a folder, not a graph file") from None
     # pyarrow reads names of columns only when they are asked for.
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.errno is not None:
@@ -346,26 +340,3 @@ def _is_integer(value: Any) -> bool:
 
 def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(map(_is_integer, value))
-
-
-def contents(path: Path, most: int = -1) -> bytes:
-    """Return the bytes of a file, unpacked if it is gzipped, whatever its name ends in.
-
-    Args:
-        path: the file.
-        most: how many bytes of its beginning are read; -1 for all.
-
-    Raises:
-        InputError: it is not there, cannot be read, or its gzip stream is not whole.
-    """
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            return gzip.GzipFile(fileobj=file).read(most) if packed else file.read(most)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise InputError(f"{path}: the gzipped file is cut off or damaged") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None

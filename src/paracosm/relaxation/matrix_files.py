@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import math
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paracosm.errors import InputError, unknown
+from paracosm.files import read_bytes
 from paracosm.rng import RelaxationStream, generator
 
 if TYPE_CHECKING:
@@ -87,13 +86,12 @@ def _from_file(path: str, what: str, n: int) -> Array:
         found = read_matrix_market(path)
         return checked_vector(found if isinstance(found, np.ndarray) else found.toarray(), what, n)
     try:
-        return checked_vector(np.load(path, allow_pickle=False), what, n)
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
-    except (OSError, ValueError, EOFError) as error:
-        if isinstance(error, InputError):
-            raise
+        found = np.load(io.BytesIO(read_bytes(path)), allow_pickle=False)
+    except InputError:
+        raise
+    except Exception:  # its header is read as a Python literal: it can fail in many ways
         raise InputError(f"{path}: not a NumPy file of numbers") from None
+    return checked_vector(found, what, n)
 
 
 _FIELDS = ("real", "double", "integer", "complex", "pattern")
@@ -108,7 +106,7 @@ def read_matrix_market(path: str | Path) -> Any:
     from scipy.io import mmread
 
     path = Path(path)
-    data = _bytes(path)
+    data = read_bytes(path)
     header = _header(path, data)
     if header.field == "complex":
         raise InputError(f"{path}: its entries are complex; only real matrices are solved")
@@ -131,23 +129,6 @@ class _Header(NamedTuple):
     symmetry: str
     sizes: list[int]
     end: int  # where the entries begin, in bytes
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    if data[:2] != b"\x1f\x8b":
-        return data
-    try:
-        return gzip.decompress(data)
-    except EOFError:
-        raise InputError(f"{path}: the file is cut off: its gzip stream has no end") from None
-    except (OSError, zlib.error) as error:
-        raise InputError(f"{path}: its gzip stream is damaged ({_one_line(error)})") from None
 
 
 def _header(path: Path, data: bytes) -> _Header:

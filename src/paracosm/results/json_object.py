@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from enum import Enum
 from functools import cache
-from types import UnionType
+from numbers import Integral, Real
+from types import NoneType, UnionType
 from typing import (
     Any,
     ClassVar,
+    Literal,
     Self,
     Union,
     dataclass_transform,
@@ -19,6 +21,8 @@ from typing import (
     get_origin,
     get_type_hints,
 )
+
+from paracosm.errors import InputError
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False)
@@ -56,14 +60,21 @@ class JsonObject(Mapping[str, Any]):
         return found
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Self:
+    def from_dict(cls, found: Mapping[str, Any], where: str = "") -> Self:
         """Return the object that a mapping, read from JSON for instance, describes.
 
         Names that the type does not know are passed over. A field that is missing is None: the
         summary of an unfinished run has only what is known so far.
+
+        Raises:
+            InputError: a value is not of its field's type; `where` it stands begins the message.
         """
         kinds = _hints(cls)
-        known = {name: _typed(kinds[name], found[name]) for name in _fields(cls) if name in found}
+        known = {
+            name: _typed(kinds[name], found[name], where + name)
+            for name in _fields(cls)
+            if name in found
+        }
         needed = (each.name for each in fields(cls) if each.default is MISSING)
         return cls(**{**dict.fromkeys(needed), **known})
 
@@ -77,21 +88,36 @@ def _fields(kind: type[JsonObject]) -> Mapping[str, bool]:
 _hints = cache(get_type_hints)
 
 
-def _typed(kind: Any, value: Any) -> Any:
+def _typed(kind: Any, value: Any, where: str) -> Any:
     """Return a value of JSON as its annotation wants it."""
+    if value is None or kind is Any:
+        return value
     origin, arguments = get_origin(kind), get_args(kind)
-    if value is None:
-        return None
     if origin in (Union, UnionType):
-        return _typed(next(each for each in arguments if each is not type(None)), value)
+        return _typed(next(each for each in arguments if each is not NoneType), value, where)
     if origin is Sequence and isinstance(value, list | tuple):
-        return [_typed(arguments[0], each) for each in value]
+        return [_typed(arguments[0], each, where) for each in value]
     if isinstance(value, Mapping):
         if origin is Mapping:
-            return {key: _typed(arguments[1], each) for key, each in value.items()}
-        if isinstance(kind, type) and issubclass(kind, JsonObject) and not isinstance(value, kind):
-            return kind.from_dict(value)
-    return value
+            return {
+                key: _typed(arguments[1], each, f"{where}.{key}") for key, each in value.items()
+            }
+        if isinstance(kind, type) and issubclass(kind, JsonObject):
+            return value if isinstance(value, kind) else kind.from_dict(value, f"{where}.")
+    elif origin is Literal or (
+        isinstance(value, _SCALARS.get(kind, ())) and isinstance(value, bool) == (kind is bool)
+    ):
+        return value
+    shown = str(value) if isinstance(value, int | float | str) else type(value).__name__
+    raise InputError(f"{where}: {shown[:60]!r} cannot stand here")
+
+
+_SCALARS: Mapping[Any, tuple[type, ...]] = {
+    float: (Real,),
+    int: (Integral,),
+    str: (str,),
+    bool: (bool,),
+}
 
 
 def to_builtin(value: object) -> Any:

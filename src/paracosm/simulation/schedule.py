@@ -22,7 +22,7 @@ import numpy.typing as npt
 from paracosm.cluster import Cluster
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
-from paracosm.files import check_seal, sealing
+from paracosm.files import read_parquet, sealing
 from paracosm.network import Stations
 from paracosm.network.compiled import make_traffic
 from paracosm.network.compiled_serial import under_way
@@ -151,10 +151,8 @@ class Schedule:
 def read_schedule(path: Path) -> Schedule:
     """Return a schedule that `Schedule.write` has written; without busy times."""
     import pyarrow.compute
-    import pyarrow.parquet
 
-    check_seal(path)
-    table = pyarrow.parquet.read_table(path)
+    table = read_parquet(path, "schedule")
     facts = {name: parse_json(fact, str(path)) for name, fact in table.schema.metadata.items()}
     found: list[Rows] = []
     for what, dtype in ROWS.items():

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from paracosm.files import read_parquet
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -110,12 +112,10 @@ def read_stream(path: Path) -> pa.Table:
     return pa.Table.from_batches(batches, schema=_stream_schema()).cast(schema())
 
 
-def read_parquet(path: Path, name: str | None = None) -> pa.Table:
+def read_metrics(path: Path, name: str | None = None) -> pa.Table:
     """Read a Parquet file of metrics, all of them or those called `name`."""
-    import pyarrow.parquet as pq
-
     filters = None if name is None else [("name", "==", name)]
-    return pq.read_table(path, schema=schema(), filters=filters)
+    return read_parquet(path, "metrics", schema=schema(), filters=filters)
 
 
 def stream_to_parquet(stream: Path, parquet: Path) -> None:

@@ -23,13 +23,13 @@ import yaml
 
 from paracosm.data_files import parse_json, parse_yaml
 from paracosm.errors import InputError
-from paracosm.files import FULL, Lock, check_seal, replacing, sealing
+from paracosm.files import FULL, Lock, read_bytes, replacing, sealing
 from paracosm.results import SUMMARIES, Summary, to_builtin, to_json
 from paracosm.studies.kinds import KINDS
 from paracosm.studies.metrics_file import (
     MetricsWriter,
     Series,
-    read_parquet,
+    read_metrics,
     read_stream,
     stream_to_parquet,
 )
@@ -71,6 +71,7 @@ FILES = (
     "metrics.arrows",
     "metrics.parquet",
     "timeline.parquet",
+    "schedule.parquet",
     "recording.json",
     "collectives.parquet",
     "plan.npz",
@@ -261,7 +262,8 @@ class RunFolder:
         kind = (self.summary or {}).get("kind") or SUMMARY_KINDS.get(self.kind or "train")
         if kind not in SUMMARIES or kind is None:
             raise InputError(f"{self.path / 'summary.json'}: {kind!r} is no kind of summary")
-        return SUMMARIES[kind].from_dict({**(self.summary or {}), "status": self.status})
+        found = {**(self.summary or {}), "status": self.status}
+        return SUMMARIES[kind].from_dict(found, f"{self.path / 'summary.json'}: ")
 
     @property
     def status(self) -> str:
@@ -282,10 +284,9 @@ class RunFolder:
         import pyarrow.compute as pc
 
         parquet, stream = self.path / "metrics.parquet", self.path / "metrics.arrows"
+        if parquet.exists():
+            return read_metrics(parquet, name)
         try:
-            if parquet.exists():
-                check_seal(parquet)
-                return read_parquet(parquet, name)
             table = read_stream(stream)
         except FileNotFoundError:
             raise InputError(f"{self.path}: metrics.parquet is missing") from None
@@ -355,13 +356,8 @@ def remove_run_files(folder: Path, files: Collection[str] = FILES) -> None:
             unfinished.unlink(missing_ok=True)
 
 
-def _mapping(file: Path, parse: Callable[[str, str], Any]) -> dict[str, Any]:
-    try:
-        value = parse(file.read_text(encoding="utf-8"), f"{file}: cannot be read")
-    except FileNotFoundError:
-        raise InputError(f"{file.parent}: {file.name} is missing") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read: {_reason(error)}") from None
+def _mapping(file: Path, parse: Callable[[bytes, str], Any]) -> dict[str, Any]:
+    value = parse(read_bytes(file), f"{file}: cannot be read")
     if not isinstance(value, dict):
         raise InputError(f"{file}: cannot be read: it holds no mapping of names to values")
     return value

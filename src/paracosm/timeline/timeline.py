@@ -218,18 +218,15 @@ class Timeline:
 
         try:
             check_seal(path)
-            file = parquet.ParquetFile(path)
-        except FileNotFoundError:
-            raise InputError(f'no timeline at "{path}"') from None
+            with parquet.ParquetFile(path) as file:
+                for name in _COLUMNS:
+                    if name not in file.schema_arrow.names:
+                        raise InputError(f'"{path}" is not a timeline: it has no column "{name}"')
+                timeline = cls()
+                for batch in file.iter_batches(_ROWS, columns=list(_COLUMNS)):
+                    timeline._add(batch)
         except (OSError, pyarrow.ArrowException) as error:
-            raise InputError(f'"{path}" is not a Parquet file: {error}') from None
-        with file:
-            for name in _COLUMNS:
-                if name not in file.schema_arrow.names:
-                    raise InputError(f'"{path}" is not a timeline: it has no column "{name}"')
-            timeline = cls()
-            for batch in file.iter_batches(_ROWS, columns=list(_COLUMNS)):
-                timeline._add(batch)
+            raise InputError(f'"{path}" is no timeline, or a damaged one: {error}') from None
         return timeline
 
     def _add(self, batch: pyarrow.RecordBatch) -> None:

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paracosm.data_files import read_json
+from paracosm.data_files import MOST_LEVELS, read_json
 from paracosm.errors import InputError, unknown
 from paracosm.timing.distribution import (
     DISTRIBUTION,
@@ -74,6 +74,8 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        if text.count("(") > MOST_LEVELS:
+            raise self.error(f"more than {MOST_LEVELS} parentheses")
         self.tokens: list[tuple[str, str]] = []
         position, stripped = 0, text.rstrip()
         while position < len(stripped):

@@ -14,6 +14,7 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.factory import one_line
+from paracosm.files import read_parquet
 from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Distribution, parse_distribution
 from paracosm.units import format_duration, parse_duration
@@ -266,7 +267,7 @@ def read_columns(path: Path, names: Sequence[str], clients: int) -> dict[str, li
             not a number from 0 to `clients` - 1; a cell is empty.
     """
     import pyarrow
-    from pyarrow import csv, parquet
+    from pyarrow import csv
 
     if not path.is_file():
         raise InputError(f"there is no file {path}")
@@ -276,7 +277,7 @@ def read_columns(path: Path, names: Sequence[str], clients: int) -> dict[str, li
             options = csv.ConvertOptions(column_types=text, strings_can_be_null=True)
             table = csv.read_csv(path, convert_options=options)
         else:
-            table = parquet.read_table(path)
+            table = read_parquet(path, "table")
     except (pyarrow.ArrowException, OSError) as error:
         raise InputError(f"{path}: cannot be read as a table: {one_line(error)}") from None
     for name in ("client", *names):

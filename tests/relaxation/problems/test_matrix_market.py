@@ -112,7 +112,7 @@ def test_files_that_cannot_be_used(tmp_path, text, words):
 
 
 def test_a_missing_file_and_a_folder(tmp_path):
-    with pytest.raises(InputError, match="there is no such file"):
+    with pytest.raises(InputError, match="no such file"):
         load_matrix(tmp_path / "none.mtx")
     with pytest.raises(InputError, match="directory"):
         load_matrix(tmp_path)
@@ -122,10 +122,12 @@ def test_damaged_gzip(tmp_path):
     whole = gzip.compress(("% long\n" * 200 + GENERAL).encode())
     path = tmp_path / "matrix.mtx.gz"
     path.write_bytes(whole[:-12])
-    with pytest.raises(InputError, match="cut off: its gzip stream has no end"):
+    with pytest.raises(InputError, match="the gzipped file is cut off"):
         load_matrix(path)
     path.write_bytes(whole[:12] + b"\xff\xff\xff\xff" + whole[16:])
-    with pytest.raises(InputError, match=r"matrix\.mtx\.gz: its gzip stream is damaged"):
+    with pytest.raises(
+        InputError, match=r"matrix\.mtx\.gz: the gzipped file .* damaged"
+    ):
         load_matrix(path)
 
 

@@ -69,7 +69,7 @@ def test_vectors_that_cannot_be_used(tmp_path):
     (tmp_path / "b.npy").write_text("1 2 3 4")
     with pytest.raises(InputError, match="not a NumPy file"):
         load_problem("laplace2d:2", rhs=str(tmp_path / "b.npy"))
-    with pytest.raises(InputError, match=r"missing\.npy: there is no such file"):
+    with pytest.raises(InputError, match=r"missing\.npy: no such file"):
         load_problem("laplace2d:2", start="missing.npy")
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from paracosm.errors import InputError
+from paracosm.files import read_bytes
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.chakra.trace import (
     COLLECTIVES,
@@ -31,7 +32,7 @@ from paracosm.graphs.chakra.trace import (
     write_protobuf,
 )
 from paracosm.graphs.check import in_issue_order, node_label
-from paracosm.graphs.file import allocations, contents, decode_metadata, encode_metadata
+from paracosm.graphs.file import allocations, decode_metadata, encode_metadata
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, TensorArgument, decode_arguments
 
 
@@ -50,7 +51,7 @@ def read_chakra(path: str | Path, drop_missing: bool = False, data_only: bool = 
         MissingExtraError: .et without protobuf.
     """
     path, where = Path(path), str(path)
-    data = contents(path)
+    data = read_bytes(path)
     name = path.name.lower().removesuffix(".gz")
     read = read_json if name.endswith(".json") else read_protobuf
     trace = read(data, where)

@@ -12,7 +12,7 @@ from typing import Any
 
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.file import contents
+from paracosm.files import read_bytes
 from paracosm.graphs.graph import Graph
 
 _HEAD = 1 << 16
@@ -88,7 +88,7 @@ def _flag(option: str) -> str:
 
 def format_of(path: Path) -> str:
     """Return the format of a file by its content."""
-    head = contents(path, _HEAD)
+    head = read_bytes(path, _HEAD)
     if not head:
         raise InputError(f"{path}: the file is empty")
     if _TEXT.match(head):
@@ -132,7 +132,7 @@ def _is_messages(head: str) -> bool:
 def _of_keys(path: Path) -> str | None:
     """Return the format of JSON by all of its keys: that which it begins with says nothing."""
     try:
-        found = parse_json(contents(path), str(path))
+        found = parse_json(read_bytes(path), str(path))
     except InputError:
         return None
     keys = found.keys() if isinstance(found, dict) else ()

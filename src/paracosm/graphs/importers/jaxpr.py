@@ -11,7 +11,7 @@ from typing import Any
 
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
-from paracosm.graphs.file import contents
+from paracosm.files import read_bytes
 from paracosm.graphs.graph import Graph, TensorArgument
 from paracosm.graphs.importers.calls import Call, bytes_of, elements_of, graph_of_calls
 from paracosm.graphs.importers.shape_rules import shape_of
@@ -78,7 +78,7 @@ def read_jaxpr(path: Path) -> Graph:
 
 
 def _content(path: Path, where: str) -> dict[str, Any]:
-    data = contents(path)
+    data = read_bytes(path)
     found = parse_json(data, where)
     if not isinstance(found, dict) or "paracosm_jaxpr" not in found:
         raise InputError(f'{where}: no jaxpr of jaxpr_export: it lacks "paracosm_jaxpr"')

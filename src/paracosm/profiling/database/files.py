@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paracosm.errors import InputError
-from paracosm.files import check_seal, replacing, sealing
+from paracosm.files import open_file, read_parquet, replacing, sealing
 from paracosm.profiling.database.database import ProfileDatabase
 from paracosm.profiling.database.rows import KINDS, TYPES, Added, Timings, rows_of
 from paracosm.profiling.environment import Environment
@@ -103,9 +103,9 @@ def load_export(path: str | Path) -> Timings:
 
 def is_parquet(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return file.read(4) == b"PAR1"
-    except OSError:
+    except InputError:
         return False
 
 
@@ -137,15 +137,8 @@ def _schema() -> pyarrow.Schema:
 
 def _read(path: Path) -> pyarrow.Table:
     import pyarrow
-    from pyarrow import parquet
 
-    try:
-        check_seal(path)
-        table = parquet.read_table(path)
-    except FileNotFoundError:
-        raise InputError(f'no file at "{path}"') from None
-    except (OSError, pyarrow.ArrowException) as error:
-        raise InputError(f'"{path}" cannot be read as a Parquet file: {_line(error)}') from None
+    table = read_parquet(path, "export of a profile database")
     version = (table.schema.metadata or {}).get(_VERSION_KEY, str(_VERSION).encode()).decode()
     if version != str(_VERSION):
         raise InputError(

@@ -16,8 +16,7 @@ import numpy as np
 
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
-from paracosm.files import check_seal, sealing
-from paracosm.graphs.file import contents
+from paracosm.files import open_file, read_bytes, read_parquet, sealing
 from paracosm.profiling.jobs.job_profile import (
     RESOURCES,
     SERVER,
@@ -137,9 +136,9 @@ def is_job_profile(path: str | Path) -> bool:
     """Return whether a file is a job profile of either form, by its content."""
     path = Path(path)
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             begins = file.read(4)
-    except OSError:
+    except InputError:
         return False
     if begins != _PARQUET:
         return is_packed(path)
@@ -160,19 +159,7 @@ def _schema(path: Path) -> pyarrow.Schema:
 
 
 def _read(path: Path) -> tuple[pyarrow.Table, dict[str, Any]]:
-    import pyarrow
-    from pyarrow import parquet
-
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
-    try:
-        check_seal(path)
-        table = parquet.read_table(path)
-    except (OSError, pyarrow.ArrowException):
-        raise InputError(
-            f"{path}: no job profile, or a damaged one: paracosm profile job or profile import "
-            "writes them"
-        ) from None
+    table = read_parquet(path, "job profile")
     metadata = table.schema.metadata or {}
     if METADATA not in metadata:
         raise InputError(f"{path}: a Parquet file, but no job profile")
@@ -192,14 +179,14 @@ ABSENT = -1e-6  # seconds: begin and length of an op that was not traced in a st
 
 def is_packed(path: Path) -> bool:
     try:
-        begin = contents(path, 4096).lstrip()
+        begin = read_bytes(path, 4096).lstrip()
     except InputError:
         return path.name.endswith(".json.gz") and path.is_file()
     return begin.startswith(b"{") and b'"columns"' in begin
 
 
 def load_packed(path: Path) -> JobProfile:
-    where, packed = str(path), contents(path)
+    where, packed = str(path), read_bytes(path)
     found = parse_json(packed, where)
     columns = _field(found, "columns", dict, where)
     lists = {name: _field(columns, name, list, f"{where}: columns") for name in _PACKED_COLUMNS}

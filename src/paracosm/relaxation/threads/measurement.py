@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paracosm.data_files import parse_json
+from paracosm.data_files import read_json
 from paracosm.errors import InputError
 
 Array = NDArray[np.float64]
@@ -177,14 +177,7 @@ _CHECK = ("copy", "check")
 
 def load_measurement(path: str | Path) -> Measurement:
     """Read a measurement from a file that `Measurement.save` wrote."""
-    try:
-        content = parse_json(Path(path).read_bytes(), str(path))
-    except FileNotFoundError:
-        raise InputError(
-            f"{path}: no such file; paracosm relax measure --out {path} writes it"
-        ) from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    content = read_json(path, "measurement")
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise InputError(f"{path}: not a measurement that paracosm relax measure wrote")
     if content.get("version") != _VERSION:

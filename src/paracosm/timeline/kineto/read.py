@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
+from paracosm.files import open_unpacked, read_bytes
 from paracosm.timeline.kineto.rows import Rows, Table
-from paracosm.timeline.kineto.scan import Scanner, open_trace
+from paracosm.timeline.kineto.scan import Scanner
 from paracosm.timeline.kineto.trace import (
     CATEGORIES,
     CATEGORY_OF,
@@ -68,7 +69,7 @@ def open_kineto(path: Path, *, inputs: bool = False) -> KinetoFile:
     file = KinetoFile(path, inputs)
     header: dict[str, Any] = {}
     found = False
-    with open_trace(path) as opened:
+    with open_unpacked(path) as opened:
         scanner = Scanner(opened, path)
         if not scanner.peek():
             raise InputError(f"{path}: the file is empty")
@@ -95,9 +96,8 @@ def open_kineto(path: Path, *, inputs: bool = False) -> KinetoFile:
 def is_kineto(path: Path) -> bool:
     """Whether a file looks like a trace, from how it begins; False if it cannot be read."""
     try:
-        with open_trace(path) as file:
-            head = file.read(1 << 16).decode("utf-8", "replace").lstrip()
-    except (InputError, OSError, EOFError):
+        head = read_bytes(path, 1 << 16).decode("utf-8", "replace").lstrip()
+    except InputError:
         return False
     if head.startswith("["):
         return '"ph"' in head

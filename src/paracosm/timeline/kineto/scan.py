@@ -22,19 +22,6 @@ _NEXT_MAPPING = re.compile(r"[ \t\r\n]*,[ \t\r\n]*(?=\{)")
 _WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
 
 
-def open_trace(path: Path) -> IO[bytes]:
-    """Open a file, unpacking it if it is gzipped, whatever its name ends in."""
-    try:
-        file = path.open("rb")
-        packed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    return gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[return-value]
-
-
 class Scanner:
     """The values of a file, one by one: a file of any size is never held as a whole.
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.file import contents
+from paracosm.files import read_bytes
 from paracosm.graphs.graph import Graph, TensorArgument
 from paracosm.graphs.importers.calls import Call, bytes_of, elements_of, graph_of_calls
 from paracosm.graphs.importers.onnx.model import Model, OnnxNode, read_model
@@ -56,7 +56,7 @@ def read_onnx(
         raise InputError(f"{where}: --optimizer has no effect without --train")
     if optimizer is not None and optimizer not in OPTIMIZERS:
         raise InputError(f"{where}: {unknown('optimizer', optimizer, OPTIMIZERS)}")
-    model = read_model(contents(path), where, sizes or {})
+    model = read_model(read_bytes(path), where, sizes or {})
     infer_shapes(model)
     parameters = _parameters(model)
     calls = [_call(node, model, parameters) for node in model.nodes if node.op != "Constant"]

@@ -10,9 +10,9 @@ from typing import Any
 
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
+from paracosm.files import read_bytes
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.chakra.trace import arguments_of, bytes_of
-from paracosm.graphs.file import contents
 from paracosm.graphs.graph import Graph, Op
 from paracosm.graphs.importers.pytorch.ops import (
     COLLECTIVE,
@@ -54,7 +54,7 @@ def read_execution_trace(
         InputError: no such trace, a field that is missing, no such step, times of another run.
     """
     where = str(path)
-    trace = parse_trace(contents(path), where)
+    trace = parse_trace(read_bytes(path), where)
     units, chosen = units_of(trace, step, where)
     groups = groups_of(trace)
     waits_of, allocated, resident = book(units)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError
+from paracosm.files import read_bytes
 from paracosm.graphs.check import in_issue_order, node_label
-from paracosm.graphs.file import contents
 from paracosm.graphs.graph import Graph, TensorArgument
 from paracosm.graphs.importers.calls import Call, bytes_of, check_sizes, elements_of, graph_of_calls
 from paracosm.graphs.importers.tensorflow.nodes import (
@@ -48,7 +48,7 @@ def read_graph_def(
             that is not open.
     """
     where = str(path)
-    nodes = read_nodes(contents(path), where, saved_model)
+    nodes = read_nodes(read_bytes(path), where, saved_model)
     if fetch:
         nodes = needed_by(nodes, fetch, where)
     nodes, loops = _in_order(nodes, where)

@@ -16,7 +16,7 @@ from typing import Any
 
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
-from paracosm.graphs.file import contents
+from paracosm.files import read_bytes
 from paracosm.graphs.graph import Graph, TensorArgument
 from paracosm.graphs.importers.calls import Call, graph_of_calls
 from paracosm.graphs.importers.shape_rules import shape_of
@@ -191,7 +191,7 @@ def read_run_metadata(path: Path, *, step_stats: bool = False) -> Graph:
         InputError: damaged, no step was traced.
     """
     where = str(path)
-    ops = run_metadata_ops(contents(path), where, step_stats=step_stats)
+    ops = run_metadata_ops(read_bytes(path), where, step_stats=step_stats)
     return graph_of_step(ops, where, {"file": path.name, "form": "RunMetadata"})
 
 
@@ -274,7 +274,7 @@ def timeline_events(path: Path) -> list[Event]:
         InputError: no JSON, no such trace.
     """
     where = str(path)
-    data = contents(path)
+    data = read_bytes(path)
     try:
         events = parse_json(data, where)["traceEvents"]
     except (KeyError, TypeError):

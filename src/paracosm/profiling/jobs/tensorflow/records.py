@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paracosm.errors import InputError
-from paracosm.graphs.file import contents
+from paracosm.files import read_bytes
 from paracosm.graphs.importers import format_of
 from paracosm.graphs.importers.calls import bytes_of
 from paracosm.graphs.importers.tensorflow.nodes import TENSORFLOW
@@ -49,7 +49,7 @@ def read_traced_step(path: Path) -> TracedStep:
     """Read a RunMetadata, or its StepStats alone; gzipped or not."""
     form, where = format_of(path), str(path)
     if form in ("tensorflow-run-metadata", "tensorflow-step-stats"):
-        return traced_step(contents(path), where, step_stats=form == "tensorflow-step-stats")
+        return traced_step(read_bytes(path), where, step_stats=form == "tensorflow-step-stats")
     raise InputError(
         f"{where}: no step of TensorFlow: give RunMetadata (run_metadata.SerializeToString()), or "
         "its StepStats; a timeline does not say which tensors came when"
