@@ -6,10 +6,11 @@ not see changes of what it calls in other files: after editing, delete `*.nbi` a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numba
+import numpy as np
 from numba.core.registry import CPUDispatcher
 
 _njit: Any = numba.njit
@@ -28,6 +29,58 @@ def compiled_whole(function: Callable[..., Any]) -> Callable[..., Any]:
     Without Numba's run time there is no counting of references, which costs more than the work.
     """
     return cast(Callable[..., Any], _njit(cache=True, _nrt=False, **_OPTIONS)(function))
+
+
+def shaped(shapes: str) -> Callable[[Callable[..., Any]], Any]:
+    """Let a compiled function look, when Python calls it, at the shapes of its arrays.
+
+    Beyond the end of an array it would read and write other memory.
+
+    Args:
+        shapes: "n: begin end; n+1: offsets; steps 4: stamps", the names of parameters, or of fields
+            of tuples, behind their shape: numbers, and lengths by names of their own, each the same
+            wherever it stands; "*" is any.
+    """
+
+    def make(function: Any) -> Any:
+        kernel = Kernel(function.py_func, targetoptions=function.targetoptions)
+        parts = [part.split(":") for part in shapes.split(";")]
+        kernel.shapes = {name: shape.split() for shape, names in parts for name in names.split()}
+        kernel.enable_caching()
+        return kernel
+
+    return make
+
+
+class Kernel(CPUDispatcher):
+    """A compiled function whose arrays are looked at first."""
+
+    shapes: Mapping[str, Sequence[str]]
+
+    def __call__(self, *args: Any) -> Any:
+        lengths: dict[str, int] = {}
+        given = _named(self.py_func.__code__.co_varnames, args)
+        for name, shape in self.shapes.items():
+            found = np.shape(given[name])
+            for wanted, length in zip(shape, found, strict=True):
+                symbol, _, more = wanted.partition("+")
+                here = length - int(more or 0)
+                known = int(symbol) if symbol.isdigit() else lengths.setdefault(symbol, here)
+                if symbol != "*" and (here < 0 or here != known):
+                    raise ValueError(
+                        f"{self.py_func.__qualname__}: {name} is of shape {found}, not "
+                        f"({', '.join(shape)}) with {symbol} = {known}"
+                    )
+        return super().__call__(*args)
+
+
+def _named(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+    """Return values by name, those in tuples among them; of equal names the outermost."""
+    found = dict(zip(names, values, strict=False))
+    for value in values:
+        if hasattr(value, "_fields"):
+            found = _named(value._fields, value) | found
+    return found
 
 
 def subroutine(function: Callable[..., Any], **options: bool) -> Any:

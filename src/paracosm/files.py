@@ -74,24 +74,33 @@ def read_bytes(path: str | Path, first: int | None = None) -> bytes:
     return found
 
 
-def read_parquet(path: str | Path, what: str, **options: Any) -> pyarrow.Table:
+def read_parquet(
+    path: str | Path, what: str, schema: pyarrow.Schema | None = None, filters: Any = None
+) -> pyarrow.Table:
     """Return the table in a Parquet file, the seal of which is checked if it has one.
 
     Args:
         path: the file.
         what: messages call it: "job profile".
-        options: of `pyarrow.parquet.read_table`.
+        schema: the columns that are wanted (all), and their types.
+        filters: the rows, as `pyarrow.parquet.read_table` takes it.
 
     Raises:
-        InputError: as `open_file`; it is no Parquet file, or a damaged one.
+        InputError: as `open_file`; it is no Parquet file, or a damaged one, or lacks a column.
     """
     import pyarrow
     from pyarrow import parquet
 
     try:
         check_seal(path)
-        table = parquet.read_table(path, partitioning=None, **options)
+        table = parquet.read_table(path, partitioning=None, filters=filters)
         table.validate(full=True)
+        for name in schema.names if schema is not None else ():
+            if name not in table.column_names:
+                raise InputError(f'{path}: no {what}: it has no column "{name}"')
+        if schema is not None:
+            said = table.schema.metadata
+            table = table.select(schema.names).cast(schema).replace_schema_metadata(said)
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{path}: no {what}, or a damaged one: {reason}") from None

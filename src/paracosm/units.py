@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from numbers import Real
+from typing import Any
 
 from paracosm.errors import InputError, unknown
 
@@ -130,12 +131,12 @@ def _parse(value: object, kind: str, units: Mapping[str, Unit], signed: bool) ->
     return number
 
 
-def as_float(value: Real) -> float:
+def as_float(value: Any) -> float:
     """Return a number as a float: infinite where it is larger than floats are."""
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 def _parse_text(text: str, kind: str, units: Mapping[str, Unit]) -> float:

@@ -62,7 +62,7 @@ QUICK = (
 """Commands of less than a second."""
 
 LONG = (
-    "calibrate {job} --out {node} --update",
+    "calibrate {job} --out {out}/node.yaml",
     "plan --model llama-8b --hardware h100-sxm --tokens 1e9 --batch-tokens 4e6 --max-workers 8",
     f"train {SMALL} --model mlp --compute 1ms",
     f"train {SMALL} --profile {{job}} --model mlp --data digits --bandwidth 10MB/s",

@@ -17,6 +17,7 @@ from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
 
 from paracosm.errors import InputError
 
@@ -73,6 +74,22 @@ class Verb(TyperCommand):
         if below:
             self.epilog = "\n\n".join(["Verbs of its own, each with a --help:", *below])
         super().format_help(ctx, formatter)
+
+    def parse_args(self, ctx: Any, args: Any) -> Any:
+        """Read the arguments; of an option that is not there, say which verbs have it."""
+        try:
+            return super().parse_args(ctx, args)
+        except TyperException as error:
+            option = hasattr(error, "possibilities") and getattr(error, "option_name", None)
+            flags = {verb: parameters_of(verb).values() for verb in VERBS if option}
+            others = [
+                verb for verb, known in flags.items() if any(option in each for each in known)
+            ]
+            if not others:
+                raise
+            raise InputError(
+                f"no option {option} here: it is one of paracosm {', '.join(others[:5])}"
+            ) from None
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb, unless two of its flags exclude each other."""

@@ -80,9 +80,7 @@ def _read(path: Path) -> pa.Table:
             table = reader.read_all()
             table.validate(full=True)
     # pyarrow reads names of columns only when they are asked for.
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         raise InputError(
             f"{path}: the file is cut off or damaged: copy or capture it again"
         ) from None

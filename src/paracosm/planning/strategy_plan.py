@@ -31,6 +31,7 @@ from paracosm.prediction.run import ranked_strategies
 from paracosm.prediction.strategy_search import Search, fastest, search_strategies, splits_of
 from paracosm.results import PlannedStrategy, StrategyPlanSummary
 from paracosm.units import parse_number
+from paracosm.validation import validated
 
 SHOWN = 3  # strategies of each number of workers
 
@@ -116,7 +117,8 @@ class StrategyPlanConfig(FailureFields):
             for name in ("model", "hardware", "shape", "measured")
             if (value := getattr(self, name)) is not None
         }
-        return PredictConfig(**asked, strategy="auto", workers=(self.numbers[-1],))
+        asked |= {"strategy": "auto", "workers": (self.numbers[-1],)}
+        return validated(PredictConfig, asked, "a strategy's prediction")
 
     @property
     def transformer(self) -> Transformer:

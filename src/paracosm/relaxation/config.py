@@ -239,7 +239,7 @@ class RelaxConfig(ClusterFields):
         None, description='policy: "alpha=2, omega=10" and scope, monitor, cost, restore'
     )
     timeline: int = Field(
-        20_000, ge=0, description="updates that the timeline records, from the first on"
+        20_000, ge=0, le=10**8, description="updates that the timeline records, from the first on"
     )
 
     @field_validator("problem")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paracosm.compiled import compiled
+from paracosm.compiled import compiled, shaped
 from paracosm.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -244,6 +244,7 @@ def _metis(
     return owner
 
 
+@shaped("n+1: pointer; edges: neighbours")
 @compiled
 def bisect(pointer: Any, neighbours: Any, parts: Any) -> Any:
     """Return the part of each vertex, 0 to parts - 1; sizes differ by one vertex at most.

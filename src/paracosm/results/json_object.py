@@ -105,19 +105,15 @@ def _typed(kind: Any, value: Any, where: str) -> Any:
         if isinstance(kind, type) and issubclass(kind, JsonObject):
             return value if isinstance(value, kind) else kind.from_dict(value, f"{where}.")
     elif origin is Literal or (
-        isinstance(value, _SCALARS.get(kind, ())) and isinstance(value, bool) == (kind is bool)
+        isinstance(value, _SCALARS.get(kind, NoneType))
+        and isinstance(value, bool) == (kind is bool)
     ):
         return value
     shown = str(value) if isinstance(value, int | float | str) else type(value).__name__
     raise InputError(f"{where}: {shown[:60]!r} cannot stand here")
 
 
-_SCALARS: Mapping[Any, tuple[type, ...]] = {
-    float: (Real,),
-    int: (Integral,),
-    str: (str,),
-    bool: (bool,),
-}
+_SCALARS: Mapping[Any, Any] = {float: Real, int: Integral, str: str, bool: bool}
 
 
 def to_builtin(value: object) -> Any:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.compiled import columns, compiled, compiled_whole, inlined
+from paracosm.compiled import columns, compiled, compiled_whole, inlined, shaped
 from paracosm.jobs import TaskGraph
 from paracosm.jobs.job import POLICIES
 from paracosm.network.compiled import (
@@ -166,6 +166,7 @@ def _traffic(graph: TaskGraph) -> tuple[Codes, Traffic]:
     return number[route], traffic
 
 
+@shaped("n+1: tasks offsets; n: resource duration priority meeting awaited route")
 @compiled
 def _fill_tasks(
     tasks: Any,
@@ -196,6 +197,7 @@ def _fill_tasks(
     tasks[duration.size].first = 0
 
 
+@shaped("n+1: tasks offsets; n: awaited")
 @compiled
 def _fill_after(tasks: Any, after: Any, offsets: Any, dependencies: Any, awaited: Any) -> None:
     """Write down who waits for whom: a counting sort, from behind.
@@ -271,6 +273,7 @@ OVER, LATE = 0, 1
 """Why the loop ended: nothing is left that could happen; the clock has no room for what is."""
 
 
+@shaped("n+1: tasks; n: arrive begin end")
 @compiled_whole
 def play(plan: Any) -> Any:
     """Fill `arrive`, `begin` and `end` of all tasks that can run; return `OVER` or `LATE`."""

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.compiled import compiled
+from paracosm.compiled import compiled, shaped
 from paracosm.jobs import KINDS, Job, Program
 
 Ints = npt.NDArray[np.int64]
@@ -115,6 +115,9 @@ def _ordinals(role: Codes, head: Ints) -> Ints:
     return ordinal
 
 
+@shaped(
+    "n: lane kind follows; n+1: offsets; edges: dependencies kept; n lanes: clock; lanes: newest"
+)
 @compiled
 def _reduce(
     lane: Any,
@@ -201,6 +204,7 @@ def offsets_of(lengths: Iterable[int]) -> Ints:
     return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)))
 
 
+@shaped("units: program; units+1: first_chain first_length")
 @compiled
 def sum_chains(
     program: Any, first_chain: Any, first_length: Any, chains: Any, length: Any, total: Any

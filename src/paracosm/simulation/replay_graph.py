@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.compiled import compiled_whole
+from paracosm.compiled import compiled_whole, shaped
 from paracosm.errors import InputError
 from paracosm.graphs.graph import RESOURCES, Graph, host_nodes, waiting_nodes
 
@@ -98,6 +98,10 @@ def replay(
     return Schedule(issue, issued, begin, end, on_host)
 
 
+@shaped(
+    "n: lane on_host waits duration launch ready issue issued begin end; n+1: offsets; "
+    "edges: dependencies"
+)
 @compiled_whole
 def _play(
     lane: Any,

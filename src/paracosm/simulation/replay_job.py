@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.compiled import compiled
+from paracosm.compiled import compiled, shaped
 from paracosm.errors import InputError
 from paracosm.jobs import KINDS, Job
 from paracosm.jobs.check import check_job
@@ -107,6 +107,7 @@ def _check_duration_cv(duration_cv: float, seed: int) -> None:
         raise InputError(f"a seed is a whole number from 0 on, not {seed}")
 
 
+@shaped("n: lengths kind")
 @compiled
 def _vary(lengths: Any, kind: Any, key: Any, sigma: float) -> None:
     """Multiply the durations of a rank's own tasks by factors of mean 1."""

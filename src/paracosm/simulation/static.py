@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.compiled import compiled
+from paracosm.compiled import compiled, shaped
 from paracosm.errors import InputError
 from paracosm.jobs import KINDS, Job
 from paracosm.jobs.expand import PICOSECOND, picoseconds
@@ -203,6 +203,7 @@ def _later(now: int, length: int) -> int:
     return now + min(length, LATEST - now)
 
 
+@shaped("units: program; units+1: first_chain; chains: arrive begin end order")
 @compiled
 def _play_chains(arrays: Any, folding: Any, arrive: Any, begin: Any, end: Any, order: Any) -> int:
     """Fill the instants of the chains of all units (ranks, or classes of them), all -1 before.
@@ -300,6 +301,10 @@ def _play_chains(arrays: Any, folding: Any, arrive: Any, begin: Any, end: Any, o
     return done
 
 
+@shaped(
+    "units: program; units+1: first_chain; chains: chain_arrive chain_begin chain_end; "
+    "n: arrive begin end"
+)
 @compiled
 def _fill_tasks(
     arrays: Any,

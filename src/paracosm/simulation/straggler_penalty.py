@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.compiled import compiled
+from paracosm.compiled import compiled, shaped
 from paracosm.jobs import KINDS
 from paracosm.jobs.expand import PICOSECOND
 from paracosm.simulation.folding import offsets_of
@@ -80,6 +80,7 @@ def _chain_variances(played: Played, duration_cv: float) -> Floats:
     return chain_sums(played.arrays.chains, played.arrays.program, (duration_cv * lengths) ** 2)
 
 
+@shaped("chains: mean variance; k: begin end spread shared met")
 @compiled
 def _propagate(
     order: Any,

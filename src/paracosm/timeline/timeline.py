@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from paracosm.errors import InputError
-from paracosm.files import check_seal, sealing
+from paracosm.files import read_parquet, sealing
 
 if TYPE_CHECKING:
     import pyarrow
@@ -213,20 +212,9 @@ class Timeline:
         Raises:
             InputError: there is no such file, or it is not a timeline; a missing column is named.
         """
-        import pyarrow
-        from pyarrow import parquet
-
-        try:
-            check_seal(path)
-            with parquet.ParquetFile(path) as file:
-                for name in _COLUMNS:
-                    if name not in file.schema_arrow.names:
-                        raise InputError(f'"{path}" is not a timeline: it has no column "{name}"')
-                timeline = cls()
-                for batch in file.iter_batches(_ROWS, columns=list(_COLUMNS)):
-                    timeline._add(batch)
-        except (OSError, pyarrow.ArrowException) as error:
-            raise InputError(f'"{path}" is no timeline, or a damaged one: {error}') from None
+        timeline = cls()
+        for batch in read_parquet(path, "timeline", _schema()).to_batches(_ROWS):
+            timeline._add(batch)
         return timeline
 
     def _add(self, batch: pyarrow.RecordBatch) -> None:
@@ -242,13 +230,11 @@ class Timeline:
     def _tables(self) -> tuple[pyarrow.Table, pyarrow.Table]:
         import pyarrow as pa
 
-        text = pa.dictionary(pa.int32(), pa.string())
-        kinds = (text, text, text, pa.float64(), pa.float64(), pa.int64(), pa.float64())
-        schema = pa.schema(zip(_COLUMNS, kinds, strict=True))
+        schema = _schema()
 
         def table(number: int, *columns: Any) -> pyarrow.Table:
             arrays = []
-            for kind, column in zip(kinds, columns, strict=True):
+            for kind, column in zip(schema.types, columns, strict=True):
                 if isinstance(column, Labels):
                     words = pa.array(column.words, pa.string())
                     column = pa.DictionaryArray.from_arrays(column.codes, words)
@@ -327,6 +313,14 @@ def _recoded(
     for code in np.unique(codes).tolist():
         place[code] = known.setdefault(words[code], len(known))
     return np.take(place, codes)
+
+
+def _schema() -> pyarrow.Schema:
+    import pyarrow as pa
+
+    text = pa.dictionary(pa.int32(), pa.string())
+    kinds = (text, text, text, pa.float64(), pa.float64(), pa.int64(), pa.float64())
+    return pa.schema(zip(_COLUMNS, kinds, strict=True))
 
 
 def _labels(column: Any) -> Labels:

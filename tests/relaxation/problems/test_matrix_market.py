@@ -125,9 +125,7 @@ def test_damaged_gzip(tmp_path):
     with pytest.raises(InputError, match="the gzipped file is cut off"):
         load_matrix(path)
     path.write_bytes(whole[:12] + b"\xff\xff\xff\xff" + whole[16:])
-    with pytest.raises(
-        InputError, match=r"matrix\.mtx\.gz: the gzipped file .* damaged"
-    ):
+    with pytest.raises(InputError, match=r"matrix\.mtx\.gz: the gzipped file .* damaged"):
         load_matrix(path)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.compiled import compiled
+from paracosm.compiled import compiled, shaped
 from paracosm.errors import InputError
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
 from paracosm.profiling.nodes.calibration import NodeCalibration, found_by
@@ -234,6 +234,7 @@ def end_errors(streams: Streams, model: StreamModel) -> EndErrors:
     )
 
 
+@shaped("steps+1: first; n: server size begin last")
 @compiled
 def _serve(
     first: Any,

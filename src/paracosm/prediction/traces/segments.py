@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.errors import InputError
 from paracosm.prediction.traces.device import (
     SHORTEST,
     DeviceSegments,
@@ -157,6 +158,9 @@ def in_order(segments: Sequence[Segment]) -> list[Segment]:
 
     Instants alone do not say: many spans of an old trace take no microsecond, and begin and end
     with what they wait for. Those of each lane come in the order in which they ran.
+
+    Raises:
+        InputError: some wait for each other.
     """
     before: dict[int, Segment] = {}
     last: dict[str, Segment] = {}
@@ -165,6 +169,7 @@ def in_order(segments: Sequence[Segment]) -> list[Segment]:
             before[id(segment)] = last[segment.lane]
         last[segment.lane] = segment
     done: set[int] = set()
+    waiting: set[int] = set()
     ordered: list[Segment] = []
     for segment in sorted(segments, key=lambda each: (each.begin, each.end)):
         stack = [segment]
@@ -176,6 +181,9 @@ def in_order(segments: Sequence[Segment]) -> list[Segment]:
             needed = top.after if id(top) not in before else [*top.after, before[id(top)]]
             missing = [each for each in needed if id(each) not in done]
             if missing:
+                if not waiting.isdisjoint(map(id, missing)):
+                    raise InputError(f"damaged: spans of {top.lane} wait for each other")
+                waiting.add(id(top))
                 stack += missing
             else:
                 done.add(id(top))

@@ -136,26 +136,14 @@ def _schema() -> pyarrow.Schema:
 
 
 def _read(path: Path) -> pyarrow.Table:
-    import pyarrow
-
-    table = read_parquet(path, "export of a profile database")
+    table = read_parquet(path, "export of a profile database", _schema())
     version = (table.schema.metadata or {}).get(_VERSION_KEY, str(_VERSION).encode()).decode()
     if version != str(_VERSION):
         raise InputError(
             f'"{path}" is an export of version {version}, and this Paracosm knows {_VERSION}: '
             "export it again with the same version"
         )
-    for name in COLUMNS:
-        if name not in table.column_names:
-            raise InputError(f'"{path}" is no export of a profile database: it has no "{name}"')
-    try:
-        return table.select(list(COLUMNS)).cast(_schema())
-    except (ValueError, pyarrow.ArrowException) as error:
-        raise InputError(f'"{path}" is no export of a profile database: {_line(error)}') from None
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return table
 
 
 def merge(into: str | Path, others: Sequence[str | Path]) -> dict[Environment, Added]:

@@ -88,6 +88,8 @@ def load_job_profile(path: str | Path) -> JobProfile:
     table, said = _read(path)
     try:
         names, steps = said["ops"], len(said["step_begin"])
+        if not all(isinstance(name, str) for name in (*names, *said["kinds"])):
+            raise ValueError("ops and their kinds are texts")
         shape = (steps, len(names))
         rows = {name: table.column(name).combine_chunks() for name in _COLUMNS}
         code = {name: number for number, name in enumerate(RESOURCES)}

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.compiled import compiled
+from paracosm.compiled import compiled, shaped
 from paracosm.relaxation.threads.atomics import (
     BEGAN,
     DETECTED,
@@ -37,6 +37,7 @@ from paracosm.relaxation.threads.atomics import (
 CONVERGED, DIVERGED, LIMIT = 1, 2, 3
 
 
+@shaped("n+1: pointer; nonzeros: columns values; n: diagonal b x; * 4: stamps; 2 4: sums")
 @compiled
 def relax_rows(
     first: Any,
@@ -93,6 +94,7 @@ def relax_rows(
     return iterations
 
 
+@shaped("n+1: pointer; nonzeros: columns values; n: b x; checks 3: stamps; checks: norms")
 @compiled
 def watch_residual(
     threshold: Any,
@@ -188,6 +190,7 @@ _CONFIRMATIONS = 2  # of them, the first may have read its neighbours before the
 _ROUNDING = 1e-13  # of a running sum of squares, relative to what it began with
 
 
+@shaped("2 rows+2 columns+2: band; rows columns: b; * 2 columns: edges; * 4: stamps; 2 4: sums")
 @compiled
 def relax_band(
     thread: Any,
