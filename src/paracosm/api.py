@@ -72,7 +72,7 @@ class Result(Generic[S]):
     @property
     def sentence(self) -> str:
         """The answer in one sentence."""
-        from paracosm.report.view import answer
+        from paracosm.report.answers import answer
 
         return answer(self.summary)
 

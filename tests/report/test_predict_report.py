@@ -77,7 +77,7 @@ def test_key_numbers_remarks_and_tables(tmp_path: Path) -> None:
     assert "Peak memory 3.221 GB" in text
     assert "Coverage 75.0% exact, 25.0% estimated, &lt;0.1% unknown" in text
     assert "bottleneck Computing: aten.op0.default takes 50%" in text
-    assert "baselines roofline 600 ms (-52.0%) " in text
+    assert "baselines, the iteration roofline 600 ms (-52.0%) " in text
     assert "machine +3.0% time for the same work" in text
     assert "profiled now 2 ops, added to the database; not aten.odd.default: needs a friend" in text
     assert "timings of Old Chip, torch 2.13.0 (not this machine)" in text

@@ -49,8 +49,8 @@ def replay(
 
 
 def _show(summary: ReplaySummary, out: Path | None) -> None:
+    from paracosm.report.answers import answer
     from paracosm.report.replay import VIEW
-    from paracosm.report.view import answer
 
     say = printer()
     say(answer(summary))

@@ -228,6 +228,11 @@ def shown_sections(parts: Iterable[tuple[str, Iterable[Chart | None]]]) -> list[
     return [Section(title, charts) for title, charts in found if charts]
 
 
+def overview_of(charts: Iterable[Chart | None]) -> Section | None:
+    """Return the section that comes first of several runs; None where it has no chart."""
+    return next(iter(shown_sections([("What it depends on", charts)])), None)
+
+
 def _says_more(chart: Chart) -> bool:
     """Whether a chart has a line, or at least two bars or dots that differ."""
     places: set[tuple[float, ...]] = set()

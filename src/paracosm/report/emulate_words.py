@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from paracosm.report.chart import overview_of
 from paracosm.report.emulate import sections
+from paracosm.report.sweep_charts import Quantity, side_by_side
+from paracosm.report.sweeps import best_sentence
 from paracosm.report.view import Figure, Table, View, cluster_text, figure
 from paracosm.results import EmulationSummary
 from paracosm.units import format_duration, format_size
@@ -209,6 +212,23 @@ def _notes(summary: EmulationSummary) -> dict[str, str]:
     return lines
 
 
+def _median(summary: EmulationSummary) -> float | None:
+    return None if summary.iteration_time is None else summary.iteration_time.median
+
+
+def _exposed(summary: EmulationSummary) -> float | None:
+    parts = summary.breakdown
+    if not parts:
+        return None
+    whole = sum(parts[part] for part in ("compute", "exposed_communication", "waiting"))
+    return parts["exposed_communication"] / whole if whole else None
+
+
+QUANTITIES = (
+    Quantity("iteration_time", "Iteration time, median", _median, "s"),
+    Quantity("exposed", "Exposed communication", _exposed, "%"),
+)
+
 ROWS = 16  # groups or ranks in a table
 
 
@@ -330,6 +350,10 @@ def _with_others(
 VIEW = View(
     figures=FIGURES,
     sections=sections,
+    overview=lambda runs: overview_of(side_by_side(runs, QUANTITIES)),
+    compare=lambda runs: best_sentence(
+        *(runs, "An iteration is shortest with", _median, format_duration)
+    ),
     subject=_subject,
     name=_name,
     so_far=_so_far,

@@ -22,7 +22,6 @@ VIEWS: Mapping[str, View] = {
     "iteration": predict_words.VIEW,
     "job": predict_words.VIEW,
     "throughput": predict_words.VIEW,
-    "op latencies": predict_words.VIEW,
     "emulation": emulate_words.VIEW,
     "replay": replay.VIEW,
     "plan": plan.VIEW,

@@ -265,5 +265,4 @@ VIEW = View(
     remarks=_remarks,
     tables=_tables,
     sections=sections,
-    leads=True,
 )
