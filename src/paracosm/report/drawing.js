@@ -215,7 +215,7 @@ const drawing = (() => {
     for (const row of rows) row.shown = shortened(row.text, NAMES * width, font);
     const widest = Math.max(0, ...rows.map(({ shown }) => widthOf(shown, font)));
     frame.left = widest + 8 + (titleY ? LINE + 4 : 4);
-    const columns = ticksOf(across, scales.x, frame.right - frame.left, 36, font);
+    const columns = ticksOf(across, scales.x, frame.right - frame.left, scales.x.log ? 36 : 56, font);
     const x = (value) => frame.left + scales.x.share(value) * (frame.right - frame.left);
     const y = (value) => frame.bottom - scales.y.share(value) * (frame.bottom - frame.top);
 

@@ -226,11 +226,15 @@ MARKED = 200  # a run of more processors is drawn as a line
 def sections(runs: Sequence[Run]) -> list[Section]:
     """Return every section that the runs have data for."""
     busy = utilisation_chart(runs, _shares, "Utilisation of processors")
+    is_full = all(share > FULL for run in runs for share in _shares(run).values())
     parts: list[tuple[str, list[Chart | None]]] = [
         ("Convergence", [residual_chart(runs, "time"), residual_chart(runs, "sweeps")]),
         ("Processors", [_updates(runs), _staleness(runs)]),
-        ("Where the time went", [busy]),
-        ("First updates", first_timelines(runs, partial(timeline_chart, phases=PHASES))),
+        ("Where the time went", [None if is_full else busy]),
+        (
+            "First updates",
+            [] if is_full else first_timelines(runs, partial(timeline_chart, phases=PHASES)),
+        ),
     ]
     return shown_sections(parts)
 
@@ -313,6 +317,7 @@ EVENTS: Mapping[str, tuple[str, Symbol]] = {
     "rollback": ("rollbacks", "triangle"),
     "fault": ("faults", "cross"),
 }
+FULL = 0.995  # of the time: processors that compute so much of it have nothing else to show
 TWIN = 1  # colour of the synchronous iteration, in a chart of one run
 MOST_EVENTS = 400  # of a kind and a run; more are drawn evenly spread
 QUIET_CHECKPOINTS = 30  # more than these hide the curve, and are switched off to begin with
