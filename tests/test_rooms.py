@@ -23,6 +23,8 @@ GROUND: dict[str, set[str]] = {
     "files": set(),
     "data_files": set(),
     "processes": set(),
+    "parcels": set(),
+    "backends": {"parcels", "processes"},
     "rng": set(),
     "quantities": {"units"},
 }

@@ -281,8 +281,8 @@ def train(config: Config = None, **options: Any) -> Result[TrainingSummary]:
     Args:
         config: a mapping of arguments or a `TrainConfig`, in place of arguments or besides.
         options: arguments as of the command, and `seed`, `out` (a run folder to write), `force`
-            (replace the run in it), `jobs` (runs of a sweep at a time). A list of numbers of
-            workers makes a `Sweep`.
+            (replace the run in it), `jobs` (runs of a sweep at a time), `backend` ("dask", "ray")
+            and `scheduler`. A list of numbers of workers makes a `Sweep`.
 
     Raises:
         InputError: an argument that there is not, or that cannot be.
@@ -349,7 +349,8 @@ def study(source: Folder | Mapping[str, Any], **options: Any) -> Result[Any]:
 
     Args:
         source: the study.
-        options: `seed`, `out`, `force`, `jobs`; and arguments in place of those of the study.
+        options: `seed`, `out`, `force`, `jobs`, `backend`, `scheduler`; and arguments in place of
+            those of the study.
     """
     from paracosm.studies import Study, load_study
     from paracosm.validation import validated
@@ -488,7 +489,7 @@ def arguments(verb: str) -> dict[str, str]:
     return {name: str(field.description or "") for name, field in _fields(verb).items()}
 
 
-_OWN = ("seed", "out", "force", "jobs")
+_OWN = ("seed", "out", "force", "jobs", "backend", "scheduler")
 
 
 def _models(verb: str) -> tuple[type[BaseModel], ...]:
@@ -530,7 +531,11 @@ def _run(kind: str, config: Config, options: dict[str, Any]) -> Result[Any]:
 
 
 def _own(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {"seed": None, "out": None, "force": False, "jobs": 1, **options}
+    from paracosm.backends import HERE, Backend
+
+    own = {"seed": None, "out": None, "force": False, "jobs": 1, **options}
+    where = Backend(own.get("backend") or HERE.name, own["jobs"], own.get("scheduler"))
+    return {**own, "where": where}
 
 
 def _run_study(asked: Any, where: str, options: Mapping[str, Any]) -> Result[Any]:
@@ -547,7 +552,7 @@ def _run_study(asked: Any, where: str, options: Mapping[str, Any]) -> Result[Any
     from paracosm.studies import run_sweep
 
     folder, keep = _folder(own["out"], own["force"])
-    run_sweep(asked, points, folder, own["jobs"], own["force"])
+    run_sweep(asked, points, folder, own["where"], own["force"])
     return _reported(Sweep(folder, keep), own["out"])
 
 
@@ -555,7 +560,7 @@ def _run_point(point: Any, own: Mapping[str, Any]) -> Result[Any]:
     from paracosm.studies import Hooks, RunFolder, run_point
 
     folder, keep = _folder(own["out"], own["force"])
-    summary = run_point(point, folder, own["force"], Hooks(jobs=own["jobs"])).summary
+    summary = run_point(point, folder, own["force"], Hooks(backend=own["where"])).summary
     return _reported(Result(summary, folder, [RunFolder.open(folder)], keep), own["out"])
 
 

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from rich.markup import escape
 from typer import Argument, Option
 
+from paracosm.backends import HERE, Backend
 from paracosm.cluster.changes import Change
 from paracosm.errors import InputError
 from paracosm.units import parse_duration
@@ -31,6 +32,13 @@ Seed = Annotated[int | None, Option(min=0, help="decides everything that is rand
 Out = Annotated[Path | None, Option(help="run folder to write: metrics, timeline, report.html")]
 Force = Annotated[bool, Option("--force", help="replace the run in the folder")]
 Jobs = Annotated[int, Option(min=1, help="runs of a grid, or of a plan, to make at a time")]
+BackendName = Annotated[
+    str,
+    Option("--backend", help="where the runs of a grid, a plan or a tuning run: loky, dask, ray"),
+]
+Scheduler = Annotated[
+    str | None, Option(help="address of a Dask or Ray cluster: tcp://host:8786 (a local one)")
+]
 ForceFile = Annotated[bool, Option("--force", help="replace the file")]
 Json = Annotated[bool, Option("--json", help="print the summary as JSON, and nothing else")]
 Quiet = Annotated[bool, Option("--quiet", help="print nothing but errors")]
@@ -46,8 +54,15 @@ class RunFlags:
     out: Out = None
     force: Force = False
     jobs: Jobs = 1
+    backend: BackendName = HERE.name
+    scheduler: Scheduler = None
     json: Json = False
     quiet: Quiet = False
+
+    @property
+    def where(self) -> Backend:
+        """Where runs run."""
+        return Backend(self.backend, self.jobs, self.scheduler)
 
 
 def with_fields_of(

@@ -11,12 +11,16 @@ import numpy as np
 from rich.table import Table
 from typer import Option
 
+from paracosm.backends import HERE, Backend
 from paracosm.cli.display import aligned, counter, printer, show_result
 from paracosm.cli.options import (
+    BackendName,
     Force,
     ForceFile,
+    Jobs,
     Json,
     Quiet,
+    Scheduler,
     Seed,
     StudyFile,
     check_folder,
@@ -86,7 +90,9 @@ def tune(
         Path | None, Option(help="folder for tuning.json, trials.csv and landscape.png")
     ] = None,
     force: Force = False,
-    jobs: Annotated[int, Option(min=1, help="runs to carry out at a time")] = 1,
+    jobs: Jobs = 1,
+    backend: BackendName = HERE.name,
+    scheduler: Scheduler = None,
     json: Json = False,
     quiet: Quiet = False,
     **arguments: Any,
@@ -108,6 +114,7 @@ def tune(
         raise InputError('--tune: say what to vary: --tune "alpha=1.05..20, omega=1..500"')
     varied = parse_space(space)
     config, first = _asked(study, arguments, seed, varied)
+    where = Backend(backend, jobs, scheduler).sending(to_builtin(config.model_dump()))
     total = count_runs(config, varied, seeds, trials)
     if out is not None:
         claim_folder(out, force, "tuning", FILES)
@@ -120,8 +127,8 @@ def tune(
 
         try:
             tuning = search(
-                config, varied, seeds=seeds, trials=trials, seed=first, limit=limit, jobs=jobs,
-                ran=ran,
+                config, varied, seeds=seeds, trials=trials, seed=first, limit=limit,
+                backend=where, ran=ran,
             )  # fmt: skip
         except BaseException:
             if out is not None and not any(out.iterdir()):

@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from paracosm.backends import HERE
 from paracosm.cli.display import aligned, counter, printer, progress_bar
 from paracosm.cli.options import RunFlags, check_folder
 from paracosm.cli.verbs import INTERRUPTED
@@ -48,13 +49,14 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
     wanted = wanted.with_arguments(flags.seed, given)
     points = wanted.points(where)
     alone = not wanted.is_sweep
+    many = "--jobs" if flags.jobs > 1 else "--backend"
     check_folder(flags.out, flags.force)
     for conflict, message in (
         (log and flags.json, "--log and --json both print to standard output: give one of them"),
         (log and not alone, "--log is for one run, and the study has a grid: leave it out"),
         (
-            alone and flags.jobs > 1 and not KINDS[kind].of_many,
-            "--jobs is for a study with a grid: leave it out",
+            alone and flags.where != HERE and not KINDS[kind].of_many,
+            f"{many} is for a study with a grid: leave it out",
         ),
     ):
         if conflict:
@@ -91,7 +93,7 @@ def _one(point: Point, flags: RunFlags, log: bool) -> int:
             typer.echo(sentence)
 
     with progress_bar(kind.total(point.config), hidden, kind.unit(point.config)) as progress:
-        hooks = Hooks(progress, announce, log, flags.jobs)
+        hooks = Hooks(progress, announce, log, flags.where)
         summary = run_point(point, out, flags.force, hooks).summary
     if out is not None:
         write_report_of([out])
@@ -105,7 +107,7 @@ def _sweep(study: Study, points: list[Point], out: Path, flags: RunFlags) -> int
     with counter(len(points), flags.quiet or flags.json, unit="runs") as shown:
         try:
             rows = run_sweep(
-                study, points, out, flags.jobs, flags.force, lambda _: shown(next(done))
+                study, points, out, flags.where, flags.force, lambda _: shown(next(done))
             )
         except KeyboardInterrupt:
             again = "the same command" + (", without --force," if flags.force else "")

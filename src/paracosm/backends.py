@@ -1,0 +1,265 @@
+"""Where independent calls run: processes here, or the workers of a Dask or Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import platform
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
+from threading import Lock
+from typing import Any, TypeVar
+
+from paracosm.errors import InputError, require
+from paracosm.parcels import Parcel, parcel_of
+from paracosm.processes import end_with_parent
+
+Answer = TypeVar("Answer")
+Submit = Callable[..., "Future[Any]"]
+
+BACKENDS = ("loky", "dask", "ray")
+PACKAGES = ("paracosm", "numpy", "scipy", "numba", "torch", "scikit-learn")
+"""What numbers may depend on: of the same versions everywhere."""
+
+_RETRIES = 3  # of a call whose process was lost
+_AHEAD = 4  # calls under way for each worker: so many wait at the workers
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Where independent calls run.
+
+    Args:
+        name: "loky", processes of this machine; "dask" or "ray", the workers of a cluster.
+        jobs: calls at a time; of a cluster, workers to start here.
+        scheduler: address of a cluster that runs already.
+        files: sent to the workers of a cluster, which share no disk with this machine.
+
+    Raises:
+        InputError: something that has no effect, or a name that there is not.
+    """
+
+    name: str = "loky"
+    jobs: int = 1
+    scheduler: str | None = None
+    files: Parcel = field(default_factory=Parcel)
+
+    def __post_init__(self) -> None:
+        if self.name not in BACKENDS:
+            raise InputError(f'--backend: choose from {", ".join(BACKENDS)}, not "{self.name}"')
+        if self.scheduler is not None and not self.is_remote:
+            raise InputError("--scheduler is of --backend dask or ray: give one of them as well")
+        if self.scheduler is not None and self.jobs > 1:
+            raise InputError("--jobs: the cluster of --scheduler has its workers: leave it out")
+
+    def sending(self, arguments: Any) -> Backend:
+        """Return the backend that sends the files along which arguments name (`parcel_of`)."""
+        return replace(self, files=parcel_of(arguments)) if self.is_remote else self
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether calls may run on another machine, without this one's files."""
+        return self.name != "loky"
+
+    def each(
+        self,
+        function: Callable[..., Answer],
+        calls: Iterable[tuple[Any, ...]],
+        in_order: bool = False,
+    ) -> Iterator[Answer]:
+        """Yield what a function answers to each of some arguments.
+
+        Answers come as they are made, or in the order of the calls. A call whose process or worker
+        was lost is made again; with one job of loky it runs here.
+
+        Raises:
+            InputError: the cluster is not reached, or its workers cannot be used.
+            ChildProcessError: processes are lost again and again, or the cluster is.
+        """
+        made = {"loky": self._here, "dask": self._on_dask, "ray": self._on_ray}[self.name]
+        kept: dict[int, Answer] = {}
+        following = 0
+        for number, answer in made(function, list(calls)):
+            if not in_order:
+                yield answer
+                continue
+            kept[number] = answer
+            while following in kept:
+                yield kept.pop(following)
+                following += 1
+
+    def _here(
+        self, function: Callable[..., Answer], calls: Sequence[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, Answer]]:
+        from joblib import Parallel, delayed
+        from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+        if self.jobs == 1:
+            yield from ((number, function(*each)) for number, each in enumerate(calls))
+            return
+        left = dict(enumerate(calls))
+        lost = 0
+        while left:
+            made = Parallel(n_jobs=self.jobs, return_as="generator_unordered")(
+                delayed(_call)(os.getpid(), number, _packed(function, arguments))
+                for number, arguments in list(left.items())
+            )
+            try:
+                for number, answer in made:
+                    lost = 0
+                    del left[number]
+                    yield number, answer
+            except TerminatedWorkerError:
+                lost += 1
+                if lost == _RETRIES:
+                    raise ChildProcessError(
+                        f"{lost} processes were killed one after the other: out of memory? Fewer "
+                        "--jobs take less"
+                    ) from None
+
+    def _on_dask(
+        self, function: Callable[..., Answer], calls: Sequence[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, Answer]]:
+        distributed = require("distributed", "dask", "--backend dask")
+        client = _dask_client(self.scheduler, self.jobs)
+        threads = client.nthreads()
+        if max(threads.values()) > 1:
+            raise InputError(
+                f"--scheduler: a worker has {max(threads.values())} threads, and runs take turns "
+                "in one: start workers with --nthreads 1"
+            )
+        submit = client.get_executor(pure=False).submit
+        parcel = client.submit(_same, self.files, pure=False)
+        try:
+            yield from _spread(submit, parcel, function, calls, len(threads))
+        except distributed.KilledWorker:
+            raise ChildProcessError(
+                "workers were lost one after the other at the same run: out of memory?"
+            ) from None
+        except (CancelledError, OSError) as error:
+            _dask_client.cache_clear()
+            raise ChildProcessError(
+                "the Dask scheduler is lost; what has ended is kept, and the same command goes on"
+            ) from error
+
+    def _on_ray(
+        self, function: Callable[..., Answer], calls: Sequence[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, Answer]]:
+        ray = require("ray", "ray", "--backend ray")
+        if not ray.is_initialized():
+            here = {} if self.scheduler else {"num_cpus": self.jobs, "include_dashboard": False}
+            ray.init(address=self.scheduler, log_to_driver=False, **here)
+        remote = ray.remote(max_retries=_RETRIES)(_remote)
+        workers = int(ray.cluster_resources().get("CPU", 1))
+
+        def submit(_: Any, *arguments: Any) -> Future[Any]:
+            future: Future[Any] = remote.remote(*arguments).future()
+            return future
+
+        try:
+            yield from _spread(submit, ray.put(self.files), function, calls, workers)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+
+
+HERE = Backend()
+
+
+def _spread(
+    submit: Submit,
+    parcel: Any,
+    function: Callable[..., Answer],
+    calls: Sequence[tuple[Any, ...]],
+    workers: int,
+) -> Iterator[tuple[int, Answer]]:
+    """Yield the numbers of calls and their answers, a few calls for each worker under way."""
+    known = versions()
+    waiting = (
+        submit(_remote, known, parcel, number, _packed(function, arguments))
+        for number, arguments in enumerate(calls)
+    )
+    running = set(islice(waiting, _AHEAD * workers))
+    try:
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            running |= set(islice(waiting, len(done)))
+            for each in done:
+                yield each.result()
+    finally:
+        for each in running:
+            each.cancel()
+
+
+def _packed(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
+    """Return a call to send, with what a user's own file defines: no name could import that."""
+    import cloudpickle
+
+    for name, module in list(sys.modules.items()):
+        if name.endswith(".py"):
+            cloudpickle.register_pickle_by_value(module)
+    packed: bytes = cloudpickle.dumps((function, arguments))
+    return packed
+
+
+def _call(parent: int, number: int, call: bytes) -> tuple[int, Any]:
+    end_with_parent(parent=parent)
+    function, arguments = pickle.loads(call)
+    return number, function(*arguments)
+
+
+_ALONE = Lock()  # the current folder is that of a process, not of a thread
+
+
+def _remote(known: dict[str, str], parcel: Parcel, number: int, call: bytes) -> tuple[int, Any]:
+    """Make a call on a worker of a cluster."""
+    here = versions()
+    for name in known.keys() & here.keys():
+        if known[name] != here[name]:
+            raise InputError(
+                f"a worker on {platform.node()} has {name} {here[name]}, and this machine "
+                f"{known[name]}: numbers could differ; install the same"
+            )
+    with _ALONE, parcel.opened():
+        function, arguments = pickle.loads(call)
+        return number, function(*arguments)
+
+
+def _same(parcel: Parcel) -> Parcel:
+    return parcel  # as a task of Dask, which makes it again where its worker was lost
+
+
+@cache
+def _dask_client(scheduler: str | None, jobs: int) -> Any:
+    """Return the client of a cluster, one for all that this process asks of it."""
+    distributed = require("distributed", "dask", "--backend dask")
+    if scheduler is None:
+        # Workers may have processes of their own, as the look-ahead of a training has.
+        require("dask", "dask", "--backend dask").config.set({"distributed.worker.daemon": False})
+        cluster = distributed.LocalCluster(
+            n_workers=jobs, threads_per_worker=1, dashboard_address=None
+        )
+        return distributed.Client(cluster)
+    try:
+        client = distributed.Client(scheduler, timeout="10s", set_as_default=False)
+        client.wait_for_workers(1, timeout=10)
+    except (OSError, ValueError) as error:
+        why = "has no worker yet" if isinstance(error, TimeoutError) else "is not reached"
+        raise InputError(f"--scheduler {scheduler}: {why}: {error}") from None
+    return client
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of packages that numbers may depend on."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
