@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import pickle
 import platform
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from threading import Lock
@@ -20,12 +19,12 @@ from paracosm.parcels import Parcel, parcel_of
 from paracosm.processes import end_with_parent
 
 Answer = TypeVar("Answer")
-Submit = Callable[..., "Future[Any]"]
 
 BACKENDS = ("loky", "dask", "ray")
 PACKAGES = ("paracosm", "numpy", "scipy", "numba", "torch", "scikit-learn")
 """What numbers may depend on: of the same versions everywhere."""
 
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 _RETRIES = 3  # of a call whose process was lost
 _AHEAD = 4  # calls under way for each worker: so many wait at the workers
 
@@ -96,21 +95,20 @@ class Backend:
     def _here(
         self, function: Callable[..., Answer], calls: Sequence[tuple[Any, ...]]
     ) -> Iterator[tuple[int, Answer]]:
-        from joblib import Parallel, delayed
-        from joblib.externals.loky.process_executor import TerminatedWorkerError
-
         if self.jobs == 1:
             yield from ((number, function(*each)) for number, each in enumerate(calls))
             return
-        left = dict(enumerate(calls))
-        lost = 0
+        from joblib import cpu_count
+        from joblib.externals.loky import get_reusable_executor
+        from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+        threads = dict.fromkeys(_THREADS, str(max(cpu_count() // self.jobs, 1)))
+        left, lost = dict(enumerate(calls)), 0
         while left:
-            made = Parallel(n_jobs=self.jobs, return_as="generator_unordered")(
-                delayed(_call)(os.getpid(), number, _packed(function, arguments))
-                for number, arguments in list(left.items())
-            )
+            executor = get_reusable_executor(self.jobs, timeout=300, env=threads)
+            submit = partial(executor.submit, _call, os.getpid(), os.getcwd())
             try:
-                for number, answer in made:
+                for number, answer in _spread(submit, function, left, self.jobs):
                     lost = 0
                     del left[number]
                     yield number, answer
@@ -121,6 +119,9 @@ class Backend:
                         f"{lost} processes were killed one after the other: out of memory? Fewer "
                         "--jobs take less"
                     ) from None
+            except BaseException:
+                executor.shutdown(kill_workers=True)
+                raise
 
     def _on_dask(
         self, function: Callable[..., Answer], calls: Sequence[tuple[Any, ...]]
@@ -133,10 +134,11 @@ class Backend:
                 f"--scheduler: a worker has {max(threads.values())} threads, and runs take turns "
                 "in one: start workers with --nthreads 1"
             )
-        submit = client.get_executor(pure=False).submit
         parcel = client.submit(_same, self.files, pure=False)
+        executor = client.get_executor(pure=False)
+        submit = partial(executor.submit, _remote, versions(), parcel)
         try:
-            yield from _spread(submit, parcel, function, calls, len(threads))
+            yield from _spread(submit, function, dict(enumerate(calls)), len(threads))
         except distributed.KilledWorker:
             raise ChildProcessError(
                 "workers were lost one after the other at the same run: out of memory?"
@@ -157,12 +159,14 @@ class Backend:
         remote = ray.remote(max_retries=_RETRIES)(_remote)
         workers = int(ray.cluster_resources().get("CPU", 1))
 
-        def submit(_: Any, *arguments: Any) -> Future[Any]:
-            future: Future[Any] = remote.remote(*arguments).future()
+        parcel = ray.put(self.files)
+
+        def submit(number: int, call: bytes) -> Future[Any]:
+            future: Future[Any] = remote.remote(versions(), parcel, number, call).future()
             return future
 
         try:
-            yield from _spread(submit, ray.put(self.files), function, calls, workers)
+            yield from _spread(submit, function, dict(enumerate(calls)), workers)
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
 
@@ -171,17 +175,17 @@ HERE = Backend()
 
 
 def _spread(
-    submit: Submit,
-    parcel: Any,
+    submit: Callable[[int, bytes], Future[Any]],
     function: Callable[..., Answer],
-    calls: Sequence[tuple[Any, ...]],
+    calls: Mapping[int, tuple[Any, ...]],
     workers: int,
 ) -> Iterator[tuple[int, Answer]]:
     """Yield the numbers of calls and their answers, a few calls for each worker under way."""
-    known = versions()
+    from joblib.externals.loky.backend.reduction import dumps  # by value, what a script defines
+
     waiting = (
-        submit(_remote, known, parcel, number, _packed(function, arguments))
-        for number, arguments in enumerate(calls)
+        submit(number, bytes(dumps((function, arguments))))
+        for number, arguments in list(calls.items())
     )
     running = set(islice(waiting, _AHEAD * workers))
     try:
@@ -195,19 +199,10 @@ def _spread(
             each.cancel()
 
 
-def _packed(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
-    """Return a call to send, with what a user's own file defines: no name could import that."""
-    import cloudpickle
-
-    for name, module in list(sys.modules.items()):
-        if name.endswith(".py"):
-            cloudpickle.register_pickle_by_value(module)
-    packed: bytes = cloudpickle.dumps((function, arguments))
-    return packed
-
-
-def _call(parent: int, number: int, call: bytes) -> tuple[int, Any]:
+def _call(parent: int, folder: str, number: int, call: bytes) -> tuple[int, Any]:
+    """Make a call in a process of this machine, which may have been started in another folder."""
     end_with_parent(parent=parent)
+    os.chdir(folder)
     function, arguments = pickle.loads(call)
     return number, function(*arguments)
 

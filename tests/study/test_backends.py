@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
 from paracosm import backends
 from paracosm.backends import HERE, Backend
@@ -27,20 +28,27 @@ OWN = """
 import os
 import time
 
+from beside import SECONDS
+from paracosm.errors import InputError
+from paracosm.training import Algorithm
+
+class Own(Algorithm):
+    async def serve(self, server):
+        with open("{pids}", "a") as file:
+            file.write(f"{{os.getpid()}}\\n")
+        if SECONDS is None:
+            raise InputError("no such luck")
+        time.sleep(SECONDS)
+        while True:
+            push = await server.receive()
+            await server.apply([push])
+            server.answer(push.worker)
+"""
+MODEL = """
 import torch
-from beside import CLASSES
 
 def model():
-    with open("{pids}", "a") as file:
-        file.write(f"{{os.getpid()}}\\n")
-    time.sleep({seconds})
-    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, CLASSES))
-"""
-RULE = """
-from paracosm.training.algorithms.asgd import Asgd
-
-class Own(Asgd):
-    pass
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
 """
 
 
@@ -69,16 +77,19 @@ def test_calls_run_on_workers_and_answers_come_in_order_where_asked(dask: Backen
     assert list(dask.each(divmod, calls, in_order=True)) == [divmod(*each) for each in calls]
 
 
-def write_own(folder: Path, pids: Path, seconds: float = 0) -> Study:
-    """Write a model of the user's own, and return a study of four runs with it."""
-    (folder / "own.py").write_text(OWN.format(pids=pids, seconds=seconds))
-    (folder / "beside.py").write_text("CLASSES = 10\n")
-    return Study.model_validate(
-        {
-            "train": {"model": "own.py:model", "data": "digits", "updates": 10, "workers": 2},
-            "over": {"lr": [0.1, 0.2], "seed": [0, 1]},
-        }
+def write_own(folder: Path, seconds: float | None = 0) -> str:
+    """Write an algorithm of the user's own, and return the text of a study of four runs with it."""
+    (folder / "own.py").write_text(OWN.format(pids=folder / "pids"))
+    (folder / "beside.py").write_text(f"SECONDS = {seconds}\n")
+    return (
+        "train: {algorithm: 'own.py:Own', timing_only: true, updates: 20, workers: 2,"
+        " message_size: 1MB, compute: 'lognormal(20ms, 0.3)'}\n"
+        "over: {bandwidth: [1Gbit/s, 10Gbit/s], seed: [0, 1]}"
     )
+
+
+def study_of(text: str) -> Study:
+    return Study.model_validate(yaml.safe_load(text))
 
 
 def measured(folder: Path) -> list[object]:
@@ -91,7 +102,7 @@ def test_a_sweep_on_workers_leaves_what_a_sweep_here_leaves(
 ) -> None:
     """The workers have neither the user's files nor the folder; each point runs on one of them."""
     monkeypatch.chdir(tmp_path)
-    study = write_own(tmp_path, tmp_path / "pids")
+    study = study_of(write_own(tmp_path))
     points = study.points("test")
     here = run_sweep(study, points, tmp_path / "here")
     assert set((tmp_path / "pids").read_text().split()) == {str(os.getpid())}
@@ -111,21 +122,28 @@ def test_a_sweep_on_workers_leaves_what_a_sweep_here_leaves(
     assert not (tmp_path / "pids").exists()
 
 
-@pytest.mark.parametrize("name", ["loky", "dask"])
-def test_an_algorithm_of_the_user_s_own_travels(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+def test_an_algorithm_of_the_user_s_own_travels_to_processes_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backend = request.getfixturevalue("dask") if name == "dask" else Backend(jobs=2)
     monkeypatch.chdir(tmp_path)
-    Path("rule.py").write_text(RULE)
-    study = Study.model_validate(
-        {
-            "train": {"algorithm": "rule.py:Own", "timing_only": True, "updates": 5},
-            "over": {"workers": [1, 2]},
-        }
-    )
-    rows = run_sweep(study, study.points("test"), Path("out"), backend)
-    assert [row.summary.status for row in rows] == ["done", "done"]
+    study = study_of(write_own(tmp_path))
+    rows = run_sweep(study, study.points("test"), Path("out"), Backend(jobs=2))
+    assert {row.summary.status for row in rows} == {"done"}
+    assert str(os.getpid()) not in Path("pids").read_text().split()
+
+
+@pytest.mark.slow
+def test_gradients_of_a_user_s_own_model_are_the_same_on_workers(
+    dask: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(MODEL)
+    study = study_of("train: {model: 'own.py:model', updates: 9, workers: 4}\nover: {seed: [0, 1]}")
+    points = study.points("test")
+    for name, backend in (("here", HERE), ("there", dask)):
+        run_sweep(study, points, Path(name), backend)
+    for point in points:
+        assert measured(Path("here", point.name)) == measured(Path("there", point.name))
 
 
 def test_another_version_on_a_worker_is_refused_in_one_line(
@@ -141,12 +159,9 @@ def test_an_error_of_a_point_on_a_worker_names_it(
     dask: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("own.py").write_text("def model(): raise ValueError('no such luck')")
-    study = Study.model_validate(
-        {"train": {"model": "own.py:model", "updates": 1}, "over": {"seed": [3]}}
-    )
-    with pytest.raises(InputError, match=r'^seed=3: model "own.py:model" failed: .*no such luck'):
-        run_sweep(study, study.points("test"), Path("out"), dask)
+    study = study_of(write_own(tmp_path, seconds=None))
+    with pytest.raises(InputError, match=r"^bandwidth=1.*,seed=0: no such luck"):
+        run_sweep(study, study.points("test")[:1], Path("out"), dask)
 
 
 def die_once(file: str) -> int:
@@ -204,10 +219,7 @@ def test_a_sweep_goes_on_after_the_command_or_the_scheduler_was_killed(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    write_own(tmp_path, tmp_path / "pids", seconds=2)
-    Path("study.yaml").write_text(
-        "train: {model: own.py:model, data: digits, updates: 5}\nover: {lr: [0.1, 0.2, 0.3, 0.4]}"
-    )
+    Path("study.yaml").write_text(write_own(tmp_path, seconds=2))
     where = ["--backend", "dask", "--scheduler", f"tcp://127.0.0.1:{port}"]
     command = ["train", "study.yaml", "--out", "out", *where]
     program = "import sys; from paracosm.cli import main; sys.exit(main(sys.argv[1:]))"
