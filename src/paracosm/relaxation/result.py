@@ -313,13 +313,13 @@ def _checkpoints(
     if between is None and spec.config.fault and result.virtual_time > 0:
         between = result.virtual_time / result.faults if result.faults else None
     suggested = policy.cost > 0 and between is not None
-    mtbf = between or 0.0
+    mtbf, alone = between or 0.0, result.fault_free_time
     return {
         "policy": str(policy),
         "taken": result.checkpoints,
         "rollbacks": result.rollbacks,
         "cost": result.checkpoints * policy.cost + result.rollbacks * policy.restore,
-        "advice": advice(policy),
+        "advice": advice(policy, alone if isfinite(alone) else result.virtual_time),
         "suggested_interval_young": young_interval(policy.cost, mtbf) if suggested else None,
         "suggested_interval_daly": daly_interval(policy.cost, mtbf) if suggested else None,
     }
