@@ -205,7 +205,7 @@ def run_relaxation(
     return replace(run, summary=replace(run.summary, what_if=changes, unchanged=compared))
 
 
-_COMPARED = ("status", "virtual_time", "sweeps", "relaxations", "residual")
+_COMPARED = ("status", "virtual_time", "sweeps", "relaxations", "residual", "energy")
 
 
 def _run(

@@ -28,7 +28,7 @@ from paracosm.results import (
     TuningSummary,
 )
 from paracosm.results.summaries import Lateness, RelaxationTwin
-from paracosm.units import format_duration
+from paracosm.units import format_duration, format_energy
 
 HALF = 0.5  # of ideal: the efficiency up to which numbers of workers are counted as good
 WIDE_BAND = 0.1  # relative difference between workers in step and apart that is worth saying
@@ -97,7 +97,19 @@ def _twin(summary: RelaxationSummary, twin: RelaxationTwin) -> str:
         how = f"{ratio:.2g} times as fast as synchronous"
     else:
         how = f"slower than synchronous by a factor of {1 / ratio:.2g}"
-    return f"Asynchronous is {how}{to} here ({_short(own)} against {_short(other)}{sweeps})."
+    energy = _energies(summary, twin) if twin.level is None else ""
+    return (
+        f"Asynchronous is {how}{to} here ({_short(own)} against {_short(other)}{sweeps}){energy}."
+    )
+
+
+def _energies(summary: RelaxationSummary, twin: RelaxationTwin) -> str:
+    """Compare the energy to solution of both, where it is known."""
+    if not summary.energy or not twin.energy:
+        return ""
+    own, other = format_energy(summary.energy), format_energy(twin.energy)
+    ratio = summary.energy / twin.energy
+    return f" and takes {ratio:.2g} times the energy ({own} against {other})"
 
 
 def iteration_answer(summary: IterationSummary) -> str:

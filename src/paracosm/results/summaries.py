@@ -381,6 +381,7 @@ class RelaxationTwin(JsonObject):
     Attributes:
         level: of the residual, up to which both are compared; None: to the end of each.
         run_time, twin_time: virtual seconds to it; None where one of them diverged.
+        energy: joules to its end, as of the run; None where no power is known.
     """
 
     status: str
@@ -390,10 +391,14 @@ class RelaxationTwin(JsonObject):
     level: float | None
     run_time: float | None
     twin_time: float | None
+    energy: float | None = None
 
 
 class RelaxationSummary(Summary):
-    """Of `paracosm relax`; `twin` is None of a synchronous run, and where it was not asked for."""
+    """Of `paracosm relax`; `twin` is None of a synchronous run, and where it was not asked for.
+
+    `energy` is in joules, of all processors; None where the cluster file says no power.
+    """
 
     kind: Literal["relaxation"] = "relaxation"
     problem: str
@@ -429,6 +434,7 @@ class RelaxationSummary(Summary):
     growth_rate: float | None = None
     unchanged: Json | None = None
     twin: RelaxationTwin | None = None
+    energy: float | None = None
 
 
 class Measured(JsonObject):
