@@ -138,10 +138,12 @@ def job_answer(summary: JobSummary) -> str:
             f"iteration takes {time} {how}."
         )
     knee = knee_text(rows)
+    energy = None if last is None or last.energy is None else format_energy(last.energy)
+    taken = "" if energy is None else f"An iteration takes {energy}."
     gain = None if last is None else (last.if_twice_as_fast or {}).get("links")
     links = "" if gain is None else f"Links twice as fast: {gain:+.0%}."
     reaches = "" if knee is None else f"Efficiency is at least {HALF:.0%} {knee}."
-    return " ".join(filter(None, [said, reaches, summary.bottleneck, links]))
+    return " ".join(filter(None, [said, taken, reaches, summary.bottleneck, links]))
 
 
 def knee_text(rows: Sequence[ThroughputRow]) -> str | None:
@@ -158,8 +160,11 @@ def knee_text(rows: Sequence[ThroughputRow]) -> str | None:
 
 def throughput_answer(summary: ThroughputSummary) -> str:
     """Say what workers with parameter servers make, and where more of them bring little."""
+    joules = summary.throughput[-1].energy
+    energy = "" if joules is None else f", {format_energy(joules)} a step"
     return (
-        f"{_count(summary.workers, 'worker')} make {_rate_or_band(summary)}. {summary.bottleneck}"
+        f"{_count(summary.workers, 'worker')} make {_rate_or_band(summary)}{energy}. "
+        f"{summary.bottleneck}"
     )
 
 
