@@ -41,7 +41,13 @@ def replacing(path: str | Path) -> Iterator[Path]:
     except OSError as error:
         if error.errno in FULL:
             raise OSError(error.errno, os.strerror(error.errno), str(path)) from None
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise unwritable(f"{path}: cannot be written", error) from None
+
+
+def unwritable(where: str, error: OSError) -> Exception:
+    """Return what to raise: an `InputError`, or the error itself where the disk is full."""
+    reason = " ".join((error.strerror or str(error)).split())
+    return error if error.errno in FULL else InputError(f"{where}: {reason}")
 
 
 def _is_running(process: int) -> bool:

@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from paracosm.cli.options import Quiet
 from paracosm.errors import InputError
+from paracosm.files import unwritable
 from paracosm.studies import RunFolder, read_sweep
 from paracosm.timeline import write_trace
 
@@ -39,7 +40,7 @@ def report(
         if images is not None:
             written += write_images(folders, page.parent, images)
     except OSError as error:
-        raise InputError(f"{page}: cannot be written: {error.strerror}") from None
+        raise unwritable(f"{page}: cannot be written", error) from None
     if not quiet:
         for path in written:
             typer.echo(path)
@@ -80,7 +81,7 @@ def trace(
     try:
         write_trace(timeline, path)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+        raise unwritable(f"{path}: cannot be written", error) from None
     if not quiet:
         typer.echo(path)
     return 0

@@ -23,7 +23,7 @@ import yaml
 
 from paracosm.data_files import parse_json, parse_yaml
 from paracosm.errors import InputError
-from paracosm.files import FULL, Lock, check_seal, replacing, sealing
+from paracosm.files import Lock, check_seal, replacing, sealing, unwritable
 from paracosm.results import SUMMARIES, Summary, to_builtin, to_json
 from paracosm.studies.kinds import KINDS
 from paracosm.studies.metrics_file import (
@@ -140,9 +140,9 @@ class RunFolder:
         except (OSError, InputError) as error:
             if lock is not None:
                 lock.release()
-            if isinstance(error, InputError) or error.errno in FULL:
+            if isinstance(error, InputError):
                 raise
-            raise InputError(f"{path}: cannot write a run folder here: {_reason(error)}") from None
+            raise unwritable(f"{path}: cannot write a run folder here", error) from None
         return cls(path, writer, lock)
 
     @classmethod
@@ -325,7 +325,7 @@ def claim_folder(
                 )
             remove_run_files(folder, files)
     except OSError as error:
-        raise InputError(f"{folder}: cannot write a {what} folder here: {_reason(error)}") from None
+        raise unwritable(f"{folder}: cannot write a {what} folder here", error) from None
 
 
 def _stopped_early(folder: Path, study: Mapping[str, Any]) -> bool:

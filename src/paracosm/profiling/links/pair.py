@@ -21,6 +21,7 @@ from math import inf
 from pathlib import Path
 
 from paracosm.errors import InputError, require
+from paracosm.files import unwritable
 from paracosm.profiling.links.measure import fit_line, link_of
 from paracosm.units import format_bandwidth, format_duration
 
@@ -185,7 +186,7 @@ def write_calibration(link: PairLink, path: Path) -> None:
     try:
         path.write_text(link.text(), encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+        raise unwritable(f"{path}: cannot be written", error) from None
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from paracosm.data_files import read_yaml
 from paracosm.errors import InputError
+from paracosm.files import unwritable
 from paracosm.profiling.nodes.exchange import (
     BOTH,
     LONGEST,
@@ -242,7 +243,7 @@ def save_calibration(calibration: NodeCalibration, path: str | Path) -> None:
     try:
         Path(path).write_text(yaml.safe_dump(mapping, sort_keys=False), encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+        raise unwritable(f"{path}: cannot be written", error) from None
 
 
 _bandwidth = partial(format_bandwidth, exact=True)
