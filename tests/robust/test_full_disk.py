@@ -11,7 +11,6 @@ import pytest
 from forked import Child, forked
 
 from paracosm.cli import main
-from paracosm.errors import InputError
 from paracosm.studies import RunFolder
 
 DATA = Path(__file__).parents[1] / "data"
@@ -33,7 +32,7 @@ COMMANDS: Mapping[str, str] = {
 }
 
 FULL_AFTER = (0, 1, 10, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 1_000_000, 4_000_000)
-"""Bytes of any one file, after which writing fails: within each part of each file that is written."""
+"""Bytes of any one file, after which writing fails."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +46,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
     folder = tmp_path_factory.mktemp("files")
     run, sweep, db = folder / "run", folder / "sweep.yaml", folder / "a.db"
-    assert main(shlex.split(COMMANDS["train"].format(out=run)) + ["--quiet"]) == 0
+    assert main([*shlex.split(COMMANDS["train"].format(out=run)), "--quiet"]) == 0
     sweep.write_text("train: {timing_only: true, updates: 100}\nover: {workers: [1, 2]}\n")
     with ProfileDatabase.open(db, create=True) as database:
         database.add(some(300))
@@ -102,10 +101,6 @@ def test_a_full_disk_is_one_line_and_leaves_what_can_be_read(
 def readable(out: Path) -> None:
     """Whatever a run has left is a run folder, or too little to be one."""
     if (out / "study.yaml").is_file() and not (out / "sweep.json").is_file():
-        try:
-            run = RunFolder.open(out)
-        except InputError as error:
-            assert "sweep" in str(error) or "study" in str(error)
-            return
+        run = RunFolder.open(out)
         run.metrics()
         run.timeline()

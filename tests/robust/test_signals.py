@@ -22,7 +22,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def holds_a_result(out: Path) -> bool:
-    """Whether what is there is to be kept: a run that came to its end, or a file of measurements."""
+    """Whether what is there is to be kept: a run that came to its end, or a file."""
     summary = out / "summary.json"
     if summary.is_file():
         return bool(json.loads(summary.read_text())["status"] != "interrupted")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
+from paracosm.files import replacing
 
 Array = NDArray[np.float64]
 Stamps = NDArray[np.int64]
@@ -112,10 +113,8 @@ class Measurement:
             "environment": dict(self.environment),
             "cases": [_case_out(case) for case in self.cases],
         }
-        try:
-            Path(path).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+        with replacing(path) as beside:
+            beside.write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
 
 
 @dataclass(frozen=True, eq=False)
