@@ -9,7 +9,7 @@ from typing import Any
 from paracosm.emulation.communication import communication_of
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.peers import peers_of
-from paracosm.errors import InputError
+from paracosm.errors import InputError, require
 from paracosm.results import EmulationSummary
 
 
@@ -19,6 +19,12 @@ def check_emulation(config: EmulateConfig) -> None:
         raise InputError("missing script: paracosm emulate ... train.py")
     if not config.is_module and not config.script.is_file():
         raise InputError(f"{config.script}: no such script")
+    if config.device == "cuda":
+        require("torch", "torch", "emulation")
+        import torch
+
+        if not torch.cuda.is_available():
+            raise InputError("device: this machine has no GPU that PyTorch finds: --device cpu")
     unchanged = config.model_copy(update={"what_if": ()})
     for each in (unchanged, config) if config.what_if else (unchanged,):
         communication_of(each)

@@ -62,6 +62,7 @@ class Runtime:
         self.recorder = recorder
         self.on_collective = on_collective
         self.asked_backend = ""
+        self.cpu_is_cuda = False  # whether the script asked for a device that the CPU stands for
         self.waiting = Waiting(Sleeper(), Completion(), recorder.flush, on_wait)
         self.sent = Sent(setting.seed)
         self.refuse = refuser(recorder, setting.rank, "not supported in backend mode")
@@ -129,7 +130,8 @@ class Runtime:
         site = call_site()
         first = outputs[0] if outputs else inputs[0] if inputs else None
         device = "cpu" if first is None else first.device.type
-        pool, count = member.pool(kind, peer, device)
+        where = "cuda" if self.cpu_is_cuda else device
+        pool, count = member.pool(kind, peer, where)
         with self._lock:
             number = member.count
             member.count += 1
