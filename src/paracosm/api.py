@@ -206,7 +206,6 @@ class Result(Generic[S]):
         return f"<table>{f'<tr><th></th>{titles}</tr>' if names else ''}{rows}</table>"
 
     def _image(self) -> str:
-        """Return the first figure as a picture: it is there without JavaScript, and offline."""
         if not self._charts:
             return ""
         from paracosm.report.images import picture
@@ -222,7 +221,6 @@ class Result(Generic[S]):
         return f"a result of kind {self._summary.kind} ({self._summary.status})"
 
     def _there(self) -> list[str]:
-        """Return the names of what this result has."""
         there = ["summary"]
         for folder in self._folders:
             there += ["metrics"] if folder.metrics().num_rows else []
@@ -322,8 +320,8 @@ def predict(config: Config = None, **options: Any) -> Result[Summary]:
         paracosm.predict(model="resnet34", shape="3x32x32", workers=[1, 2, 4], bandwidth="1Gbit/s")
 
     Timings are looked up as the command does; ops that have to be timed here are timed in a process
-    of their own. The summary is an `IterationSummary`, a `JobSummary` (on a cluster), a
-    `ThroughputSummary` (from a job profile), or an `OpLatenciesSummary`. Arguments as of `train`.
+    of their own. The summary is an `IterationSummary`, a `JobSummary` (on a cluster), or a
+    `ThroughputSummary` (from a job profile). Arguments as of `train`.
     """
     return _run("predict", config, options)
 
@@ -594,7 +592,6 @@ class _Kept:
 
 
 def _reported(result: Result[Any], out: Folder | None) -> Result[Any]:
-    """Write the report beside a run that is to stay."""
     if out is not None:
         result.report(Path(out) / "report.html")
     return result

@@ -31,7 +31,7 @@ from paracosm.report.workers_charts import (
     scaling_charts,
     throughput_charts,
 )
-from paracosm.results import JobSummary, OpLatenciesSummary
+from paracosm.results import JobSummary
 from paracosm.timeline import Spans
 from paracosm.units import format_duration, format_size
 
@@ -63,7 +63,6 @@ def sections(runs: Sequence[Run]) -> list[Section]:
             ],
         ),
         ("The first steps", _first(runs, first_steps_chart)),
-        ("Prediction against measurement", [_errors(runs)]),
     ]
     return shown_sections(parts)
 
@@ -228,28 +227,6 @@ def _held(run: Run) -> tuple[Floats, Floats]:
     return held.time, held.value
 
 
-def _errors(runs: Sequence[Run]) -> Chart:
-    """Return predicted over measured time of every model of op latencies, and of the sum."""
-    marks: list[Dots] = []
-    rows: list[str] = []
-    for run in runs:
-        found = run.numbers
-        comparisons = found.comparisons if isinstance(found, OpLatenciesSummary) else []
-        names = [f"{each['device']}/{each['model']}" for each in comparisons]
-        rows += [each for each in names if each not in rows]
-        symbols: dict[str, Symbol] = {"replay": "dot", "sum of latencies": "cross"}
-        for key, series in (("error", "replay"), ("serial_error", "sum of latencies")):
-            values = np.array([each[key] for each in comparisons], dtype=np.float64)
-            labels = tuple(
-                f"{name}, {series}: {value:+.1%}" for name, value in zip(names, values, strict=True)
-            )
-            places = np.array([float(rows.index(each)) for each in names])
-            if len(values):
-                marks.append(Dots(values, places, labels, run.index, series, symbols[series]))
-    x = Axis("error", percent=True)
-    return row_chart("errors", "Error of the predicted time", x, rows, marks, pixels=20)
-
-
 WIDEST = 2.0  # times the longest time: an interval beyond is not to hide the others
 
 
@@ -259,7 +236,6 @@ def compared(runs: Sequence[Run]) -> list[Chart | None]:
 
 
 def _times(runs: Sequence[Run]) -> Chart | None:
-    """Return a row for each run: predicted time, its interval, and the measured time."""
     shown = [run for run in runs if run.numbers.get("iteration_time") is not None]
     if not shown:
         return None
@@ -316,7 +292,6 @@ def _peaks(runs: Sequence[Run]) -> Chart | None:
 def _against_batch(
     name: str, title: str, label: str, values: dict[Run, float], labels: dict[Run, str]
 ) -> Chart | None:
-    """Return a dot for each run at its batch; None where the batch does not vary."""
     shown = [run for run in values if run.numbers.get("batch")]
     if len({run.numbers["batch"] for run in shown}) < 2:
         return None
