@@ -15,7 +15,7 @@ import torch
 from torch.distributed import distributed_c10d as c10d
 
 from paracosm.emulation.config import Setting
-from paracosm.emulation.rank.announce import announce_reductions
+from paracosm.emulation.rank.announce import announce
 from paracosm.emulation.rank.cuda_on_cpu import use_cpu_for_cuda
 from paracosm.emulation.rank.launchers import meet_emulator, run_spawned_rank
 from paracosm.emulation.rank.objects import gather_objects_from_all, replace_object_collectives
@@ -56,7 +56,7 @@ def prepare(setting: Setting) -> None:
         refuse = refuser(recorder, setting.rank, "not supported in wire mode")
         replace_object_collectives(setting.config.rank, refuse, lambda sizes: True)
         gather_objects_from_all()
-        announce_reductions(announcements_file(setting.records, setting.rank))
+        announce(announcements_file(setting.records, setting.rank), setting.config.rank)
         signals = Signals(setting.records.with_name(_EMULATOR))
         waits = Waits(recorder, setting.rank, signals.wait_ended)
         watch_works(waits)
