@@ -2,18 +2,18 @@
 
 Scripts and libraries find devices; what they ask of one is done on the CPU, as soon as it is asked
 for. PyTorch's own code goes on seeing the machine as it is, and takes its paths for the CPU. What
-is on a device already is not copied to it, and "copied back" is the same tensor.
+is copied to a device and back is one tensor all the while.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from functools import wraps
+from contextlib import nullcontext
+from functools import partial, wraps
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 from torch.distributed.device_mesh import DeviceMesh
-from torch.jit._builtins import _get_builtin_table, _register_builtin
+from torch.jit._builtins import _get_builtin_table
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._device import DeviceContext, _device_constructors
 
@@ -30,41 +30,26 @@ from paracosm.emulation.rank.observe import peak_memory
 
 Call = Callable[..., Any]
 
-_CPU = torch.device("cpu")
-
 
 def use_cpu_for_cuda(
-    config: EmulateConfig, refuse: Callable[[str], Exception], asked: Call
+    config: EmulateConfig,
+    refuse: Callable[[str], Exception],  # makes the error for what only a GPU does
+    asked: Callable[[], None],  # called whenever the script means to be on a device
 ) -> None:
-    """Have scripts of this process find CUDA devices, all of which are the CPU, and nccl.
+    """Have scripts of this process find CUDA devices, all of which are the CPU, and nccl."""
 
-    `refuse` makes the error for what only a GPU does, and `asked` is called when the script
-    computes on a device for the first time.
-    """
-    cpu_for = _Asked(asked).cpu_for
+    def cpu_for(device: Any) -> Any:
+        is_cuda = isinstance(device, str | torch.device) and str(device).startswith("cuda")
+        if is_cuda or isinstance(device, int):
+            asked()
+            return "cpu"
+        return device
+
     _translate_tensors(cpu_for)
-    _translate_contexts(cpu_for)
+    _translate_types(cpu_for)
     _show_devices(config.devices, refuse)
     if config.mode == "wire":
         _use_gloo_for_nccl()
-
-
-class _Asked:
-    def __init__(self, asked: Call) -> None:
-        self._asked: Call | None = asked
-
-    def cpu_for(self, device: Any) -> Any:
-        """Return what to give PyTorch in the place of a device, a name or a number of one."""
-        if isinstance(device, torch.device):
-            is_cuda = device.type == "cuda"
-        elif isinstance(device, str):
-            is_cuda = device.partition(":")[0] == "cuda"
-        else:
-            is_cuda = isinstance(device, int)
-        if is_cuda and self._asked is not None:
-            asked, self._asked = self._asked, None
-            asked()
-        return _CPU if is_cuda else device
 
 
 _LIKE = ("empty", "full", "ones", "rand", "randint", "randn", "zeros")
@@ -72,92 +57,80 @@ _NEW = ("empty", "empty_strided", "full", "ones", "tensor", "zeros")
 
 
 def _translate_tensors(cpu_for: Call) -> None:
-    def translated(make: Call) -> Call:
-        @wraps(make)
-        def made(*args: Any, **options: Any) -> Any:
+    builtins: Any = _get_builtin_table()  # type: ignore[no-untyped-call]  # of torch.jit.script
+    constructors: Any = _device_constructors()  # a list that has to be made before
+
+    def translate(owner: Any, name: str) -> None:
+        call = getattr(owner, name)
+
+        @wraps(call)
+        def translated(*args: Any, **options: Any) -> Any:
+            if name == "to" and len(args) > 1:
+                args = (args[0], cpu_for(args[1]), *args[2:])
             if "device" in options:
                 options["device"] = cpu_for(options["device"])
             options.pop("pin_memory", None)
-            return make(*args, **options)
+            return call(*args, **options)
 
-        op: Any = _get_builtin_table().get(id(make))  # type: ignore[no-untyped-call]
-        _register_builtin(made, op)  # for torch.jit.script
-        return made
+        setattr(owner, name, translated)
+        builtins[id(translated)] = builtins.get(id(call))
 
-    move = torch.Tensor.to
-
-    def moving(move: Call) -> Call:
-        @wraps(move)
-        def to(moved: Any, *args: Any, **options: Any) -> Any:
-            if args:
-                args = (cpu_for(args[0]), *args[1:])
-            elif "device" in options:
-                options["device"] = cpu_for(options["device"])
-            return move(moved, *args, **options)
-
-        return to
+    makers = [name for each in constructors if hasattr(torch, name := each.__name__)]
+    for name in (*makers, *(f"{name}_like" for name in _LIKE)):
+        translate(torch, name)
+    for name in ("to", *(f"new_{name}" for name in _NEW)):
+        translate(torch.Tensor, name)
+    translate(torch.nn.Module, "to")
 
     def cuda(tensor: Any, device: Any = 0, non_blocking: bool = False, **options: Any) -> Any:
-        return move(tensor, cpu_for(0), **options)
+        return tensor.to(cpu_for(0), **options)
 
-    # PyTorch's own list of what a default device is for, which has to be made before.
-    makers: Any = _device_constructors()
-    made_with = [name for make in makers if hasattr(torch, name := make.__name__)]
-    for name in (*made_with, *(f"{name}_like" for name in _LIKE)):
-        setattr(torch, name, translated(getattr(torch, name)))
-    for name in _NEW:
-        setattr(torch.Tensor, f"new_{name}", translated(getattr(torch.Tensor, f"new_{name}")))
-    of_tensors: dict[str, Call] = {
-        "to": moving(move),
+    here: dict[str, Call] = {
         "cuda": cuda,
         "pin_memory": lambda tensor, device=None: tensor,
         "record_stream": lambda tensor, stream: None,
     }
-    for name, by in of_tensors.items():
-        setattr(torch.Tensor, name, by)
-    setattr(torch.nn.Module, "to", moving(torch.nn.Module.to))  # noqa: B010
-    plain = torch.Generator
-
-    class Generators(type):
-        def __call__(cls, device: Any = _CPU) -> Any:
-            return plain(cpu_for(device))
-
-        def __instancecheck__(cls, instance: Any) -> bool:
-            return isinstance(instance, plain)
-
-    setattr(torch, "Generator", Generators("Generator", (), {}))  # noqa: B010
+    for name, call in here.items():
+        setattr(torch.Tensor, name, call)
     # A number lower than those of PyTorch's own ways to restore a storage.
     torch.serialization.register_package(
         0, lambda stored: None, lambda stored, at: stored if at.startswith("cuda") else None
     )
 
 
-def _translate_contexts(cpu_for: Call) -> None:
+def _translate_types(cpu_for: Call) -> None:
     """Have what is made for a type of device be made for the CPU."""
 
-    def first(owner: Any, default: Any = None) -> None:
+    def translate(owner: Any, default: Any = None) -> None:
         begin = owner.__init__
 
         @wraps(begin)
         def begun(self: Any, device_type: Any = default, *args: Any, **options: Any) -> None:
-            device = options.pop("device", device_type)
-            begin(self, str(cpu_for(device)), *args, **options)
+            begin(self, cpu_for(options.pop("device", device_type)), *args, **options)
 
         owner.__init__ = begun
 
-    for owner in (DeviceMesh, DeviceContext):
-        first(owner)
-    first(torch.amp.GradScaler, "cuda")
-    begin_autocast, begin_parallel = torch.autocast.__init__, DistributedDataParallel.__init__
-    begin_group = c10d.init_process_group
+    translate(DeviceMesh)
+    translate(DeviceContext)
+    translate(torch.amp.GradScaler, "cuda")
+    translate(torch.autocast)
+    on_cpu, plain = torch.autocast.__init__, torch.Generator
+    begin_parallel, begin_group = DistributedDataParallel.__init__, c10d.init_process_group
 
-    @wraps(begin_autocast)
+    @wraps(on_cpu)
     def autocast(
-        self: Any, device_type: str, dtype: Any = None, *args: Any, **options: Any
+        self: Any, device_type: Any, dtype: Any = None, *args: Any, **options: Any
     ) -> None:
         if device_type == "cuda":
-            device_type, dtype = str(cpu_for("cuda")), dtype or torch.get_autocast_dtype("cuda")
-        begin_autocast(self, device_type, dtype, *args, **options)
+            dtype = dtype or torch.get_autocast_dtype("cuda")
+        on_cpu(self, device_type, dtype, *args, **options)
+
+    class Generators(type):
+        def __call__(cls, device: Any = "cpu") -> Any:
+            return plain(cpu_for(device))
+
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, plain)
 
     @wraps(begin_parallel)
     def parallel(
@@ -174,10 +147,14 @@ def _translate_contexts(cpu_for: Call) -> None:
     def init_process_group(*args: Any, device_id: Any = None, **options: Any) -> None:
         begin_group(*args, **options)
 
-    torch.autocast.__init__ = autocast  # type: ignore[method-assign]
-    DistributedDataParallel.__init__ = parallel  # type: ignore[method-assign]
-    for module in (c10d, dist):
-        setattr(module, "init_process_group", init_process_group)  # noqa: B010
+    for owner, name, by in (
+        (torch.autocast, "__init__", autocast),
+        (torch, "Generator", Generators("Generator", (), {})),
+        (DistributedDataParallel, "__init__", parallel),
+        (c10d, "init_process_group", init_process_group),
+        (dist, "init_process_group", init_process_group),
+    ):
+        setattr(owner, name, by)
 
 
 def _use_gloo_for_nccl() -> None:
@@ -188,18 +165,21 @@ def _use_gloo_for_nccl() -> None:
             backend = c10d.Backend("gloo")
         return make(size, rank, members, backend, *args, **options)
 
-    for name, by in {"_new_process_group_helper": made, "is_nccl_available": lambda: True}.items():
+    for name, by in (
+        ("_new_process_group_helper", made),
+        ("is_nccl_available", lambda: True),
+        ("default_pg_nccl_timeout", c10d.default_pg_timeout),
+    ):
         setattr(c10d, name, by)
-    setattr(c10d, "default_pg_nccl_timeout", c10d.default_pg_timeout)  # noqa: B010
     setattr(dist, "is_nccl_available", c10d.is_nccl_available)  # noqa: B010
 
 
 class _Stream(torch.cpu.Stream):
     """Is done with everything as soon as it has been asked for."""
 
-    cuda_stream, device, device_index, priority = 0, torch.device("cuda", 0), 0, 0
+    cuda_stream = device_index = priority = 0
 
-    def __init__(self, device: Any = None, priority: int = 0, **options: Any) -> None:
+    def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__()
 
     def synchronize(self) -> None:
@@ -217,9 +197,8 @@ class _Stream(torch.cpu.Stream):
 class _Event(torch.cpu.Event):
     """The instant at which it was recorded."""
 
-    def __init__(self, enable_timing: bool = False, **options: Any) -> None:
+    def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__()
-        self._at = 0.0
 
     def record(self, stream: Any = None) -> None:
         self._at = time.perf_counter()
@@ -228,9 +207,15 @@ class _Event(torch.cpu.Event):
         return 1e3 * (end._at - self._at)
 
 
+_NAME = "the CPU, in the place of a CUDA device"
+_CAPABILITY = (8, 0)  # the least with which scripts take the paths that they take on today's GPUs
+_NOTHING = ("init", "synchronize", "empty_cache", "ipc_collect", "set_stream", "set_per_process")
+_AS_IT_IS = ("manual_seed", "seed", "is_initialized")  # they do without a device
+_ONLY_ON_GPUS = ("CUDAGraph", "graph", "MemPool", "CUDAPluggableAllocator", "ExternalStream")
+
+
 def _show_devices(devices: int, refuse: Callable[[str], Exception]) -> None:
     current, memory = 0, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    stream = _Stream()
 
     def set_device(device: Any) -> None:
         nonlocal current
@@ -239,10 +224,20 @@ def _show_devices(devices: int, refuse: Callable[[str], Exception]) -> None:
             raise RuntimeError(f"there is no cuda:{index}: {devices} devices are emulated")
         current = max(index, 0)
 
-    free_memory: Call = lambda device=None: (memory - peak_memory(), memory)
-    properties = {"name": _NAME, "major": _CAPABILITY[0], "minor": _CAPABILITY[1]}
-    properties |= {"total_memory": memory, "multi_processor_count": os.cpu_count()}
+    def refused(name: str, *args: Any, **options: Any) -> Any:
+        raise refuse(f"torch.cuda.{name}")
+
+    processors = os.cpu_count()
+    properties = SimpleNamespace(
+        name=_NAME, major=8, minor=0, total_memory=memory, multi_processor_count=processors
+    )
+    stream = _Stream()
+    # By how names begin.
     shown: dict[str, Call] = {
+        **dict.fromkeys((*_NOTHING, "reset_"), lambda *args, **options: None),
+        **dict.fromkeys(("stream", "device_index"), nullcontext),
+        **dict.fromkeys(("memory_allocated", "memory_reserved"), lambda device=None: peak_memory()),
+        **dict.fromkeys(("max_memory_",), lambda device=None: peak_memory()),
         "is_available": lambda: True,
         "device_count": lambda: devices,
         "current_accelerator": lambda check_available=False: torch.device("cuda"),
@@ -250,51 +245,33 @@ def _show_devices(devices: int, refuse: Callable[[str], Exception]) -> None:
         "set_device": set_device,
         "get_device_name": lambda device=None: _NAME,
         "get_device_capability": lambda device=None: _CAPABILITY,
-        "get_device_properties": lambda device=None: SimpleNamespace(**properties),
+        "get_device_properties": lambda device=None: properties,
         "current_stream": lambda device=None: stream,
         "default_stream": lambda device=None: stream,
-        "mem_get_info": free_memory,
-        "get_memory_info": free_memory,
+        "mem_get_info": lambda device=None: (memory - peak_memory(), memory),
+        "get_memory_info": lambda device=None: (memory - peak_memory(), memory),
         "memory_stats": lambda device=None: defaultdict(int),
-        "memory_summary": lambda device=None, abbreviated=False: "",
+        "memory_summary": lambda *args, **options: "",
         "is_bf16_supported": lambda including_emulation=True: True,
         "is_current_stream_capturing": lambda: False,
-        "can_device_access_peer": lambda device, peer_device: True,
-        "get_rng_state": lambda device=None: torch.get_rng_state(),
+        "can_device_access_peer": lambda *devices: True,
         "get_rng_state_all": lambda: [torch.get_rng_state()] * devices,
-        "set_rng_state": lambda state, device=None: torch.set_rng_state(state),
+        "get_rng_state": lambda device=None: torch.get_rng_state(),
         "set_rng_state_all": lambda states: torch.set_rng_state(states[0]),
+        "set_rng_state": lambda state, device=None: torch.set_rng_state(state),
     }
     for module in (torch.cuda, torch.cuda.random, torch.accelerator):
         for name in module.__all__:
-            value = getattr(module, name, None)
-            if not isinstance(value, FunctionType) or name in _HARMLESS:
-                continue
-            if name in _CONTEXTS:
-                setattr(module, name, contextlib.nullcontext)
-            elif name in _NOTHING or name.startswith("reset_"):
-                _show(module, name, lambda *args, **options: None)
-            elif "memory_allocated" in name or "memory_reserved" in name:
-                _show(module, name, lambda device=None: peak_memory())
-            else:
-                known = name.removesuffix("_index").removesuffix("_idx")
-                _show(module, name, shown.get(known) or _refused(name, refuse))
+            if isinstance(getattr(module, name), FunctionType) and not name.startswith(_AS_IT_IS):
+                found = (call for begin, call in shown.items() if name.startswith(begin))
+                _show(module, name, next(found, partial(refused, name)))
     for name in _ONLY_ON_GPUS:
-        getattr(torch.cuda, name).__new__ = _refused(name, refuse)
-    for name, by in {"Stream": _Stream, "Event": _Event, "device": contextlib.nullcontext}.items():
+        getattr(torch.cuda, name).__new__ = partial(refused, name)
+    for name, by in {"Stream": _Stream, "Event": _Event, "device": nullcontext}.items():
         setattr(torch.cuda, name, by)
-    for name in ("rangePushA", "rangePop", "rangeStartA", "rangeEnd", "markA"):
-        setattr(torch.cuda.nvtx._nvtx, name, lambda *args: None)  # type: ignore[attr-defined]
-
-
-_NAME = "the CPU, in the place of a CUDA device"
-_CAPABILITY = (8, 0)  # the least with which scripts take the paths that they take on today's GPUs
-_CONTEXTS = {"stream", "device_index"}
-_NOTHING = {"init", "synchronize", "empty_cache", "ipc_collect", "set_stream"} | {
-    "set_per_process_memory_fraction"
-}
-_HARMLESS = {"manual_seed", "manual_seed_all", "seed", "seed_all", "is_initialized"}
-_ONLY_ON_GPUS = ("CUDAGraph", "graph", "MemPool", "CUDAPluggableAllocator", "ExternalStream")
+    nvtx: Any = torch.cuda.nvtx
+    for name in ("rangePushA", "rangePop", "markA"):
+        setattr(nvtx._nvtx, name, lambda *args: None)
 
 
 def _show(module: Any, name: str, shown: Call) -> None:
@@ -307,10 +284,3 @@ def _show(module: Any, name: str, shown: Call) -> None:
         return (real if asking in ("torch", "paracosm") else shown)(*args, **options)
 
     setattr(module, name, answer)
-
-
-def _refused(name: str, refuse: Callable[[str], Exception]) -> Call:
-    def call(*args: Any, **options: Any) -> Any:
-        raise refuse(f"torch.cuda.{name}")
-
-    return call

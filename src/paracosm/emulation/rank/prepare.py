@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable
+from functools import cache
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -62,6 +63,7 @@ def prepare(setting: Setting) -> None:
         watch_works(waits)
         observe(recorder, setting.rank, waits, signals.iteration_ended)
 
+    @cache
     def asked() -> None:
         note(_ON_CPU)
         if runtime is not None:
