@@ -11,6 +11,13 @@ import pytest
 from shim_world import ShimWorld
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("compiled")))
+        yield
+
+
 @pytest.fixture
 def world(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch

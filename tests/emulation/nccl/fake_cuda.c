@@ -6,6 +6,7 @@
  */
 #include <dlfcn.h>
 #include <math.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -51,6 +52,7 @@ static void pass_time(double next)
 #ifdef REAL_TIME
     struct timespec time;
     (void)next;
+    sched_yield();
     clock_gettime(CLOCK_MONOTONIC, &time);
     now = (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 #else

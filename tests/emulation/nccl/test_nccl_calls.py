@@ -12,6 +12,7 @@ import pytest
 from shim_world import AVG, SUM, NcclConfig, ShimWorld, UniqueId, data_of, size_of
 
 from paracosm.emulation.nccl import build
+from paracosm.emulation.nccl.table import VARIABLE
 
 Worlds = Callable[..., ShimWorld]
 CUDA_ERROR, INVALID_ARGUMENT, INVALID_USAGE = 1, 4, 5
@@ -221,7 +222,7 @@ def test_outside_an_emulated_job_it_says_what_it_is(
 ) -> None:
     library = tmp_path / "libnccl.so.2"
     library.write_bytes(build.shim().read_bytes())
-    monkeypatch.delenv("PARACOSM_NCCL", raising=False)
+    monkeypatch.delenv(VARIABLE, raising=False)
     shim = ctypes.CDLL(str(library))
     shim.ncclGetLastError.restype = ctypes.c_char_p
     assert shim.ncclGetUniqueId(ctypes.byref(UniqueId())) == 2

@@ -41,7 +41,7 @@ double monotonic(void)
 
 int open_table(void)
 {
-    const char *path = getenv("PARACOSM_NCCL");
+    const char *path = getenv("PARACOSM_NCCL_TABLE");
     if (!path)
         return fail(SYSTEM_ERROR, "this libnccl.so.2 is for paracosm emulate --nccl");
     int file = open(path, O_RDWR | O_CLOEXEC);

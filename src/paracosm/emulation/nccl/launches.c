@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "links.h"
 #include "shim.h"
@@ -464,9 +465,12 @@ API void paracosm_wait_ends(struct launch *wait, stream_t stream)
                                                  offsetof(struct words, ended), wait->turn, 0);
 }
 
-/* Bring all records to the file. */
+/* Bring all records to the file, also those of what the device has done in the last instants. */
 API void paracosm_flush(void)
 {
+    const struct timespec moment = {.tv_nsec = 1000000};
+    for (int i = 0; in_flight && i < 100; i++)
+        nanosleep(&moment, NULL);
     pthread_mutex_lock(&lock);
     if (records)
         fflush(records);

@@ -19,12 +19,13 @@ import numpy as np
 from paracosm.emulation.communication import communication_of
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.cost import directions
+from paracosm.emulation.nccl.build import shim
 from paracosm.emulation.peers import peers_of
 from paracosm.emulation.records import COLLECTIVES, Group, RecordReader
 from paracosm.errors import InputError
 from paracosm.factory import is_reference
 
-VARIABLE = "PARACOSM_NCCL"  # environment variable: the file of the table
+VARIABLE = "PARACOSM_NCCL_TABLE"  # environment variable: the file of the table
 
 _GROUP = np.dtype([("state", "u4"), ("ranks", "i4"), ("name", "S128")])
 _ENTRY = np.dtype(
@@ -45,7 +46,8 @@ _TABLE = np.dtype(
 _MAGIC = 0x50435431
 _ANSWERED, _REFUSED = 2, 3
 _GROUP_QUESTION = 1 << 20
-_WAIT_ENDED, _ITERATION_ENDED, _CLOSE = -1, -2, -3
+WAIT_ENDED, ITERATION_ENDED, _CLOSE = -1, -2, -3  # what is told, no questions
+_QUESTIONS = "nccl.questions"
 _MOST_STATIONS = 64
 
 
@@ -54,7 +56,7 @@ class CostTable:
 
     def __init__(self, folder: Path, config: EmulateConfig, seed: int, rank: int, heard: Path):
         self.path, self.records = folder / "nccl.table", folder / f"rank{rank}.nccl.records"
-        questions = folder / "nccl.questions"
+        questions = folder / _QUESTIONS
         os.mkfifo(questions, 0o600)
         # Open for writing too: reading does not end where nobody has it open yet, or any more.
         self._questions = os.open(questions, os.O_RDWR | os.O_CLOEXEC)
@@ -85,15 +87,20 @@ class CostTable:
         self._thread.join()
         os.close(self._questions)
 
+    def environment(self) -> dict[str, str]:
+        """Return the variables under which a process finds the shim in the place of NCCL."""
+        preloaded = [str(shim()), *filter(None, [os.environ.get("LD_PRELOAD")])]
+        return {VARIABLE: str(self.path), "LD_PRELOAD": ":".join(preloaded)}
+
     def _run(self) -> None:
         while True:
             (question,) = struct.unpack("=i", os.read(self._questions, 4))
             now = time.monotonic()
             if question == _CLOSE:
                 return
-            if question == _WAIT_ENDED:
+            if question == WAIT_ENDED:
                 self._peers.resumed(now)
-            elif question == _ITERATION_ENDED:
+            elif question == ITERATION_ENDED:
                 self._peers.iteration_ended(now)
             elif question >= _GROUP_QUESTION:
                 self._answer(self._table["groups"][question - _GROUP_QUESTION], self._group, now)
@@ -145,18 +152,10 @@ class CostTable:
 
 
 def tell(questions: int, what: int) -> None:
-    """Write one number to the FIFO, which is open as `questions`."""
+    """Write one number to a FIFO of questions, which is open as a file descriptor."""
     os.write(questions, struct.pack("=i", what))
-
-
-def wait_ended(questions: int) -> None:
-    tell(questions, _WAIT_ENDED)
-
-
-def iteration_ended(questions: int) -> None:
-    tell(questions, _ITERATION_ENDED)
 
 
 def questions_of(table: Path) -> int:
     """Open the FIFO of a table for writing."""
-    return os.open(table.with_name("nccl.questions"), os.O_WRONLY | os.O_CLOEXEC)
+    return os.open(table.with_name(_QUESTIONS), os.O_WRONLY | os.O_CLOEXEC)

@@ -25,12 +25,13 @@ def announce_reductions(path: Path) -> None:
     """Have every reduction of this process write a line to `path` before it begins."""
     announcing = _Announcing(AnnouncementWriter(path))
     for name, reduction in _REDUCTIONS.items():
-        _before(name, announcing.reduction(*reduction))
+        before(name, announcing.reduction(*reduction))
     for name in ("send", "recv_", "recv_any_source_"):
-        _before(name, announcing.message)
+        before(name, announcing.message)
 
 
-def _before(name: str, call: Callable[[Sequence[Any]], None]) -> None:
+def before(name: str, call: Callable[[Sequence[Any]], None]) -> None:
+    """Have `call` get the arguments of each call of an operator of c10d before it begins."""
     op = getattr(torch.ops.c10d, name).default
     after = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 
