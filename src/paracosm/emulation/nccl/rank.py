@@ -42,6 +42,7 @@ def prepare_nccl(
     """
     shim = ctypes.CDLL(None)
     shim.paracosm_wait_begins.restype = ctypes.c_void_p
+    shim.paracosm_next_peer.restype = None
     rank, world = setting.rank, setting.config.world
     questions = questions_of(Path(os.environ[VARIABLE]))
     meet_alone(rank, world)
