@@ -25,6 +25,10 @@ def check_emulation(config: EmulateConfig) -> None:
 
         if not torch.cuda.is_available():
             raise InputError("device: this machine has no GPU that PyTorch finds: --device cpu")
+    if config.nccl:
+        from paracosm.emulation.nccl.build import check_machine
+
+        check_machine()
     unchanged = config.model_copy(update={"what_if": ()})
     for each in (unchanged, config) if config.what_if else (unchanged,):
         communication_of(each)

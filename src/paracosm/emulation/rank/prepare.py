@@ -49,12 +49,17 @@ def prepare(setting: Setting) -> None:
         recorder.append(Note(setting.rank, False, text))
 
     run_spawned_rank(setting, note)
+    where = "with --nccl" if setting.config.nccl else f"in {setting.config.mode} mode"
+    refuse = refuser(recorder, setting.rank, f"not supported {where}")
     runtime = None
-    if setting.config.mode == "backend":
+    if setting.config.nccl:
+        from paracosm.emulation.nccl.rank import prepare_nccl
+
+        end.record_ended = prepare_nccl(setting, recorder, refuse)
+    elif setting.config.mode == "backend":
         runtime = _prepare_backend(setting, recorder, end)
     else:
         meet_emulator(setting)
-        refuse = refuser(recorder, setting.rank, "not supported in wire mode")
         replace_object_collectives(setting.config.rank, refuse, lambda sizes: True)
         gather_objects_from_all()
         announce(announcements_file(setting.records, setting.rank), setting.config.rank)
@@ -69,7 +74,8 @@ def prepare(setting: Setting) -> None:
         if runtime is not None:
             runtime.cpu_is_cuda = True
 
-    if setting.config.device == "cpu" or not torch.cuda.is_available():
+    has_gpu = setting.config.nccl or torch.cuda.is_available()
+    if setting.config.device == "cpu" or not has_gpu:
         why = "the CPU takes the place of a GPU here (--device cpu), and cannot do that"
         use_cpu_for_cuda(setting.config, refuser(recorder, setting.rank, why), asked)
     end.watch_groups()
