@@ -91,21 +91,19 @@ def _designs_table(summary: PlanSummary) -> Table:
 
 
 def _dropped_table(summary: PlanSummary) -> Table:
-    """Return designs that were not run with all seeds, with the bound of delayed iterations."""
+    """Return designs that were not run with all seeds."""
     rows = tuple(
         (
             design_name(each),
             each.verdict,
             _plain(each.best),
             _plain(each.staleness),
-            _plain(each.steepness),
-            _plain(each.steepest),
             each.why,
         )
         for each in summary.designs
         if each.verdict != "reached"
     )
-    header = ("design", "verdict", "best", "staleness", "lr x curvature", "stable below", "why")
+    header = ("design", "verdict", "best", "staleness", "why")
     return Table("Dropped", header, rows)
 
 
@@ -161,8 +159,6 @@ def _remarks(summary: PlanSummary) -> dict[str, str]:
         said["what if"] = "; ".join(summary.what_if)
     if summary.unchanged is not None:
         said["unchanged"] = answer(summary.unchanged)
-    if summary.curvature is not None:
-        said["curvature"] = f"at most {summary.curvature:.3g} where it was looked at"
     return said
 
 
