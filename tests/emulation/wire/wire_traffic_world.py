@@ -243,7 +243,7 @@ def run_rank(
     if rank == 0:
         store = RelayedStore(store, recorder)
     dist.init_process_group(
-        "gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=30)
+        "gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=120)
     )
     wrong: list[str] = []
 
