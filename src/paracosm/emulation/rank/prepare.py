@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from torch.distributed import distributed_c10d as c10d
 
 from paracosm.emulation.config import Setting
-from paracosm.emulation.rank.announce import announce_reductions
+from paracosm.emulation.rank.announce import announce
 from paracosm.emulation.rank.objects import gather_objects_from_all, replace_object_collectives
 from paracosm.emulation.rank.observe import Waits, observe, watch_works
 from paracosm.emulation.rank.on_import import on_import
@@ -33,14 +33,18 @@ def prepare(setting: Setting) -> None:
     recorder = RecordWriter(setting.records)
     end = _End(setting, recorder)  # first, since what is registered later is called before
     refuse_what_needs_peers(setting.config)
-    if setting.config.mode == "backend":
+    if setting.config.nccl:
+        from paracosm.emulation.nccl.rank import prepare_nccl
+
+        end.record_ended = prepare_nccl(setting, recorder, _refusal(setting, recorder))
+    elif setting.config.mode == "backend":
         _prepare_backend(setting, recorder, end)
     else:
         replace_object_collectives(
             setting.config.rank, _refusal(setting, recorder), lambda sizes: True
         )
         gather_objects_from_all()
-        announce_reductions(announcements_file(setting.records, setting.rank))
+        announce(announcements_file(setting.records, setting.rank), setting.config.rank)
         signals = Signals(setting.records.with_name(_EMULATOR))
         waits = Waits(recorder, setting.rank, signals.wait_ended)
         watch_works(waits)
@@ -52,7 +56,8 @@ def prepare(setting: Setting) -> None:
 
 def _refusal(setting: Setting, recorder: RecordWriter) -> Callable[[str], Exception]:
     def refuse(what: str) -> NotImplementedError:
-        text = f"{what}: not supported in wire mode"
+        mode = "with --nccl" if setting.config.nccl else "in wire mode"
+        text = f"{what}: not supported {mode}"
         recorder.append(Note(setting.rank, True, text))
         return NotImplementedError(text)
 
