@@ -133,12 +133,6 @@ def test_tables_keep_throughput_and_updates_apart() -> None:
     assert tuned.rows[1] == ("32", "none: slow", "", "60 s", "1.9 EUR")
 
 
-def test_other_predictors_are_columns_where_they_were_asked() -> None:
-    said = replace(EIGHT, baselines={"constant_updates": 12.0, "goodput": None})
-    header = VIEW.tables(plan(said))[0].header
-    assert header[-1] == "updates of one worker"
-
-
 def test_a_summary_is_read_back_as_it_was_written() -> None:
     again = read_summary(BOTH.to_dict())
     assert isinstance(again, PlanSummary)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from math import inf, isfinite
 from pathlib import Path
 from typing import Protocol
 
 from paracosm.cluster.description import describe_cluster
-from paracosm.planning.baselines import with_baselines
 from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Design, designs_of
 from paracosm.planning.job import ProfiledJob, check_model, origins, profiled_job
@@ -111,15 +109,12 @@ def _plan(
         status = "not reached"
     if metrics is not None:
         _write_curves(standings, seed, config.target.metric, metrics, began)
-    summary = _summary(
+    return _summary(
         *(config, job, standings, seeds),
         status=status,
         runs=runs,
         wall_time=time.perf_counter() - began,
     )
-    with suppress(KeyboardInterrupt):  # the plan is there without them
-        summary = with_baselines(summary, config.learning())
-    return summary
 
 
 def _write_curves(

@@ -276,7 +276,6 @@ class PlannedDesign(JsonObject):
         staleness: mean over gradients and tensors, of the first seed.
         best: the best value of the target's metric, over seeds.
         is_efficient: no other design is faster and costs as little.
-        baselines: seconds to the target that other predictors say, by name.
         effective: share of the workers' time that failures have left, in the median over seeds;
             None where nothing fails.
     """
@@ -298,7 +297,6 @@ class PlannedDesign(JsonObject):
     staleness: float | None
     best: float | None
     is_efficient: bool
-    baselines: Mapping[str, float | None] | None = None
     effective: float | None = None
 
 
