@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.peers import peers_of
 from paracosm.errors import InputError
 from paracosm.results import EmulationSummary
+from paracosm.validation import read_json
 
 
 def check_emulation(config: EmulateConfig) -> None:
@@ -19,6 +19,10 @@ def check_emulation(config: EmulateConfig) -> None:
         raise InputError("missing script: paracosm emulate ... train.py")
     if not config.is_module and not config.script.is_file():
         raise InputError(f"{config.script}: no such script")
+    if config.nccl:
+        from paracosm.emulation.nccl.build import check_machine
+
+        check_machine()
     unchanged = config.model_copy(update={"what_if": ()})
     for each in (unchanged, config) if config.what_if else (unchanged,):
         communication_of(each)
@@ -35,8 +39,8 @@ def check_emulation(config: EmulateConfig) -> None:
 
 def predicted_time(folder: Path) -> float:
     try:
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        summary = read_json(folder / "summary.json", "summary")
+    except InputError:
         raise InputError(f"{folder}: not the folder of a finished run") from None
     found = summary.get("iteration_time")
     if isinstance(found, dict):

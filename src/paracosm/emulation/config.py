@@ -117,6 +117,11 @@ class EmulateConfig(ClusterFields):
         description="backend: a modelled torch.distributed backend, any world and device; wire: "
         "the real gloo talks to emulated peers over TCP",
     )
+    nccl: bool = Field(
+        False,
+        description="on a GPU: PyTorch's own NCCL process group, over an NCCL whose other ranks "
+        "are emulated, in the place of mode backend's",
+    )
     communication: str | None = Field(
         None,
         description="how long communication takes: cluster, none, measured (wire mode: what the "
@@ -295,6 +300,9 @@ class EmulateConfig(ClusterFields):
             idle["only mode wire has it"] = {"pace", "plan", "port"}
         else:
             idle["in mode wire gloo itself decides"] = {"algorithm", "comm_workers"}
+            idle["it is mode backend's"] = {"nccl"}
+        if self.nccl:
+            idle["with nccl PyTorch's own streams decide"] = {"comm_workers"}
         if self.cluster is not None:
             idle["the cluster says what there is"] = set(LINK_FIELDS)
         elif not self.has_links:

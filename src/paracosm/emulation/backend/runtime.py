@@ -136,7 +136,7 @@ class Runtime:
         with self._lock:
             number = member.count
             member.count += 1
-            entered = self._entered(kind, member, other, asked)
+            entered = self._peers.entered(kind, member.members, other, asked)
 
         def record(asked: float, entered: float, begun: float, done: float, worker: int) -> None:
             if done - asked > member.timeout:
@@ -200,13 +200,6 @@ class Runtime:
         text = f"{what} at {call_site() or _NOWHERE}: not supported in backend mode"
         self.recorder.append(Note(self.setting.rank, True, text))
         return NotImplementedError(text)
-
-    def _entered(self, kind: str, member: Member, other: int, asked: float) -> float:
-        if kind == "send" or len(member.members) == 1:
-            return asked
-        if kind == "recv":
-            return max(asked, self._peers.entry(other, asked))
-        return max(asked, self._peers.last_entry(member.members, asked))
 
     def _streams_of(self, device: torch.device) -> CudaStreams:
         streams = self._streams.get(device)

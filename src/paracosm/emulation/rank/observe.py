@@ -96,8 +96,7 @@ def _watcher(waits: Waits) -> Callable[[torch.Tensor], None]:
     seen: int | None = None  # the backward pass that was seen last
 
     def begin() -> None:
-        since = time.monotonic()
-        _queue(lambda: waits.add(since, time.monotonic()))
+        _queue(waits.open())
 
     def gradient_arrived(gradient: torch.Tensor) -> None:
         nonlocal seen
@@ -149,8 +148,9 @@ def _peak_resident() -> int:
 class Waits:
     """Records the waits of one rank.
 
-    A wait within a wait of the same thread is part of it. Whatever waits says so in one of three
-    ways: it is wrapped (`watched`), it calls `begin` and `end`, or it calls `add` afterwards.
+    A wait within a wait of the same thread is part of it. Whatever waits says so in one of four
+    ways: it is wrapped (`watched`), it calls `begin` and `end`, or `open` where another thread may
+    end it, or it calls `add` afterwards.
     """
 
     def __init__(
@@ -161,15 +161,19 @@ class Waits:
         self._ended = ended
         self._open = _Open()
 
+    def open(self) -> Callable[[], None]:
+        """Begin a wait, and return what ends it."""
+        return self._begun() if self._open.depth == 0 else lambda: None
+
     def begin(self) -> None:
         if self._open.depth == 0:
-            self._open.begin = time.monotonic()
+            self._open.end = self._begun()
         self._open.depth += 1
 
     def end(self) -> None:
         self._open.depth -= 1
         if self._open.depth == 0:
-            self._record(self._open.begin, time.monotonic())
+            self._open.end()
 
     def add(self, begin: float, end: float) -> None:
         if self._open.depth == 0:
@@ -186,6 +190,10 @@ class Waits:
 
         return waiting
 
+    def _begun(self) -> Callable[[], None]:
+        since = time.monotonic()
+        return lambda: self._record(since, time.monotonic())
+
     def _record(self, begin: float, end: float) -> None:
         self._recorder.append(Wait(self._rank, begin, end))
         if self._ended is not None:
@@ -194,4 +202,4 @@ class Waits:
 
 class _Open(threading.local):
     depth = 0
-    begin = 0.0
+    end: Callable[[], None]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paracosm.errors import InputError
-from paracosm.files import replacing
+from paracosm.files import check_seal, replacing, sealing
 from paracosm.profiling.database.database import ProfileDatabase
 from paracosm.profiling.database.rows import KINDS, TYPES, Added, Timings, rows_of
 from paracosm.profiling.environment import Environment
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 FORMATS = (".parquet", ".csv")
 
 _VERSION = 2
-_NEW = "session"  # in version 2; of files of version 1 it is empty
 _VERSION_KEY = b"paracosm.profiles"
 
 _ENVIRONMENT = {part.name: int if part.name == "threads" else str for part in fields(Environment)}
@@ -64,7 +63,8 @@ def export(
         else:
             from pyarrow import parquet
 
-            parquet.write_table(table, unfinished, compression="zstd")
+            with sealing(unfinished) as file:
+                parquet.write_table(table, file, compression="zstd")
     return timings
 
 
@@ -140,19 +140,18 @@ def _read(path: Path) -> pyarrow.Table:
     from pyarrow import parquet
 
     try:
+        check_seal(path)
         table = parquet.read_table(path)
     except FileNotFoundError:
         raise InputError(f'no file at "{path}"') from None
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f'"{path}" cannot be read as a Parquet file: {_line(error)}') from None
     version = (table.schema.metadata or {}).get(_VERSION_KEY, str(_VERSION).encode()).decode()
-    if version not in ("1", str(_VERSION)):
+    if version != str(_VERSION):
         raise InputError(
-            f'"{path}" is an export of version {version}, and this Paracosm knows none after '
-            f"{_VERSION}: update Paracosm"
+            f'"{path}" is an export of version {version}, and this Paracosm knows {_VERSION}: '
+            "export it again with the same version"
         )
-    if version == "1":
-        table = table.append_column(_NEW, pyarrow.array([""] * len(table), pyarrow.string()))
     for name in COLUMNS:
         if name not in table.column_names:
             raise InputError(f'"{path}" is no export of a profile database: it has no "{name}"')
