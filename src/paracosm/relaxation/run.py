@@ -201,8 +201,9 @@ def _run(
     radius = spectrum_of(spec)
     if announce is not None and radius is not None:
         announce(radius.sentence)
-    if announce is not None and not is_on_disk(advance):
-        announce("compiling the simulator, once on this machine: half a minute")
+    loop: Any = advance  # what is on disk may be of an older source
+    if announce is not None and not any(Path(loop.stats.cache_path).glob("*advance-*.nbi")):
+        announce("compiling the simulator, once on this machine: some 20 seconds")
     started = time.perf_counter()
 
     last = -1
@@ -276,12 +277,6 @@ def _timeline(spec: RunSpec, result: RelaxationResult) -> Timeline | None:
         where=shown,
     )
     return timeline
-
-
-def is_on_disk(function: Any) -> bool:
-    """Say whether a compiled version of `function` is on disk; it may be of an older source."""
-    folder = Path(function.stats.cache_path)
-    return any(folder.glob(f"*{function.py_func.__name__}-*.nbi"))
 
 
 def solve(spec: RunSpec, progress: Progress | None = None) -> RelaxationResult:
