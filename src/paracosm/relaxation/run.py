@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from paracosm.relaxation.methods import Method, method_divides, parse_method
 from paracosm.relaxation.result import RelaxationResult, summarise
 from paracosm.relaxation.spec import RunSpec, check_spec, spec_of
 from paracosm.results import RelaxationSummary
+from paracosm.results.metrics import MetricSink
 from paracosm.timeline import Labels, Timeline
 from paracosm.validation import validated
 
@@ -134,15 +135,6 @@ def _problem_of(A: Any, b: Any, x0: Any, solution: Any, method: Any) -> Problem:
 
 
 RunProgress = Callable[[int, float | None], None]
-
-
-class MetricSink(Protocol):
-    """What takes measurements: a run folder, or a list."""
-
-    def metric(
-        self, virtual_time: float, wall_time: float, node: str, name: str, value: float, step: int
-    ) -> None:
-        """Take one of them."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
 import os
 import socket
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from paracosm.emulation.rank.on_import import on_import
 from paracosm.emulation.rank.refusals import refuse_what_needs_peers
 from paracosm.emulation.records import Note, RecordWriter
 from paracosm.emulation.wire.announcements import announcements_file
+from paracosm.emulation.wire.store import bound, is_local
 
 _EMULATOR = "emulator.records"
 
@@ -44,6 +46,7 @@ def prepare(setting: Setting) -> None:
             setting.config.rank, _refusal(setting, recorder), lambda sizes: True
         )
         gather_objects_from_all()
+        _serve_store_here()
         announce(announcements_file(setting.records, setting.rank), setting.config.rank)
         signals = Signals(setting.records.with_name(_EMULATOR))
         waits = Waits(recorder, setting.rank, signals.wait_ended)
@@ -62,6 +65,24 @@ def _refusal(setting: Setting, recorder: RecordWriter) -> Callable[[str], Except
         return NotImplementedError(text)
 
     return refuse
+
+
+def _serve_store_here() -> None:
+    """Have only this machine reach the store that a real rank 0 serves at an address of its own.
+
+    Left to itself PyTorch listens on all interfaces.
+    """
+    # A function of the same name hides the module.
+    rendezvous: Any = importlib.import_module("torch.distributed.rendezvous")
+    make = rendezvous.TCPStore
+
+    def store(*, host_name: str, port: int, is_master: bool, **options: Any) -> Any:
+        if is_master and is_local(host_name):
+            with contextlib.suppress(OSError):  # it listens already, since an earlier group
+                options["master_listen_fd"] = bound(host_name, port).detach()
+        return make(host_name=host_name, port=port, is_master=is_master, **options)
+
+    rendezvous.TCPStore = store
 
 
 def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> None:
