@@ -25,6 +25,7 @@ from pathlib import Path
 import mpt
 import numpy as np
 import yaml
+from op_latencies import read_table, read_whole, reading_of, repeated
 from op_work import graph_of_shapes, passes_of
 from printing import folder_of, print_table
 from scipy.optimize import least_squares
@@ -41,7 +42,6 @@ from paracosm.cluster.hardware import (
 from paracosm.errors import InputError
 from paracosm.graphs import Graph, Op
 from paracosm.prediction.datasheets import COUNTED, NONE, class_of, common_error, durations_on
-from paracosm.prediction.op_latencies import read_table, read_whole, reading_of, repeated
 from paracosm.prediction.predict import Prediction, predict
 
 __all__ = ["Whole", "measured_table", "predicted_wholes", "read_samples"]

@@ -113,7 +113,8 @@ def from_others(
     """
     known = {(timing.op.name, timing.op.arguments) for timing in left_out}
     cold = [timing for timing in others if timing.cache == "cold"]
-    return fit_estimators(cold, exclude=known).estimate_all(graph.ops)
+    estimators = fit_estimators(cold, exclude=known)
+    return [estimators.estimate(op) for op in graph.ops]
 
 
 def _own(graph: Graph, timings: Sequence[OpTiming], cache: str) -> float:

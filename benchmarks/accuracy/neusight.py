@@ -25,12 +25,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from op_latencies import Comparison, read_folder
 from printing import folder_of, mape, mape_of_known, print_table, signed
 from several_gpus import SeveralComparison, parse_name, read_several
 
 from paracosm.cluster import Link
 from paracosm.errors import InputError
-from paracosm.prediction.op_latencies import Comparison, read_folder
 from paracosm.units import format_bandwidth, format_duration, parse_bandwidth
 
 

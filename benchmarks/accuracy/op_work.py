@@ -11,9 +11,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from op_latencies import VIEWS, Row
+
 from paracosm.graphs import Graph, Node, Op, TensorArgument, build_graph
 from paracosm.graphs.graph import encode_arguments
-from paracosm.prediction.op_latencies import VIEWS, Row
 
 __all__ = ["graph_of_shapes", "passes_of"]
 

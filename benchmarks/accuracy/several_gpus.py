@@ -14,14 +14,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
-from switched_ring import nccl_link
-
-from paracosm.cluster import Link, switch
-from paracosm.cluster.changes import parse_change
-from paracosm.errors import InputError
-from paracosm.graphs import Graph, Node, Op, build_graph
-from paracosm.jobs.strategies import Replica, Strategy, build_job
-from paracosm.prediction.op_latencies import (
+from op_latencies import (
     Reading,
     Row,
     layer_of,
@@ -31,6 +24,13 @@ from paracosm.prediction.op_latencies import (
     repeated,
     serial,
 )
+from switched_ring import nccl_link
+
+from paracosm.cluster import Link, switch
+from paracosm.cluster.changes import parse_change
+from paracosm.errors import InputError
+from paracosm.graphs import Graph, Node, Op, build_graph
+from paracosm.jobs.strategies import Replica, Strategy, build_job
 from paracosm.simulation import replay_job
 
 __all__ = [

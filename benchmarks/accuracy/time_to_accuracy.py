@@ -27,12 +27,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from printing import print_table, signed
+from real_training import RecordedRun, load_run
 
 import paracosm
 from paracosm.planning.spread import spread
 from paracosm.prediction.parameter_servers.in_step import coherence
 from paracosm.profiling.jobs import load_job_profile
-from paracosm.profiling.jobs.pytorch import RecordedRun, load_run
 from paracosm.simulation.schedule import Schedule
 from paracosm.training import Metrics, TrainConfig
 from paracosm.training.scheduled import train_on_schedule

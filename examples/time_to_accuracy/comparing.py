@@ -11,10 +11,10 @@ import matplotlib
 import numpy as np
 import numpy.typing as npt
 from cells import Cell
+from real_training import RecordedRun, load_run
 
 from paracosm.planning.scheduled import run_scheduled
 from paracosm.profiling.jobs import load_job_profile
-from paracosm.profiling.jobs.pytorch import RecordedRun, load_run
 from paracosm.simulation.schedule import Schedule
 from paracosm.training import TrainConfig
 from paracosm.training.target import FirstPassage, parse_target

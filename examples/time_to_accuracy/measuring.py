@@ -15,18 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 from cells import Cell
+from real_training import RecordedRun, Training, real_training
 from shaped_network import CONGESTION, Kind, build, put_first
 
 from paracosm.models import load_data
 from paracosm.models.build import build_model
 from paracosm.profiling.jobs import save_job_profile
-from paracosm.profiling.jobs.pytorch import (
-    Job,
-    JobOptions,
-    Node,
-    RecordedRun,
-    parameter_server_job,
-)
+from paracosm.profiling.jobs.pytorch import JobOptions, Node
 from paracosm.training.parameters import ParameterLayout, evaluate
 
 MODEL, DATA, BATCH = "mlp(hidden=256, layers=2)", "digits", 32
@@ -79,7 +74,7 @@ def with_metrics(run: RecordedRun) -> RecordedRun:
 
 
 @contextmanager
-def _job(link: Kind, rate_mbit: float, shaped: bool) -> Iterator[Job]:
+def _job(link: Kind, rate_mbit: float, shaped: bool) -> Iterator[Training]:
     nodes: tuple[Node, ...] = ()
     if shaped:
         nodes = build(1, MOST, rate_mbit, link, name=f"{link}{time.monotonic_ns()}")
@@ -94,13 +89,13 @@ def _job(link: Kind, rate_mbit: float, shaped: bool) -> Iterator[Job]:
         timeout=600.0,
     )
     _say(f"starting a server and {MOST} workers on the {link} link")
-    with parameter_server_job(options, MOST) as job:
+    with real_training(options, MOST) as job:
         if not put_first(job.pids):
             _say("without real-time priority: what else runs here will show in the times")
         yield job
 
 
-def _profile(job: Job, link: Kind, out: Path) -> None:
+def _profile(job: Training, link: Kind, out: Path) -> None:
     file = out / f"{link}.profile"
     if not file.is_file():
         _say(f"profiling one worker on the {link} link")
@@ -109,7 +104,7 @@ def _profile(job: Job, link: Kind, out: Path) -> None:
         save_job_profile(replace(profile, provenance=named), file)
 
 
-def _train(job: Job, cell: Cell) -> RecordedRun:
+def _train(job: Training, cell: Cell) -> RecordedRun:
     run = job.train(
         cell.workers,
         seconds=cell.seconds,

@@ -22,6 +22,8 @@ from shaped_network import INSIDE, may_shape, prepare_namespaces, start_inside
 from paracosm.errors import InputError
 from paracosm.profiling.processes import WorkerError
 
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks" / "accuracy"))
+
 UNSHAPED = (
     "Namespaces cannot be made here, so the processes talk over the loopback, and servers wait as "
     "long as a fair link would take: no TCP shares it, and there is no FIFO port."

@@ -322,8 +322,8 @@ def predict(config: Config = None, **options: Any) -> Result[Summary]:
         paracosm.predict(model="resnet34", shape="3x32x32", workers=[1, 2, 4], bandwidth="1Gbit/s")
 
     Timings are looked up as the command does; ops that have to be timed here are timed in a process
-    of their own. The summary is an `IterationSummary`, a `JobSummary` (on a cluster), a
-    `ThroughputSummary` (from a job profile), or an `OpLatenciesSummary`. Arguments as of `train`.
+    of their own. The summary is an `IterationSummary`, a `JobSummary` (on a cluster), or a
+    `ThroughputSummary` (from a job profile). Arguments as of `train`.
     """
     return _run("predict", config, options)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from efficiencies import Sample, measured_table
+from op_latencies import Row
 from op_work import graph_of_shapes, passes_of
 
 from paracosm.cluster.hardware import load_catalogue
 from paracosm.graphs import Op
-from paracosm.prediction.op_latencies import Row
 
 FLOAT = 4
 

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from op_latencies import Row, read_folder, read_table
 from several_gpus import (
     SeveralComparison,
     Tables,
@@ -21,7 +22,6 @@ from several_gpus import (
 
 from paracosm.cluster import Link
 from paracosm.errors import InputError
-from paracosm.prediction.op_latencies import Row, read_folder, read_table
 
 DATA = Path(__file__).parents[1] / "data" / "neusight"
 H100 = DATA / "NVIDIA_H100_80GB_HBM3"

@@ -1,10 +1,9 @@
-"""`paracosm calibrate`, and its verbs `serve` and `proxy`: what they print, write and refuse."""
+"""`paracosm calibrate`, and its verb `serve`: what they print, write and refuse."""
 
 from __future__ import annotations
 
 import json
 import socket
-import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -271,52 +270,4 @@ def test_a_bad_client_ends_serve_with_one_line(capsys: Capture) -> None:
     assert codes == [2]
     error = capsys.readouterr().err
     assert "is no paracosm calibrate" in error
-    assert error.count("\n") == 1
-
-
-SETTINGS = struct.pack(">I", 6)[1:] + b"\4\0\0\0\0\0" + struct.pack(">HI", 4, 1 << 22)
-
-
-def test_proxy_reads_the_window_and_adds_it_to_the_file(tmp_path: Path, capsys: Capture) -> None:
-    out, port = tmp_path / "node.yaml", free_port()
-    out.write_text("alpha: 1ns/B\n")
-    server = socket.create_server(("127.0.0.1", 0))
-    at = server.getsockname()[1]
-
-    def client() -> None:
-        until = time.monotonic() + 20
-        while time.monotonic() < until:
-            try:
-                with socket.create_connection(("127.0.0.1", port)) as connection:
-                    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS)
-                    time.sleep(0.2)
-                return
-            except ConnectionRefusedError:
-                time.sleep(0.02)
-
-    thread = threading.Thread(target=client)
-    thread.start()
-    flags = ["--listen", str(port), "--to", f"127.0.0.1:{at}", "--seconds", "1s"]
-    assert main(["calibrate", "proxy", *flags, "--out", str(out), "--update"]) == 0
-    thread.join()
-    server.close()
-    assert load_calibration(out).window == 1 << 22
-    assert load_calibration(out).alpha == 1e-9
-    printed = capsys.readouterr().out
-    assert "4.194 MB after 0 s" in printed
-
-
-@pytest.mark.parametrize(
-    ("flags", "why"),
-    [
-        (["--to", "here"], '--to: write HOST:PORT, such as 10.0.0.2:2222, not "here"'),
-        (["--to", "127.0.0.1:1", "--seconds", "0.05s"], "no flow-control window was seen"),
-        (["--to", "a:1", "--json", "--quiet"], "give one of them"),
-        (["--to", "a:1", "--force"], "--force is about the file that --out names"),
-    ],
-)
-def test_proxy_refuses_in_one_line(flags: list[str], why: str, capsys: Capture) -> None:
-    assert main(["calibrate", "proxy", *flags]) == 2
-    error = capsys.readouterr().err
-    assert why in error
     assert error.count("\n") == 1

@@ -311,13 +311,12 @@ def test_this_machine_is_the_default_and_wins_among_several() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({}, "what is to be predicted? give one of model, graph, op_latencies"),
+        ({}, "what is to be predicted? give one of model, graph, profile"),
         ({"model": "vgg19", "graph": "a"}, "give one of .*, not model and graph"),
         ({"model": "vgg19", "batch": 0}, "batch: input should be greater than or equal to 1"),
         ({"model": "vgg19", "shape": "3xtwo"}, "shape: write sizes such as 3x32x32"),
         ({"model": "vgg19", "shape": "3x0"}, "shape: sizes are 1 or more, not 3x0"),
         ({"graph": "a", "batch": 4}, "batch: no effect here, leave out: the graph is captured"),
-        ({"op_latencies": "a", "db": "b"}, "db: no effect here, leave out: the folder says"),
         ({"model": "gpt2", "hardware": "b", "threads": 2}, "threads: no effect here"),
         ({"model": "gpt2", "exact": True, "new_ops": "refuse"}, "exact profiles what is missing"),
         ({"model": "gpt2", "nwe_ops": "refuse"}, 'unknown key "nwe_ops": did you mean "new_ops"'),
@@ -336,7 +335,6 @@ def test_bad_arguments_are_refused(asked: dict[str, Any], message: str) -> None:
         ({"model": "vgg19"}, "profiles.db: no such database: paracosm profile ops writes one"),
         ({"model": "vgg19", "shape": "128"}, "vgg19 takes channels x height x width"),
         ({"graph": "a.graph"}, "a.graph: no such file"),
-        ({"op_latencies": "folder"}, "folder: no such folder"),
     ],
 )
 def test_what_is_not_there_is_said_before_anything_runs(

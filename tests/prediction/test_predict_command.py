@@ -14,7 +14,6 @@ from paracosm.prediction.config import PredictConfig
 from paracosm.studies import Hooks, RunFolder, Study, run_point
 
 Capture = pytest.CaptureFixture[str]
-NEUSIGHT = Path(__file__).parents[1] / "data" / "neusight"
 
 
 @pytest.fixture
@@ -110,19 +109,6 @@ def test_what_is_no_database_is_said(asked: list[str], capsys: Capture) -> None:
     Path(asked[4]).write_text("no database at all, but long enough to be one")
     assert main(asked) == 2
     assert asked[4] in capsys.readouterr().err
-
-
-def test_op_latencies_of_a_folder(tmp_path: Path, capsys: Capture) -> None:
-    flags = ["predict", "--op-latencies", str(NEUSIGHT)]
-    assert main([*flags, "--out", str(tmp_path / "run")]) == 0
-    printed = capsys.readouterr().out
-    assert "gpt2_large-train-1024-1" in printed
-    assert "Tesla_V100-PCIE-32GB" in printed
-    assert (tmp_path / "run" / "report.html").is_file()
-    assert main([*flags, "--json"]) == 0
-    summary = json.loads(capsys.readouterr().out)
-    assert summary["mean_error"] < 0.02
-    assert summary["baselines"]["sum of durations"] > 0.05
 
 
 def test_every_flag_comes_from_the_configuration(capsys: Capture) -> None:

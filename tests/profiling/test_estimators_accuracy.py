@@ -32,7 +32,7 @@ def fitted(timings: list[OpTiming]) -> dict[str, Estimators]:
 
 def error(estimators: Estimators, ops: list[Op]) -> float:
     """Mean absolute error of the logarithm."""
-    estimates = estimators.estimate_all(ops)
+    estimates = [estimators.estimate(op) for op in ops]
     pairs = zip(estimates, ops, strict=True)
     return float(np.mean([abs(np.log(each.duration / device_time(op))) for each, op in pairs]))
 
@@ -61,7 +61,7 @@ def test_nine_of_ten_true_times_lie_in_the_interval(
     method: str, fitted: dict[str, Estimators], held_out: dict[str, list[Op]]
 ) -> None:
     ops = [op for name in TYPES for op in held_out[name]]
-    estimates = fitted[method].estimate_all(ops)
+    estimates = [fitted[method].estimate(op) for op in ops]
     inside = [
         each.low <= device_time(op) <= each.high for each, op in zip(estimates, ops, strict=True)
     ]

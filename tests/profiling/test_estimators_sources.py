@@ -194,21 +194,16 @@ def test_the_order_of_timings_and_of_ops_is_irrelevant(timings: list[OpTiming]) 
     doubled = timings + timings_of(OPS[:10], seed=1)
     shuffled = random.Random(0).sample(doubled, len(doubled))
     ops = [add(rows, 77) for rows in range(20, 60)]
-    forward = fit_estimators(doubled).estimate_all(ops)
-    backward = fit_estimators(shuffled).estimate_all(ops[::-1])
-    assert forward == backward[::-1]
-
-
-def test_an_estimate_does_not_depend_on_what_is_asked_beside_it(estimators: Estimators) -> None:
-    ops = [add(rows, 77) for rows in range(20, 60)]
-    assert estimators.estimate_all(ops) == [estimators.estimate(op) for op in ops]
+    forward, backward = fit_estimators(doubled), fit_estimators(shuffled)
+    ahead = [forward.estimate(op) for op in ops]
+    assert ahead == [backward.estimate(op) for op in ops[::-1]][::-1]
 
 
 def test_excluded_ops_are_as_if_never_timed(timings: list[OpTiming]) -> None:
     out = OPS[:5]
     excluded = fit_estimators(timings, exclude=[(op.name, op.arguments) for op in out])
     never = fit_estimators([each for each in timings if each.op not in out])
-    assert excluded.estimate_all(OPS) == never.estimate_all(OPS)
+    assert [excluded.estimate(op) for op in OPS] == [never.estimate(op) for op in OPS]
     assert {excluded.estimate(op).source for op in out} <= {"interpolated", "estimated"}
 
 

@@ -54,14 +54,6 @@ SUMMARY: dict[str, Any] = {
     "not_profiled": {"aten.odd.default": "needs a friend"},
     "durations": {"exact": "measured, data cold"},
 }
-COMPARISON = {
-    "device": "GPU",
-    "model": "gpt",
-    "measured": {"both": 0.1},
-    "predicted": {"both": 0.099},
-    "error": -0.01,
-    "serial_error": 0.2,
-}
 
 
 def make_prediction(path: Path, **changed: Any) -> RunFolder:
@@ -176,28 +168,6 @@ def test_where_most_is_estimated_here_the_flag_that_measures_it_is_named(
     show_summary(read_summary(summary), None, json=False)
     printed = capsys.readouterr().out
     assert ("72 ops, 80% of the time: --exact times them here, on this machine" in printed) is said
-
-
-def test_op_latencies_have_a_table_for_each_gpu_and_a_chart_of_errors(tmp_path: Path) -> None:
-    folder = {
-        "kind": "op latencies",
-        "status": "done",
-        "op_latencies": "/data/neusight",
-        "models": 1,
-        "mean_error": 0.01,
-        "baselines": {"sum of durations": 0.2},
-        "devices": {"GPU": {"mean_error": 0.01, "baselines": {"sum of durations": 0.2}}},
-        "comparisons": [COMPARISON],
-        "left_out": {"GPU/x-dp4.json": "several GPUs", "GPU/y-dp4.json": "several GPUs"},
-    }
-    run = RunFolder.create(tmp_path / "run", {"predict": {"op_latencies": "/data/neusight"}})
-    run.finish(folder)
-    html = page_of(tmp_path, run)
-    assert "op latencies of neusight" in text_of(html)
-    assert "gpt 100 ms 99 ms -1.0% +20.0%" in text_of(html)
-    assert "GPU/x-dp4.json, GPU/y-dp4.json (several GPUs)" in text_of(html)
-    errors = figures_of(html)["errors"]["data"]
-    assert [each["x"] for each in errors] == [[-0.01], [0.2]]
 
 
 def test_the_terminal_shows_figures_and_tables(capsys: pytest.CaptureFixture[str]) -> None:

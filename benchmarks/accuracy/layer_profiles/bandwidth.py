@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from op_latencies import read_json
 
 from layer_profiles.entries import Content
 from paracosm.cluster import Link
 from paracosm.errors import InputError
-from paracosm.prediction.op_latencies import read_json
 
 __all__ = ["Bandwidth", "Network", "read_network"]
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from op_latencies import read_json
+
 from layer_profiles.entries import Content
 from paracosm.errors import InputError
-from paracosm.prediction.op_latencies import read_json
 
 __all__ = ["Measured", "Plan", "Stage", "Worker", "read_plan"]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from op_latencies import read_json
 
 from layer_profiles.entries import Content, numbers
 from paracosm.errors import InputError
-from paracosm.prediction.op_latencies import read_json
 
 __all__ = ["LayerSizes", "Sizes", "read_sizes"]
 

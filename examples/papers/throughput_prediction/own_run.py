@@ -22,17 +22,13 @@ from own_table import compare, draw, load_measured, save_measured, write_table
 
 from paracosm.errors import InputError
 from paracosm.profiling.jobs import save_job_profile
-from paracosm.profiling.jobs.pytorch import (
-    Job,
-    JobOptions,
-    Node,
-    RecordedRun,
-    parameter_server_job,
-)
+from paracosm.profiling.jobs.pytorch import JobOptions, Node
 from paracosm.profiling.processes import WorkerError
 
 sys.path.append(str(Path(__file__).parents[2] / "time_to_accuracy"))
+sys.path.append(str(Path(__file__).parents[3] / "benchmarks" / "accuracy"))
 
+from real_training import RecordedRun, Training, real_training
 from shaped_network import (
     INSIDE,
     build,
@@ -97,7 +93,7 @@ def _measure(options: argparse.Namespace) -> None:
     )
     options.out.mkdir(parents=True, exist_ok=True)
     _say(f"starting a server and {max(workers)} workers")
-    with parameter_server_job(job_options, max(workers)) as job:
+    with real_training(job_options, max(workers)) as job:
         first = put_first(job.pids)
         _say("profiling one worker")
         profile = job.profile(15 if options.quick else 30)
@@ -116,7 +112,7 @@ def _measure(options: argparse.Namespace) -> None:
 
 
 def _runs(
-    job: Job, workers: tuple[int, ...], step: float, quick: bool, shaped: bool
+    job: Training, workers: tuple[int, ...], step: float, quick: bool, shaped: bool
 ) -> list[dict[str, Any]]:
     """Measure windows of every number of workers, from a common and from a staggered start.
 

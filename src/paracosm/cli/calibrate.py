@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -26,7 +24,6 @@ from paracosm.profiling.nodes.calibration import (
     calibration_of_parsing,
     calibration_of_shares,
     calibration_of_turns,
-    calibration_of_window,
     correlation,
     counted,
     load_calibration,
@@ -36,17 +33,15 @@ from paracosm.profiling.nodes.calibration import (
     unevenness,
 )
 from paracosm.profiling.nodes.parsing import (
+    PARSERS,
     PARSING_SIZES,
     measure_parsing,
-    measure_transfers,
 )
-from paracosm.profiling.nodes.proxy import Proxy, StreamWatch
 from paracosm.profiling.nodes.turns import measure_turns
 from paracosm.profiling.processes import WorkerError
 from paracosm.studies.run_folder import describe_environment
 from paracosm.units import format_bandwidth, format_duration, format_size, parse_bandwidth
 
-_PARSING = ("numpy", "torch", "tensorflow", "none")
 Out = Annotated[Path | None, Option(help="calibration file to write (YAML)")]
 Update = Annotated[
     bool, Option("--update", help="keep what the file knows and this does not find out")
@@ -67,10 +62,7 @@ def calibrate(
     ] = None,
     parsing: Annotated[
         str | None,
-        Option(
-            help="who makes tensors of received bytes: numpy, torch, tensorflow (which shows its "
-            "flow-control window, too), or none (numpy)"
-        ),
+        Option(help="who makes tensors of received bytes: numpy, torch, or none (numpy)"),
     ] = None,
     bandwidth: Annotated[
         str | None,
@@ -93,7 +85,7 @@ def calibrate(
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Measure bandwidth and its sharing, parsing overhead and flow-control window of a node.
+    """Measure bandwidth, how connections share it, and what a node takes to parse what it receives.
 
     Example: paracosm calibrate --peer 10.0.0.2:5201 --out node.yaml
     """
@@ -112,8 +104,8 @@ def calibrate(
         found, details = _estimated(profile, bandwidth)
     elif bandwidth is not None:
         raise InputError("--bandwidth is that of a profile's link: give a profile as well")
-    elif (parser := parsing or "numpy") not in _PARSING:
-        raise unknown("parser", parser, _PARSING)
+    elif (parser := parsing or "numpy") not in (*PARSERS, "none"):
+        raise unknown("parser", parser, (*PARSERS, "none"))
     else:
         try:
             found, details = _measured_link(peer, settings, sharing, wait, json or quiet)
@@ -202,24 +194,11 @@ def _without_bytes(carried: Sequence[Sequence[int]]) -> int:
 
 
 def _measured_parsing(parser: str, hidden: bool) -> tuple[NodeCalibration, dict[str, Any]]:
-    details: dict[str, Any] = {}
-    if parser == "tensorflow":
-        with counter(None, hidden=hidden, unit="fetches") as shown:
-            seen = measure_transfers(progress=shown)
-        by = f"TensorFlow {seen.version} on loopback"
-        parsing, window = seen.parsing, calibration_of_window(seen.window, f"{by}, announced last")
-        details["windows"] = {
-            "announced": [{"seconds": when, "bytes": size} for when, size in seen.windows],
-            "streams": len(seen.streams),
-            "interrupted": sum(len(each.turns) > 1 for each in seen.streams),
-        }
-    else:
-        with counter(len(PARSING_SIZES), hidden=hidden, unit="sizes") as shown:
-            parsing = measure_parsing(parser, progress=shown)
-        by = {"numpy": "NumPy, a copy", "torch": "PyTorch, frombuffer and clone"}[parser]
-        window = NodeCalibration()
+    with counter(len(PARSING_SIZES), hidden=hidden, unit="sizes") as shown:
+        parsing = measure_parsing(parser, progress=shown)
+    by = {"numpy": "NumPy, a copy", "torch": "PyTorch, frombuffer and clone"}[parser]
     line = {"seconds": parsing.seconds, "error": parsing.error, "worst": parsing.worst}
-    return calibration_of_parsing(parsing, by).over(window), {"parsing": line, **details}
+    return calibration_of_parsing(parsing, by), {"parsing": line}
 
 
 def _show_details(details: Mapping[str, Any]) -> None:
@@ -249,10 +228,6 @@ def _show_details(details: Mapping[str, Any]) -> None:
             f"The line misses these times by {parsing['error']:.0%} in the mean, "
             f"{parsing['worst']:.0%} at most."
         )
-    if windows := details.get("windows"):
-        say()
-        of = f"{windows['interrupted']} of {windows['streams']} streams"
-        say(f"{_windows(windows['announced'])} {of} were interrupted.")
     if streams := details.get("streams"):
         rows = [["ends of downlink streams", ">average", ">median", ">95 %", ">maximum"]]
         for title, name in (("this model", "errors"), ("no window", "errors_without_a_window")):
@@ -274,67 +249,6 @@ def _turns_in_words(turns: Mapping[str, Any]) -> str:
         return "Turns of two connections cannot be told apart: the link is shared fairly."
     size = f"{turns['quantum']:.0f}B"
     return f'Two connections take turns: --sharing "packets({size})" serves them so.'
-
-
-def proxy(
-    to: Annotated[str, Option(help="HOST:PORT of the server")],
-    listen: Annotated[int, Option(min=0, max=65535, help="port; 0: any")] = 0,
-    host: Annotated[str, Option(help="name or address to listen on")] = "127.0.0.1",
-    seconds: Annotated[str | None, Option(help="after which it ends (Ctrl-C)")] = None,
-    out: Out = None,
-    update: Update = False,
-    force: ForceFile = False,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> int:
-    """Hand on a worker's gRPC connections to its server, and read their flow-control windows.
-
-    Example: paracosm calibrate proxy --listen 2222 --to 10.0.0.2:2222 --out node.yaml
-    """
-    known = _known(out, update, force)
-    limit = None if seconds is None else duration("--seconds", seconds)
-    target = _host_and_port("--to", to, "10.0.0.2:2222")
-    with Proxy(target, StreamWatch, host=host, port=listen) as handing:
-        if not (json or quiet):
-            end = "Ctrl-C ends it" if limit is None else f"for {format_duration(limit)}"
-            typer.echo(f"handing on {host}:{handing.address[1]} to {to}: {end}")
-        with contextlib.suppress(KeyboardInterrupt):
-            threading.Event().wait(limit)
-    seen = _seen(handing.watches, handing.failures)
-    found = calibration_of_window(seen["window"], f"announced last between here and {to}")
-    _finish(found.over(known), out, seen, _show_proxy, json, quiet)
-    return 0
-
-
-def _seen(watches: list[Any], failures: list[str]) -> dict[str, Any]:
-    windows = sorted(each for watch in watches for each in watch.windows)
-    streams = [stream for watch in watches for stream in watch.ended]
-    if not windows:
-        why = failures[0] if failures else "no connection said how large its windows are"
-        raise InputError(f"no flow-control window was seen: {why}")
-    interrupted = [stream for stream in streams if len(stream.turns) > 1]
-    return {
-        "window": windows[-1][1],
-        "connections": len(watches),
-        "announced": [{"seconds": when - windows[0][0], "bytes": size} for when, size in windows],
-        "streams": len(streams),
-        "largest": max((stream.size for stream in streams), default=0),
-        "interrupted": len(interrupted),
-        "stopped_at_their_window": sum(stream.stopped for stream in interrupted),
-        "failures": failures,
-    }
-
-
-def _show_proxy(seen: Mapping[str, Any]) -> None:
-    say = printer()
-    say(_windows(seen["announced"]))
-    say(
-        f"{seen['streams']} streams, the largest of {format_size(seen['largest'])}; "
-        f"{seen['interrupted']} were interrupted, {seen['stopped_at_their_window']} of them at "
-        "their window."
-    )
-    for failure in seen["failures"]:
-        say(f"failed: {failure}", style="red")
 
 
 def serve(
@@ -403,15 +317,6 @@ def _finish(
             printer()(str(out))
 
     show_result(_as_json(whole) | {"details": details}, json, quiet, show)
-
-
-def _windows(announced: Sequence[Mapping[str, Any]]) -> str:
-    """Return "Windows announced for streams: 64 KiB after 0 s."."""
-    written = ", ".join(
-        f"{format_size(each['bytes'])} after {format_duration(each['seconds'])}"
-        for each in announced
-    )
-    return f"Windows announced for streams: {written}."
 
 
 def _show_quantities(calibration: NodeCalibration) -> None:

@@ -71,9 +71,6 @@ def job(
         ),
     ] = None,
     data_dir: Annotated[Path | None, Option(help="folder of the CIFAR-10 archive")] = None,
-    algorithm: Annotated[
-        str | None, Option(help="asgd, staleness-aware, ssp(slack=3), ssgd (pytorch: asgd)")
-    ] = None,
     lr: Annotated[float | None, Option(help="learning rate (pytorch: 0.01)")] = None,
     forward: Annotated[
         str | None,
@@ -109,7 +106,7 @@ def job(
     _check_out(out, force)
     of_tensorflow = {"arguments": arguments or None, "bandwidth": bandwidth, "warmup": warmup}
     of_pytorch: dict[str, object] = {"shape": shape, "classes": classes, "data": data}
-    of_pytorch |= {"data-dir": data_dir, "algorithm": algorithm, "lr": lr, "noise": noise}
+    of_pytorch |= {"data-dir": data_dir, "lr": lr, "noise": noise}
     of_pytorch |= {"forward": forward, "backward": backward, "threads": threads, "seed": seed}
     for name, value in (of_pytorch if framework == "tensorflow" else of_tensorflow).items():
         flag = "what stands behind --" if name == "arguments" else f"--{name}"
@@ -128,7 +125,7 @@ def job(
             from paracosm.profiling.jobs.pytorch import JobOptions, profile_module
 
             chosen: dict[str, Any] = {"classes": classes, "data": data, "batch": batch, "lr": lr}
-            chosen |= {"algorithm": algorithm, "noise": noise, "threads": threads, "seed": seed}
+            chosen |= {"noise": noise, "threads": threads, "seed": seed}
             chosen |= {"data_dir": None if data_dir is None else str(data_dir)}
             if forward is not None or backward is not None:
                 waits = (("--forward", forward), ("--backward", backward))

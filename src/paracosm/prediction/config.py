@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from paracosm.jobs.strategies import Strategy
 
 
-SUBJECTS = ("model", "graph", "op_latencies", "profile")
+SUBJECTS = ("model", "graph", "profile")
 CLUSTER = LINK_FIELDS | {
     *("strategy", "workers", "servers", "cluster"),
     *("what_if", "duration_cv", "slowdown", "timeline_ranks"),
@@ -68,11 +68,6 @@ class PredictConfig(ThroughputFields, ClusterFields):
         "package.module:factory of your own",
     )
     graph: Path | None = Field(None, description=".graph file, instead of a model")
-    op_latencies: Path | None = Field(
-        None,
-        description="folder of measured op latencies and whole-model latencies (NeuSight's form), "
-        "instead of a model: predicts the one from the other and compares",
-    )
     batch: int = Field(
         64,
         ge=1,
@@ -240,9 +235,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
         if self.profile is not None:
             return self._idle_of_profile()
         idle["only a job profile is simulated so: give --profile"] = set(THROUGHPUT) - {"profile"}
-        if self.op_latencies is not None:
-            idle["the folder says what there is"] = set(CAPTURE | TIMINGS | CLUSTER)
-        elif self.graph is not None:
+        if self.graph is not None:
             idle["the graph is captured already"] = set(CAPTURE)
         elif self.architecture is not None:
             idle["a transformer is written down in mixed precision, with AdamW"] = set(CAPTURE) - {
@@ -260,7 +253,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
             idle["strategy auto goes by it: others by --batch, dp and microbatches"] = {
                 "global_batch"
             }
-        if self.op_latencies is None and not self.is_on_cluster:
+        if not self.is_on_cluster:
             idle["one device is predicted: workers, cluster or strategy makes it a job"] = {
                 *CLUSTER
             } - {"workers", "cluster", "strategy"}
@@ -294,10 +287,6 @@ class PredictConfig(ThroughputFields, ClusterFields):
             _ = self.settings
             return
         self._check_hardware()
-        if self.op_latencies is not None:
-            if not self.op_latencies.is_dir():
-                raise InputError(f"{self.op_latencies}: no such folder")
-            return
         if self.graph is not None and not self.graph.is_file():
             raise InputError(f"{self.graph}: no such file")
         if self.model is not None and self.architecture is None:

@@ -25,7 +25,6 @@ from paracosm.prediction.job import (
     predict_job,
     shown_ranks,
 )
-from paracosm.prediction.op_latencies import summarise_folder
 from paracosm.prediction.parameter_servers.coarse_models import phases_of
 from paracosm.prediction.parameter_servers.in_step import find_band
 from paracosm.prediction.parameter_servers.summary import Point, summarise_throughput
@@ -69,10 +68,10 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class PredictionRun:
-    """What came of a prediction; op latencies, which are many models, have no timeline."""
+    """What came of a prediction."""
 
     summary: Summary
-    timeline: Timeline | None
+    timeline: Timeline
 
 
 def run_prediction(
@@ -91,8 +90,6 @@ def run_prediction(
         InputError: for what cannot be used, has no timing, or does not fit together.
         MissingExtraError: PyTorch is needed and not installed.
     """
-    if config.op_latencies is not None:
-        return PredictionRun(summarise_folder(config.op_latencies), None)
     if config.profile is not None:
         return PredictionRun(*_run_throughput(config, seed, progress))
     if config.is_auto:

@@ -31,7 +31,7 @@ from paracosm.report.workers_charts import (
     scaling_charts,
     throughput_charts,
 )
-from paracosm.results import JobSummary, OpLatenciesSummary
+from paracosm.results import JobSummary
 from paracosm.timeline import Spans
 from paracosm.units import format_duration, format_size
 
@@ -63,7 +63,6 @@ def sections(runs: Sequence[Run]) -> list[Section]:
             ],
         ),
         ("The first steps", _first(runs, first_steps_chart)),
-        ("Prediction against measurement", [_errors(runs)]),
     ]
     return shown_sections(parts)
 
@@ -226,28 +225,6 @@ def _held(run: Run) -> tuple[Floats, Floats]:
     if len(held):
         held = held[held.node.codes == held.node.codes[held.value.argmax()]]
     return held.time, held.value
-
-
-def _errors(runs: Sequence[Run]) -> Chart:
-    """Return predicted over measured time of every model of op latencies, and of the sum."""
-    marks: list[Dots] = []
-    rows: list[str] = []
-    for run in runs:
-        found = run.numbers
-        comparisons = found.comparisons if isinstance(found, OpLatenciesSummary) else []
-        names = [f"{each['device']}/{each['model']}" for each in comparisons]
-        rows += [each for each in names if each not in rows]
-        symbols: dict[str, Symbol] = {"replay": "dot", "sum of latencies": "cross"}
-        for key, series in (("error", "replay"), ("serial_error", "sum of latencies")):
-            values = np.array([each[key] for each in comparisons], dtype=np.float64)
-            labels = tuple(
-                f"{name}, {series}: {value:+.1%}" for name, value in zip(names, values, strict=True)
-            )
-            places = np.array([float(rows.index(each)) for each in names])
-            if len(values):
-                marks.append(Dots(values, places, labels, run.index, series, symbols[series]))
-    x = Axis("error", percent=True)
-    return row_chart("errors", "Error of the predicted time", x, rows, marks, pixels=20)
 
 
 WIDEST = 2.0  # times the longest time: an interval beyond is not to hide the others

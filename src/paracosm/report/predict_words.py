@@ -21,7 +21,6 @@ from paracosm.report.view import Figure, Table, View, cluster_text, figure
 from paracosm.results import (
     IterationSummary,
     JobSummary,
-    OpLatenciesSummary,
     Summary,
     ThroughputSummary,
 )
@@ -80,8 +79,6 @@ FIGURES: Mapping[str, Figure] = {
     "Peak memory": figure("peak_memory", format_size),
     "Fits into memory": figure("fits", lambda fits: "yes" if fits else "no"),
     "Coverage": _coverage,
-    "Models": figure("models", "{:,}".format),
-    "Mean error": figure("mean_error", "{:.1%}".format),
 }
 
 
@@ -91,8 +88,6 @@ def _subject(known: Mapping[str, Any]) -> str | None:
 
 
 def _name(known: Mapping[str, Any]) -> str | None:
-    if (folder := known.get("op_latencies")) is not None:
-        return f"op latencies of {PurePath(str(folder)).name}"
     model, batch = known.get("model"), known.get("batch")
     if model is None:
         return throughput_name(known)
@@ -105,12 +100,6 @@ def _name(known: Mapping[str, Any]) -> str | None:
 
 def _remarks(summary: Summary) -> dict[str, str]:
     match summary:
-        case OpLatenciesSummary():
-            mean = summary.baselines["sum of durations"]
-            lines = {
-                "baselines": f"sum of latencies {mean:.1%} mean error",
-                "left out": _left_out(summary.left_out),
-            }
         case ThroughputSummary():
             lines = {**_of_cluster(summary), **throughput_remarks(summary)}
         case JobSummary():
@@ -158,9 +147,6 @@ def _of_timings(summary: IterationSummary | JobSummary) -> dict[str, str]:
 
 def _tables(summary: Summary) -> list[Table]:
     match summary:
-        case OpLatenciesSummary():
-            of_each = (_comparisons(device, summary.comparisons) for device in summary.devices)
-            return [_devices(summary), *of_each]
         case ThroughputSummary():
             return throughput_tables(summary)
         case JobSummary():
@@ -194,37 +180,6 @@ def _times(title: str, what: str, times: Mapping[str, float]) -> Table:
         for each, seconds in shown.items()
     )
     return Table(title, (what, "time", "share"), tuple(rows))
-
-
-def _devices(summary: OpLatenciesSummary) -> Table:
-    groups = [
-        *(
-            (device, each["mean_error"], each["baselines"])
-            for device, each in summary.devices.items()
-        ),
-        ("all", summary.mean_error, summary.baselines),
-    ]
-    rows = (
-        (device, f"{error:.1%}", *(f"{baselines[name]:.1%}" for name in summary.baselines))
-        for device, error, baselines in groups
-    )
-    return Table("Mean absolute error", ("device", "replay", *summary.baselines), tuple(rows))
-
-
-def _comparisons(device: str, comparisons: Sequence[Mapping[str, Any]]) -> Table:
-    rows = (
-        (
-            each["model"],
-            format_duration(each["measured"]["both"]),
-            format_duration(each["predicted"]["both"]),
-            _signed(each["error"]),
-            _signed(each["serial_error"]),
-        )
-        for each in comparisons
-        if each["device"] == device
-    )
-    header = ("model", "measured", "predicted", "error", "of the sum")
-    return Table(device, header, tuple(rows))
 
 
 def _baselines(summary: IterationSummary | JobSummary, time: float) -> str:
@@ -292,18 +247,6 @@ def _profiled(summary: IterationSummary | JobSummary) -> str:
 def _untimed(names: Sequence[str]) -> str:
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"{', '.join(names[:5])}{more}: the host's alone, counted as a launch" if names else ""
-
-
-def _left_out(files: Mapping[str, str]) -> str:
-    by_reason: dict[str, list[str]] = {}
-    for file, reason in files.items():
-        by_reason.setdefault(reason, []).append(file)
-    return "; ".join(f"{_few(names)} ({reason})" for reason, names in by_reason.items())
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 1} more" if len(names) > 2 else ""
-    return ", ".join(names[:1] if more else names) + more
 
 
 def _share(share: float) -> str:

@@ -16,7 +16,6 @@ from paracosm.results import (
     EmulationSummary,
     IterationSummary,
     JobSummary,
-    OpLatenciesSummary,
     PlanSummary,
     ProfileSummary,
     RelaxationSummary,
@@ -211,11 +210,6 @@ def answer(summary: Summary) -> str:
             return (
                 f"{summary.workers:,} worker{_s(summary.workers)} make "
                 f"{_rate_or_band(summary)}. {summary.bottleneck}"
-            )
-        case OpLatenciesSummary():
-            return (
-                f"{summary.models:,} model{_s(summary.models)} predicted, "
-                f"{summary.mean_error:.1%} off in the mean."
             )
         case EmulationSummary():
             time = summary.iteration_time

@@ -616,20 +616,6 @@ class ThroughputSummary(Summary):
     unchanged: ThroughputSummary | None = None
 
 
-class OpLatenciesSummary(Summary):
-    """Of `paracosm predict --op-latencies`: whole models from latencies of others."""
-
-    kind: Literal["op latencies"] = "op latencies"
-    op_latencies: str
-    models: int
-    mean_error: float
-    baselines: Mapping[str, float]
-    devices: Mapping[str, Json]
-    comparisons: Sequence[Json]
-    left_out: Mapping[str, str]
-    durations: Mapping[str, str]
-
-
 class Scenario(JsonObject):
     """What comes of a traced job with a change, or without any.
 
@@ -817,7 +803,7 @@ SUMMARIES: Mapping[str, type[Summary]] = {
     each.kind: each
     for each in (
         *(TrainingSummary, RelaxationSummary, IterationSummary, JobSummary, ThroughputSummary),
-        *(OpLatenciesSummary, ReplaySummary, EmulationSummary, ProfileSummary, TuningSummary),
+        *(ReplaySummary, EmulationSummary, ProfileSummary, TuningSummary),
         *(PlanSummary, StrategyPlanSummary),
     )
 }

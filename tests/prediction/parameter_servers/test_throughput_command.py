@@ -233,7 +233,7 @@ def test_an_interrupt_keeps_the_numbers_that_are_done(
         (["--workers", "2"], "paracosm calibrate"),
         (LINK, "missing number of workers: add --workers 8"),
         (["--workers", "2", "--bandwidth", "inf"], "bandwidth: throughput is predicted on links"),
-        (["--workers", "2", *LINK, "--model", "gpt2"], "give one of model, graph, op_latencies"),
+        (["--workers", "2", *LINK, "--model", "gpt2"], "give one of model, graph, profile"),
         (["--workers", "2", *LINK, "--strategy", "ps"], "strategy: no effect here, leave out"),
         (
             ["--workers", "2", *LINK, "--duration-cv", "0.1"],

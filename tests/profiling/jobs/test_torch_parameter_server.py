@@ -13,21 +13,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
 from paracosm.errors import InputError
-from paracosm.graphs.capture.step import load_workload
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile, check_job_profile
 from paracosm.profiling.jobs.pytorch import (
     Job,
     JobOptions,
-    RecordedRun,
-    parameter_server_job,
+    Node,
     profile_module,
-    train_module,
+    started,
 )
 from paracosm.profiling.jobs.pytorch.options import Setup
 from paracosm.profiling.processes import WorkerError
@@ -47,7 +43,7 @@ def fail():
 """
 SIZES = {"0.weight": 120, "0.bias": 20, "2.weight": 80, "2.bias": 16, "3.weight": 48, "3.bias": 12}
 LAYERS = ("0", "2", "3")
-MILLISECOND = 10**9  # picoseconds
+PROCESS = "paracosm.profiling.jobs.pytorch.process"
 
 
 @pytest.fixture(scope="module")
@@ -63,14 +59,10 @@ def two_servers(options: JobOptions) -> Iterator[tuple[Job, JobProfile]]:
         if done == 3:
             raise KeyboardInterrupt
 
-    with parameter_server_job(replace(options, servers=2), 1) as job:
+    two = replace(options, servers=2)
+    with started(two, 1, PROCESS) as processes:
+        job = Job(two, processes)
         yield job, job.profile(1000, interrupt)
-
-
-@pytest.fixture(scope="module")
-def two_workers(options: JobOptions) -> Iterator[Job]:
-    with parameter_server_job(options, 2) as job:
-        yield job
 
 
 def test_a_profile_has_every_op_with_its_bytes_and_what_it_waits_for(
@@ -78,6 +70,7 @@ def test_a_profile_has_every_op_with_its_bytes_and_what_it_waits_for(
 ) -> None:
     profile = two_servers[1]
     assert check_job_profile(profile, "own") is profile
+    assert min(profile.provenance["goodput"].values()) > 1e6
     assert (profile.steps, profile.batch, profile.servers) == (3, 4, 2)
     place = {name: op for op, name in enumerate(profile.names)}
     resource = {"pull": DOWNLINK, "forward": WORKER, "backward": WORKER}
@@ -132,64 +125,6 @@ def test_the_passes_take_the_seconds_that_are_waited_shared_by_their_flops(
     assert sum(taken[name] for name in backward) >= 0.012
 
 
-def test_one_worker_does_plain_gradient_descent_to_the_bit(
-    two_workers: Job, options: JobOptions
-) -> None:
-    losses = two_workers.train(1, steps=4).losses[0].tolist()
-    torch.manual_seed(options.seed)
-    workload = load_workload(options.capture())
-    descent = torch.optim.SGD(workload.module.parameters(), options.lr)
-    expected = []
-    for _ in losses:
-        descent.zero_grad()
-        loss = workload.loss(workload.module(*workload.inputs))
-        loss.backward()
-        expected.append(float(loss.detach()))
-        descent.step()
-    assert len(losses) == 4
-    assert losses == expected
-    assert losses[-1] < losses[0]
-
-
-def test_workers_begin_one_after_the_other_and_end_after_their_seconds(two_workers: Job) -> None:
-    run = two_workers.train(2, seconds=0.6, stagger=0.3)
-    steps = run.schedule.steps
-    assert steps["begin"].max() < 600 * MILLISECOND
-    for worker, earliest in ((0, 0), (1, 300)):
-        own = steps[steps["worker"] == worker]
-        assert own["begin"].min() >= earliest * MILLISECOND
-        assert (own["end"] - own["begin"] >= 18 * MILLISECOND).all()  # that are waited
-        assert (own["begin"][1:] >= own["end"][:-1]).all()
-
-
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ({"workers": 3, "steps": 1}, "workers: 3, but the job has 2"),
-        ({"workers": 2}, "seconds or steps: say when the training ends"),
-        ({"workers": 2, "steps": 0}, "steps: 0, but at least 1 is needed"),
-        (
-            {"workers": 2, "seconds": 0.5, "stagger": 0.6},
-            "stagger: 0.6 s between 2 workers do not fit in 0.5 s",
-        ),
-        ({"workers": 1, "seconds": 1.0, "algorithm": "ddp"}, "steps: with all-reduce"),
-        ({"workers": 1, "steps": 1, "algorithm": "adam"}, 'unknown algorithm of a real job "adam"'),
-        ({"workers": 1, "steps": 1, "snapshot_every": 0.0}, "snapshot_every: 0 s, not above 0"),
-    ],
-)
-def test_a_training_that_cannot_be_is_refused(
-    two_workers: Job, how: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(InputError) as refused:
-        two_workers.train(**how)
-    assert message in str(refused.value)
-
-
-def test_the_goodput_is_measured_in_each_direction_and_in_both(two_workers: Job) -> None:
-    goodput = two_workers.goodput(0.05)
-    assert min(asdict(goodput).values()) > 1e6
-
-
 def test_a_port_by_waiting_makes_transfers_as_long_as_their_bytes(options: JobOptions) -> None:
     profile = profile_module(replace(options, port=10_000.0), 3)
     total = sum(SIZES.values())
@@ -210,54 +145,45 @@ def test_ctrl_c_keeps_the_steps_that_there_are(two_servers: tuple[Job, JobProfil
 @contextmanager
 def death_of(job: Job, number: int) -> Iterator[None]:
     """End a process of the job a little later."""
-    killing = threading.Timer(0.3, os.kill, (job.pids[number], signal.SIGKILL))
+    killing = threading.Timer(0.3, os.kill, (job.processes.pids[number], signal.SIGKILL))
     killing.start()
     yield
     killing.join()
 
 
-# These two end the jobs of the fixtures: they come after all that use them.
-def test_a_worker_that_dies_is_named_in_one_line(two_workers: Job) -> None:
-    with (
-        death_of(two_workers, 2),
-        pytest.raises(WorkerError, match=r"^worker 1 was ended by SIGKILL$"),
-    ):
-        two_workers.train(2, seconds=30)
-
-
+# This one ends the job of the fixture: it comes after all that use it.
 def test_a_server_that_dies_is_named_in_one_line(two_servers: tuple[Job, JobProfile]) -> None:
     job = two_servers[0]
 
     def go_on() -> None:  # with the steps that nobody waits for since the interruption
         for step in range(1000):
-            job._processes.answers(f"step {step}", [2])
+            job.processes.answers(f"step {step}", [2])
 
     with death_of(job, 1), pytest.raises(WorkerError, match=r"^server 1 was ended by SIGKILL$"):
         go_on()
 
 
 def test_a_failing_model_ends_all_processes_with_its_own_message(options: JobOptions) -> None:
-    started: list[subprocess.Popen[bytes]] = []
+    processes: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
 
     def noted(*arguments: object, **settings: object) -> subprocess.Popen[bytes]:
-        started.append(popen(*arguments, **settings))  # type: ignore[call-overload]
-        return started[-1]
+        processes.append(popen(*arguments, **settings))  # type: ignore[call-overload]
+        return processes[-1]
 
     failing = replace(options, model=options.model.replace(":make", ":fail"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess, "Popen", noted)
         with pytest.raises(InputError, match="failed: OSError: no data here"):
             profile_module(failing, 3)
-    assert len(started) == 2
-    assert all(process.poll() is not None for process in started)
+    assert len(processes) == 2
+    assert all(process.poll() is not None for process in processes)
 
 
 def test_a_process_ends_with_who_started_it(options: JobOptions, tmp_path: Path) -> None:
     """It waits for others that never come; its input ends when the one that it serves does."""
     setup = Setup(options, rank=1, workers=1, interface=None, store=str(tmp_path / "store"))
-    module = "paracosm.profiling.jobs.pytorch.process"
-    command = [sys.executable, "-m", module, json.dumps(asdict(setup))]
+    command = [sys.executable, "-m", PROCESS, json.dumps(asdict(setup))]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     until = time.monotonic() + 60
     while not Path(setup.store).exists() and time.monotonic() < until:
@@ -266,28 +192,6 @@ def test_a_process_ends_with_who_started_it(options: JobOptions, tmp_path: Path)
         process.wait(0.2)
     process.communicate(timeout=20)
     assert process.returncode == 0
-
-
-def test_a_measurement_that_fails_says_of_what_it_was(
-    options: JobOptions, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[object] = []
-
-    class Dying:
-        def train(self, workers: int, **how: object) -> RecordedRun:
-            asked.append((workers, how))
-            raise WorkerError("worker 1 was ended by SIGKILL")
-
-    @contextmanager
-    def job(options: JobOptions, workers: int) -> Iterator[Dying]:
-        asked.append(workers)
-        yield Dying()
-
-    monkeypatch.setattr("paracosm.profiling.jobs.pytorch.job.parameter_server_job", job)
-    with pytest.raises(InputError, match=r"tiny.*:make with 2 workers: worker 1 was ended by SIG"):
-        train_module(options, 2, seconds=1.0, stagger=0.5)
-    how = {"seconds": 1.0, "steps": None, "stagger": 0.5, "snapshot_every": float("inf")}
-    assert asked == [2, (2, how)]
 
 
 @pytest.mark.parametrize(
@@ -300,8 +204,6 @@ def test_a_measurement_that_fails_says_of_what_it_was(
         ({"lr": float("nan")}, "lr: nan, not above 0"),
         ({"port": 0.0}, "port: 0 bytes/s, not above 0"),
         ({"noise": 0.1}, "noise: it is that of the waiting"),
-        ({"algorithm": "sspp"}, 'unknown algorithm of a real job "sspp": did you mean "ssgd"?'),
-        ({"algorithm": "ssp(slack=-1)"}, 'algorithm "ssp(slack=-1)": write asgd or'),
         ({"data": "digitz"}, 'unknown data set "digitz": did you mean "digits"?'),
         ({"data": "digits", "classes": 10}, 'classes: the data set "digits" has its own'),
         ({"data_dir": "here"}, "data_dir: no effect without data"),
@@ -319,13 +221,11 @@ def test_what_cannot_be_is_refused_at_once(changed: dict[str, object], message: 
 def test_too_few_nodes_and_steps_are_refused_before_anything_is_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from paracosm.profiling.jobs.pytorch import Node
-
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("something was started"))
     options = JobOptions("mlp", nodes=(Node(), Node()))
     with (
         pytest.raises(InputError, match="nodes: 2, but 3 are needed"),
-        parameter_server_job(options, 2),
+        started(options, 2, PROCESS),
     ):
         pass
     with pytest.raises(InputError, match="steps: 0, but at least 1 is needed"):

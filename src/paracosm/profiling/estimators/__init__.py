@@ -1,6 +1,6 @@
 """How long an op takes that nobody timed: estimators trained from the timings of one device."""
 
-from paracosm.profiling.estimators.estimators import Estimators, fit_estimators, load_estimators
+from paracosm.profiling.estimators.estimators import Estimators, fit_estimators
 from paracosm.profiling.estimators.methods import Score, format_scores
 from paracosm.profiling.estimators.roofline import SOURCES, Estimate
 
@@ -11,5 +11,4 @@ __all__ = [
     "Score",
     "fit_estimators",
     "format_scores",
-    "load_estimators",
 ]

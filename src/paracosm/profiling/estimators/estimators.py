@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from paracosm.errors import InputError, unknown
-from paracosm.files import replacing
 from paracosm.graphs.graph import Op
 from paracosm.profiling.environment import Environment, one_thread
 from paracosm.profiling.estimators.describe import (
     Description,
     Floats,
-    Layout,
     Seen,
     describe,
     seen_in,
@@ -29,9 +22,7 @@ from paracosm.profiling.estimators.methods import (
     FOLDS,
     METHODS,
     Fitted,
-    GaussianProcess,
     HeldOut,
-    Network,
     Score,
     hold_out,
     score_of,
@@ -113,32 +104,6 @@ class Estimators:
             return estimate_around(log_time, self.device.unknown, "unknown", "roofline")
         return self._interpolated(described, known) or self._estimated(described, known)
 
-    def estimate_all(self, ops: Iterable[Op]) -> list[Estimate]:
-        """Return the estimates of `ops` in their order, each as `estimate` returns it to the
-        bit; equal ops are estimated once."""
-        found: dict[Op, Estimate] = {}
-        estimates = []
-        for op in ops:
-            if op not in found:
-                found[op] = self.estimate(op)
-            estimates.append(found[op])
-        return estimates
-
-    def save(self, path: str | Path) -> None:
-        """Write everything to one .npz file, which is replaced once the new one is whole.
-
-        It runs no code when it is read: every value is written as JSON in the array "content",
-        NumPy arrays as references to entries "0", "1", ... beside it. A record {"is": "Roofline",
-        "of": {...}} is one of `_CLASSES`. "checksum" covers all of it.
-        """
-        arrays: list[Array] = []
-        content = {"paracosm estimators": _VERSION, "estimators": _packed(self, arrays)}
-        entries: dict[str, Array] = {str(number): array for number, array in enumerate(arrays)}
-        entries["content"] = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
-        entries["checksum"] = _checksum(entries)
-        with replacing(path) as beside, beside.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **entries)
-
     def _interpolated(self, op: Description, known: TypeEstimator) -> Estimate | None:
         near = self.neighbourhood
         log_time, distance = known.cells.estimate(op, known.roofline, near.radius)
@@ -162,109 +127,6 @@ class Estimators:
         # However far from the samples: a type of which two are known is known no better.
         half_width = min(half_width, max(known.half_width, self.device.few))
         return estimate_around(log_time, half_width, "estimated", known.method)
-
-
-Array = npt.NDArray[Any]
-
-_VERSION = 1
-
-_CLASSES: Mapping[str, type] = {
-    each.__name__: each
-    for each in (
-        *(Estimators, TypeEstimator, Neighbourhood, Device, Score, Environment, Exact),
-        *(Roofline, Network, GaussianProcess, Cells, Layout, Seen),
-    )
-}
-
-
-def load_estimators(path: str | Path) -> Estimators:
-    """Return the estimators of the file at `path`, equal to those saved to the bit."""
-    entries = _entries(path)
-    foreign = InputError(
-        f'"{path}" holds no estimators: expected a file that Estimators.save wrote'
-    )
-    try:
-        content = json.loads(entries["content"].tobytes())
-        version, checksum = content["paracosm estimators"], entries["checksum"]
-    except (ValueError, KeyError, TypeError):
-        raise foreign from None
-    if version != _VERSION:
-        raise InputError(
-            f'"{path}" holds estimators of version {version}, this Paracosm reads {_VERSION}: '
-            "fit them again"
-        )
-    if not np.array_equal(_checksum(entries), checksum):
-        raise _damaged(path, "its checksum does not match")
-    try:
-        estimators = _unpacked(content["estimators"], entries)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(path, str(error)) from None
-    if not isinstance(estimators, Estimators):
-        raise foreign
-    return estimators
-
-
-def _entries(path: str | Path) -> dict[str, Array]:
-    """Return all arrays of the file; an array of objects, which is a pickle, is refused."""
-    if not Path(path).is_file():
-        raise InputError(f'no estimators at "{path}"')
-    try:
-        found = np.load(path, allow_pickle=False)
-        if isinstance(found, np.lib.npyio.NpzFile):
-            with found:
-                return dict(found.items())
-    except Exception as error:  # a flipped bit makes anything of an archive
-        if "pickle" in str(error).lower():
-            raise InputError(
-                f'"{path}" holds Python objects, which reading would run: not estimators that '
-                "Paracosm wrote"
-            ) from None
-        raise _damaged(path, str(error)) from None
-    return {}
-
-
-def _packed(value: Any, arrays: list[Array]) -> Any:
-    """Return `value` as JSON has it; arrays are appended to `arrays`."""
-    match value:
-        case np.ndarray():
-            arrays.append(np.ascontiguousarray(value))
-            return {"array": len(arrays) - 1}
-        case None | bool() | int() | float() | str():
-            return value
-        case tuple():
-            return [_packed(each, arrays) for each in value]
-        case Mapping():
-            return {"map": {key: _packed(each, arrays) for key, each in value.items()}}
-    if type(value) not in _CLASSES.values() or not is_dataclass(value):
-        raise TypeError(f"estimators of class {type(value).__name__} cannot be stored")
-    parts = {part.name: _packed(getattr(value, part.name), arrays) for part in fields(value)}
-    return {"is": type(value).__name__, "of": parts}
-
-
-def _unpacked(value: Any, entries: Mapping[str, Array]) -> Any:
-    match value:
-        case {"array": int(number)}:
-            return entries[str(number)]
-        case list():
-            return tuple(_unpacked(each, entries) for each in value)
-        case {"map": dict(content)}:
-            return {key: _unpacked(each, entries) for key, each in content.items()}
-        case {"is": str(name), "of": dict(parts)}:
-            return _CLASSES[name](**{key: _unpacked(each, entries) for key, each in parts.items()})
-    return value
-
-
-def _checksum(entries: Mapping[str, Array]) -> npt.NDArray[np.uint8]:
-    digest = hashlib.sha256()
-    for name in sorted(entries.keys() - {"checksum"}):
-        array = entries[name]
-        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return np.frombuffer(digest.digest(), dtype=np.uint8)
-
-
-def _damaged(path: str | Path, why: str) -> InputError:
-    return InputError(f'"{path}" is damaged, fit the estimators again: {" ".join(why.split())}')
 
 
 _RADII = (0.05, 0.1, 0.2, FARTHEST)

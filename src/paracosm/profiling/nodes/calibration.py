@@ -157,10 +157,6 @@ def calibration_of_parsing(parsing: Parsing, by: str) -> NodeCalibration:
     )
 
 
-def calibration_of_window(window: float, by: str) -> NodeCalibration:
-    return found_by("measured", by, {"window": (window, None)})
-
-
 def found_by(
     how: Literal["measured", "estimated"],
     by: str,

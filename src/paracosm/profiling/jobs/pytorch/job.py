@@ -1,11 +1,9 @@
-"""Profiling a PyTorch job with parameter servers, and measuring what many workers make of it."""
+"""Profiling a PyTorch job with parameter servers."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,12 +22,7 @@ from paracosm.profiling.jobs.job_profile import (
     check_job_profile,
     job_profile_of,
 )
-from paracosm.profiling.jobs.pytorch.options import JobOptions, Node, Setup, parse_update_rule
-from paracosm.profiling.jobs.pytorch.recorded import (
-    RecordedRun,
-    run_of_iterations,
-    run_of_servers,
-)
+from paracosm.profiling.jobs.pytorch.options import JobOptions, Node, Setup
 from paracosm.profiling.processes import Processes, WorkerError
 
 
@@ -39,44 +32,17 @@ def profile_module(
     """Train with one worker, and return what it and the servers did, op by op."""
     if steps < 1:
         raise InputError(f"steps: {steps}, but at least 1 is needed")
-    _check_profiled(options)
     try:
-        with parameter_server_job(options, workers=1) as job:
+        with started(options, 1, "paracosm.profiling.jobs.pytorch.process") as processes:
+            job = Job(options, processes)
             return check_job_profile(job.profile(steps, progress), options.model)
     except WorkerError as error:
         raise InputError(f"profiling {options.model}: {error}") from None
 
 
-def train_module(
-    options: JobOptions,
-    workers: int,
-    *,
-    seconds: float | None = None,
-    steps: int | None = None,
-    stagger: float = 0.0,
-    snapshot_every: float = math.inf,
-) -> RecordedRun:
-    """Train with so many workers, as `Job.train` does, and return what came of it."""
-    try:
-        with parameter_server_job(options, workers) as job:
-            return job.train(
-                workers,
-                seconds=seconds,
-                steps=steps,
-                stagger=stagger,
-                snapshot_every=snapshot_every,
-            )
-    except WorkerError as error:
-        raise InputError(f"training {options.model} with {workers} workers: {error}") from None
-
-
 WARM_UP = 3  # steps before those that are profiled
 
-_AHEAD = 0.1  # seconds from the last order to the begin of a training
-
-_LONG = 10 * 86_400.0  # seconds for a training that ends with its steps
-
-_FACTS = ("model", "data", "batch", "algorithm", "lr", "seed", "waiting", "noise", "port")
+FACTS = ("model", "data", "batch", "shape", "lr", "seed", "waiting", "noise", "port")
 
 _MESSAGE = 64 << 10  # bytes of those that the goodput is measured with
 _FEW, _MANY = 8, 4096
@@ -95,8 +61,9 @@ class Goodput:
 
 
 @contextlib.contextmanager
-def parameter_server_job(options: JobOptions, workers: int) -> Iterator[Job]:
-    """Start servers and workers, and end them with the block, whatever happens in it.
+def started(options: JobOptions, workers: int, module: str) -> Iterator[Processes]:
+    """Start servers and workers, each running a module, and end them with the block, whatever
+    happens in it.
 
     All of them have to be on one machine, be it in network namespaces of their own: they find each
     other by a file, and their times are those of its monotonic clock.
@@ -110,37 +77,31 @@ def parameter_server_job(options: JobOptions, workers: int) -> Iterator[Job]:
             f"nodes: {len(options.nodes)}, but {processes} are needed: one for each server and "
             "each worker"
         )
-    with Processes("paracosm.profiling.jobs.pytorch.process", options.timeout) as started:
+    with Processes(module, options.timeout) as found:
         for rank in range(processes):
             node = options.nodes[rank] if options.nodes else Node()
-            store = str(started.folder / "store")
+            store = str(found.folder / "store")
             alike = replace(options, nodes=())
             setup = Setup(alike, rank, workers, interface=node.interface, store=store)
             name = f"worker {rank - options.servers}" if setup.is_worker else f"server {rank}"
-            started.start(name, asdict(setup), prefix=node.prefix)
-        yield Job(options, workers, started)
+            found.start(name, asdict(setup), prefix=node.prefix)
+        yield found
 
 
 class Job:
     """Servers and workers that have met."""
 
-    def __init__(self, options: JobOptions, workers: int, processes: Processes) -> None:
-        self._options, self._processes = options, processes
-        self._first = options.servers
-        self._workers = workers
+    def __init__(self, options: JobOptions, processes: Processes) -> None:
+        self.options, self.processes = options, processes
+        self.first = options.servers
         answers = processes.answers("start")
-        self._made = answers[self._first]
-        numbers = {name: i for i, (name, _) in enumerate(self._made["parameters"])}
-        ends = [segment["end"] for segment in self._made["segments"]]
+        self.made = answers[self.first]
+        numbers = {name: i for i, (name, _) in enumerate(self.made["parameters"])}
+        ends = [segment["end"] for segment in self.made["segments"]]
         pushed = [numbers[end["what"]] for end in ends if end["kind"] == "gradient"]
-        servers = range(self._first)
+        servers = range(self.first)
         processes.order({server: {"pushed": pushed} for server in servers})
         processes.answers("start", servers)
-
-    @property
-    def pids(self) -> list[int]:
-        """The process ids of the servers, then of the workers."""
-        return self._processes.pids
 
     def profile(self, steps: int, progress: Callable[[int, int], None] | None = None) -> JobProfile:
         """Run steps of one worker, of which the first three are not profiled.
@@ -148,16 +109,14 @@ class Job:
         On Ctrl-C the profile has the steps that there are, and "interrupted" in its provenance; the
         job can do nothing else then.
         """
-        options = self._options
-        _check_profiled(options)
+        options = self.options
         goodput = self.goodput()
-        self._prepare(1, {})
-        self._processes.order({self._first: {"do": "steps", "steps": WARM_UP + steps}})
+        self.processes.order({self.first: {"do": "steps", "steps": WARM_UP + steps}})
         done: list[dict[str, Any]] = []
         ended = "enough"
         try:
             for number in range(WARM_UP + steps):
-                done += self._processes.answers(f"step {number}", [self._first])
+                done += self.processes.answers(f"step {number}", [self.first])
                 if progress is not None:
                     progress(max(0, number + 1 - WARM_UP), steps)
         except KeyboardInterrupt:
@@ -166,119 +125,17 @@ class Job:
                 raise
         provenance = {
             "source": "PyTorch parameter-server job",
-            "environment": self._made["environment"],
+            "environment": self.made["environment"],
             "transport": "gloo, one message a tensor",
             "clock": "monotonic, of one machine",
-            **{name: getattr(options, name) for name in (*_FACTS, "shape")},
+            **{name: getattr(options, name) for name in FACTS},
             "model": Path(options.model).name,  # nobody else has the folder
             "goodput": asdict(goodput),
             "ended": ended,
         }
-        profile = _profile(self._made, done[WARM_UP:], self._first)
+        profile = _profile(self.made, done[WARM_UP:], self.first)
         bandwidth = min(goodput.down, goodput.up, options.port or math.inf)
         return replace(profile, bandwidth=bandwidth, provenance=provenance)
-
-    def train(
-        self,
-        workers: int,
-        *,
-        seconds: float | None = None,
-        steps: int | None = None,
-        stagger: float = 0.0,
-        snapshot_every: float = math.inf,
-        algorithm: str | None = None,
-        lr: float | None = None,
-        noise: float | None = None,
-        seed: int | None = None,
-    ) -> RecordedRun:
-        """Let some of the workers train, from the initial parameters, each as fast as it can.
-
-        Args:
-            seconds: after which nobody begins another step.
-            steps: of each worker. Give the one, the other or both.
-            stagger: worker i begins its first step i times so many seconds later.
-            snapshot_every: seconds between snapshots of the parameters, which are kept in memory;
-                there is always one at the begin and one at the end.
-            algorithm, lr, noise, seed: where they differ from the job's options.
-
-        Raises:
-            InputError: something of that cannot be.
-            WorkerError: a process has failed.
-        """
-        given = {"algorithm": algorithm, "lr": lr, "noise": noise, "seed": seed}
-        changed: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-        options = replace(self._options, **changed)
-        rule = parse_update_rule(options.algorithm)
-        self._check(workers, seconds, steps, stagger, rule.has_servers)
-        if not snapshot_every > 0:
-            raise InputError(f"snapshot_every: {snapshot_every:g} s, not above 0")
-        self._prepare(workers, changed)
-        load, begin = os.getloadavg()[0], time.monotonic() + _AHEAD
-        files = [self._processes.folder / f"{server}.npz" for server in range(self._first)]
-        order = {
-            "do": "train",
-            "workers": workers,
-            "steps": steps,
-            "begin": begin,
-            "end": begin + seconds if seconds is not None else math.inf,
-            "snapshot_every": snapshot_every,
-            "file": str(files[0]),
-        }
-        servers = range(self._first) if rule.has_servers else range(0)
-        chosen = range(self._first, self._first + workers)
-        self._processes.order(dict.fromkeys(servers, order))
-        self._processes.order(
-            {each: {**order, "begin": begin + stagger * i} for i, each in enumerate(chosen)}
-        )
-        answers = self._processes.answers("training", chosen, seconds or _LONG)
-        self._processes.order({each: {"do": "tell", "file": str(files[each])} for each in servers})
-        told = self._processes.answers("snapshots", servers)
-        found = []
-        for server in range(len(servers) or 1):
-            with np.load(files[server]) as arrays:
-                found.append(dict(arrays))
-            files[server].unlink()
-        facts = {
-            **{key: getattr(options, key) for key in _FACTS},
-            "workers": workers,
-            "servers": len(found),
-            "synchronous": rule.is_synchronous,
-            "seconds": seconds,
-            "steps": steps,
-            "stagger": stagger,
-            "cpu_seconds": [round(answer["cpu"], 3) for answer in (*told, *answers)],
-            "load": round(load, 2),
-        }
-        make = run_of_servers if rule.has_servers else run_of_iterations
-        return make(found, answers, round(begin * 1e6), self._made["tensors"], facts)
-
-    def _check(
-        self,
-        workers: int,
-        seconds: float | None,
-        steps: int | None,
-        stagger: float,
-        has_servers: bool,
-    ) -> None:
-        if not 1 <= workers <= self._workers:
-            raise InputError(f"workers: {workers}, but the job has {self._workers}")
-        if seconds is None and steps is None:
-            raise InputError("seconds or steps: say when the training ends")
-        if steps is not None and steps < 1:
-            raise InputError(f"steps: {steps}, but at least 1 is needed")
-        if steps is None and not has_servers:
-            raise InputError("steps: with all-reduce the workers cannot end at a time: give steps")
-        if not 0 <= stagger * (workers - 1) < (math.inf if seconds is None else seconds):
-            raise InputError(
-                f"stagger: {stagger:g} s between {workers} workers do not fit in {seconds:g} s"
-            )
-
-    def _prepare(self, workers: int, changed: Mapping[str, Any]) -> None:
-        """Have all processes begin again with the initial parameters."""
-        every = range(self._first + self._workers)
-        order = {"do": "prepare", "options": changed, "workers": workers}
-        self._processes.order(dict.fromkeys(every, order))
-        self._processes.answers("preparing", every)
 
     def goodput(self, seconds: float = 0.5) -> Goodput:
         """Measure what the job's own transport makes of the link between server 0 and worker 0."""
@@ -291,17 +148,9 @@ class Job:
 
     def _exchange(self, down: int, up: int) -> tuple[float, float]:
         order = {"do": "goodput", "down": down, "up": up, "size": _MESSAGE}
-        self._processes.order({self._first: order})
-        (answer,) = self._processes.answers("goodput", [self._first])
+        self.processes.order({self.first: order})
+        (answer,) = self.processes.answers("goodput", [self.first])
         return float(answer["down"]), float(answer["up"])
-
-
-def _check_profiled(options: JobOptions) -> None:
-    if not parse_update_rule(options.algorithm).has_servers:
-        raise InputError(
-            f"algorithm: {options.algorithm} has no parameter servers, which a job profile is of: "
-            "choose asgd, ssgd, ..."
-        )
 
 
 def _profile(

@@ -1,4 +1,4 @@
-"""What a job of PyTorch is asked to be: its model, its data, its algorithm, and where it runs."""
+"""What a job of PyTorch is asked to be: its model, its data, and where it runs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.errors import InputError, unknown
-from paracosm.expression import parse_expression
+from paracosm.errors import InputError
 from paracosm.graphs.capture import CaptureOptions
 from paracosm.models import Workload, check_trainable, load_data
 from paracosm.models.shards import BatchSampler
@@ -47,7 +46,6 @@ class JobOptions:
     data: str | None = None
     data_dir: str | None = None  # folder of the data set's files
     servers: int = 1  # parameter servers; parameter i is on server i modulo their number
-    algorithm: str = "asgd"  # as of `parse_update_rule`
     lr: float = 0.01  # learning rate
     # Seconds that the forward and the backward pass take at least, shared among the layers by their
     # floating-point operations; None for no waiting
@@ -79,7 +77,6 @@ class JobOptions:
             raise InputError(f"noise: {self.noise:g}, not a standard deviation")
         if self.noise and self.waiting is None:
             raise InputError("noise: it is that of the waiting; give the seconds of that as well")
-        parse_update_rule(self.algorithm)
         self.capture()
         if self.data is None:
             if self.data_dir is not None:
@@ -98,49 +95,6 @@ class JobOptions:
 
 
 @dataclass(frozen=True)
-class UpdateRule:
-    """What becomes of gradients.
-
-    The same algorithms as those of `paracosm.training`, written a second time: this job is what
-    their simulation is compared with.
-    """
-
-    name: str
-    slack: int | None = None  # steps that a worker may be ahead of the slowest; None for any number
-
-    @property
-    def is_synchronous(self) -> bool:
-        """Whether an update has the mean gradient of all workers, who wait for it."""
-        return self.name in ("ssgd", "ddp")
-
-    @property
-    def has_servers(self) -> bool:
-        return self.name != "ddp"
-
-    def scale(self, staleness: int) -> float:
-        """Return the factor of the learning rate for a gradient of that staleness.
-
-        Zhang, Gupta, Lian, Liu, "Staleness-aware Async-SGD for Distributed Deep Learning", 2016,
-        equation 6.
-        """
-        return 1 / max(1, staleness) if self.name == "staleness-aware" else 1.0
-
-
-_ALGORITHMS = ("asgd", "staleness-aware", "ssp(slack=3)", "ssgd", "ddp")
-
-
-def parse_update_rule(text: str) -> UpdateRule:
-    """Read asgd, staleness-aware, ssp(slack=3), ssgd (on servers) or ddp (all-reduce)."""
-    name, positional, options = parse_expression(text, "algorithm")
-    if name not in [each.partition("(")[0] for each in _ALGORITHMS]:
-        raise unknown("algorithm of a real job", text, _ALGORITHMS)
-    slack = options.pop("slack", "3") if name == "ssp" else None
-    if positional or options or not (slack is None or slack.isdecimal()):
-        raise InputError(f'algorithm "{text}": write {" or ".join(_ALGORITHMS)}')
-    return UpdateRule(name, None if slack is None else int(slack))
-
-
-@dataclass(frozen=True)
 class Setup:
     """What one process of a job is told when it is started."""
 
@@ -153,6 +107,11 @@ class Setup:
     @property
     def is_worker(self) -> bool:
         return self.rank >= self.options.servers
+
+    @property
+    def number(self) -> int:
+        """Of the worker."""
+        return self.rank - self.options.servers
 
     @classmethod
     def of_json(cls, text: str) -> Setup:

@@ -11,44 +11,47 @@ import os
 import queue
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from paracosm.errors import InputError
 from paracosm.factory import one_line
+from paracosm.models import Workload
 from paracosm.profiling.environment import environment_here
-from paracosm.profiling.jobs.pytorch.all_reduce import train_all_reducing
 from paracosm.profiling.jobs.pytorch.options import (
     JobOptions,
     Setup,
     load,
-    parse_update_rule,
     trained,
 )
-from paracosm.profiling.jobs.pytorch.server import Server, Store, keep_snapshots
+from paracosm.profiling.jobs.pytorch.server import Server, Store
 from paracosm.profiling.jobs.pytorch.transport import join
 from paracosm.profiling.jobs.pytorch.worker import Step, Worker
 from paracosm.profiling.processes import Answer, answering
 from paracosm.rng import TrainingStream, generator
 
 Order = dict[str, Any]
+Role = Callable[[Setup, Iterator[Order], Answer], None]
 
 
 def main() -> None:
-    """Carry out orders until the input ends."""
+    """Serve or work until the input ends."""
+    run_role(_serve, _work)
+
+
+def run_role(serve: Role, work: Role) -> None:
+    """Be what the setup says, a server or a worker; say how it fails."""
     setup = Setup.of_json(sys.argv[1])
     answer = answering()
     orders = _orders()
     try:
         torch.set_num_threads(setup.options.threads)
-        (_be_worker if setup.is_worker else _be_server)(setup, orders, answer)
+        (work if setup.is_worker else serve)(setup, orders, answer)
     except InputError as error:
         answer(refused=str(error))
     except Exception as error:
@@ -57,20 +60,38 @@ def main() -> None:
     os._exit(0)
 
 
-def _be_server(setup: Setup, orders: Iterator[Order], answer: Answer) -> None:
-    def own(options: JobOptions) -> dict[int, torch.Tensor]:
-        every = trained(load(options)[0])
-        return {
-            i: parameter.detach()
-            for i, (_, parameter) in enumerate(every)
-            if i % options.servers == setup.rank
-        }
+def _serve(setup: Setup, orders: Iterator[Order], answer: Answer) -> None:
+    start_server(setup, orders, answer)
+    for order in orders:
+        raise ValueError(f"a server has no order {order}")
 
-    like = own(setup.options)
+
+def _work(setup: Setup, orders: Iterator[Order], answer: Answer) -> None:
+    options, number = setup.options, setup.number
+    workload, feed = load(options, number)
+    worker = Worker(workload, options.servers, options.waiting)
+    start_worker(worker, workload, setup, answer)
+    steps = steps_of(worker, options, number, feed)
+    for order in orders:
+        obey(order, worker, steps, answer)
+
+
+def own_tensors(setup: Setup, options: JobOptions) -> dict[int, torch.Tensor]:
+    """Return a server's tensors by number, as they are before any training."""
+    return {
+        i: parameter.detach()
+        for i, (_, parameter) in enumerate(trained(load(options)[0]))
+        if i % options.servers == setup.rank
+    }
+
+
+def start_server(setup: Setup, orders: Iterator[Order], answer: Answer) -> Server:
+    """Meet the others and serve every worker from here on, in threads of their own."""
+    like = own_tensors(setup, setup.options)
     join(setup)
     answer(ready=True)
     pushed = [i for i in next(orders)["pushed"] if i in like]
-    server = Server(pushed, setup.options.port)
+    server = Server(Store(like, setup.options.lr), pushed, setup.options.port)
 
     def serve(worker: int) -> None:
         try:
@@ -82,33 +103,12 @@ def _be_server(setup: Setup, orders: Iterator[Order], answer: Answer) -> None:
     for worker in range(setup.workers):
         threading.Thread(target=serve, args=(worker,), daemon=True).start()
     answer(ready=True)
-    ended = threading.Event()
-    for order in orders:
-        if order["do"] == "prepare":
-            options = replace(setup.options, **order["options"])
-            rule = parse_update_rule(options.algorithm)
-            store = Store(own(options), rule, options.lr, order["workers"], len(pushed))
-            server.store = store
-            answer(ready=True)
-        elif order["do"] == "train":
-            busy = time.process_time()
-            ended.clear()
-            when = (order["begin"], order["snapshot_every"], ended)
-            keeping = threading.Thread(target=keep_snapshots, args=(store, *when), daemon=True)
-            keeping.start()
-        else:
-            ended.set()
-            keeping.join()
-            busy = time.process_time() - busy
-            store.write(Path(order["file"]))
-            answer(cpu=busy)
+    return server
 
 
-def _be_worker(setup: Setup, orders: Iterator[Order], answer: Answer) -> None:
-    options, number = setup.options, setup.rank - setup.options.servers
-    workload, feed = load(options, number)
-    worker = Worker(workload, options.servers, options.waiting)
-    environment = environment_here(threads=options.threads, pinned=False)
+def start_worker(worker: Worker, workload: Workload, setup: Setup, answer: Answer) -> None:
+    """Meet the others and say what a step is made of."""
+    environment = environment_here(threads=setup.options.threads, pinned=False)
     join(setup)
     answer(
         segments=[asdict(segment) for segment in worker.segments],
@@ -117,30 +117,20 @@ def _be_worker(setup: Setup, orders: Iterator[Order], answer: Answer) -> None:
         environment=str(environment),
         examples=workload.examples,
     )
-    for order in orders:
-        if order["do"] == "goodput":
-            down, up = worker.goodput(order["down"], order["up"], order["size"])
-            answer(down=down, up=up)
-        elif order["do"] == "prepare":
-            options = replace(setup.options, **order["options"])
-            workload, feed = load(options, number)
-            worker.take(workload)
-            steps = _steps(worker, options, number, feed)
-            answer(ready=True)
-        elif order["do"] == "steps":
-            with ThreadPoolExecutor(1) as telling:  # of a step while the next one runs
-                for step in islice(steps, order["steps"]):
-                    telling.submit(answer, **vars(step))
-        elif parse_update_rule(options.algorithm).has_servers:
-            done = _train(steps, order)
-            worker.leave()
-            answer(**done)
-        else:
-            ranks = range(options.servers, options.servers + order["workers"])
-            answer(**train_all_reducing(worker, steps, ranks, options.lr, order))
 
 
-def _steps(
+def obey(order: Order, worker: Worker, steps: Iterator[Step], answer: Answer) -> None:
+    """Measure the goodput, or run steps that are told one by one."""
+    if order["do"] == "goodput":
+        down, up = worker.goodput(order["down"], order["up"], order["size"])
+        answer(down=down, up=up)
+    else:
+        with ThreadPoolExecutor(1) as telling:  # of a step while the next one runs
+            for step in islice(steps, order["steps"]):
+                telling.submit(answer, **vars(step))
+
+
+def steps_of(
     worker: Worker, options: JobOptions, number: int, feed: Callable[[], None]
 ) -> Iterator[Step]:
     """Run a step whenever the next one is asked for, each with the next minibatch."""
@@ -149,20 +139,6 @@ def _steps(
         feed()
         worker.factor = math.exp(options.noise * random.standard_normal() - options.noise**2 / 2)
         yield worker.step()
-
-
-def _train(steps: Iterator[Step], order: Order) -> dict[str, Any]:
-    """Run steps for as long, or as many, as ordered."""
-    done: list[Step] = []
-    busy = time.process_time()
-    time.sleep(max(0.0, order["begin"] - time.monotonic()))
-    while time.monotonic() < order["end"] and len(done) != order["steps"]:
-        done.append(next(steps))
-    cpu = time.process_time() - busy
-    return {
-        "cpu": cpu,
-        **{key: [getattr(s, key) for s in done] for key in ("begin", "end", "loss")},
-    }
 
 
 def _orders() -> Iterator[Order]:

@@ -12,12 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.flop_counter import FlopCounterMode
 
 from paracosm.models import Workload
@@ -25,7 +22,6 @@ from paracosm.profiling.jobs.pytorch.options import trained
 from paracosm.profiling.jobs.pytorch.transport import (
     ACKNOWLEDGE,
     GOODPUT,
-    LEAVE,
     PULL,
     PUSH,
     REQUEST,
@@ -74,19 +70,6 @@ class Worker:
         layers = {each.begin.what for each in self.segments if each.begin.kind == "layer"}
         self._hooks.enter_context(watching(workload, sorted(layers), self._reached))
 
-    @contextmanager
-    def all_reducing(self, group: dist.ProcessGroup) -> Iterator[None]:
-        """Have gradients averaged over a group by `DistributedDataParallel`, without servers."""
-        servers, module = self._servers, self._workload.module
-        made = {each.end.what for each in self.segments if each.end.kind == "gradient"}
-        unused = len(made) < len(self.parameters)
-        shared = DistributedDataParallel(module, process_group=group, find_unused_parameters=unused)
-        self._servers, self._workload.module = 0, shared
-        try:
-            yield
-        finally:
-            self._servers, self._workload.module = servers, module
-
     def step(self) -> Step:
         """Run one step. Without servers, the gradients stay with the parameters."""
         for _, parameter in self.parameters:
@@ -121,18 +104,6 @@ class Worker:
             work.wait()
         pushed = [[at, *done[i]] for i, at, _ in self._pushed]
         return Step(begin, self._pulled, self._computed, pushed, end, loss)
-
-    def flat_parameters(self) -> npt.NDArray[np.float32]:
-        """Return a copy of all parameters, one after the other."""
-        every = [parameter.detach().flatten() for _, parameter in self.parameters]
-        flat: npt.NDArray[np.float32] = torch.cat(every).numpy()
-        return flat
-
-    def leave(self) -> None:
-        """Have no server wait for this worker any longer."""
-        for server in range(self._servers):
-            dist.send(torch.tensor([LEAVE, 0, 0, 0], dtype=torch.int64), server, tag=REQUEST)
-            dist.recv(torch.zeros(1, dtype=torch.float64), server, tag=ACKNOWLEDGE)
 
     def goodput(self, down: int, up: int, size: int) -> tuple[float, float]:
         """Exchange messages with server 0, and return bytes/s down and up."""

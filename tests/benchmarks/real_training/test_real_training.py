@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from real_training import RecordedRun, Training, load_run, real_training
 from training_on_schedule import train_plainly
 
+from paracosm.errors import InputError
+from paracosm.graphs.capture.step import load_workload
 from paracosm.models import DataSet, Model, load_data
 from paracosm.models.build import build_model
 from paracosm.models.shards import BatchSampler
-from paracosm.profiling.jobs.pytorch import (
-    Job,
-    JobOptions,
-    RecordedRun,
-    load_run,
-    parameter_server_job,
-)
+from paracosm.profiling.jobs.pytorch import JobOptions
+from paracosm.profiling.processes import WorkerError
 from paracosm.rng import TrainingStream, generator, integer_seed
 
 pytestmark = pytest.mark.real_time
@@ -35,7 +38,7 @@ ALGORITHMS = ("asgd", "staleness-aware", "ssp(slack=1)", "ssgd", "ddp")
 class Runs:
     """One job of two servers, which trains by one algorithm after another."""
 
-    job: Job
+    job: Training
     done: dict[str, RecordedRun]
 
     def __getitem__(self, algorithm: str) -> RecordedRun:
@@ -59,7 +62,7 @@ def runs() -> Iterator[Runs]:
         noise=0.2,
         timeout=300,
     )
-    with parameter_server_job(options, WORKERS) as job:
+    with real_training(options, WORKERS) as job:
         yield Runs(job, {})
 
 
@@ -198,3 +201,86 @@ def test_snapshots_are_taken_at_their_times(runs: Runs) -> None:
     late = run.snapshot_times[:5] / 1e12 - np.arange(5) * 0.1
     assert late.min() >= 0
     assert late.max() < 0.1
+
+
+PLAIN = JobOptions("mlp", shape=(6,), batch=4, lr=0.1, waiting=(0.006, 0.012), timeout=300)
+MILLISECOND = 10**9  # picoseconds
+
+
+@pytest.fixture(scope="module")
+def two_workers() -> Iterator[Training]:
+    with real_training(PLAIN, 2) as job:
+        yield job
+
+
+def test_one_worker_does_plain_gradient_descent_to_the_bit(
+    two_workers: Training,
+) -> None:
+    losses = two_workers.train(1, steps=4).losses[0].tolist()
+    torch.manual_seed(PLAIN.seed)
+    workload = load_workload(PLAIN.capture())
+    descent = torch.optim.SGD(workload.module.parameters(), PLAIN.lr)
+    expected = []
+    for _ in losses:
+        descent.zero_grad()
+        loss = workload.loss(workload.module(*workload.inputs))
+        loss.backward()
+        expected.append(float(loss.detach()))
+        descent.step()
+    assert len(losses) == 4
+    assert losses == expected
+    assert losses[-1] < losses[0]
+
+
+def test_workers_begin_one_after_the_other_and_end_after_their_seconds(
+    two_workers: Training,
+) -> None:
+    run = two_workers.train(2, seconds=0.6, stagger=0.3)
+    steps = run.schedule.steps
+    assert steps["begin"].max() < 600 * MILLISECOND
+    for worker, earliest in ((0, 0), (1, 300)):
+        own = steps[steps["worker"] == worker]
+        assert own["begin"].min() >= earliest * MILLISECOND
+        assert (own["end"] - own["begin"] >= 18 * MILLISECOND).all()  # that are waited
+        assert (own["begin"][1:] >= own["end"][:-1]).all()
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"workers": 3, "steps": 1}, "workers: 3, but the job has 2"),
+        ({"workers": 2}, "seconds or steps: say when the training ends"),
+        ({"workers": 2, "steps": 0}, "steps: 0, but at least 1 is needed"),
+        (
+            {"workers": 2, "seconds": 0.5, "stagger": 0.6},
+            "stagger: 0.6 s between 2 workers do not fit in 0.5 s",
+        ),
+        ({"workers": 1, "seconds": 1.0, "algorithm": "ddp"}, "steps: with all-reduce"),
+        ({"workers": 1, "steps": 1, "algorithm": "adam"}, 'unknown algorithm of a real job "adam"'),
+        ({"workers": 1, "steps": 1, "snapshot_every": 0.0}, "snapshot_every: 0 s, not above 0"),
+    ],
+)
+def test_a_training_that_cannot_be_is_refused(
+    two_workers: Training, how: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        two_workers.train(**how)
+    assert message in str(refused.value)
+
+
+@contextmanager
+def death_of(job: Training, number: int) -> Iterator[None]:
+    """End a process of the job a little later."""
+    killing = threading.Timer(0.3, os.kill, (job.pids[number], signal.SIGKILL))
+    killing.start()
+    yield
+    killing.join()
+
+
+# This one ends the job of the fixture: it comes after all that use it.
+def test_a_worker_that_dies_is_named_in_one_line(two_workers: Training) -> None:
+    with (
+        death_of(two_workers, 2),
+        pytest.raises(WorkerError, match=r"^worker 1 was ended by SIGKILL$"),
+    ):
+        two_workers.train(2, seconds=30)

@@ -24,8 +24,8 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.graphs import PHASES, RESOURCES, Graph, Node, Op, build_graph
-from paracosm.results import OpLatenciesSummary
 from paracosm.simulation import Schedule, replay
 
 
@@ -83,54 +82,6 @@ class Folder:
 
     comparisons: tuple[Comparison, ...]
     left_out: Mapping[str, str]
-
-
-def summarise_folder(path: Path) -> OpLatenciesSummary:
-    """Predict every model of a folder and say how far that is from what was measured."""
-    folder = read_folder(path)
-    devices = sorted({each.device for each in folder.comparisons})
-    return OpLatenciesSummary(
-        status="done",
-        op_latencies=str(path),
-        models=len(folder.comparisons),
-        **_errors(folder.comparisons),
-        devices={
-            device: _errors([each for each in folder.comparisons if each.device == device])
-            for device in devices
-        },
-        comparisons=[_said(each) for each in folder.comparisons],
-        left_out=dict(folder.left_out),
-        durations={
-            "ops": "measured one at a time, without the floor of the events around them, and "
-            "slowed down by the median of what other models on the device took longer than theirs",
-            "launching an op": "measured: the shortest interval around a kernel, without the floor",
-        },
-    )
-
-
-def _errors(comparisons: Sequence[Comparison]) -> dict[str, Any]:
-    return {
-        "mean_error": mean_error(each.error for each in comparisons),
-        "baselines": {
-            "clocks as timed": mean_error(each.timed_error for each in comparisons),
-            "sum of durations": mean_error(each.serial_error for each in comparisons),
-        },
-    }
-
-
-def _said(each: Comparison) -> dict[str, Any]:
-    times = {name: getattr(each, name) for name in ("measured", "predicted", "timed", "serial")}
-    plain = ("device", "model", "layers", "slowdown", "error", "timed_error", "serial_error")
-    return {
-        **{name: getattr(each, name) for name in plain},
-        **{name: {**asdict(time), "both": time.both} for name, time in times.items()},
-        **asdict(each.reading),
-    }
-
-
-def mean_error(errors: Iterable[float]) -> float:
-    values = [abs(error) for error in errors]
-    return sum(values) / len(values)
 
 
 def read_folder(path: Path) -> Folder:

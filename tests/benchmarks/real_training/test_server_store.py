@@ -6,18 +6,19 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
+from real_training.store import TrainingStore, parse_update_rule
 
-from paracosm.profiling.jobs.pytorch.options import parse_update_rule
-from paracosm.profiling.jobs.pytorch.server import Store
+from paracosm.errors import InputError
 
 
-def store(algorithm: str, workers: int, tensors: int = 1) -> Store:
+def store(algorithm: str, workers: int, tensors: int = 1) -> TrainingStore:
     every = {number: torch.zeros(1) for number in range(tensors)}
-    return Store(every, parse_update_rule(algorithm), 1.0, workers, tensors)
+    return TrainingStore(every, parse_update_rule(algorithm), 1.0, workers, tensors)
 
 
-def value(of: Store, tensor: int = 0) -> float:
+def value(of: TrainingStore, tensor: int = 0) -> float:
     return float(of.snapshots[-1][1][tensor])
 
 
@@ -103,3 +104,16 @@ def test_notes_are_written_in_order_and_at_different_times(tmp_path: Path) -> No
         assert (np.diff(np.stack(times).ravel("F")) > 0).all()
         assert arrays["snapshots"].tolist() == [[0, -2]]
         assert arrays["snapshot_times"][0] > times[1][-1]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [
+        ("sspp", 'unknown algorithm of a real job "sspp": did you mean "ssgd"?'),
+        ("ssp(slack=-1)", 'algorithm "ssp(slack=-1)": write asgd or'),
+    ],
+)
+def test_a_rule_that_there_is_not_is_refused(algorithm: str, message: str) -> None:
+    with pytest.raises(InputError) as refused:
+        parse_update_rule(algorithm)
+    assert message in str(refused.value)

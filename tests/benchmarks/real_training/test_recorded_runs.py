@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_training import RecordedRun, load_run
+from real_training.recorded import EVENT, recorded_schedule
 
 from paracosm.errors import InputError
-from paracosm.profiling.jobs.pytorch import RecordedRun, load_run
-from paracosm.profiling.jobs.pytorch.recorded import EVENT, recorded_schedule
 
 MICROSECOND = 10**6  # picoseconds
 

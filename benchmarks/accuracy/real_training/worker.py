@@ -1,20 +1,55 @@
-"""Training without servers: gradients are averaged by `DistributedDataParallel`, over gloo."""
+"""A worker among others: it leaves servers, or averages its gradients without them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
+from paracosm.profiling.jobs.pytorch.transport import ACKNOWLEDGE, LEAVE, REQUEST
 from paracosm.profiling.jobs.pytorch.worker import Step, Worker
 
 
+class TrainingWorker(Worker):
+    @contextmanager
+    def all_reducing(self, group: dist.ProcessGroup) -> Iterator[None]:
+        """Have gradients averaged over a group by `DistributedDataParallel`, without servers."""
+        servers, module = self._servers, self._workload.module
+        made = {each.end.what for each in self.segments if each.end.kind == "gradient"}
+        unused = len(made) < len(self.parameters)
+        shared = DistributedDataParallel(module, process_group=group, find_unused_parameters=unused)
+        self._servers, self._workload.module = 0, shared
+        try:
+            yield
+        finally:
+            self._servers, self._workload.module = servers, module
+
+    def flat_parameters(self) -> npt.NDArray[np.float32]:
+        """Return a copy of all parameters, one after the other."""
+        every = [parameter.detach().flatten() for _, parameter in self.parameters]
+        flat: npt.NDArray[np.float32] = torch.cat(every).numpy()
+        return flat
+
+    def leave(self) -> None:
+        """Have no server wait for this worker any longer."""
+        for server in range(self._servers):
+            dist.send(torch.tensor([LEAVE, 0, 0, 0], dtype=torch.int64), server, tag=REQUEST)
+            dist.recv(torch.zeros(1, dtype=torch.float64), server, tag=ACKNOWLEDGE)
+
+
 def train_all_reducing(
-    worker: Worker, steps: Iterator[Step], ranks: Sequence[int], lr: float, order: Mapping[str, Any]
+    worker: TrainingWorker,
+    steps: Iterator[Step],
+    ranks: Sequence[int],
+    lr: float,
+    order: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Run steps with the workers of those ranks; each applies the mean gradient to its own copy.
 
