@@ -26,7 +26,7 @@ SIZES = tuple(4**power for power in range(5, 13))  # bytes: 1 KiB to 16 MiB
 LARGE = 1 << 20  # bytes: processor time of less is that of a message, not of its bytes
 _FEW, _MANY = 10, 210  # messages in a row
 _SMALL = 1 << 10  # bytes of each of them
-_ROUNDS = 5
+_ROUNDS = 9
 _BEFORE = 2  # calls that do not count
 
 
