@@ -206,7 +206,6 @@ class Result(Generic[S]):
         return f"<table>{f'<tr><th></th>{titles}</tr>' if names else ''}{rows}</table>"
 
     def _image(self) -> str:
-        """Return the first figure as a picture: it is there without JavaScript, and offline."""
         if not self._charts:
             return ""
         from paracosm.report.images import picture
@@ -222,7 +221,6 @@ class Result(Generic[S]):
         return f"a result of kind {self._summary.kind} ({self._summary.status})"
 
     def _there(self) -> list[str]:
-        """Return the names of what this result has."""
         there = ["summary"]
         for folder in self._folders:
             there += ["metrics"] if folder.metrics().num_rows else []
@@ -594,7 +592,6 @@ class _Kept:
 
 
 def _reported(result: Result[Any], out: Folder | None) -> Result[Any]:
-    """Write the report beside a run that is to stay."""
     if out is not None:
         result.report(Path(out) / "report.html")
     return result

@@ -24,7 +24,6 @@ from paracosm.profiling.nodes.calibration import (
     load_calibration,
 )
 from paracosm.profiling.nodes.parsing import fit_parsing
-from paracosm.profiling.nodes.turns import Turns
 
 Capture = pytest.CaptureFixture[str]
 
@@ -54,9 +53,6 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         asked.append(settings)
         return Shares(settings.interval, ((2_000_000, 1_000_000),) * 2, ((1_000_000,) * 2,) * 2)
 
-    def turns(peer: object, seconds: float) -> Turns:
-        return Turns((16_384,) * 40, 40 * 16_384)
-
     def parsing(parser: str, progress: object) -> object:
         asked.append(parser)
         return fit_parsing({size: 1e-6 + 1e-9 * size for size in (1000, 100_000, 10_000_000)})
@@ -64,7 +60,6 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     monkeypatch.setattr("paracosm.profiling.nodes.exchange.connected_here", here)
     monkeypatch.setattr("paracosm.profiling.nodes.exchange.connected", there)
     monkeypatch.setattr("paracosm.cli.calibrate.measure_shares", shares)
-    monkeypatch.setattr("paracosm.cli.calibrate.measure_turns", turns)
     monkeypatch.setattr("paracosm.cli.calibrate.measure_goodput", goodput)
     monkeypatch.setattr("paracosm.cli.calibrate.measure_parsing", parsing)
     return asked

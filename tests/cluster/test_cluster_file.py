@@ -1,25 +1,15 @@
-from math import inf
 from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from paracosm.cluster import (
     Cluster,
     Link,
     Node,
     cluster_from_mapping,
-    cluster_to_mapping,
-    hierarchical,
     load_cluster,
-    ring,
-    star,
-    switch,
 )
-from paracosm.cluster.cluster import assemble
-from paracosm.cluster.link import Packets
 from paracosm.errors import InputError
 
 FILE = """
@@ -45,52 +35,6 @@ links:
 """
 SERIAL = {"duplex": "half", "pipelined": False, "sharing": "serial"}
 
-sharings = st.sampled_from(["fair", "serial", Packets(1500.0), Packets(16384.0)])
-
-
-def links(sharing):
-    return st.builds(
-        Link,
-        st.floats(1e-3, 1e15) | st.just(inf),
-        st.floats(0, 1e6),
-        st.floats(0, 1e6),
-        st.sampled_from(["full", "half"]),
-        st.booleans(),
-        st.just(sharing),
-    )
-
-
-nodes = st.builds(
-    Node,
-    st.just(""),
-    st.floats(1e-3, 1e3),
-    st.none() | st.floats(1, 1e15),
-    st.none() | st.sampled_from(["A100", "H100"]),
-)
-counts = st.integers(1, 6)
-placements = st.sampled_from(["own", "workers"])
-
-
-@st.composite
-def clusters(draw):
-    workers = draw(st.lists(nodes, min_size=1, max_size=5))
-    count, servers, placement = len(workers), draw(st.integers(1, 3)), draw(placements)
-    link = links(draw(sharings))
-    topology = draw(
-        st.sampled_from(
-            [
-                star(count, servers, draw(link), placement=placement),
-                switch(count, servers, draw(link), placement=placement),
-                hierarchical(count, draw(counts), draw(link), draw(link)),
-            ]
-        )
-    ).topology
-    server_nodes = [draw(nodes) if placement == "own" else Node("")] * servers
-    overrides = ()
-    if placement == "own":
-        overrides = (("worker0", "server0", draw(link)),)
-    return assemble(workers, server_nodes, topology, placement, overrides)
-
 
 def test_file(tmp_path):
     path = tmp_path / "cluster.yaml"
@@ -111,23 +55,6 @@ def test_example_in_the_documentation_is_a_cluster_file():
     for example in examples:
         cluster = cluster_from_mapping(yaml.safe_load(example.split("```")[0]))
         assert isinstance(cluster, Cluster)
-
-
-@given(clusters())
-def test_round_trip(cluster):
-    assert cluster_from_mapping(cluster_to_mapping(cluster)) == cluster
-
-
-def test_round_trip_of_a_ring():
-    cluster = ring(5, Link(1e9, 1e-6, pipelined=True))
-    assert cluster_from_mapping(cluster_to_mapping(cluster)) == cluster
-
-
-def test_names_of_its_own_cannot_be_written():
-    plain = switch(1)
-    named = Cluster((Node("alice"),), ("alice",), (), plain.topology)
-    with pytest.raises(InputError, match="names of its own"):
-        cluster_to_mapping(named)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from paracosm.cluster import (
     Link,
     halving_doubling_all_reduce,
-    hierarchical_all_reduce,
+    hierarchical,
     ring_all_gather,
     ring_all_reduce,
     ring_reduce_scatter,
     tree_all_reduce,
     tree_broadcast,
 )
+from paracosm.cluster.collectives import collective_time
 from paracosm.errors import InputError
 
 # 1 s to start a message, 100 bytes/s
@@ -54,14 +55,9 @@ def test_hierarchical_by_hand():
     # 2 groups of 4; within: 6 steps of 200 bytes; between: 2 steps of 200 / 2 bytes, 10 bytes/s.
     outer = Link(bandwidth=10.0, latency=3.0)
     expected = 6 * (1 + 2) + 2 * (3 + 10)
-    assert hierarchical_all_reduce(2, 4, 800.0, LINK, outer) == pytest.approx(expected)
-
-
-@given(st.integers(1, 8), st.floats(0, 1e9), link_strategy)
-def test_hierarchy_with_one_level_is_a_ring(ranks, size, link):
-    ring = ring_all_reduce(ranks, size, link)
-    assert hierarchical_all_reduce(1, ranks, size, link, LINK) == pytest.approx(ring)
-    assert hierarchical_all_reduce(ranks, 1, size, LINK, link) == pytest.approx(ring)
+    cluster = hierarchical(8, 4, LINK, outer)
+    found = collective_time(cluster, range(8), "all_reduce", 800.0, "hierarchical")
+    assert found == pytest.approx(expected)
 
 
 def simulate_ring(vectors, links, element_bytes):

@@ -350,7 +350,7 @@ def test_a_model_for_a_gpu_is_captured_for_a_cpu_where_there_is_none(
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     graph = load_graph(make_graph(tmp_path / "a.graph"))
-    monkeypatch.setattr("paracosm.graphs.capture.capture", lambda options: graph)
+    monkeypatch.setattr("paracosm.graphs.capture.options", lambda options: graph)
     database = make_database(
         tmp_path / "a.db", [replace(each, environment=GPU) for each in (*KNOWN, *WARM)]
     )

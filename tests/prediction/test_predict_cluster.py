@@ -351,7 +351,7 @@ def test_a_model_that_cannot_be_captured_split_is_split_by_estimate(
             raise InputError("gpt2: its 12 heads cannot be split between 8 ranks")
         return build_graph(nodes, provenance={"examples": 8})
 
-    monkeypatch.setattr("paracosm.graphs.capture.capture", capture)
+    monkeypatch.setattr("paracosm.graphs.capture.options", capture)
     flags = ["predict", "--model", "gpt2", "--db", asked[4], "--hardware", "Old Chip"]
     job = ["--strategy", "tp=8", "--bandwidth", "inf"]
     assert main([*flags, *job]) == 0

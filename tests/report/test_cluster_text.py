@@ -5,8 +5,8 @@ from __future__ import annotations
 from paracosm.cluster import Link, star
 from paracosm.cluster.changes import apply_changes, parse_change
 from paracosm.cluster.description import describe_cluster
-from paracosm.report.markup import _flattened
 from paracosm.report.view import cluster_text
+from paracosm.report.writing import _flattened
 
 
 def test_links_of_their_own_are_described_as_the_others_are() -> None:

@@ -1,9 +1,12 @@
-"""The page of algorithms says what their classes say; run as a program, this writes it anew."""
+"""The page of algorithms says what their classes say; run as a program, this writes it anew.
+
+What an algorithm is, in a few words, stands in the page alone.
+"""
 
 from __future__ import annotations
 
 import inspect
-import sys
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -22,13 +25,13 @@ def signature(kind: type[Algorithm]) -> str:
 
 def listed() -> str:
     """Return a table of all algorithms, and what each is."""
+    words = dict(re.findall(r"^\| \[`([\w-]+)`\]\(#[\w-]+\) \| ([^|]+) \|", PAGE.read_text(), re.M))
     lines = ["| name | what it is | topology | schedule |", "|---|---|---|---|"]
     for name, kind in ALGORITHMS.items():
-        what = (sys.modules[kind.__module__].__doc__ or "").partition("\n")[0].rstrip(".")
         alone = kind().rule(1 if name == "sequential" else WORKERS) is None
         topologies = ", ".join(kind.topologies)
         made = "engine" if alone else "compiled"
-        lines.append(f"| [`{name}`](#{name}) | {what} | {topologies} | {made} |")
+        lines.append(f"| [`{name}`](#{name}) | {words[name]} | {topologies} | {made} |")
     for name, kind in ALGORITHMS.items():
         text = inspect.cleandoc(kind.__doc__ or "")
         lines += ["", f"### {name}", "", f"    {signature(kind)}", "", "```text", text, "```"]

@@ -17,9 +17,9 @@ from paracosm.errors import InputError
 from paracosm.timeline import Timeline
 from paracosm.training import TrainConfig, train
 from paracosm.training.algorithms import Algorithm, Topology
-from paracosm.training.all_reduces import AllReduces
 from paracosm.training.parameters import ParameterLayout, strided
 from paracosm.training.store import Contribution
+from paracosm.training.team import AllReduces
 from paracosm.training.worker import TrainingWorker
 
 

@@ -15,7 +15,7 @@ from paracosm.errors import InputError
 from paracosm.models.shards import BatchSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
-from paracosm.training.batches import batches_of, parse_batch_of
+from paracosm.training.fields import batches_of, parse_batch_of
 from paracosm.validation import validated
 
 SEED = 4

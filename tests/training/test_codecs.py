@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from paracosm.errors import InputError
 from paracosm.training.compression import CODECS, Codec, parse_codec
-from paracosm.training.compression.powersgd import PowerSGD
-from paracosm.training.compression.qsgd import QSGD
+from paracosm.training.compression.codecs import QSGD, PowerSGD
 
 SHAPES = ((8, 6), (6,), (3, 2, 2, 2))
 SIZES = (48, 6, 24)

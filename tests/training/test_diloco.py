@@ -20,7 +20,7 @@ from paracosm.models.shards import BatchSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
 from paracosm.training.algorithms import parse_algorithm
-from paracosm.training.algorithms.streaming_diloco import StreamingDiLoCo
+from paracosm.training.algorithms.diloco import StreamingDiLoCo
 from paracosm.training.parameters import ParameterLayout
 
 SEED = 3

@@ -23,7 +23,7 @@ RULE = """
 from dataclasses import dataclass
 
 from paracosm.training import Algorithm
-from paracosm.training.algorithms.asgd import ASGD
+from paracosm.training.algorithms.asynchronous import ASGD
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,9 @@ def test_it_is_written_as_it_is_read(folder: Path) -> None:
     assert parse_algorithm(own) == own()
     assert parse_algorithm(absolute) is absolute
     assert parse_algorithm(ALGORITHMS["ssp"]) == parse_algorithm("ssp")
-    assert str(parse_algorithm("paracosm.training.algorithms.ssp:SSP(2)")) == "ssp(slack=2)"
+    assert (
+        str(parse_algorithm("paracosm.training.algorithms.asynchronous:SSP(2)")) == "ssp(slack=2)"
+    )
 
 
 def test_a_run_folder_records_it(folder: Path) -> None:

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 from further import Further
 from grid import READS
+from measured import table1, table3
 from numpy.typing import NDArray
 from real import ON_CORE, Compared, Real
 from speeds import Nominal, Slowed, Varied
 from struck import ALPHAS, PATIENCE, Intervals, Struck
-
-from paracosm.relaxation.threads import table1, table3
 
 Array = NDArray[np.float64]
 

@@ -20,11 +20,11 @@ import further
 import real
 import speeds
 import struck
+from measured import draw_figures
 from page import Picture, write_page
 from tables import Table, make_tables
 
 from paracosm.errors import InputError
-from paracosm.relaxation.threads import draw_figures
 
 Result = TypeVar("Result")
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from measured import table1, table3
 from numpy.typing import NDArray
 from real import Real
-
-from paracosm.relaxation.threads import table1, table3
 
 # Of the paper's rows; one of the threads in table 1 checks the residual.
 PAPER_TABLE1 = (

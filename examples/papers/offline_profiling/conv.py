@@ -12,7 +12,7 @@ from plan import FIGURE2, Plan
 
 from paracosm.graphs import Op
 from paracosm.profiling import OpTiming, Settings, profile
-from paracosm.profiling.designs.design import along, figure2_design
+from paracosm.profiling.designs.design import counted
 from paracosm.profiling.designs.families import FAMILIES
 
 __all__ = ["CLIFF", "Fit", "Series", "fit_line", "measure_figure2"]
@@ -75,14 +75,21 @@ class Series:
 
 def measure_figure2(kept: Kept, plan: Plan) -> list[Series]:
     """Time the convolutions of figure 2, with round numbers of channels and with odd ones."""
-    round_ones = figure2_design(plan.channels, plan.step, AT)
-    odd_ones = along(FAMILIES["convolution"], "inputs", [c - 1 for c in round_ones], AT)
+    round_ones = _convolutions([plan.step * number for number in range(1, plan.channels + 1)])
+    odd_ones = _convolutions([channels - 1 for channels in round_ones])
     named = {f"multiples of {plan.step}": round_ones, "one less": odd_ones}
     stored = kept.part("figure 2", lambda progress: _measure(kept, plan, named, progress))
     timings = kept.timings(stored["timings"])
     return [
         _series(name, cache, ops, timings) for name, ops in named.items() for cache in stored["in"]
     ]
+
+
+def _convolutions(channels: Sequence[int]) -> dict[int, Op]:
+    """Return a convolution for each number of input channels, with flops and bytes."""
+    family = FAMILIES["convolution"]
+    base = {each.name: each.base for each in family.arguments} | dict(AT)
+    return {each: counted(family.at(base | {"inputs": each})) for each in channels}
 
 
 def _measure(

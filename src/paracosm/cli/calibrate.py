@@ -23,7 +23,6 @@ from paracosm.profiling.nodes.calibration import (
     calibration_of_goodput,
     calibration_of_parsing,
     calibration_of_shares,
-    calibration_of_turns,
     correlation,
     counted,
     load_calibration,
@@ -37,7 +36,6 @@ from paracosm.profiling.nodes.parsing import (
     PARSING_SIZES,
     measure_parsing,
 )
-from paracosm.profiling.nodes.turns import measure_turns
 from paracosm.profiling.processes import WorkerError
 from paracosm.studies.run_folder import describe_environment
 from paracosm.units import format_bandwidth, format_duration, format_size, parse_bandwidth
@@ -150,11 +148,9 @@ def _measured_link(
     before, ways = 3 * settings.rounds, 0 if sharing is None else 2
     with counter(before + ways, hidden=hidden, unit="rounds") as shown, reached as other:
         goodput = measure_goodput(other, settings, shown)
-        shares, turns = None, None
+        shares = None
         if sharing is not None:
             shares = measure_shares(other, sharing, lambda done: shown(before + done, None))
-            if not other.loopback:
-                turns = measure_turns(other, settings.seconds)
     where = "two processes on loopback" if peer is None else f"to {peer}"
     if other.loopback:
         where += ", no network"
@@ -168,11 +164,6 @@ def _measured_link(
     each = format_duration(shares.interval)
     by = f"{where}, {len(shares.sent[0])} connections, {len(shares.sent)} intervals of {each}"
     more = calibration_of_shares(shares, by, loopback=other.loopback)
-    details["turns"] = {"loopback": other.loopback}
-    if turns is not None:
-        details["turns"] |= {"runs": len(turns.runs), "quantum": turns.quantum}
-        by = f"{where}, {len(turns.runs)} turns of two connections"
-        more = calibration_of_turns(turns, by).over(more)
     return more.over(found), details
 
 
@@ -216,9 +207,6 @@ def _show_details(details: Mapping[str, Any]) -> None:
             f"Correlation is that of a connection's shares in consecutive intervals of "
             f"{format_duration(shares['interval'])}: 1 keeps its share, 0 draws it anew each time."
         )
-    if turns := details.get("turns"):
-        say()
-        say(_turns_in_words(turns))
     if parsing := details.get("parsing"):
         rows = [[">size", ">parsing"]]
         rows += [[format_size(size), format_duration(t)] for size, t in parsing["seconds"].items()]
@@ -240,15 +228,6 @@ def _show_details(details: Mapping[str, Any]) -> None:
             f"{count} streams; a window of {largest}, the largest stream, or more cannot be told "
             "from none."
         )
-
-
-def _turns_in_words(turns: Mapping[str, Any]) -> str:
-    if turns["loopback"]:
-        return "Loopback has no port at which streams take turns: no quantum."
-    if turns["quantum"] is None:
-        return "Turns of two connections cannot be told apart: the link is shared fairly."
-    size = f"{turns['quantum']:.0f}B"
-    return f'Two connections take turns: --sharing "packets({size})" serves them so.'
 
 
 def serve(
@@ -348,7 +327,6 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
     "duplex": lambda value: f"{value:.2f}",
     "round_trip": format_duration,
     "uneven": lambda value: f"{value:.3f}",
-    "quantum": format_size,
     "burst": format_size,
     "alpha": lambda value: f"{format_duration(value)}/B",
     "beta": format_duration,

@@ -142,8 +142,8 @@ def import_(
     files: Annotated[
         list[Path],
         Argument(
-            help="TensorFlow: RunMetadata and timelines of steps of one worker with parameter "
-            "servers, a step a file; PyTorch: one profiler's trace of a training process"
+            help="TensorFlow: RunMetadata of steps of one worker with parameter servers, a step a "
+            "file; PyTorch: one profiler's trace of a training process"
         ),
     ],
     out: Annotated[Path, Option(help="job profile to write")],
@@ -170,7 +170,7 @@ def import_(
 ) -> int:
     """Read what TensorFlow or PyTorch has traced, and write it as a job profile.
 
-    Example: paracosm profile import timeline-*.json --batch 64 --out job.profile
+    Example: paracosm profile import run_metadata-*.pb --batch 64 --out job.profile
     """
     _check_out(out, force)
     link = None if bandwidth is None else named("--bandwidth", parse_bandwidth, bandwidth)

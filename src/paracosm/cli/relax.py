@@ -238,13 +238,7 @@ def measure(
     ] = 3,
     seed: Annotated[int, Option(min=0, help="right-hand side, order of runs")] = 0,
     longest: Annotated[float, Option(help="seconds after which a run is stopped")] = 600.0,
-    keep_recordings: Annotated[
-        bool, Option("--keep-recordings", help="keep one whole run of each case, to replay")
-    ] = False,
     out: Annotated[Path | None, Option(help="file to write, which --time reads")] = None,
-    figures: Annotated[
-        Path | None, Option(help="folder for histograms with fitted densities")
-    ] = None,
     force: ForceFile = False,
     json: Annotated[bool, Option("--json", help="print the summary as JSON")] = False,
     quiet: Quiet = False,
@@ -254,13 +248,12 @@ def measure(
     Example: paracosm relax measure --problem laplace2d:20 --threads 1,2 --out measured.json
     """
     from paracosm.relaxation.problems import load_matrix, load_problem
-    from paracosm.relaxation.threads import Limits, draw_figures
+    from paracosm.relaxation.threads import Limits
     from paracosm.relaxation.threads import measure as measure_threads
 
     check_output(out, force)
-    for folder in (out and out.parent, figures):
-        if folder is not None:
-            make_folder(folder)
+    if out is not None:
+        make_folder(out.parent)
     if not longest > 0:
         raise InputError(f"--longest: give seconds above 0, not {longest}")
     variants, counts = listed(variant), numbers("--threads", threads, "1,2,4")
@@ -280,15 +273,13 @@ def measure(
             relative=relative,
             repeats=repeats,
             seed=seed,
-            keep_recordings=keep_recordings,
             limits=Limits(seconds=longest),
             progress=shown,
         )
     if out is not None:
         measurement.save(out)
-    drawn = draw_figures(measurement, figures) if figures is not None else []
     summary = _measurement_summary(measurement)
-    show_result(summary, json, quiet, lambda: _show_measurement(measurement, out, drawn))
+    show_result(summary, json, quiet, lambda: _show_measurement(measurement, out))
     stopped = any(run.status != "converged" for case in measurement.cases for run in case.runs)
     return 1 if stopped or measurement.interrupted else 0
 
@@ -315,8 +306,7 @@ def _measurement_summary(measurement: Measurement) -> dict[str, Any]:
     }
 
 
-def _show_measurement(measurement: Measurement, out: Path | None, drawn: list[Path]) -> None:
-    from paracosm.relaxation.threads import render_table1, render_table3, table1, table3
+def _show_measurement(measurement: Measurement, out: Path | None) -> None:
     from paracosm.relaxation.times import CROWDED
 
     say = printer()
@@ -334,10 +324,11 @@ def _show_measurement(measurement: Measurement, out: Path | None, drawn: list[Pa
             f"{format_duration(float(np.median(case.times(False)))):>12}"
             f"{np.median(made):>12,.0f}{case.interruptions.share:>9.0%}"
         )
-    if solver := table1(measurement):
-        say(f"\n{render_table1(solver)}")
-    if stencil := table3(measurement):
-        say(f"\n{render_table3(stencil)}")
+    say(f"\n{'mean of':9}{'threads':>8}{'copy':>12}{'compute':>12}{'update':>12}{'iteration':>24}")
+    for case in measurement.cases:
+        means, deviations = case.pooled()
+        shown = "".join(f"{_short(seconds):>12}" for seconds in means)
+        say(f"{case.variant:9}{case.threads:>8}{shown} ± {_short(deviations[-1])}")
     if any(case.interruptions.share < CROWDED for case in measurement.cases):
         say(
             "\nThreads lost their cores: durations drawn independently of each other are then "
@@ -345,10 +336,13 @@ def _show_measurement(measurement: Measurement, out: Path | None, drawn: list[Pa
         )
     if measurement.interrupted:
         say("\nInterrupted: this is what was measured until then.")
-    for path in (out, *drawn):
-        if path is not None:
-            say(str(path))
+    if out is not None:
+        say(str(out))
     for case in measurement.cases:
         for run in case.runs:
             if run.status != "converged":
                 say(f"{case.variant}, {case.threads} threads: {run.status} at {run.residual:.3g}")
+
+
+def _short(seconds: float) -> str:
+    return format_duration(float(f"{seconds:.3g}"))

@@ -4,7 +4,6 @@ from paracosm.cluster.cluster import Cluster, Node, hierarchical, ring, star, sw
 from paracosm.cluster.collectives import (
     dissemination_barrier,
     halving_doubling_all_reduce,
-    hierarchical_all_reduce,
     linear_gather,
     linear_scatter,
     ring_all_gather,
@@ -17,7 +16,7 @@ from paracosm.cluster.collectives import (
     tree_reduce,
     tree_scatter,
 )
-from paracosm.cluster.description import cluster_from_mapping, cluster_to_mapping, load_cluster
+from paracosm.cluster.description import cluster_from_mapping, load_cluster
 from paracosm.cluster.link import Link
 
 __all__ = [
@@ -25,11 +24,9 @@ __all__ = [
     "Link",
     "Node",
     "cluster_from_mapping",
-    "cluster_to_mapping",
     "dissemination_barrier",
     "halving_doubling_all_reduce",
     "hierarchical",
-    "hierarchical_all_reduce",
     "linear_gather",
     "linear_scatter",
     "load_cluster",

@@ -213,8 +213,9 @@ def _linear(time: Callable[[float, list[Link]], float]) -> Way:
 def _hierarchical(time: Callable[[int, float, Links], float]) -> Way:
     """Return the way of a ring collective within machines, and of one of shares between them.
 
-    As `hierarchical_all_reduce`; where machines have different numbers of ranks, each phase takes
-    as long as for those that it takes longest for.
+    Each rank of a machine takes part in the second with its share, side by side with the others.
+    Where machines have different numbers of ranks, each phase takes as long as for those that it
+    takes longest for.
     """
 
     def way(cluster: Cluster, groups: Ints) -> TimeOf:
@@ -497,20 +498,6 @@ def halving_doubling_all_reduce(ranks: int, size: float, link: Links) -> float:
     halves = sum(_exchange(link, size / 2**step) for step in range(1, doublings + 1))
     extra = _step(link, size) if ranks > 2**doublings else 0.0
     return 2 * (halves + extra)
-
-
-def hierarchical_all_reduce(
-    groups: int, group_size: int, size: float, link: Links, outer: Links
-) -> float:
-    """Return the seconds of an all-reduce over `groups` of `group_size` ranks each.
-
-    A ring reduce-scatter over `link` within each group; ring all-reduces over `outer` between the
-    groups, one for each rank of a group, on its share of `size` / `group_size` bytes; a ring
-    all-gather within each group. The ring all-reduces between groups run side by side: where ranks
-    have no way out of their own, `outer` is the share that each has of it.
-    """
-    within = ring_all_reduce(group_size, size, link)
-    return within + ring_all_reduce(groups, size / group_size, outer)
 
 
 def _exchange(links: Links, size: float) -> float:

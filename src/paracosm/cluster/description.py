@@ -87,13 +87,3 @@ def cluster_from_mapping(mapping: Mapping[str, Any]) -> Cluster:
     from paracosm.cluster.file import read
 
     return read(mapping, "cluster")
-
-
-def cluster_to_mapping(cluster: Cluster) -> dict[str, Any]:
-    """Return the mapping that `cluster_from_mapping` turns into an equal cluster.
-
-    InputError for nodes that are not called worker0, worker1, ..., server0, server1, ...
-    """
-    from paracosm.cluster.file import write
-
-    return write(cluster)

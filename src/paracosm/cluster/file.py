@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
-from itertools import groupby
+from dataclasses import replace
 from math import inf
 from typing import Annotated, Any, Literal
 
@@ -32,7 +31,6 @@ from paracosm.cluster.link import (
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.quantities import Bandwidth, Duration, Size
-from paracosm.units import format_bandwidth, format_duration, format_size
 from paracosm.validation import validated
 
 SharingField = Annotated[
@@ -121,36 +119,6 @@ def read(mapping: Any, where: str) -> Cluster:
         raise InputError(f"{where}: {error}") from None
 
 
-def write(cluster: Cluster) -> dict[str, Any]:
-    """Return the mapping that `read` turns into an equal cluster; see `cluster_to_mapping`."""
-    topology = cluster.topology
-    nodes = [cluster.node(name) for name in cluster.workers]
-    mapping: dict[str, Any] = {"topology": topology.name, "workers": _write_nodes(nodes)}
-    if cluster.servers and cluster.placement == "own":
-        mapping["servers"] = _write_nodes([cluster.node(name) for name in cluster.servers])
-    elif cluster.servers:
-        mapping |= {"servers": len(cluster.servers), "placement": cluster.placement}
-    links: dict[str, Any] = {"default": _write_link(topology.link)}
-    if isinstance(topology, Hierarchical):
-        mapping["group_size"] = topology.group_size
-        links["between_groups"] = _write_link(topology.outer)
-        if topology.cards is not None:
-            mapping["cards"] = topology.cards
-        if topology.leaf is not None:
-            mapping["leaf_switches"] = {
-                "groups": topology.leaf,
-                "oversubscription": topology.oversubscription,
-            }
-    if cluster.overrides:
-        links["overrides"] = [
-            {"between": [a, b]} | _write_link(link) for a, b, link in cluster.overrides
-        ]
-    mapping["links"] = links
-    if read(mapping, "cluster") != cluster:
-        raise InputError("this cluster has names of its own, which a cluster file cannot say")
-    return mapping
-
-
 def _cluster(file: _File) -> Cluster:
     workers, servers = _read_nodes(file.workers), _read_nodes(file.servers)
     if file.placement == "workers":
@@ -195,25 +163,3 @@ def _read_nodes(groups: Iterable[_Nodes]) -> list[Node]:
         for group in groups
         for _ in range(group.count)
     ]
-
-
-def _write_nodes(nodes: Iterable[Node]) -> list[dict[str, Any]]:
-    """Return one entry for each run of nodes that differ in name alone."""
-    entries = []
-    for node, run in groupby(replace(node, name="") for node in nodes):
-        entry: dict[str, Any] = {"count": len(list(run)), "speed": node.speed}
-        if node.memory is not None:
-            entry["memory"] = format_size(node.memory, exact=True)
-        if node.device is not None:
-            entry["device"] = node.device
-        entries.append(entry)
-    return entries
-
-
-def _write_link(link: Link) -> dict[str, Any]:
-    return asdict(link) | {
-        "bandwidth": format_bandwidth(link.bandwidth, exact=True),
-        "latency": format_duration(link.latency, exact=True),
-        "overhead": format_duration(link.overhead, exact=True),
-        "sharing": str(link.sharing),
-    }

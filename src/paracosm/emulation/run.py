@@ -139,14 +139,11 @@ def _expectation(config: EmulateConfig) -> str:
     if len(config.rank) > 1:
         real = f"ranks {ranks} of {config.world:,} are real"
     if config.mode == "wire":
-        told = (
+        return (
             f"{real}, the others are emulated; gloo talks to them over TCP on this machine; sums "
             f"are those of real ranks, so DDP's gradients are {len(config.rank)}/{config.world:,} "
             "as large as in the real job"
         )
-        if 0 not in config.rank and config.plan is None:
-            told += "; without a plan (--plan) rank 0 sends no parameters, which DDP does not bear"
-        return told
     if not config.has_links and config.communication is None:
         return (
             f"{real}, the others are emulated; no links are given, so collectives take no time of "

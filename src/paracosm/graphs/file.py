@@ -220,7 +220,6 @@ def _durations(table: pa.Table, where: str) -> npt.NDArray[np.float64]:
 
 
 def _texts(table: pa.Table, name: str, where: str) -> Texts:
-    """Return the distinct texts of a column, and a code for every row; an empty field is ""."""
     import pyarrow as pa
 
     column = _cast(table, name, pa.dictionary(pa.int32(), pa.string()), where)
@@ -241,7 +240,6 @@ def _lists(table: pa.Table, name: str, where: str) -> Lists:
 
 
 def _cast(table: pa.Table, name: str, kind: pa.DataType, where: str) -> pa.Array:
-    """Return a column as one array of a type; other programs write wider or plainer ones."""
     import pyarrow as pa
 
     column = table.column(name)

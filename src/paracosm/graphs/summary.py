@@ -127,7 +127,6 @@ def fingerprint(graph: Graph) -> str:
 
 
 def _key(op: Op) -> tuple[str, ...] | tuple[str, int, int, int]:
-    """Return what tells ops apart; their work, only where nobody recorded their arguments."""
     work = (op.name, op.flops, op.bytes_read, op.bytes_written)
     return (op.name, op.arguments) if op.arguments else work
 

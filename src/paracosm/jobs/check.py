@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.errors import InputError, unknown
-from paracosm.jobs.job import KINDS, POLICIES, STEPS, Communicators, Job, Program
+from paracosm.errors import InputError
+from paracosm.jobs.job import KINDS, Job
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -32,7 +31,7 @@ def check_job(job: Job) -> None:
     Collectives of one communicator must have the same names on all its ranks, messages the same
     sizes at both ends.
     """
-    check_arrays(job)
+    _check_ranks(job)
     calls = [
         [_calls(job, program, role) for role in range(len(job.roles))]
         for program in range(len(job.programs))
@@ -196,105 +195,22 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-TASK = KINDS.index("task")
-COLUMNS = (
-    *("name", "step", "kind", "lane", "duration", "role", "size", "priority", "microbatch"),
-    *("allocated", "released"),
-)
-
-
-def check_arrays(job: Job) -> None:
-    """Make sure that every index of a job leads somewhere, in time linear in its arrays."""
+def _check_ranks(job: Job) -> None:
     if not job.ranks:
         raise InputError("job: no ranks: give it at least one")
-    if len(job.policies) != len(job.lanes):
-        raise InputError(
-            f"job: {len(job.policies)} policies for {len(job.lanes)} lanes: give one for each"
-        )
-    for policy in job.policies:
-        if policy not in POLICIES:
-            raise unknown("policy", policy, POLICIES)
-    for number, program in enumerate(job.programs):
-        _check_program(job, program, f"job: program {number}")
-    _check_ranks(job)
-    _check_communicators(job.communicators, job.ranks)
-
-
-def _check_program(job: Job, program: Program, where: str) -> None:
-    n = len(program)
-    for column in COLUMNS:
-        if len(getattr(program, column)) != n:
-            raise InputError(
-                f"{where}: {column} has {len(getattr(program, column))} entries for {n} tasks"
-            )
-    _check_offsets(f"{where}: offsets", program.offsets, n, len(program.dependencies))
-    for column, low, count in (
-        ("name", 0, len(job.names)),
-        ("step", 0, len(STEPS)),
-        ("kind", 0, len(KINDS)),
-        ("lane", -1, len(job.lanes)),
-        ("role", -1, len(job.roles)),
-    ):
-        _check_codes(f"{where}: task", column, getattr(program, column), low, count)
-    row = np.repeat(np.arange(n), np.diff(program.offsets))
-    wanted = program.dependencies
-    for at in np.flatnonzero((wanted < 0) | (wanted >= row))[:1]:
-        raise InputError(
-            f"{where}: task {row[at]} depends on row {wanted[at]}: rows depend on earlier ones"
-        )
-    for at in np.flatnonzero((program.role >= 0) != (program.kind != TASK))[:1]:
-        kind = KINDS[program.kind[at]]
-        has = "has no" if kind == "task" else "needs a"
-        raise InputError(f"{where}: task {at}: a {kind} {has} role")
-    for at in np.flatnonzero(program.size < 0)[:1]:
-        raise InputError(f"{where}: task {at}: {program.size[at]} bytes; give 0 or more")
-
-
-def _check_ranks(job: Job) -> None:
-    ranks = job.ranks
-    for what, found in (("speeds", len(job.speed)), ("labels", len(job.labels))):
-        if found != ranks:
-            raise InputError(f"job: {found} {what} for {ranks} ranks: give one for each")
-    _check_codes("job: rank", "program", job.program, 0, len(job.programs))
     for rank in np.flatnonzero(~((job.speed > 0) & np.isfinite(job.speed)))[:1]:
         raise InputError(
             f"job: {job.labels[rank]}: speed must be finite and above 0, not {job.speed[rank]}"
         )
-    if job.communicator.shape != (ranks, len(job.roles)):
-        raise InputError(
-            f"job: communicator has shape {job.communicator.shape}, not ranks x roles = "
-            f"{(ranks, len(job.roles))}"
-        )
-    for role, name in enumerate(job.roles):
-        column = job.communicator[:, role]
-        _check_codes(
-            f'job: role "{name}": rank', "communicator", column, -1, len(job.communicators)
-        )
-
-
-def _check_communicators(groups: Communicators, ranks: int) -> None:
-    count = len(groups)
-    _check_offsets("job: offsets of communicators", groups.offsets, count, len(groups.members))
-    _check_codes("job: member", "rank", groups.members, 0, ranks)
-    number = np.repeat(np.arange(count), np.diff(groups.offsets))
+    groups = job.communicators
+    for what, numbers, count in (
+        ("rank", groups.members, job.ranks),
+        ("communicator", job.communicator, len(groups)),
+    ):
+        if (wrong := numbers[numbers >= count]).size:
+            raise InputError(f"job: there is no {what} {wrong[0]}, only {count} of them")
+    number = np.repeat(np.arange(len(groups)), np.diff(groups.offsets))
     order = np.lexsort((groups.members, number))
     of, who = number[order], groups.members[order]
-    twice = np.flatnonzero((of[1:] == of[:-1]) & (who[1:] == who[:-1]))
-    if len(twice):
-        raise InputError(f"job: communicator {of[twice[0]]} has rank {who[twice[0]]} twice")
-    connections = 0 if groups.network is None else len(groups.network.connections)
-    if connections > count:
-        raise InputError(f"job: {connections} connections for {count} communicators")
-
-
-def _check_offsets(what: str, offsets: npt.NDArray[np.int64], rows: int, entries: int) -> None:
-    if len(offsets) != rows + 1:
-        raise InputError(f"{what}: {len(offsets)} entries for {rows} rows, not one more")
-    if offsets[0] != 0 or offsets[-1] != entries or np.any(offsets[1:] < offsets[:-1]):
-        raise InputError(f"{what} must ascend from 0 to {entries}")
-
-
-def _check_codes(row: str, what: str, column: npt.NDArray[Any], low: int, count: int) -> None:
-    if len(column) and not (low <= column.min() and column.max() < count):
-        wrong = int(np.flatnonzero((column < low) | (column >= count))[0])
-        raise InputError(f"{row} {wrong}: there is no {what} {column[wrong]}, only {count} of them")
+    for twice in np.flatnonzero((of[1:] == of[:-1]) & (who[1:] == who[:-1]))[:1]:
+        raise InputError(f"job: communicator {of[twice]} has rank {who[twice]} twice")

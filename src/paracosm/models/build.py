@@ -110,7 +110,6 @@ def _own_workload(
 
 
 def _parts(name: str, made: Any) -> tuple[nn.Module, Any, tuple[Any, ...] | None]:
-    """Return module, loss and inputs of what a factory made; None where it has none."""
     if isinstance(made, nn.Module):
         return made, None, None
     if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module):
@@ -132,7 +131,6 @@ def _parts(name: str, made: Any) -> tuple[nn.Module, Any, tuple[Any, ...] | None
 
 
 def _on_labels(name: str, loss: Any, batch: int, classes: int | None) -> Callable[[Any], Tensor]:
-    """Return a loss of outputs alone, on random labels."""
     if classes is None:
         raise InputError(
             f'model "{name}" returned a loss of outputs and targets: give the classes that it '

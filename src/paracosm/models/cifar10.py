@@ -71,8 +71,6 @@ def read_archive(data_dir: Path, records: int) -> tuple[Arrays, Arrays]:
 
 @dataclass(frozen=True)
 class _Layout:
-    """One of the two standard archives."""
-
     archive: str
     folder: str  # that it unpacks to
     files: tuple[str, ...]  # the test set last
@@ -84,7 +82,6 @@ _File = tuple[str, Path, bytes]
 
 
 def _find(data_dir: Path) -> tuple[_Layout, Iterator[_File]]:
-    """Return the archive's layout and its files, one at a time; an archive may lack some."""
     if data_dir.is_file():
         return _packed(data_dir)
     if not data_dir.is_dir():
@@ -105,7 +102,6 @@ def _find(data_dir: Path) -> tuple[_Layout, Iterator[_File]]:
 
 
 def _packed(archive: Path) -> tuple[_Layout, Iterator[_File]]:
-    """Return layout and files of an archive that was not unpacked."""
     layout = next((layout for layout in _LAYOUTS if layout.archive == archive.name), None)
     if layout is None:
         names = " nor ".join(layout.archive for layout in _LAYOUTS)
@@ -189,7 +185,6 @@ class _RestrictedUnpickler(pickle.Unpickler):
 
 
 def _standardised(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-    """Return the images with mean 0 and standard deviation 1 each, as (n, 3, 32, 32)."""
     images = pixels.astype(np.float32)
     images -= images.mean(axis=1, keepdims=True)
     # The floor keeps a uniform image finite; TensorFlow's per_image_standardization has the same.

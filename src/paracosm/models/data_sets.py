@@ -141,7 +141,6 @@ def _custom(reference: str, data_dir: Path | None) -> DataSet:
 
 
 def _tensor(reference: str, name: str, array: Any) -> Tensor:
-    """Return an array as a tensor of float32 or, for labels, int64."""
     import torch
 
     try:

@@ -129,8 +129,6 @@ def _convolution(channels: int, filters: int, stride: int = 1) -> nn.Conv2d:
 
 
 class _Block(nn.Module):
-    """Two convolutions and the shortcut around them."""
-
     def __init__(self, channels: int, filters: int, stride: int) -> None:
         super().__init__()
         self.residual = nn.Sequential(

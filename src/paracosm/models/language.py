@@ -326,7 +326,6 @@ class LlamaPerceptron(nn.Module):
 
 
 def _rotations(context: int, width: int) -> tuple[Tensor, Tensor]:
-    """Return cosines and sines [context, width] of the angles of Su et al. (2021)."""
     frequencies = 10_000.0 ** -(torch.arange(0, width, 2) / width)
     angles = torch.outer(torch.arange(context), frequencies).repeat(1, 2)
     return angles.cos(), angles.sin()

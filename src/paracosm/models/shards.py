@@ -108,7 +108,6 @@ def has_equal_sizes(scheme: str) -> bool:
 
 
 def _parse(scheme: str) -> tuple[str, float]:
-    """Return a scheme's name and its parameter, 0 where it has none."""
     if scheme in ("shared", "iid"):
         return scheme, 0.0
     match = _WITH_PARAMETER.fullmatch(scheme.strip())
@@ -142,7 +141,6 @@ def _equal_parts(examples: int, parts: int) -> Indices:
 
 
 def _cut(order: Indices, begins: Indices) -> Shards:
-    """Return the shards that are consecutive parts of `order`, each sorted."""
     return Shards(
         np.diff(begins), lambda client: np.sort(order[begins[client] : begins[client + 1]])
     )

@@ -27,7 +27,7 @@ from paracosm.simulation.rollback import (
 )
 from paracosm.simulation.schedule import Rule, Schedule
 from paracosm.simulation.system import System
-from paracosm.training.failure_costs import FailureCosts
+from paracosm.training.failures import FailureCosts
 
 Life = Callable[[int, Callable[[System], System]], Iterator[Schedule]]
 """From a seed, and what makes of a system one whose workers fail, to a schedule that begins at 0.

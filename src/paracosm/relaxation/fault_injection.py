@@ -104,7 +104,6 @@ def _hit_processor(run: Run, fault: Fault, rng: np.random.Generator) -> str:
 
 
 def _stop(run: Run, who: int, until: float) -> None:
-    """Let a processor stop: its update in flight is lost."""
     clock = run.arrays.clock
     if run.spec.barrier is not None:
         # Everybody waits for it at the barrier.
@@ -143,7 +142,6 @@ def _go_stale(run: Run, who: int, until: float) -> None:
 
 
 def _read(run: Run, who: int) -> None:
-    """Let a processor read now, whatever it is doing."""
     a = run.arrays
     a.flight.due[0] = who
     a.counters[k.DUE] = 1
@@ -174,7 +172,6 @@ def _corrupt(run: Run, fault: Fault, model: DataFault, rng: np.random.Generator)
 
 
 def _spread_matrix(run: Run) -> None:
-    """Let everything that is made from A know of its new entries."""
     from scipy.sparse import csc_array
 
     a, shape = run.arrays, run.A.shape

@@ -180,7 +180,6 @@ def _header(path: Path, data: bytes) -> _Header:
 
 
 def _check_whole(path: Path, data: bytes, header: _Header) -> None:
-    """Refuse a file with fewer or more entries than its line of sizes promises."""
     if header.layout == "coordinate":
         expected, values = header.sizes[2], 3
     else:

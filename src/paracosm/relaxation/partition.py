@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from paracosm.compiled import compiled
 from paracosm.errors import InputError, require
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
 
 Pointer = NDArray[np.int64]
 Choice = Literal["fixed", "cyclic", "random"]
@@ -191,7 +191,7 @@ def graph(
     if method == "metis":
         owner = _metis(pointer, neighbours, processors, seed)
     else:
-        from paracosm.relaxation.kernel.bisection import bisect
+        from paracosm.relaxation.partition import bisect
 
         owner = bisect(pointer, neighbours, processors)
     return pattern_from_owner(owner, processors, f"graph(method={method})")
@@ -244,28 +244,85 @@ def _metis(
     return owner
 
 
-def edge_cut(A: csr_array, pattern: Pattern) -> int:
-    """Return how many pairs of coupled rows (a_ij or a_ji not zero) lie in different blocks.
+@compiled
+def bisect(pointer: Any, neighbours: Any, parts: Any) -> Any:
+    """Return the part of each vertex, 0 to parts - 1; sizes differ by one vertex at most.
 
-    A row that several blocks hold counts for the first of them.
+    A segment of the graph that is to become several parts is ordered by breadth-first search from a
+    vertex far from the others (George and Liu, "Computer Solution of Large Sparse Positive Definite
+    Systems", 1981: a pseudo-peripheral vertex) and cut in two where the sizes ask for it; each half
+    is treated alike.
+
+    Args:
+        pointer, neighbours: the graph as symmetric CSR without loops, shapes (n + 1,) and (edges,).
+        parts: how many, at most n.
     """
-    owner = np.empty(A.shape[0], dtype=np.int64)
-    block = np.repeat(np.arange(pattern.blocks), np.diff(pattern.pointer))
-    owner[pattern.rows[::-1]] = block[::-1]  # the last assignment stands: that of the first block
-    pointer, neighbours = adjacency(A)
-    return int(np.sum(np.repeat(owner, np.diff(pointer)) != owner[neighbours])) // 2
+    n = pointer.size - 1
+    owner = np.zeros(n, np.int64)
+    order = np.arange(n)  # the vertices of every segment stand together
+    mark = np.zeros(n, np.int64)
+    segment = np.zeros(n, np.int64)
+    queue = np.empty(n, np.int64)
+    stack = np.empty((128, 2), np.int64)  # ranges of parts; a bisection is at most 64 deep
+    stack[0, 0], stack[0, 1] = 0, parts
+    depth, stamp, segments = 1, 0, 1
+    while depth > 0:
+        depth -= 1
+        first, end = stack[depth, 0], stack[depth, 1]
+        begin, stop = first * n // parts, end * n // parts
+        if end - first == 1:
+            for place in range(begin, stop):
+                owner[order[place]] = first
+            continue
+        far = order[begin]
+        for _ in range(3):
+            stamp += 1
+            _search(pointer, neighbours, order, begin, stop, far, segment, mark, stamp, queue)
+            far = queue[stop - begin - 1]
+        middle = (first + end) // 2
+        cut = middle * n // parts
+        for place in range(begin, stop):
+            order[place] = queue[place - begin]
+            if place >= cut:
+                segment[order[place]] = segments
+        segments += 1
+        stack[depth, 0], stack[depth, 1] = first, middle
+        stack[depth + 1, 0], stack[depth + 1, 1] = middle, end
+        depth += 2
+    return owner
 
 
-def halo_sizes(A: csr_array, pattern: Pattern) -> NDArray[np.int64]:
-    """Return how many components outside itself each block reads; shape (blocks,)."""
-    sizes = np.empty(pattern.blocks, dtype=np.int64)
-    seen = np.full(A.shape[0], -1, dtype=np.int64)
-    for index in range(pattern.blocks):
-        rows = pattern.block(index)
-        starts, counts = A.indptr[rows], A.indptr[rows + 1] - A.indptr[rows]
-        ends = np.cumsum(counts)
-        places = np.arange(ends[-1]) + np.repeat(starts - (ends - counts), counts)
-        seen[rows] = index
-        read = A.indices[places]
-        sizes[index] = np.unique(read[seen[read] != index]).size
-    return sizes
+@compiled
+def _search(
+    pointer: Any,
+    neighbours: Any,
+    order: Any,
+    begin: Any,
+    stop: Any,
+    start: Any,
+    segment: Any,
+    mark: Any,
+    stamp: Any,
+    queue: Any,
+) -> None:
+    """Write the vertices of the segment at order[begin:stop] into `queue`, breadth first."""
+    inside = segment[start]
+    tail = 0
+    following = begin
+    for head in range(stop - begin):
+        if head == tail:  # the next connected component
+            vertex = start
+            if head > 0:
+                while mark[order[following]] == stamp:
+                    following += 1
+                vertex = order[following]
+            mark[vertex] = stamp
+            queue[tail] = vertex
+            tail += 1
+        vertex = queue[head]
+        for place in range(pointer[vertex], pointer[vertex + 1]):
+            neighbour = neighbours[place]
+            if segment[neighbour] == inside and mark[neighbour] != stamp:
+                mark[neighbour] = stamp
+                queue[tail] = neighbour
+                tail += 1

@@ -81,8 +81,6 @@ PATTERNS: dict[str, _Kind] = {
 
 @dataclass(frozen=True)
 class _Named:
-    """A pattern as it is named: "random(blocks=200)"."""
-
     name: str
     given: Arguments
 

@@ -36,8 +36,6 @@ _MOST_UNKNOWNS = 10**8
 
 @dataclass(frozen=True)
 class _Family:
-    """A named family of grid problems: its number of axes, its options with their defaults."""
-
     axes: int
     stencil: Callable[..., Stencil]
     options: dict[str, float | str]

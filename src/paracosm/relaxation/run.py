@@ -13,9 +13,8 @@ import numpy as np
 from paracosm.errors import InputError
 from paracosm.relaxation.config import Function, RelaxConfig
 from paracosm.relaxation.methods import Method, method_divides, parse_method
-from paracosm.relaxation.result import RelaxationResult
+from paracosm.relaxation.result import RelaxationResult, summarise
 from paracosm.relaxation.spec import RunSpec, check_spec, spec_of
-from paracosm.relaxation.summary import summarise
 from paracosm.results import RelaxationSummary
 from paracosm.timeline import Labels, Timeline
 from paracosm.validation import validated
@@ -231,7 +230,6 @@ def _put_history(metrics: MetricSink, rows: Any, wall_time: float) -> None:
 
 
 def _put_end(metrics: MetricSink, result: RelaxationResult, last: int, wall_time: float) -> None:
-    """Give the end of the history, what happened besides, and the updates of every processor."""
     n = result.x.size
     steps = np.rint(result.sweeps * n)
     rows = np.stack([result.times, steps, result.residuals, result.errors], axis=1)

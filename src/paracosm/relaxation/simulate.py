@@ -65,7 +65,6 @@ def simulate(spec: RunSpec, progress: Progress | None = None) -> RelaxationResul
 
 
 def _prepared(spec: RunSpec) -> Run:
-    """Return the run at time 0, the residual of the first iterate known."""
     functions = user_functions(spec.update, spec.choose, spec.times.function, spec.problem.map)
     arrays = prepare(spec, functions)
     run = Run(spec, functions, arrays, spec.problem.A)
@@ -168,13 +167,11 @@ def _compiled_for(given: tuple[Any, ...]) -> Callable[..., Any]:
 
 
 def _next_slice(size: int, seconds: float) -> int:
-    """Return how many relaxations take about as long as a slice should."""
     factor = _SLICE_SECONDS / max(seconds, 1e-3)
     return int(max(1000, size * min(4.0, max(0.25, factor))))
 
 
 def _nobody_left(run: Run) -> bool:
-    """Say whether all processors have stopped for good (a residual processor relaxes nothing)."""
     key = run.arrays.clock.key
     first = key.size // 2
     stopped = np.isinf(key[first : first + run.spec.processors]).all()

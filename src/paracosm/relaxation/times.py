@@ -156,7 +156,6 @@ _PHASE = re.compile(r"(?:(?<=,)|^)\s*(copy|compute|update|joint)\s*=")
 
 
 def _short(distribution: Distribution) -> str:
-    """Return the spelling of a distribution, without its samples where there are many."""
     samples = getattr(distribution, "samples", ())
     if len(samples) > 10:
         return f"{distribution.name} of {len(samples):,} samples"

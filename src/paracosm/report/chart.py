@@ -143,7 +143,6 @@ def color_of(mark: Mark, looks: Sequence[Look] = ()) -> str:
 
 
 def _paler(color: str, shade: float) -> str:
-    """Return a colour mixed with white, of which the shade leaves room."""
     parts = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return "#" + "".join(f"{round(255 - shade * (255 - part)):02X}" for part in parts)
 

@@ -86,7 +86,6 @@ def all_sections(runs: Sequence[Run]) -> tuple[list[Section], list[Section]]:
 
 
 def _looking(sections: Sequence[Section], runs: Sequence[Run]) -> list[Section]:
-    """Return sections whose charts know how runs look."""
     looks = tuple(run.look for run in runs)
     return [
         replace(part, charts=tuple(replace(chart, looks=looks) for chart in part.charts))

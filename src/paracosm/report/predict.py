@@ -236,7 +236,6 @@ def compared(runs: Sequence[Run]) -> list[Chart | None]:
 
 
 def _times(runs: Sequence[Run]) -> Chart | None:
-    """Return a row for each run: predicted time, its interval, and the measured time."""
     shown = [run for run in runs if run.numbers.get("iteration_time") is not None]
     if not shown:
         return None
@@ -293,7 +292,6 @@ def _peaks(runs: Sequence[Run]) -> Chart | None:
 def _against_batch(
     name: str, title: str, label: str, values: dict[Run, float], labels: dict[Run, str]
 ) -> Chart | None:
-    """Return a dot for each run at its batch; None where the batch does not vary."""
     shown = [run for run in values if run.numbers.get("batch")]
     if len({run.numbers["batch"] for run in shown}) < 2:
         return None

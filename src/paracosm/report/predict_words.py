@@ -204,7 +204,6 @@ def _replica(replica: OneReplica) -> str:
 
 
 def _machine(measured: Measured | None) -> str:
-    """Return how much slower the machine was when the iteration was measured."""
     slower = None if measured is None else measured.slower
     if measured is None or slower is None or abs(slower) < 0.005:
         return ""
@@ -229,7 +228,6 @@ def _environment(summary: IterationSummary | JobSummary) -> str:
 
 
 def _captured(summary: IterationSummary | JobSummary) -> str:
-    """Return what the graph was captured for, where the timings are of another kind of device."""
     device = summary.captured_for
     if device is None or device == summary.device:
         return ""

@@ -375,14 +375,12 @@ def _events(run: Run, events: Series, metric: str, x: Floats, series: str, symbo
 
 
 def _told(run: Run, metric: str, count: int) -> list[str]:
-    """Return what each event was, as the summary tells the faults."""
     faults: Mapping[str, Any] = run.numbers.get("faults") or {}
     told = [str(event.get("what")) for event in faults.get("events") or []]
     return told if metric == "fault" and len(told) == count else [metric] * count
 
 
 def _divergence(run: Run, scale: _Scale) -> Dots | None:
-    """Return a cross at the last residual that was a number, where the run diverged."""
     values = _positive(run.series("residual"))
     if run.folder.status != "diverged" or not len(values):
         return None
@@ -391,7 +389,6 @@ def _divergence(run: Run, scale: _Scale) -> Dots | None:
 
 
 def _positive(series: Series) -> Series:
-    """Return what a logarithmic axis can show."""
     shown = np.isfinite(series.value) & (series.value > 0)
     return series if shown.all() else series.where(shown)
 

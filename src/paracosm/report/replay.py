@@ -97,7 +97,6 @@ def _title(summary: ReplaySummary, last: Scenario) -> str:
 
 
 def _last(summary: ReplaySummary) -> Scenario:
-    """Return what came of the most changes."""
     last = summary.together or [summary.replayed, *summary.what_ifs][-1]
     assert last is not None
     return last
@@ -173,7 +172,6 @@ def sections(runs: Sequence[Run]) -> list[Section]:
 
 
 def _what_ifs(summary: ReplaySummary) -> Chart:
-    """Return a bar for each replay: the parts of its slowest rank."""
     replays = [each for each in (summary.replayed, *summary.what_ifs, summary.together) if each]
     names = ["replayed", *(each.what_if for each in summary.what_ifs), "all together"]
     slowest = [

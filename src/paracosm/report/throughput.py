@@ -34,7 +34,6 @@ def _saturation_figure(summary: Summary) -> str | None:
 
 
 def _of_profile(key: str, form: str) -> Figure:
-    """Return a figure that only a prediction from a job profile has."""
     write = figure(key, form.format)
     return lambda summary: write(summary) if isinstance(summary, ThroughputSummary) else None
 

@@ -188,7 +188,6 @@ def lane_timeline(
 
 
 def _joined(spans: Spans, node: str, gap: float) -> tuple[Floats, Floats, Any]:
-    """Return a node's spans without gaps below `gap`, and how many each is made of."""
     own = spans[spans.node.isin(node)]
     begin, end = union(own.begin, own.end, gap)
     first = np.searchsorted(np.sort(own.begin), begin)
@@ -229,7 +228,6 @@ def iteration_timeline(run: Run, of_several: bool) -> Chart | None:
 
 
 def _window(spans: Spans, number: int | None, rank: int | None) -> tuple[float, float]:
-    """Return when the iteration began and ended, or from when to when the first spans are."""
     own = spans[spans.name.isin(f"iteration {number}")]
     if rank is not None:
         own = own[own.node.isin(f"rank{rank}")]

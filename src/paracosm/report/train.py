@@ -150,7 +150,6 @@ def _so_far(series: Callable[[str], Series]) -> dict[str, Any]:
 
 
 def _doubt(summary: TrainingSummary) -> Verdict | None:
-    """Say of a run that has learnt nothing that it has not."""
     if not is_at_chance(summary):
         return None
     return Verdict("warning", "at chance", training_sentence(summary))
@@ -240,7 +239,6 @@ def _loss(runs: Sequence[Run], against: str) -> Chart | None:
 
 
 def _divergence(run: Run, against: str, unit: tuple[float, str]) -> Dots | None:
-    """Return a cross at the last loss that was a number, where the run diverged."""
     if run.folder.status != "diverged":
         return None
     for metric in ("loss", "minibatch_loss"):

@@ -191,7 +191,6 @@ def waits_caused(run: Run) -> Floats:
 
 
 def _waiting(runs: Sequence[Run]) -> Chart | None:
-    """Return which share of all waiting is for how few clients."""
     marks: list[Area | Curve | Dots] = []
     for run in runs:
         caused = waits_caused(run)

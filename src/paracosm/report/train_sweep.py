@@ -100,7 +100,6 @@ def trials_of(runs: Sequence[Run]) -> Trials:
 
 
 def _start(loss: Series) -> float:
-    """Return what a loss has to come below for its run to have learnt something."""
     return LEARNT * float(loss.value[0]) if len(loss) else -inf
 
 
@@ -203,7 +202,6 @@ def _seconds_an_example(trial: Trial) -> float | None:
 
 
 def _compared(best: Any, costs: Mapping[Any, float]) -> str:
-    """Say how much better the best design is than one worker, or others that come next."""
     cost = costs[best]
 
     def ratio(others: Mapping[Any, float]) -> tuple[float, Any] | None:
@@ -251,7 +249,6 @@ def _paying(costs: Mapping[Any, float]) -> str:
 
 
 def _lowest(trials: Trials) -> str:
-    """Say which design came to the lowest loss, where no target ended the runs."""
     if trials.goal is None or trials.goal.is_asked:
         return ""
     designs = by_design(trials)
@@ -266,7 +263,6 @@ def _lowest(trials: Trials) -> str:
 
 
 def _failing(trials: Trials) -> list[str]:
-    """Say which designs learn nothing, and which algorithms do in their place."""
     failed = [trial for trial in trials.runs if trial.failure is not None]
     if not failed:
         return []

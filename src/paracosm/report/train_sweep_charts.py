@@ -143,7 +143,6 @@ def _caption(own: Sequence[Trial], metric: Metric, scale: Scale, panels_left_out
 
 
 def _metrics(trials: Trials) -> list[Metric]:
-    """Return what there is to draw; times to the goal only where there is a goal."""
     found = [
         Metric(
             *("final_loss", "Final training loss", "training loss"),
@@ -238,7 +237,6 @@ _QUANTITIES: tuple[tuple[Callable[[Any], float], Callable[[float], tuple[float, 
 
 
 def _categories(variables: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Return the arguments that are no quantities, those with the most values first."""
     found = [name for name, values in variables.items() if quantity(values) is None]
     return sorted(found, key=lambda name: -len(variables[name]))
 
@@ -255,7 +253,6 @@ def _marks(
     roles: tuple[str | None, str | None],
     edge: float,
 ) -> list[Mark]:
-    """Return bands, lines and dots of each algorithm and number of workers, crosses last."""
     hue, shade = roles
     variables = trials.variables
     hues: list[Any] = variables.get(hue, [None]) if hue else [None]
@@ -288,8 +285,6 @@ def _marks(
 
 @dataclass(frozen=True)
 class _Point:
-    """The trials of one design, its seeds."""
-
     x: float
     trials: Sequence[Trial]
 
@@ -361,7 +356,6 @@ def _crosses(
     edge: float,
     scale: Scale,
 ) -> list[Mark]:
-    """Return a cross where most seeds have no value, and where most learnt nothing."""
     series, color, shade = named
     marks: list[Mark] = []
     is_loss = metric.name == "final_loss"

@@ -102,7 +102,6 @@ def _line(
     symbol: Symbol = "dot",
     color: int | None = None,
 ) -> list[Mark]:
-    """Return a line with a dot at each number of workers that has a value; labels follow it."""
     known = [row for row in rows if value(row) is not None]
     if not known:
         return []
@@ -163,7 +162,6 @@ def _parts(rows: Sequence[Row]) -> Chart:
 
 
 def _steps(rows: Rows, x: Axis) -> Chart:
-    """Return the steps per second with their spread, the ideal, and of one run coarse models."""
     alone = len(rows) == 1
     highest = max(_rate(row) + (row.spread or 0.0) for each in rows.values() for row in each)
     marks: list[Mark] = []

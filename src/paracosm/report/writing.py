@@ -1,21 +1,37 @@
-"""The report: one HTML file with everything in it."""
+"""The report: one HTML file with everything in it. Every text that goes into it is escaped here."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from html import escape
+from importlib.resources import files
+from itertools import chain
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
 
-from paracosm.report import markup
+from paracosm.report.chart import (
+    Area,
+    Axis,
+    Boxes,
+    Chart,
+    Curve,
+    Dots,
+    Level,
+    Look,
+    Mark,
+    Section,
+    color_of,
+    dash_of,
+)
 from paracosm.report.figures import plotly_figure
 from paracosm.report.kinds import all_sections, described, view_of
-from paracosm.report.markup import page
 from paracosm.report.varied import arguments_of
-from paracosm.report.view import Run, answer
+from paracosm.report.view import TROUBLES, Ended, Run, Table, Verdict, answer, endings_of
 from paracosm.units import format_duration
 
 if TYPE_CHECKING:
@@ -39,10 +55,10 @@ def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
     numbers = key_numbers(shown)
     body = [
         _lead(shown),
-        *map(markup.section, first),
-        markup.tiles(shown[0], numbers) if single else markup.run_table(shown, numbers),
-        markup.run_legend(shown) if parts else "",
-        *map(markup.section, parts),
+        *map(section, first),
+        tiles(shown[0], numbers) if single else run_table(shown, numbers),
+        run_legend(shown) if parts else "",
+        *map(section, parts),
         _details(shown),
     ]
     html = page(
@@ -55,13 +71,12 @@ def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
 
 
 def _lead(runs: Sequence[Run]) -> str:
-    """Return what runs came to, where their kind says that first, and what is wrong with them."""
     view = view_of(runs[0].numbers)
     if len(runs) > 1:
-        return markup.lead(view.compare(runs)) + markup.troubles(runs)
+        return lead(view.compare(runs)) + troubles(runs)
     why = runs[0].verdict.why
     said = answer(runs[0].numbers) if why is None and view.leads else why
-    return markup.lead(said, runs[0].verdict.level)
+    return lead(said, runs[0].verdict.level)
 
 
 def _subtitle(runs: Sequence[Run]) -> str:
@@ -90,11 +105,11 @@ def _details(runs: Sequence[Run]) -> str:
     origins = [view.origins(run.numbers) for run in runs]
     tables = view.tables(runs[0].numbers) if len(runs) == 1 else []
     blocks = {
-        "Breakdown": "".join(map(markup.text_table, tables)),
-        "Remarks": markup.comparison(remarks, runs) if any(remarks) else "",
-        "Measured, modelled, computed": markup.comparison(origins, runs) if any(origins) else "",
-        "Configuration": markup.comparison(studies, runs) + "".join(map(_study_file, runs)),
-        "Environment": markup.comparison([_environment(run) for run in runs], runs),
+        "Breakdown": "".join(map(text_table, tables)),
+        "Remarks": comparison(remarks, runs) if any(remarks) else "",
+        "Measured, modelled, computed": comparison(origins, runs) if any(origins) else "",
+        "Configuration": comparison(studies, runs) + "".join(map(_study_file, runs)),
+        "Environment": comparison([_environment(run) for run in runs], runs),
     }
     return "".join(
         f"<section><h2>{escape(title)}</h2>{block}</section>"
@@ -151,3 +166,237 @@ def _time_to(run: Run, level: float) -> str:
     accuracy = run.series("accuracy")
     reached = np.flatnonzero(accuracy.value >= level)
     return format_duration(float(accuracy.virtual_time[reached[0]])) if len(reached) else "never"
+
+
+def page(title: str, subtitle: str, body: str, figures: Mapping[str, Any]) -> str:
+    """Return a whole page; every figure's place is an element `<figure id=NAME>` with a `.plot`."""
+    return Template(_read("page.html")).substitute(
+        title=escape(title),
+        subtitle=escape(subtitle),
+        body=body,
+        style=_read("page.css"),
+        scripts=_scripts(figures) if figures else "",
+    )
+
+
+def _scripts(figures: Mapping[str, Any]) -> str:
+    from plotly.offline import get_plotlyjs
+
+    # "</script>" in a name would end the element.
+    data = json.dumps(figures, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    return (
+        f'<script type="application/json" id="figures-data">{data}</script>\n'
+        f"<script>{get_plotlyjs()}</script>\n"
+        f"<script>{_read('page.js')}</script>"
+    )
+
+
+def _read(name: str) -> str:
+    return files("paracosm.report").joinpath(name).read_text(encoding="utf-8")
+
+
+LONG = 40  # letters: a text of more is a sentence
+
+# What a reader calls the end of a run.
+STATUS = {"done": "finished"}
+SYMBOLS = {
+    "dot": "M7 5a2 2 0 1 0 4 0a2 2 0 1 0 -4 0",
+    "cross": "M5 1l8 8m0-8l-8 8",
+    "triangle": "M9 1l5 8h-10z",
+    "diamond": "M9 1l4 4l-4 4l-4 -4z",
+}
+
+
+def tiles(run: Run, numbers: Mapping[str, Sequence[str]]) -> str:
+    """Return the key numbers of one run, large."""
+    cells = {"Status": _status(run.verdict)}
+    cells |= {label: escape(texts[0]) for label, texts in numbers.items()}
+    return _definitions(cells, "tiles")
+
+
+def run_table(runs: Sequence[Run], numbers: Mapping[str, Sequence[str]]) -> str:
+    """Return a table of runs by key numbers."""
+    head = "".join(f"<th scope=col>{escape(label)}" for label in ("Run", "Status", *numbers))
+    rows = "".join(
+        f"<tr><th scope=row>{_swatch(run.look)}{escape(run.name)}"
+        f"<td>{_status(run.verdict)}"
+        + "".join(f"<td>{escape(texts[i])}" for texts in numbers.values())
+        for i, run in enumerate(runs)
+    )
+    return _table(head, rows, "numbers")
+
+
+def lead(sentence: str | None, level: Ended = "good") -> str:
+    """Return the answer, or what is wrong; nothing for none."""
+    return "" if sentence is None else _said(level, escape(sentence))
+
+
+def troubles(runs: Sequence[Run]) -> str:
+    """Return a line for each run that did not end as it should; of many, how many did how."""
+    found = [run for run in runs if run.verdict.why]
+    if len(found) > TROUBLES:
+        return _said("warning", escape(endings_of([run.verdict for run in runs])))
+    return "".join(
+        _said(run.verdict.level, f"<b>{escape(run.name)}.</b> {escape(run.verdict.why or '')}")
+        for run in found
+    )
+
+
+def _said(level: Ended, html: str) -> str:
+    return f'<p class="said {level}" role=note>{html}</p>'
+
+
+def run_legend(runs: Sequence[Run]) -> str:
+    """Return the switches of the runs, for all figures at once; nothing for a single run."""
+    if len(runs) == 1:
+        return ""
+    chips = "".join(
+        f'<button class=chip data-run="{run.index}" aria-pressed=true>'
+        f"{_swatch(run.look)}{escape(run.name)}</button>"
+        for run in runs
+    )
+    return f'<nav class=legend aria-label="Runs shown in the figures">{chips}</nav>'
+
+
+def section(part: Section) -> str:
+    """Return a section with a place for each of its figures."""
+    figures = "".join(_figure(chart) for chart in part.charts)
+    return f"<section><h2>{escape(part.title)}</h2><div class=figures>{figures}</div></section>"
+
+
+def comparison(mappings: Sequence[Mapping[str, Any]], runs: Sequence[Run]) -> str:
+    """Return what the runs' facts have in common as a list, and what differs as a table."""
+    flat = [_flattened(mapping) for mapping in mappings]
+    keys = list(dict.fromkeys(chain.from_iterable(flat)))
+    differing = [key for key in keys if len({each.get(key, "") for each in flat}) > 1]
+    common = {key: flat[0][key] for key in keys if key not in differing}
+    if not differing:
+        return facts(common)
+    head = "".join(f"<th scope=col>{escape(_words(key))}" for key in ("run", *differing))
+    rows = "".join(
+        f"<tr><th scope=row>{_swatch(run.look)}{escape(run.name)}"
+        + "".join(f"<td>{escape(each.get(key, ''))}" for key in differing)
+        for run, each in zip(runs, flat, strict=True)
+    )
+    return _table(head, rows, "facts") + facts(common)
+
+
+def facts(mapping: Mapping[str, str]) -> str:
+    """Return names and values as a list; nothing for none."""
+    if not mapping:
+        return ""
+    return _definitions({_words(key): escape(text) for key, text in mapping.items()}, "facts")
+
+
+def text_table(table: Table) -> str:
+    """Return a table of texts under its title; columns of sentences are flush left, and folded."""
+    columns = list(zip(*table.rows, strict=True))[1:]
+    kinds = [" class=long" if max(map(len, texts)) > LONG else "" for texts in columns]
+    first, *others = (escape(_words(word)) for word in table.header)
+    head = f"<th scope=col>{first}"
+    head += "".join(f"<th scope=col{k}>{word}" for k, word in zip(kinds, others, strict=True))
+    rows = "".join(
+        f"<tr><th scope=row>{escape(first)}"
+        + "".join(f"<td{k}>{escape(text)}" for k, text in zip(kinds, others, strict=True))
+        for first, *others in table.rows
+    )
+    return f"<h3>{escape(table.title)}</h3>" + _table(head, rows, "texts")
+
+
+def _figure(chart: Chart) -> str:
+    switches = "".join(
+        _scale(which, axis) for which, axis in (("x", chart.x), ("y", chart.y)) if axis.switch
+    )
+    switches = f"<span class=switches>{switches}</span>" if switches else ""
+    chips = "".join(
+        f'<button class=chip data-series="{escape(name)}" '
+        f'aria-pressed="{_truth(name not in chart.hidden)}">{_sample(mark)}{escape(name)}</button>'
+        for name, mark in chart.series.items()
+    )
+    series = f"<div class=series>{chips}</div>"
+    caption = f"<p class=caption>{escape(chart.caption)}</p>" if chart.caption else ""
+    return (
+        f'<figure id="{escape(chart.name)}"{" class=wide" if chart.wide else ""}>'
+        f"<figcaption><h3>{escape(chart.title)}</h3>{switches}</figcaption>{series}"
+        f'<div class=plot style="height:{chart.height}px" role=img '
+        f'aria-label="{escape(chart.title)}"></div>{caption}</figure>'
+    )
+
+
+def _scale(which: str, axis: Axis) -> str:
+    buttons = "".join(
+        f'<button data-scale={scale} aria-pressed="{_truth(axis.log == (scale == "log"))}">'
+        f"{scale}</button>"
+        for scale in ("linear", "log")
+    )
+    return (
+        f"<span>{escape(axis.switch)}<span class=switch role=group data-axis={which} "
+        f'aria-label="Scale of {escape(axis.switch)}">{buttons}</span></span>'
+    )
+
+
+def _sample(mark: Mark) -> str:
+    match mark:
+        case Boxes():
+            color = color_of(mark)
+            return f'<svg viewBox="0 0 18 10"><rect y=1 width=18 height=8 fill="{color}"/></svg>'
+        case Curve() | Area() | Dots() if mark.color is not None:
+            path = SYMBOLS[mark.symbol] if isinstance(mark, Dots) else "M0 5h18"
+            style = f'class=line style="stroke:{color_of(mark)}"'
+            return f'<svg viewBox="0 0 18 10"><path d="{path}" {style}/></svg>'
+        case Dots():
+            return f'<svg viewBox="0 0 18 10"><path d="{SYMBOLS[mark.symbol]}" class=line /></svg>'
+        case Level():
+            dashes = '<path d="M0 5h18" class="line faint" stroke-dasharray="4 3"/>'
+            return f'<svg viewBox="0 0 18 10">{dashes}</svg>'
+        case _:
+            faint = " faint" if getattr(mark, "faint", False) else ""
+            return f'<svg viewBox="0 0 18 10"><path d="M0 5h18" class="line{faint}"/></svg>'
+
+
+def _swatch(look: Look) -> str:
+    curve = Curve(np.empty(0), np.empty(0), 0, "")
+    dash = {"solid": "", "dash": "6 3", "dot": "2 2"}[dash_of(curve, [look])]
+    return (
+        '<svg class=swatch viewBox="0 0 18 10" aria-hidden=true><path d="M0 5h18" '
+        f'stroke="{color_of(curve, [look])}" stroke-width=4 stroke-dasharray="{dash}"/></svg>'
+    )
+
+
+def _status(verdict: Verdict) -> str:
+    text = escape(STATUS.get(verdict.word, verdict.word))
+    return f'<span class="status {verdict.level}">{text}</span>'
+
+
+def _table(head: str, rows: str, kind: str) -> str:
+    return (
+        f'<div class=scroll tabindex=0><table class="{kind}"><thead><tr>{head}</thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _definitions(cells: Mapping[str, str], kind: str) -> str:
+    pairs = "".join(f"<div><dt>{escape(key)}<dd>{value}</div>" for key, value in cells.items())
+    return f'<dl class="{kind}">{pairs}</dl>'
+
+
+def _flattened(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for key, value in mapping.items():
+        if isinstance(value, Mapping):
+            flat |= _flattened(value, f"{prefix}{key}.")
+        elif isinstance(value, list):
+            flat[f"{prefix}{key}"] = "; ".join(map(str, value))
+        elif isinstance(value, bool):
+            flat[f"{prefix}{key}"] = "yes" if value else "no"
+        elif value is not None:
+            flat[f"{prefix}{key}"] = str(value)
+    return flat
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _truth(value: bool) -> str:
+    return str(value).lower()

@@ -43,7 +43,6 @@ def schema() -> pa.Schema:
 
 
 def _stream_schema() -> pa.Schema:
-    """Return the same columns with plain strings: a batch must not depend on an earlier one."""
     import pyarrow as pa
 
     return pa.schema(

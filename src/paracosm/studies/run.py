@@ -173,7 +173,6 @@ def _claim(out: Path, study: Study, points: Iterable[Point], force: bool) -> Non
 
 
 def _study_in(file: Path) -> object:
-    """Return what a study file says; None if there is none, or none that can be read."""
     try:
         return yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
     except (yaml.YAMLError, UnicodeDecodeError):

@@ -321,7 +321,6 @@ def claim_folder(
 
 
 def _stopped_early(folder: Path, study: Mapping[str, Any]) -> bool:
-    """Whether a folder holds a run of this study that was interrupted or killed."""
     try:
         run = RunFolder.open(folder)
         return run.status in (UNFINISHED, "interrupted") and run.study == to_builtin(study)
@@ -369,7 +368,6 @@ def _write(file: Path, text: str) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Return one line: the system's words without the path, or the parser's message."""
     text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return " ".join(text.split())
 
@@ -414,7 +412,6 @@ def _processor() -> str:
 
 
 def _cores() -> int:
-    """Return how many cores this process may use, which can be fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

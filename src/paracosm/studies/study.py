@@ -178,7 +178,6 @@ class Study(BaseModel):
         return self.over if isinstance(self.over, list) else [self.over]
 
     def _combinations(self, where: str) -> list[tuple[dict[str, Any], str]]:
-        """Return what each point varies, and a name for it."""
         try:
             grids = self._grids()
         except InputError as error:
@@ -251,7 +250,6 @@ _LONGEST = 200  # characters of a name; file systems take 255 bytes
 
 
 def _word(value: Any) -> str:
-    """Return a value as part of a name; empty if it cannot be said in one short word."""
     if isinstance(value, Mapping | list):
         return ""
     word = re.sub(r"[^\w.,=()+-]", "", str(value))
@@ -259,7 +257,6 @@ def _word(value: Any) -> str:
 
 
 def _unique(name: str, taken: set[str]) -> str:
-    """Return `name`, numbered if it is taken, and take it."""
     numbered = (f"{name}-{number}" for number in itertools.count(2))
     unique = next(n for n in itertools.chain([name], numbered) if n not in taken)
     taken.add(unique)

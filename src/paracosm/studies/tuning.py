@@ -193,7 +193,6 @@ def _study(
     seed: int,
     suggestions: Mapping[str, float],
 ) -> Any:
-    """Return a study with its first trials waiting."""
     from scipy.stats import qmc
 
     spread_out = -(-trials // 3)

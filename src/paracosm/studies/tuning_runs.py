@@ -191,7 +191,6 @@ class Simulations:
         return replace(spec, times=_faster(spec.times, _blocks(spec) / self._blocks))
 
     def _execute(self, specs: Sequence[RunSpec], ran: Ran | None) -> list[tuple[float, str]]:
-        """Return virtual times, and why a run did not converge (empty if it did)."""
         if self.jobs == 1:
             runs = map(_run, specs)
         else:

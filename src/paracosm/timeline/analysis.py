@@ -55,7 +55,6 @@ def covered_before(begin: Times, end: Times, times: Floats) -> Floats:
 
 
 def _in_order(begin: Times, end: Times) -> tuple[Times, Times, Times]:
-    """Return begins in order, their ends, and the latest end so far."""
     order = np.argsort(begin, kind="stable")
     begin, end = begin[order], end[order]
     return begin, end, np.maximum.accumulate(end)

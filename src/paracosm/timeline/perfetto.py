@@ -57,8 +57,6 @@ def _open(path: str | Path) -> IO[str]:
 
 
 class _Tracks:
-    """Numbers for the processes and threads, given out as they are needed."""
-
     def __init__(self, timeline: Timeline) -> None:
         nodes = {*timeline.spans.node.distinct(), *timeline.counters.node.distinct()}
         self.processes = {node: pid for pid, node in enumerate(sorted(nodes, key=_natural), 1)}

@@ -238,7 +238,6 @@ class Timeline:
         self.extend_counters(node[~is_span], name[~is_span], begin[~is_span], value[~is_span])
 
     def _tables(self) -> tuple[pyarrow.Table, pyarrow.Table]:
-        """Return the rows of the spans and those of the counters."""
         import pyarrow as pa
 
         text = pa.dictionary(pa.int32(), pa.string())
@@ -322,7 +321,6 @@ class _Rows:
 def _recoded(
     known: dict[str, int], codes: NDArray[np.integer[Any]], words: Sequence[str]
 ) -> NDArray[np.int32]:
-    """Return the codes of words in `known`, to which those that are new are added."""
     place = np.zeros(len(words), np.int32)
     for code in np.unique(codes).tolist():
         place[code] = known.setdefault(words[code], len(known))
@@ -330,7 +328,6 @@ def _recoded(
 
 
 def _labels(column: Any) -> Labels:
-    """Return an Arrow column of strings, "" where there is none."""
     import pyarrow as pa
 
     if column.null_count:

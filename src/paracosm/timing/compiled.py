@@ -88,8 +88,6 @@ class _Row(NamedTuple):
 
 
 class _Tables:
-    """The tables so far, to be found again."""
-
     def __init__(self) -> None:
         self.arrays: list[Array] = []
         self.length = 0
@@ -131,7 +129,6 @@ def _masses(samples: tuple[float, ...], width: float) -> Array:
 
 
 def _row(distribution: Distribution, tables: _Tables) -> _Row | None:
-    """Return the row of `distribution`, or None for a class that is not known here."""
     none, nothing = (0, 0), (0.0, 0.0, 0.0)
     match distribution:
         case _ if type(distribution) not in _KNOWN:

@@ -116,7 +116,6 @@ class Distribution(ABC):
     def _check(
         self, parameter: str, value: float, *, positive: bool = False, most: float = inf
     ) -> None:
-        """Raise the error for a `value` that is infinite, negative (or 0), or above `most`."""
         if not (0 < value < inf or (value == 0 and not positive)):
             rule = "above 0" if positive else "0 or more"
             raise InputError(f"{self.name}: {parameter} must be finite and {rule}, not {value}")

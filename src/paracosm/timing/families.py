@@ -321,7 +321,6 @@ def robust_bandwidth(values: Array) -> float:
 
 
 def _split(uniform: Array, count: int) -> tuple[NDArray[np.intp], Array]:
-    """Return an index below `count` and a fresh uniform number, both from one `uniform`."""
     scaled = uniform * count
     index = np.minimum(scaled.astype(np.intp), count - 1)
     return index, inside(scaled - index)

@@ -132,7 +132,6 @@ def _constant(text: str, quantity: Parameter) -> Distribution:
 
 
 def _call_of(mapping: Mapping[str, Any]) -> _Call:
-    """Read `{name: {parameter: value}}`, `{name: [value, ...]}` or `{name: value}`."""
     if len(mapping) != 1:
         keys = ", ".join(map(str, mapping)) or "none"
         raise InputError(f"a distribution is one name with its parameters, not the keys {keys}")
@@ -169,7 +168,6 @@ def _build(call: _Call, quantity: Parameter) -> Distribution:
 def _build_from_samples(
     cls: type[SampleDistribution], call: _Call, quantity: Parameter
 ) -> Distribution:
-    """Read durations, or one file of them (`file`, and `series` where it holds several)."""
     named = dict(call.named)
     series = named.pop("series", None)
     positional = list(call.positional)

@@ -16,8 +16,7 @@ from paracosm.quantities import Duration, read_bandwidth
 from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Distribution, parse_distribution
 from paracosm.timing.distribution import NUMBER, Parameter
-from paracosm.training.availability import OnOff, parse_on_off
-from paracosm.training.client_files import is_table, read_columns
+from paracosm.training.availability import OnOff, is_table, parse_on_off, read_columns
 from paracosm.training.fields import AS_TEXT
 from paracosm.units import format_bandwidth, format_duration
 

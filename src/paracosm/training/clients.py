@@ -128,7 +128,6 @@ class Clients:
         )
 
     def _pick_of_few(self, places: int, now: float) -> list[Participation]:
-        """Pick as `pick` does, where most are away: among those that are there, looked up once."""
         there = {
             client: leaves
             for client in self._idle.members()

@@ -28,13 +28,18 @@ from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
 from paracosm.training.availability import OnOff
-from paracosm.training.batches import BatchesOf, batches_of
 from paracosm.training.client_fields import ClientFields
 from paracosm.training.compression import Codec, parse_codec
 from paracosm.training.failures import Failures, FaultFields
-from paracosm.training.fields import AS_TEXT, LearningFields, ProfiledFields
+from paracosm.training.fields import (
+    AS_TEXT,
+    BatchesOf,
+    LearningFields,
+    ProfiledFields,
+    RecipeFields,
+    batches_of,
+)
 from paracosm.training.learning_rate import LearningRateScaling
-from paracosm.training.recipe import RecipeFields
 from paracosm.training.target import Target, parse_target
 from paracosm.units import format_duration, parse_number
 
@@ -62,7 +67,6 @@ def _distribution(value: Any) -> Distribution:
 
 
 def _until(value: Any) -> float | Target:
-    """Read a duration, or the target that a text with a comparison says."""
     if isinstance(value, Target):
         return value
     if isinstance(value, str) and any(sign in value for sign in "<=>"):
@@ -268,7 +272,6 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         return given
 
     def _check_faults(self) -> None:
-        """Refuse what cannot fail in a run on the engine, or be done about it."""
         if not (self.profile is None and self.strategy is None and self.schedule is None):
             return
         if self.fails and self.clients is not None:
@@ -406,7 +409,6 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         return idle
 
     def _obstacle_to_clients(self) -> str | None:
-        """Return why workers cannot be places of clients; None where they can."""
         if self.resolve_topology() != "server":
             return f"clients are picked by a parameter server, which {self.algorithm} has not here"
         if not self.algorithm.lets_clients_change:

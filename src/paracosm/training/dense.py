@@ -61,8 +61,6 @@ _ACTIVATIONS: dict[type[nn.Module], _Activation] = {
 
 
 class _Products(NamedTuple):
-    """The products of matrices that gradients are made of."""
-
     affine: Callable[[Tensor, Tensor, Tensor], Tensor]  # of a bias, what comes in, and weights
     linear: Callable[[Tensor, Tensor], Tensor]  # of what comes in, and weights
     outer: Callable[..., Tensor]  # over the examples
@@ -186,7 +184,6 @@ class Dense:
         return loss, found
 
     def _judge(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean loss and its gradient by the outputs."""
         examples, count = outputs.shape[-2:]
         if not self._is_labelled:
             off = outputs - y

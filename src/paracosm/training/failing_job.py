@@ -30,13 +30,17 @@ from paracosm.rng import TrainingStream, generator
 from paracosm.simulation.schedule import BusyTimes
 from paracosm.training.availability import check_known, make_availability
 from paracosm.training.clients import Participation
-from paracosm.training.coming_failures import ComingFailures, Failure, strikes_of
+from paracosm.training.coming_failures import (
+    Clock,
+    ComingFailures,
+    Failure,
+    PlacedTimeline,
+    strikes_of,
+)
 from paracosm.training.config import TrainConfig
 from paracosm.training.failing_nodes import FailingServer, FailingWorker
-from paracosm.training.failure_costs import FailureCosts
-from paracosm.training.failures import Failures
+from paracosm.training.failures import FailureCosts, Failures
 from paracosm.training.job import Job
-from paracosm.training.pauses import Clock, PlacedTimeline
 from paracosm.training.record import MetricSink, Progress
 from paracosm.training.store import Contribution, Numerics, Saved, Store
 from paracosm.units import format_duration
@@ -235,7 +239,6 @@ class FailingJob(Job):
         self._coming.begin_life()
 
     def _live(self) -> Failure | None:
-        """Let the job work until it ends (None) or fails as a whole."""
         sim = self._sim
         while True:
             failure = self._coming.upcoming()
@@ -306,7 +309,6 @@ class FailingJob(Job):
         return failure
 
     def _restart(self, failure: Failure) -> bool:
-        """Go back to the newest checkpoint; return whether the run lasts until that is over."""
         costs, record, begin = self._costs, self.record, failure.back
         self._note_stop(failure)
         while (again := self._coming.hold_until(min(begin, self._until))) is not None:
@@ -361,7 +363,6 @@ class FailingJob(Job):
         self._row(self.now, failure.node, "away", failure.back - failure.time)
 
     def _mark(self, name: str, begin: float, end: float) -> None:
-        """Record what the whole job did, in virtual time."""
         if self._timeline is not None and begin < end:
             for node in self._sim.workers:
                 self._timeline.inner.span(node, "down", name, begin, end)
@@ -380,7 +381,6 @@ class FailingJob(Job):
             )
 
     def _standstill(self, deadlock: DeadlockError | None) -> InputError:
-        """Return what to say when nothing will ever happen again."""
         if self._availability is not None and self.now >= self._availability.end[0]:
             check_known(self._availability, inf, "worker")
         gone = [name for name, back in self._away.items() if back == inf]

@@ -94,8 +94,6 @@ _DEAD = _Wish(None, counts=False)
 
 
 class _Node(Worker):
-    """What workers and servers have in common."""
-
     conditions: Conditions
 
     def send(
@@ -241,7 +239,6 @@ class FailingWorker(_Node, TrainingWorker):
             self.conditions.discarded(data[0].examples, message.seconds)
 
     async def _come_back(self) -> bool:
-        """Wait until it is back, and read the parameters; return whether it ever is."""
         while True:
             back = self.back
             if back == inf:
@@ -361,7 +358,6 @@ class FailingServer(_Node, ParameterServer):
         self.conditions.discarded(gradient.examples, message.seconds)
 
     def _members(self) -> set[str]:
-        """Return those whose gradients an update waits for."""
         return set(self.workers) - self._away - self._joined
 
     def _end_round(self) -> None:

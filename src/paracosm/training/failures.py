@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -14,6 +14,7 @@ from paracosm.errors import InputError
 from paracosm.faults import FailureFields, Fault, Faults, Lose, Mtbf, OnNode, Slow, Stop
 from paracosm.faults.strikes import check_strikes
 from paracosm.quantities import Duration
+from paracosm.results import FailureSummary
 from paracosm.training.availability import OnOff
 
 Recovery = Literal["restart", "rejoin", "elastic"]
@@ -211,3 +212,60 @@ class FaultFields(FailureFields):
             and isinstance(fault.where, OnNode)
             and fault.where.kind == "server"
         ]
+
+
+@dataclass
+class FailureCosts:
+    """What happened to a job of so many workers; times in any one unit.
+
+    Attributes:
+        stops, failures, absences: how often the whole job stopped, a single worker failed, and one
+            went by itself.
+        checkpoints: that were saved.
+        saving, stopped, lost: time of the whole job: spent on checkpoints, until restarts were
+            over, and of work that was lost with them.
+        abandoned, away: time of single workers, summed: of work that came to nothing, and until
+            they were back.
+        kept, undone: steps that last, and that a restart has undone.
+    """
+
+    workers: int
+    stops: int = 0
+    failures: int = 0
+    absences: int = 0
+    checkpoints: int = 0
+    saving: float = 0
+    stopped: float = 0
+    lost: float = 0
+    abandoned: float = 0
+    away: float = 0
+    kept: int = 0
+    undone: int = 0
+
+    def summary(self, total: float, second: float = 1.0, **facts: Any) -> FailureSummary:
+        """Return the summary of a job that took `total`, where a `second` is so many units.
+
+        Args:
+            facts: the other fields of the summary.
+        """
+        workers = self.workers
+        running = total - self.saving - self.stopped
+        total = max(total, 1e-12 * second)
+        saving, stopped = self.saving / total, self.stopped / total
+        lost = self.lost / total + self.abandoned / total / workers
+        restarting = stopped + self.away / total / workers
+        made = self.kept + self.undone
+        return FailureSummary(
+            stops=self.stops,
+            failures=self.failures,
+            absences=self.absences,
+            checkpoints=self.checkpoints,
+            effective=max(0.0, 1 - saving - lost - restarting),
+            lost=lost,
+            saving=saving,
+            restarting=restarting,
+            waiting=stopped * (workers - 1) / workers,
+            throughput=made / running * second if running > 0 else 0.0,
+            goodput=self.kept / total * second,
+            **facts,
+        )

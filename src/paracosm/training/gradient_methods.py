@@ -169,7 +169,6 @@ class Stepper:
 
     @contextmanager
     def _stream(self, number: int) -> Iterator[None]:
-        """Draw PyTorch's random numbers from the stream of one request."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(integer_seed((self._seed, number)))
             yield
@@ -431,7 +430,6 @@ class ProcessPool:
         return self._moving_buffers and requests[0].replica == SHARED
 
     def _divided(self, requests: Sequence[Request]) -> list[list[int]]:
-        """Return the places of the requests of each task."""
         length = -(-len(requests) // (_TASKS_PER_PROCESS * self.processes))
         places = list(range(len(requests)))
         if not self._moving_buffers or self._is_shared(requests):
@@ -448,7 +446,6 @@ class ProcessPool:
 
 
 def _fast_folder(size: int) -> str | None:
-    """Return a folder in memory with room for a file of some bytes; None if there is none."""
     folder = Path("/dev/shm")
     return str(folder) if folder.is_dir() and shutil.disk_usage(folder).free > 2 * size else None
 
@@ -566,7 +563,6 @@ def inspect_model(
 
 
 def _examples(data: DataSet, few: int) -> tuple[Tensor, Tensor]:
-    """Return a few training examples, one of them with the highest label."""
     indices = torch.arange(min(few, len(data.train_x)))
     if data.classification and data.train_y.ndim == 1:
         indices[-1] = data.train_y.argmax()

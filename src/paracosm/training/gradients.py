@@ -257,7 +257,6 @@ class Automatic(Policy):
             self._pool.close()
 
     def _pool_started(self) -> bool:
-        """Whether there is a pool; start one when the cost of gradients is worth it."""
         if self._is_warm:
             return True
         if self._make_pool is None or self._seconds < _POOL_AFTER:

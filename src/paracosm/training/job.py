@@ -115,7 +115,6 @@ class Job(Team):
         return Clients(config, seed, sizes, config.until_time)
 
     def _add_stores(self) -> None:
-        """Add stores of all parts of the parameters, whose updates this job is told of."""
         algorithm, codec = self.config.algorithm, self.config.compress
         for index, part in enumerate(self.numerics.parts):
             rule, recipe = algorithm.outer(), self.numerics.outer_recipe(index)

@@ -302,7 +302,6 @@ def _number(name: str, key: str, text: str) -> float:
 
 
 def _written(schedule: Schedule, positional: tuple[float, ...]) -> str:
-    """Return a schedule as it is read: with the parameters that differ from the usual ones."""
     named = [
         f"{each.name}={format_number(getattr(schedule, each.name))}"
         for each in fields(schedule)

@@ -158,14 +158,12 @@ def _alike(requests: Sequence[WaitingSteps], method: StackedMethod) -> Iterator[
 
 
 def _kind(request: WaitingSteps) -> tuple[int, float, bool, int, int, tuple[float, ...]]:
-    """Return what rows of one matrix have in common."""
     earlier = request.rule.steps if isinstance(request.rule, Stepping) else 0
     own = request.batches.shape[1], request.mu, request.shift is None, earlier, request.done
     return *own, request.factors
 
 
 def _joined(rules: Sequence[Rule], rows: Tensor) -> Rule:
-    """Return the one rule of all rows."""
     stepping = [rule for rule in rules if isinstance(rule, Stepping)]
     return Stepping.together(stepping, rows) if stepping else rules[0]
 

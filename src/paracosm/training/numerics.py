@@ -197,7 +197,6 @@ class _Computing(Numerics):
         return int(self._shards.sizes[client])
 
     def _sampler(self, client: int) -> BatchSampler:
-        """Return the source of a client's minibatches, from its first one on."""
         rng = generator(self._seed, TrainingStream.BATCHES, client)
         made = BatchSampler(self._shards[client], self._batch_of(client), rng)
         self._samplers[client] = made
@@ -226,7 +225,6 @@ class _Computing(Numerics):
 
 
 def _evenly(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return all examples, or `most` of them that are evenly spread over the set."""
     if len(x) <= most:
         return x, y
     chosen = np.linspace(0, len(x) - 1, most).round().astype(np.int64).tolist()
@@ -234,7 +232,6 @@ def _evenly(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _chance(training: Tensor, test: Tensor) -> Chance:
-    """Return what guessing comes to over labels."""
     shares = training.flatten().bincount().double() / training.numel()
     return Chance(
         accuracy=int(test.flatten().bincount().max()) / test.numel(),

@@ -121,7 +121,6 @@ class Places:
         self._clients.release(client)
 
     def _wait_for_someone(self) -> None:
-        """Fill vacant places as soon as somebody can be had."""
         self._set_timer(self._next_comes_at() if self._vacant else inf)
 
     def _next_comes_at(self) -> float:

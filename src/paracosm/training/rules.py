@@ -56,7 +56,6 @@ class Stepping:
         return variable.data
 
     def _prepared(self, parameters: Any) -> tuple[torch.optim.Optimizer, torch.Tensor]:
-        """Return the optimizer and its variable, which has a copy of the parameters."""
         import torch
 
         # The optimizer works in place, while others still read the parameters.

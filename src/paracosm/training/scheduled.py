@@ -26,9 +26,8 @@ from paracosm.results.summaries import Staleness
 from paracosm.simulation.rollback import LAST_INSTANT, Block, Checkpoint
 from paracosm.simulation.schedule import Schedule, read_schedule
 from paracosm.training.config import TrainConfig
-from paracosm.training.ending import play_to_end
 from paracosm.training.numerics import prepare_numerics
-from paracosm.training.record import Ended, Metrics, MetricSink, Progress, RunRecord
+from paracosm.training.record import Ended, Metrics, MetricSink, Progress, RunRecord, play_to_end
 from paracosm.training.result import TrainingResult, summarise
 from paracosm.training.store import Contribution, Gradient, Numerics, Rule, Store
 
@@ -124,7 +123,6 @@ def train_over_file(
 
 
 def _whole_updates(schedule: Schedule) -> int:
-    """Return how often the schedule updates every one of its tensors, once at least."""
     newest = np.zeros(1 + int(schedule.updates["tensor"].max()), np.int64)
     np.maximum.at(newest, schedule.updates["tensor"], schedule.updates["version"])
     return max(1, int(newest.min()))
@@ -132,8 +130,6 @@ def _whole_updates(schedule: Schedule) -> int:
 
 @dataclass(eq=False, slots=True)
 class _Step:
-    """A step of a worker: what it has read so far, and the gradient once that is everything."""
-
     parts: list[Any]  # by tensor, as it was read
     versions: list[int]
     unread: int
@@ -286,7 +282,6 @@ class _Run:
         self._behind = sum(store.version <= self.record.updates for store in self._stores)
 
     def _drop(self, time: int, worker: int, number: int) -> None:
-        """Forget a step whose gradient came too late."""
         self._step(worker, number)
         self._forget(worker, number)
         self.dropped += 1
@@ -334,7 +329,6 @@ class _Run:
         return self._steps[worker, number]
 
     def _ask(self, worker: int, step: _Step) -> Gradient:
-        """Ask for the gradient of a step at what it has read, and return it."""
         flat = self._numerics.join(step.parts)
         pending = self._numerics.request(worker, flat)
         step.gradient = Gradient(
@@ -345,7 +339,6 @@ class _Run:
         return step.gradient
 
     def _change(self, worker: int, tensor: int, gradient: Contribution, version: int) -> Any:
-        """Return what a step of the worker's own takes off a tensor that it read."""
         rule = self._own_rules.setdefault((worker, tensor), self._numerics.rule())
         read, factor = gradient.read_parameters, self._numerics.recipe.lr_factor(version)
         shrink = self._numerics.recipe.shrink(gradient.whole)

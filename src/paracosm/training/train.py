@@ -15,11 +15,10 @@ from paracosm.simulation.schedule import Rule, Schedule, generate_schedule
 from paracosm.timeline import Timeline
 from paracosm.timing import Distribution, Recorded, Scaled, Slowdown
 from paracosm.training.config import MEASURED, TrainConfig
-from paracosm.training.ending import play_to_end
 from paracosm.training.failing_job import FailingJob
 from paracosm.training.job import Job
 from paracosm.training.numerics import prepare_numerics
-from paracosm.training.record import Metrics, MetricSink, Progress
+from paracosm.training.record import Metrics, MetricSink, Progress, play_to_end
 from paracosm.training.result import TrainingResult, summarise
 from paracosm.training.scheduled import train_over_file
 
@@ -156,7 +155,6 @@ def _can_end(distribution: Distribution) -> bool:
 
 
 def _play(rule: Rule, cluster: Cluster, job: Job) -> Schedule:
-    """Generate the job's schedule without the engine, and record it."""
     sources = map(job.compute_times, range(len(cluster.workers)))
     times = [source for source in sources if source is not None]  # none is measured
     answer, push = job.numerics.sizes, job.push_sizes
@@ -183,7 +181,6 @@ def _wants_timeline(config: TrainConfig, cluster: Cluster) -> bool:
 
 
 def _durations(config: TrainConfig, cluster: Cluster) -> dict[str, str]:
-    """Say of every kind of time where it comes from."""
     compute = config.compute_distribution()
     if compute is not None:
         sources = {"compute": _modelled(compute)}

@@ -356,7 +356,6 @@ class TrainingWorker(Worker):
         return self._stores[0]
 
     def _compressed(self, payload: Any, stream: int = WHOLE) -> Any:
-        """Return what is sent in place of a payload."""
         compression = self._team.compression
         if compression is None:
             return payload

@@ -10,28 +10,59 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from paracosm.emulation.rank.announce import neutral
+from paracosm.emulation.rank.announce import neutral, noise
 from paracosm.emulation.wire.announcements import (
     Announcements,
     AnnouncementWriter,
+    Message,
     Vector,
     announcements_file,
 )
+
+GROUP = "default_pg/0//cpu//0"
 
 
 def test_each_member_is_asked_for_what_it_announced(tmp_path: Path) -> None:
     records = tmp_path / "emulator.records"
     found = Announcements(records, (0, 2))
-    assert found.take("default_pg/0//cpu//0", 0, 0) is None  # no rank has started
+    assert found.vector(GROUP, 0, 0) is None  # no rank has started
     first, third = (AnnouncementWriter(announcements_file(records, rank)) for rank in (0, 2))
     small, large = Vector(40, 4, bytes(4)), Vector(1 << 24, 8, bytes(8))
-    first.write("0", 0, 0, small)
-    third.write("7", 1, 0, large)  # in a group of its own
-    assert found.take("default_pg/0//cpu//0", 0, 0) == small
-    assert found.take("default_pg/0//cpu//0", 0, 0) is None
-    assert found.take("default_pg/0//7//cpu//0", 1, 0) == large
-    first.write("0", 0, 0, large)  # the group is made again
-    assert found.take("default_pg/0//cpu//0", 0, 0) == large
+    first.vector("0", 0, 0, small)
+    third.vector("7", 1, 0, large)  # in a group of its own
+    assert found.vector(GROUP, 0, 0) == small
+    assert found.vector(GROUP, 0, 0) is None
+    assert found.vector("default_pg/0//7//cpu//0", 1, 0) == large
+    first.vector("0", 0, 0, large)  # the group is made again
+    assert found.vector(GROUP, 0, 0) == large
+    found.close()
+
+
+def test_messages_are_found_in_their_order(tmp_path: Path) -> None:
+    records = tmp_path / "emulator.records"
+    found = Announcements(records, (0,))
+    writer = AnnouncementWriter(announcements_file(records, 0))
+    up, again, down = Message("torch.int64", b""), Message("torch.float32", b""), Message("f", b"x")
+    writer.message("0", (0, 1), 5, up)
+    writer.message("0", (1, 0), 5, down)
+    writer.message("0", (0, 1), 5, again)
+    assert found.message(GROUP, (0, 1), 5) == up
+    assert found.message(GROUP, (0, 1), 5) == again
+    assert found.message(GROUP, (0, 1), 5) is None
+    assert found.message(GROUP, (1, 0), 5) == down
+    found.close()
+
+
+def test_copies_are_read_once_and_leave_nothing(tmp_path: Path) -> None:
+    records = tmp_path / "emulator.records"
+    found = Announcements(records, (0,))
+    writer = AnnouncementWriter(announcements_file(records, 0))
+    writer.copy("0", 0, 3, b"abc")
+    writer.copy("0", 0, 4, b"de")
+    assert bytes(found.copy(GROUP, 0, 4) or b"") == b"de"
+    assert bytes(found.copy(GROUP, 0, 3) or b"") == b"abc"
+    assert found.copy(GROUP, 0, 3) is None
+    assert [path.name for path in tmp_path.iterdir()] == ["rank0.announced"]
     found.close()
 
 
@@ -39,11 +70,18 @@ def test_a_line_that_is_not_whole_waits_for_its_rest(tmp_path: Path) -> None:
     records = tmp_path / "emulator.records"
     path = announcements_file(records, 0)
     found = Announcements(records, (0,))
-    path.write_text("0 5 40 4 000")
-    assert found.take("0//cpu//0", 0, 5) is None
-    path.write_text("0 5 40 4 00000000 0\n")
-    assert found.take("0//cpu//0", 0, 5) == Vector(40, 4, bytes(4))
+    line = '[["vector", "0", 0, 5], [40, 4, "00000000"]]\n'
+    path.write_text(line[:20])
+    assert found.vector("0//cpu//0", 0, 5) is None
+    path.write_text(line)
+    assert found.vector("0//cpu//0", 0, 5) == Vector(40, 4, bytes(4))
     found.close()
+
+
+def test_noise_is_small_and_never_of_whole_numbers() -> None:
+    numbers = torch.frombuffer(bytearray(noise(torch.bfloat16)), dtype=torch.bfloat16)
+    assert 1e-4 < numbers.abs().mean() < 1e-2
+    assert noise(torch.int64) == noise(torch.bool) == b""
 
 
 KINDS = dist.ReduceOp.RedOpType

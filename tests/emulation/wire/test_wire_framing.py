@@ -155,8 +155,13 @@ class _Announced:
     def __init__(self, vector: Vector | None) -> None:
         self._vector = vector
 
-    def take(self, group: str, member: int, tag: int) -> Vector | None:
+    def vector(self, group: str, member: int, tag: int) -> Vector | None:
         return self._vector
+
+    def copy(self, group: str, member: int, tag: int) -> None:
+        """Nothing is announced but vectors."""
+
+    message = copy
 
 
 class _Links(NoCommunication):

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from paracosm.emulation.rank.announce import announce_reductions
+from paracosm.emulation.rank.announce import announce
 from paracosm.emulation.wire.announcements import announcements_file
 
 HEADER = struct.Struct("<QQQQQQ")
@@ -201,7 +201,8 @@ def suite(world: int, rank: int, check: Check) -> None:
             dist.broadcast(mine, root)
         parts = [torch.zeros(1000) for _ in range(world)] if rank == root else None
         dist.gather(data, parts, root)
-        dist.scatter(torch.zeros(1000), parts, root)
+        if root == 0:  # what an emulated root would give cannot be known
+            dist.scatter(torch.zeros(1000), parts, root)
     found = torch.zeros(1000 // world * world)
     mine = data[: len(found)]
     dist.all_to_all_single(found, mine.clone())
@@ -231,10 +232,12 @@ def suite(world: int, rank: int, check: Check) -> None:
     dist.barrier()
 
 
-def run_rank(world: int, rank: int, port: int, announced: Path | None, answers: Any) -> None:
+def run_rank(
+    world: int, real: list[int], rank: int, port: int, announced: Path | None, answers: Any
+) -> None:
     torch.set_num_threads(1)
     if announced is not None:
-        announce_reductions(announced)
+        announce(announced, real)
     store: dist.Store = dist.TCPStore("127.0.0.1", port, world, rank == 0, wait_for_workers=False)
     recorder = Recorder()
     if rank == 0:
@@ -279,7 +282,7 @@ def run_world(world: int, real: list[int], records: Path) -> dict[str, Any]:
         for file in files.values():
             file.unlink(missing_ok=True)  # of the world before
     processes = [
-        fork.Process(target=run_rank, args=(world, rank, port, file, answers))
+        fork.Process(target=run_rank, args=(world, real, rank, port, file, answers))
         for rank, file in files.items()
     ]
     if len(real) < world:

@@ -12,9 +12,7 @@ from paracosm.errors import InputError
 from paracosm.profiling.designs.design import (
     DESIGNS,
     Limits,
-    along,
     design,
-    figure2_design,
     points_of,
     size_of,
     values_of,
@@ -114,16 +112,6 @@ def test_a_family_with_few_points_ends() -> None:
 
     tiny = Family("aten.sum.dim_IntList", (Argument("x", (1, 2), 1),), call)
     assert len(design("model-like", [tiny]).ops) == 2
-
-
-def test_figure_2_varies_the_input_channels_alone() -> None:
-    ops = figure2_design(values=4, step=8)
-    assert list(ops) == [8, 16, 24, 32]
-    assert len({op.arguments for op in ops.values()}) == 4
-    flops = [op.flops for op in ops.values()]
-    assert [count / flops[0] for count in flops] == [1, 2, 3, 4]
-    with pytest.raises(InputError, match='argument of convolution "chanels"'):
-        along(FAMILIES["convolution"], "chanels", [1], {})
 
 
 def test_what_is_no_design_is_refused() -> None:

@@ -15,7 +15,7 @@ from traced_steps import WORKER, Op, graph, op, plain_step, receive, run_metadat
 
 from paracosm.errors import InputError
 from paracosm.profiling.jobs import DOWNLINK, RESOURCES, UPLINK, JobProfile
-from paracosm.profiling.jobs.tensorflow.read import clock_offset, match_by_time, read_steps
+from paracosm.profiling.jobs.tensorflow.read import clock_offset, read_steps
 
 DATA = Path(__file__).parents[2] / "data" / "tensorflow_job"
 PERIOD = 3000.0  # microseconds from step to step
@@ -369,28 +369,6 @@ def test_a_real_job_of_tensorflow() -> None:
             assert (late > -1e-4).all(), (name, profile.names[other])
 
 
-def test_a_timeline_tells_the_same_ops_and_bytes_and_nearly_the_same_times() -> None:
-    metadata = read_steps([DATA / "mlp.pb.gz"])
-    timeline = read_steps([DATA / "mlp-timeline.json.gz"])
-    assert timeline.provenance["tensors_matched"] == "by their times"
-
-    def plain(profile: JobProfile) -> dict[str, int]:
-        names = [name.split("_", 2)[2] if name.startswith("edge_") else name.split("_S")[0]
-                 for name in profile.names]  # fmt: skip
-        return {f"{RESOURCES[r]} {name}": op_ for op_, (name, r) in
-                enumerate(zip(names, profile.resource, strict=True))}  # fmt: skip
-
-    ours, theirs = plain(metadata), plain(timeline)
-    assert ours.keys() == theirs.keys()
-    pairs = np.array([(ours[name], theirs[name]) for name in ours])
-    np.testing.assert_array_equal(metadata.size[pairs[:, 0]], timeline.size[pairs[:, 1]])
-    computes = ~np.isin(metadata.resource[pairs[:, 0]], (DOWNLINK, UPLINK))
-    off = np.abs(metadata.end[0, pairs[:, 0]] - timeline.end[0, pairs[:, 1]])
-    assert off[computes].max() < 5e-6
-    assert np.median(off[~computes]) < 5e-6
-    assert off.max() < 2e-3
-
-
 def test_two_real_servers_have_their_shares_and_control_tensors() -> None:
     profile = read_steps([DATA / "two_servers.pb.gz"])
     assert profile.servers == 2
@@ -402,15 +380,3 @@ def test_two_real_servers_have_their_shares_and_control_tensors() -> None:
     assert all("ctrl_S" in name for name in found[control])
     (waiting,) = (name for name, others in found.items() if control in others)
     assert waiting.startswith("GradientDescent/update/NoOp_S")
-
-
-@given(st.permutations(range(5)), st.integers(0, 99))
-def test_receives_find_their_tensors_in_whichever_order_they_stand(
-    order: list[int], seed: int
-) -> None:
-    random = np.random.default_rng(seed)
-    sent = np.arange(5) * 1e-3
-    ends = sent + random.uniform(1e-4, 9e-4, 5)
-    received = [(sent[i] + 1e-6, ends[i]) for i in order]
-    found = match_by_time(sent, ends + 1e-6, received)
-    assert [order[each] for each in found] == list(range(5))

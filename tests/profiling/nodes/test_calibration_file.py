@@ -24,7 +24,6 @@ PAPER = NodeCalibration(
     duplex=0.97,
     round_trip=0.3e-3,
     uneven=0.45,
-    quantum=16384.0,
     burst=2e5,
     alpha=1e-9,
     beta=0.2e-3,

@@ -1,4 +1,4 @@
-"""Announce the reductions of this process to the emulator, before gloo begins them.
+"""Announce what this process communicates to the emulator, before gloo begins.
 
 Every collective passes PyTorch's dispatcher, also those that DistributedDataParallel asks for from
 C++. A kernel for the key that all of them meet first, BackendSelect, writes the announcement and
@@ -16,27 +16,34 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from paracosm.emulation.wire.announcements import AnnouncementWriter, Vector
+from paracosm.emulation.wire.announcements import AnnouncementWriter, Message, Vector
 
 _library: Any = torch.library.Library("c10d", "IMPL")  # type: ignore[no-untyped-call]  # kernels live as long as it does
 
 
-def announce_reductions(path: Path) -> None:
-    """Have every reduction of this process write a line to `path` before it begins."""
-    announcing = _Announcing(AnnouncementWriter(path))
+def announce(path: Path, real: Sequence[int]) -> None:
+    """Have this process say in `path` what it is about to do; `real` are all real ranks.
+
+    What concerns emulated ranks alone: reductions, messages between two ranks, broadcasts from an
+    emulated rank, and what is gathered here.
+    """
+    announcing = _Announcing(AnnouncementWriter(path), real)
     for name, reduction in _REDUCTIONS.items():
         _before(name, announcing.reduction(*reduction))
-    for name in ("send", "recv_", "recv_any_source_"):
-        _before(name, announcing.message)
+    _before("broadcast_", announcing.broadcast)
+    _before("gather_", announcing.gather)
+    _before("send", announcing.send)
+    _before("recv_", announcing.receive)
+    _before("recv_any_source_", announcing.receive_from_any)
 
 
-def _before(name: str, call: Callable[[Sequence[Any]], None]) -> None:
+def _before(name: str, call: Callable[[Sequence[Any]], Any]) -> None:
     op = getattr(torch.ops.c10d, name).default
     after = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 
     def kernel(keyset: Any, *arguments: Any) -> Any:
-        call(arguments)
-        return op.redispatch(keyset & after, *arguments)
+        instead = call(arguments)
+        return op.redispatch(keyset & after, *arguments) if instead is None else instead
 
     _library.impl(name, kernel, "BackendSelect", with_keyset=True)
 
@@ -66,26 +73,84 @@ _REDUCTIONS: dict[str, tuple[int, Vectors]] = {
 
 
 class _Announcing:
-    def __init__(self, writer: AnnouncementWriter) -> None:
+    def __init__(self, writer: AnnouncementWriter, real: Sequence[int]) -> None:
         self._writer = writer
+        self._real = frozenset(real)
         # By group: messages of pairs. They count in its sequence number, and have no tag of gloo's.
         self._messages: weakref.WeakKeyDictionary[dist.ProcessGroup, int]
         self._messages = weakref.WeakKeyDictionary()
-
-    def message(self, arguments: Sequence[Any]) -> None:
-        group = dist.ProcessGroup.unbox(arguments[1])
-        self._messages[group] = self._messages.get(group, 0) + 1
 
     def reduction(self, place: int, vectors: Vectors) -> Callable[[Sequence[Any]], None]:
         def announce(arguments: Sequence[Any]) -> None:
             group: Any = dist.ProcessGroup.unbox(arguments[place])
             operator = arguments[place + 1].op()
-            tag = group._get_sequence_number_for_group() - self._messages.get(group, 0)
+            tag = self._tag(group)
             for number, (size, like) in enumerate(vectors(arguments)):
                 vector = Vector(size, like.element_size(), neutral(operator, like.dtype))
-                self._writer.write(group.group_name, group.rank(), tag + number, vector)
+                self._writer.vector(group.group_name, group.rank(), tag + number, vector)
 
         return announce
+
+    def broadcast(self, arguments: Sequence[Any]) -> None:
+        tensors, boxed, root, *_ = arguments
+        group: Any = dist.ProcessGroup.unbox(boxed)
+        members = dist.get_process_group_ranks(group)
+        first = next(i for i, rank in enumerate(members) if rank in self._real)
+        if members[root] not in self._real and first == group.rank():
+            self._copy(group, tensors[0])
+
+    def gather(self, arguments: Sequence[Any]) -> None:
+        _, tensors, boxed, root, *_ = arguments
+        group: Any = dist.ProcessGroup.unbox(boxed)
+        if root == group.rank():
+            self._copy(group, tensors[0])
+
+    def send(self, arguments: Sequence[Any]) -> None:
+        tensors, boxed, target, tag = arguments
+        group: Any = dist.ProcessGroup.unbox(boxed)
+        self._message(group, (group.rank(), target), tag, tensors[0].dtype, b"")
+
+    def receive(self, arguments: Sequence[Any]) -> None:
+        tensors, boxed, source, tag = arguments
+        group: Any = dist.ProcessGroup.unbox(boxed)
+        dtype = tensors[0].dtype
+        self._message(group, (source, group.rank()), tag, dtype, noise(dtype))
+
+    def receive_from_any(self, arguments: Sequence[Any]) -> Any:
+        """Receive from the rank before where all others are emulated: none of them sends unasked.
+
+        So it is in backend mode.
+        """
+        tensors, boxed, tag = arguments
+        group: Any = dist.ProcessGroup.unbox(boxed)
+        if self._real.intersection(dist.get_process_group_ranks(group)) == {dist.get_rank()}:
+            before = (group.rank() - 1) % group.size()
+            return torch.ops.c10d.recv_.default(tensors, boxed, before, tag)
+        self._messages[group] = self._messages.get(group, 0) + 1
+        return None
+
+    def _tag(self, group: Any) -> int:
+        return int(group._get_sequence_number_for_group()) - self._messages.get(group, 0)
+
+    def _copy(self, group: Any, tensor: torch.Tensor) -> None:
+        data = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data
+        self._writer.copy(group.group_name, group.rank(), self._tag(group), data)
+
+    def _message(
+        self, group: Any, ends: tuple[int, int], tag: int, dtype: torch.dtype, likely: bytes
+    ) -> None:
+        self._messages[group] = self._messages.get(group, 0) + 1
+        self._writer.message(group.group_name, ends, tag, Message(str(dtype), likely))
+
+
+@cache
+def noise(dtype: torch.dtype) -> bytes:
+    """Return the bytes of some small numbers; none of a type of whole numbers."""
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return b""
+    generator = torch.Generator().manual_seed(0)
+    numbers = torch.randn(64, generator=generator).mul(1e-3).to(dtype)
+    return bytes(numbers.view(torch.uint8).numpy().tobytes())
 
 
 @cache

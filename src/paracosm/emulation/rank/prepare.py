@@ -15,7 +15,7 @@ import torch
 from torch.distributed import distributed_c10d as c10d
 
 from paracosm.emulation.config import Setting
-from paracosm.emulation.rank.announce import announce_reductions
+from paracosm.emulation.rank.announce import announce
 from paracosm.emulation.rank.objects import gather_objects_from_all, replace_object_collectives
 from paracosm.emulation.rank.observe import Waits, observe, watch_works
 from paracosm.emulation.rank.on_import import on_import
@@ -41,7 +41,7 @@ def prepare(setting: Setting) -> None:
             setting.config.rank, _refusal(setting, recorder), lambda sizes: True
         )
         gather_objects_from_all()
-        announce_reductions(announcements_file(setting.records, setting.rank))
+        announce(announcements_file(setting.records, setting.rank), setting.config.rank)
         signals = Signals(setting.records.with_name(_EMULATOR))
         waits = Waits(recorder, setting.rank, signals.wait_ended)
         watch_works(waits)

@@ -1,16 +1,20 @@
-"""What real ranks are about to reduce: gloo's messages do not say how long a vector is.
+"""What real ranks are about to do, as far as gloo's messages do not say it.
 
 A rank appends a line to a file of its own before gloo begins, so that whoever has seen a message of
-an operation finds its line there: the rank in its group, the operation's tag, the vector's bytes,
-bytes of an element, the neutral element in hexadecimal, the group's name.
+an operation finds its line there. It says how long a vector is that is reduced, of which type a
+message between two ranks is, and where a copy lies of what an emulated rank that holds the same
+gives in a broadcast or gather.
 """
 
 from __future__ import annotations
 
+import json
 import os
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from paracosm.emulation.wire.store import group_name
 
@@ -22,42 +26,89 @@ class Vector:
     neutral: bytes  # an element that leaves as it is what it is reduced with
 
 
+@dataclass(frozen=True, slots=True)
+class Message:
+    dtype: str
+    likely: bytes  # elements that may be received, over and over, where nothing like it was sent
+
+
 def announcements_file(records: Path, rank: int) -> Path:
-    """Return where `rank` announces its reductions, beside `records` of the same run."""
+    """Return where `rank` announces what it does, beside `records` of the same run."""
     return records.with_name(f"rank{rank}.announced")
 
 
 class AnnouncementWriter:
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._copies = 0
 
-    def write(self, group: str, member: int, tag: int, vector: Vector) -> None:
-        line = f"{member} {tag} {vector.size} {vector.element} {vector.neutral.hex()} {group}\n"
-        os.write(self._file, line.encode())
+    def vector(self, group: str, member: int, tag: int, vector: Vector) -> None:
+        self._write(("vector", group, member, tag), vector.size, vector.element, vector.neutral)
+
+    def message(self, group: str, ends: tuple[int, int], tag: int, message: Message) -> None:
+        self._write(("message", group, *ends, tag), message.dtype, message.likely)
+
+    def copy(self, group: str, member: int, tag: int, data: Any) -> None:
+        copy = self._path.with_suffix(f".{self._copies}")
+        self._copies += 1
+        with copy.open("wb", buffering=0) as file:
+            file.write(data)
+        self._write(("copy", group, member, tag), copy.name)
+
+    def _write(self, key: tuple[str | int, ...], *values: str | int | bytes) -> None:
+        plain = [each.hex() if isinstance(each, bytes) else each for each in values]
+        os.write(self._file, json.dumps([key, plain]).encode() + b"\n")
 
 
 class Announcements:
+    """Each method returns what a real member has announced, once; None where it has not.
+
+    A group is given by its name in the store.
+    """
+
     def __init__(self, records: Path, ranks: Sequence[int]) -> None:
         self._paths = {rank: announcements_file(records, rank) for rank in ranks}
         self._files: dict[int, int] = {}  # by real rank
         self._rest: dict[int, bytes] = {}
-        self._announced: dict[tuple[str, int, int], Vector] = {}
+        self._announced: dict[tuple[str | int, ...], deque[list[Any]]] = {}
 
-    def take(self, group: str, member: int, tag: int) -> Vector | None:
-        """Return what a real member reduces as operation `tag` of a group, and forget it.
+    def vector(self, group: str, member: int, tag: int) -> Vector | None:
+        """Return what a member reduces as operation `tag`."""
+        found = self._take("vector", group_name(group), member, tag)
+        return found and Vector(found[0], found[1], bytes.fromhex(found[2]))
 
-        None where it has not said that: it is not observed.
-        """
-        key = group_name(group), member, tag
-        if key not in self._announced:
-            for rank in self._paths:
-                self._read(rank)
-        return self._announced.pop(key, None)
+    def message(self, group: str, ends: tuple[int, int], tag: int) -> Message | None:
+        """Return the next message with a user's tag from one member to another."""
+        found = self._take("message", group_name(group), *ends, tag)
+        return found and Message(found[0], bytes.fromhex(found[1]))
+
+    def copy(self, group: str, member: int, tag: int) -> memoryview | None:
+        """Return what an emulated member gives in operation `tag` that holds what `member` does."""
+        found = self._take("copy", group_name(group), member, tag)
+        if found is None:
+            return None
+        path = next(iter(self._paths.values())).with_name(found[0])
+        data = path.read_bytes()
+        path.unlink()
+        return memoryview(data)
 
     def close(self) -> None:
         for file in self._files.values():
             os.close(file)
         self._files.clear()
+
+    def _take(self, *key: str | int) -> Any:
+        if key not in self._announced:
+            for rank in self._paths:
+                self._read(rank)
+        found = self._announced.get(key)
+        if found is None:
+            return None
+        values = found.popleft()
+        if not found:
+            del self._announced[key]
+        return values
 
     def _read(self, rank: int) -> None:
         if rank not in self._files:
@@ -70,6 +121,5 @@ class Announcements:
             text += more
         *lines, self._rest[rank] = text.split(b"\n")
         for line in lines:
-            member, tag, size, element, neutral, name = line.decode().split(" ", 5)
-            vector = Vector(int(size), int(element), bytes.fromhex(neutral))
-            self._announced[name, int(member), int(tag)] = vector
+            key, values = json.loads(line)
+            self._announced.setdefault(tuple(key), deque()).append(values)

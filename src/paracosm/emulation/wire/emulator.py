@@ -18,9 +18,10 @@ from paracosm.emulation.wire.operations import REDUCTIONS, Channel, Entries, Ope
 from paracosm.emulation.wire.payloads import Payloads
 from paracosm.emulation.wire.protocol import kind_of, tag_of
 from paracosm.emulation.wire.schedules import Members
-from paracosm.emulation.wire.sources import Sources, send
+from paracosm.emulation.wire.sources import Sources, UnknownError, send
 
 _STALL = 10.0  # seconds without progress after which the user is told
+_AGAIN = 1e-3  # seconds until what another real rank has to say first is looked for again
 _LAST = 0.05  # seconds for which data may come on other connections after one has closed
 _LATE = 0.1  # seconds after which an operation whose end does not show is taken to be over
 
@@ -49,9 +50,11 @@ class Emulator:
         self._is_told = False
         self._payloads = payloads
         self._announcements = announcements
-        self._sources = Sources(payloads)
+        self._sources = Sources(payloads, announcements)
         self._groups: dict[str, GroupState] = {}
-        self._messages = Messages(loop, communication, peers, payloads, self._pace, record)
+        self._messages = Messages(
+            *(loop, communication, peers, payloads, announcements, self._pace, record, self._fail)
+        )
         self._moved: dict[int, list[int]] = {}  # by global rank: sent, received, messages
         self._accounted: dict[int, tuple[int, ...]] = {}
 
@@ -159,7 +162,7 @@ class Emulator:
 
     def on_data(self, connection: Connection, slot: int, length: int) -> Buffer | None:
         if slot >> 56 == 0:
-            return self._messages.keep(connection, length)
+            return self._messages.keep(connection, slot, length)
         state = self._groups[connection.pair.group.name]
         operation = state.operations[slot]
         buffer = self._sources.keep(operation, operation.channels[connection], length)
@@ -261,7 +264,7 @@ class Emulator:
             operation = Operation(kind, tag_of(slot), slot, members, entries, vector)
             state.operations[slot] = operation
         elif operation.vector is not None and real not in operation.reals:
-            vector = self._announcements.take(state.group.name, real, operation.tag)
+            vector = self._announcements.vector(state.group.name, real, operation.tag)
             if vector is not None and vector.size != operation.vector.size:
                 named = self._named(state, operation)
                 sizes = f"{operation.vector.size:,} and {vector.size:,} bytes"
@@ -279,7 +282,7 @@ class Emulator:
         kind, tag = kind_of(slot), tag_of(slot)
         if kind not in REDUCTIONS:
             return None
-        vector = self._announcements.take(state.group.name, real, tag)
+        vector = self._announcements.vector(state.group.name, real, tag)
         vector = vector or self._payloads.vector_of(state.group, kind, tag, length)
         if vector is None:
             self._fail(
@@ -361,8 +364,18 @@ class Emulator:
         if due.done > now:
             self._await(due, state, operation)
             return False
-        source = self._sources.of(state.group, operation, channel, index, length)
+        try:
+            source = self._sources.of(state.group, operation, channel, index, length)
+        except UnknownError:
+            self._fail(
+                f"{self._named(state, operation)}: what emulated rank "
+                f"{state.members[pair.emulated]} would give, {length:,} bytes, cannot be known: "
+                "the plan of a backend run (--plan) may say it"
+            )
+            return False
         if source is None:
+            if operation.kind == "broadcast":
+                self._loop.at(now + _AGAIN, self._advance, state, operation)
             return False
         channel.due = None
         channel.wanted.popleft()
@@ -394,7 +407,7 @@ class Emulator:
             times = side.asked, entered, side.asked, done
             self._record(Collective(state.members[real], state.group.name, *what, *times))
         state.over.append(operation.slot)
-        self._sources.finished(operation)
+        self._sources.finished(state.group, operation)
         if not self._is_told and not any(one.operations for one in self._groups.values()):
             self._peers.resumed(time.monotonic())
 

@@ -12,6 +12,7 @@ from paracosm.emulation.communication import Communication
 from paracosm.emulation.peers import Peers
 from paracosm.emulation.ports import Span
 from paracosm.emulation.records import Collective, Record
+from paracosm.emulation.wire.announcements import Announcements, Message
 from paracosm.emulation.wire.connection import Buffer, Connection, Loop, Outgoing, Pair, WireGroup
 from paracosm.emulation.wire.links import Hops, Pace
 from paracosm.emulation.wire.operations import Operation
@@ -20,7 +21,7 @@ from paracosm.emulation.wire.protocol import tag_of
 from paracosm.emulation.wire.sources import Source, send
 
 _REMEMBERED = 1 << 20  # bytes of the longest message that is sent back
-_LENGTHS = 32  # messages of different lengths that are remembered
+_KINDS = 32  # types and lengths of messages that are remembered
 
 
 @dataclass(slots=True)
@@ -32,7 +33,8 @@ class _Waiting:
 class Messages:
     """Serves the messages of pairs: takes what real ranks send, and sends what they wait for.
 
-    What a real rank receives is what the plan says, or what it last sent of that length, or zeros.
+    What a real rank receives is what the plan says; else what it last sent of that type and length
+    to another rank, as what comes up a pipeline is like what goes up; else small noise.
     """
 
     def __init__(
@@ -41,18 +43,22 @@ class Messages:
         communication: Communication,
         peers: Peers,
         payloads: Payloads,
+        announcements: Announcements,
         pace: Pace,
         record: Callable[[Record], None],
+        fail: Callable[[str], None],
     ) -> None:
         self._loop = loop
         self._communication = communication
         self._peers = peers
         self._payloads = payloads
+        self._announcements = announcements
         self._pace = pace
         self._record = record
+        self._fail = fail
         self._waiting: dict[tuple[Connection, int], _Waiting] = {}
-        self._last: dict[int, Buffer] = {}  # by length
-        self._coming: dict[Connection, Buffer] = {}
+        self._last: dict[tuple[str, int], dict[int, Buffer]] = {}  # by type and length; by receiver
+        self._coming: dict[Connection, tuple[str, Buffer]] = {}
 
     def announced(self, state: GroupState, connection: Connection, slot: int, length: int) -> None:
         now, pair = time.monotonic(), connection.pair
@@ -71,18 +77,23 @@ class Messages:
         due = state.there(self._pace, pair, True, length, ready)
         self._when(due, self._send, connection, slot, length)
 
-    def keep(self, connection: Connection, length: int) -> Buffer | None:
-        if not 0 < length <= _REMEMBERED:
+    def keep(self, connection: Connection, slot: int, length: int) -> Buffer | None:
+        pair = connection.pair
+        ends = pair.real, pair.emulated
+        told = self._announcements.message(pair.group.name, ends, tag_of(slot))
+        if told is None or not 0 < length <= _REMEMBERED:
             return None
-        self._coming[connection] = Buffer(length)
-        return self._coming[connection]
+        buffer = Buffer(length)
+        self._coming[connection] = told.dtype, buffer
+        return buffer
 
     def received(self, state: GroupState, connection: Connection, slot: int, length: int) -> None:
-        buffer = self._coming.pop(connection, None)
-        if buffer is not None:
-            self._last.pop(length, None)
-            self._last[length] = buffer
-            if len(self._last) > _LENGTHS:
+        if connection in self._coming:
+            dtype, buffer = self._coming.pop(connection)
+            to = self._last.pop((dtype, length), {})
+            to.pop(connection.pair.emulated, None)
+            self._last[dtype, length] = to | {connection.pair.emulated: buffer}
+            if len(self._last) > _KINDS:
                 del self._last[next(iter(self._last))]
         asked, number = self._waiting[connection, slot].sends.popleft()
         self._write(state, connection.pair, number, "send", length, asked, asked)
@@ -108,10 +119,29 @@ class Messages:
 
     def _send(self, connection: Connection, slot: int, length: int) -> None:
         pair = connection.pair
+        ends = pair.emulated, pair.real
+        told = self._announcements.message(pair.group.name, ends, tag_of(slot))
         data = self._payloads.of(pair.group, "recv", tag_of(slot), pair.emulated, 0, length)
+        if told is not None and (data is None or len(data) != length):
+            data = self._likely(told, pair.emulated, length)
         if data is None or len(data) != length:
-            data = self._last[length].data if length in self._last else None
+            what = "data" if told is None else told.dtype.removeprefix("torch.")
+            self._fail(
+                f"recv: what emulated rank {pair.emulated} of the group {pair.group.name} would "
+                f"send, {length:,} bytes of {what}, cannot be known: the plan of a backend run "
+                "(--plan) may say it"
+            )
+            return
         send(connection, slot, length, Source(data))
+
+    def _likely(self, told: Message, sender: int, length: int) -> memoryview | None:
+        sent = self._last.get((told.dtype, length), {})
+        others = [buffer for to, buffer in sent.items() if to != sender]
+        if others:
+            return others[-1].data
+        if told.likely:
+            return memoryview((told.likely * -(-length // len(told.likely)))[:length])
+        return sent[sender].data if sender in sent else None
 
     def _write(
         self,

@@ -86,6 +86,7 @@ class Operation:
         self.vector = vector  # what is reduced, where anything is
         self.layout: Layout | None = None  # how that is cut
         self.segment = 0  # bytes of a segment
+        self.given: memoryview | None = None  # what each emulated member gives, once that is known
         self.told = False  # whether the user has been told that it makes no progress
         if vector is not None and isinstance(self.schedule, Ring):
             cut = layout_of(kind, members.size, vector.size, vector.element)

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paracosm.emulation.wire.announcements import Vector
+from paracosm.emulation.wire.announcements import Announcements, Vector
 from paracosm.emulation.wire.connection import Buffer, Connection, Outgoing, WireGroup
 from paracosm.emulation.wire.operations import Channel, Operation
 from paracosm.emulation.wire.payloads import Payloads
 from paracosm.emulation.wire.schedules import Ring
-
-_MOST_REPEATED = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +26,15 @@ class Source:
 ZEROS = Source()
 
 
+class UnknownError(Exception):
+    """Nobody says what an emulated member sends."""
+
+
 class Sources:
-    def __init__(self, payloads: Payloads) -> None:
+    def __init__(self, payloads: Payloads, announcements: Announcements) -> None:
         self._pool = BufferPool()
         self._payloads = payloads
+        self._announcements = announcements
 
     def keep(self, operation: Operation, channel: Channel, length: int) -> Buffer | None:
         pair = channel.connection.pair
@@ -54,6 +57,10 @@ class Sources:
     def of(
         self, group: WireGroup, operation: Operation, channel: Channel, index: int, length: int
     ) -> Source | None:
+        """Return what goes next, or None while that waits for what real ranks have yet to say.
+
+        UnknownError where nobody says it.
+        """
         schedule, pair = operation.schedule, channel.connection.pair
         sender, offset = pair.emulated, 0
         if isinstance(schedule, Ring) and not schedule.is_part(sender, pair.real, index):
@@ -72,11 +79,23 @@ class Sources:
             half = [] if owner is None else owner.buffers
             return _of_length(half[index % 2], length) if len(half) > index % 2 else None
         if operation.kind == "all_to_all":
-            begun = channel.arrived > 0 or channel.mirror is not None
-            return _of_length(channel.mirror, length) if begun else None
+            return _of_length(_mirror(operation, channel), length) if channel.mirror else None
         if operation.kind == "reduce":
             return _part(operation, pair.real, pair.emulated, length)
-        return ZEROS
+        return self._given(group, operation, pair.real, length) if length else ZEROS
+
+    def _given(
+        self, group: WireGroup, operation: Operation, real: int, length: int
+    ) -> Source | None:
+        """Return what an emulated member gives that holds what a real one does."""
+        holder = group.real[0] if operation.kind == "broadcast" else real
+        if operation.given is None:
+            operation.given = self._announcements.copy(group.name, holder, operation.tag)
+        if operation.given is None and holder not in operation.reals:
+            return None
+        if operation.given is None or len(operation.given) != length:
+            raise UnknownError
+        return Source(operation.given)
 
     def passed_on(self, operation: Operation, channel: Channel, index: int) -> None:
         """Give back what nobody will be sent again, once message `index` has gone."""
@@ -90,7 +109,10 @@ class Sources:
                     self._give(buffers[number])
                     buffers[number] = None
 
-    def finished(self, operation: Operation) -> None:
+    def finished(self, group: WireGroup, operation: Operation) -> None:
+        if operation.given is None:  # a plan knew it
+            for real in operation.reals:
+                self._announcements.copy(group.name, real, operation.tag)
         for side in operation.reals.values():
             for buffer in side.buffers:
                 self._give(buffer)
@@ -117,14 +139,27 @@ def _nth(operation: Operation, real: int, index: int) -> Source:
     return Source(buffer=buffers[number]) if number < len(buffers) else ZEROS
 
 
+def _mirror(operation: Operation, channel: Channel) -> Buffer | None:
+    """Return what came from the real member: to another one where nothing came to this one."""
+    mirrors = [each.mirror for each in operation.channels.values() if each.mirror is not None]
+    if channel.mirror is not None and len(channel.mirror.data):
+        return channel.mirror
+    some = next((each for each in mirrors if len(each.data)), None)
+    if some is None and len(mirrors) == operation.world - len(operation.members.real):
+        raise UnknownError
+    return some
+
+
 def _of_length(buffer: Buffer | None, length: int) -> Source | None:
     """Return data as kept where it has the length, else cut or repeated, once it is complete."""
-    if buffer is None or len(buffer.data) == length:
+    if not length:
+        return ZEROS
+    if buffer is None:
+        return None
+    if len(buffer.data) == length:
         return Source(buffer=buffer)
     if buffer.got < len(buffer.data):
         return None
-    if not buffer.got or length > _MOST_REPEATED:
-        return ZEROS
     return Source(memoryview((bytes(buffer.data) * -(-length // buffer.got))[:length]))
 
 
@@ -138,20 +173,15 @@ def _part(operation: Operation, real: int, emulated: int, length: int) -> Source
     return Source(memoryview(chunk)) if len(chunk) == length else ZEROS
 
 
-_MOST = 1 << 30  # bytes that are kept; a real rank's data beyond that is answered with zeros
 _SPARE = 64 << 20  # bytes of buffers that wait to be used again: fresh ones cost page faults
 
 
 class BufferPool:
     def __init__(self) -> None:
-        self._left = _MOST
         self._spare: dict[int, list[Buffer]] = {}
         self._spared = 0
 
-    def take(self, length: int) -> Buffer | None:
-        if length > self._left:
-            return None
-        self._left -= length
+    def take(self, length: int) -> Buffer:
         spare = self._spare.get(length)
         if spare:
             self._spared -= length
@@ -162,7 +192,6 @@ class BufferPool:
 
     def give(self, buffer: Buffer) -> None:
         length = len(buffer.data)
-        self._left += length
         if self._spared + length <= _SPARE:
             self._spared += length
             buffer.readers = []

@@ -167,7 +167,6 @@ def encode_call(
 
 
 def _is_sparse(tensor: Tensor) -> bool:
-    """Return whether a tensor is sparse, by rows; refuse those that are neither so nor strided."""
     if tensor.layout is torch.strided:
         return False
     if tensor.layout is torch.sparse_coo and tensor.sparse_dim() == 1:
@@ -277,7 +276,6 @@ def _bytes(tensors: Sequence[Tensor], most: int | None = None) -> int:
 
 
 def _elements(tensor: Tensor) -> int:
-    """Return how many different elements of its storage a tensor shows."""
     if tensor.is_contiguous():
         return tensor.numel()
     extent = 1

@@ -124,7 +124,6 @@ def _hold_residents(ledger: Ledger, step: TrainingStep) -> None:
 
 
 def _local(tensor: Tensor) -> Tensor:
-    """Return this rank's part of a tensor that the ranks share."""
     from torch.distributed.tensor import DTensor
 
     with torch.no_grad():

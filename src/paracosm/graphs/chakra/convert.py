@@ -203,7 +203,6 @@ def _refuse_repeats(nodes: Sequence[TraceNode], where: str) -> None:
 def _dependencies(
     nodes: Sequence[TraceNode], where: str, drop_missing: bool, data_only: bool
 ) -> tuple[dict[int, list[int]], int]:
-    """Return the ids that each id waits for, and how many others are not in the file."""
     there = {node.id for node in nodes}
     present: dict[int, list[int]] = {}
     missing: list[tuple[TraceNode, int]] = []

@@ -77,7 +77,6 @@ def import_graph(path: Path, format: str | None = None, **options: Any) -> Graph
 
 
 def _one_line(text: str) -> str:
-    """Return a message without the line breaks and the like of names in damaged files."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)[:_LONGEST]
 
 
@@ -144,7 +143,6 @@ def _of_keys(path: Path) -> str | None:
 
 
 def _is_observed(head: str) -> bool:
-    """Whether nodes are calls within calls, as PyTorch's observer writes them."""
     return re.search(r'"(ctrl_deps|parent)"\s*:\s*\d', head) is not None
 
 

@@ -113,7 +113,6 @@ def _is_tensor(each: Any) -> bool:
 
 
 def _numbers(found: Any, count: int, what: str, where: str) -> tuple[str, ...]:
-    """Return values by name; "" for a literal."""
     if not isinstance(found, list):
         raise InputError(f"{where}: {what}: no list of values")
     for each in found:

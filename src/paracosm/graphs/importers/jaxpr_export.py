@@ -156,7 +156,6 @@ class _Dump:
 
 
 def _called(params: Any) -> Any:
-    """Return the jaxpr that an equation calls, if it does."""
     for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
         if hasattr(getattr(params.get(key), "jaxpr", params.get(key)), "eqns"):
             return params[key]
@@ -164,7 +163,6 @@ def _called(params: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a parameter as JSON; None for what is no plain data."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):

@@ -86,8 +86,6 @@ def _graph(share: Share, stages: int) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A step at its place in the whole model."""
-
     place: str
     phase: str
     step: Step
@@ -225,7 +223,6 @@ def _adam(share: Share, parameters: int) -> Op:
 
 
 def _embedding_forward(share: Share) -> Iterator[Step]:
-    """Yield the look-up of tokens, of which each rank holds a share, and of positions."""
     stream, local, model = share.stream, share.local, share.model
     megatron = model.recipe == "megatron"
     kept = () if megatron or not model.rotary else ((local, ""),)
@@ -245,7 +242,6 @@ def _embedding_forward(share: Share) -> Iterator[Step]:
 
 
 def _embedding_backward(share: Share) -> Iterator[Step]:
-    """Yield the gradient of the embedding, whose weights may be the head's as well."""
     stream, local, model = share.stream, share.local, share.model
     if model.recipe == "megatron":
         dropout = "aten.native_dropout_backward.default"
@@ -281,7 +277,6 @@ def _head_forward(share: Share) -> Iterator[Step]:
 
 
 def _head_backward(share: Share) -> Iterator[Step]:
-    """Yield the gradients of the logits, the head's weights, and the last norm."""
     model, split = share.model, share.split
     tokens, rows, logits = share.tokens, share.vocabulary, share.tokens * share.vocabulary
     weights = HALF * rows * model.width

@@ -136,7 +136,6 @@ def describe_routing(model: Transformer, split: Split) -> str:
 
 
 def _loads(model: Transformer, split: Split, layer: int) -> np.ndarray:
-    """Return the share of choices that falls to each expert."""
     count, text = model.experts, split.routing
     if "+" in text:
         return _measured(text, count)

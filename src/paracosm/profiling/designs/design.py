@@ -22,7 +22,7 @@ import numpy as np
 from paracosm.errors import InputError, unknown
 from paracosm.factory import one_line
 from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
-from paracosm.profiling.designs.families import FAMILIES, FLOAT, Argument, Family, Point
+from paracosm.profiling.designs.families import FLOAT, Argument, Family, Point
 
 _TRIES = 50  # draws for each point that is wanted, before a family is held to be exhausted
 
@@ -198,30 +198,6 @@ def _tensor_bytes(value: object) -> int:
 
 
 _ITEM_SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8}
-
-
-def along(
-    family: Family, argument: str, values: Sequence[int], at: Point, dtype: str = FLOAT
-) -> dict[int, Op]:
-    """Return the op for each value of one argument, with flops and bytes."""
-    if not values:
-        raise InputError(f"{family.name}: give values of {argument}")
-    family.argument(argument)
-    base = {each.name: each.base for each in family.arguments}
-    for name, value in at.items():
-        family.argument(name)
-        base[name] = value
-    return {value: counted(family.at(base | {argument: value}, dtype)) for value in values}
-
-
-FIGURE2: Mapping[str, int] = {"batch": 16, "outputs": 64, "size": 32, "kernel": 3, "stride": 1}
-"""The paper says of its convolution only that the input channels vary."""
-
-
-def figure2_design(values: int = 16, step: int = 32, at: Point = FIGURE2) -> dict[int, Op]:
-    """Return a convolution for `values` numbers of input channels: `step`, twice `step`, ..."""
-    channels = [step * number for number in range(1, values + 1)]
-    return along(FAMILIES["convolution"], "inputs", channels, at)
 
 
 def counted(op: Op) -> Op:

@@ -31,7 +31,6 @@ from paracosm.profiling.nodes.exchange import (
     warm_up,
 )
 from paracosm.profiling.nodes.parsing import Parsing
-from paracosm.profiling.nodes.turns import Turns
 from paracosm.profiling.samples import now
 from paracosm.units import (
     format_bandwidth,
@@ -49,8 +48,7 @@ class Found:
     how: Literal["measured", "estimated"]
     by: str  # in words, "3 rounds of 3 s to 10.0.0.2:5201", "TensorFlow 2.21 on loopback"
     when: str  # date and time, ISO 8601
-    # Relative: (largest - smallest) / median of rounds; of `quantum` (upper - lower quartile) /
-    # median of turns; of alpha and beta the mean error of
+    # Relative: (largest - smallest) / median of rounds; of alpha and beta the mean error of
     # their line; of what is estimated the mean error of the ends of streams; None where
     # nobody knows; of `uneven` (larger - smaller) / value of the two ways
     spread: float | None = None
@@ -73,8 +71,6 @@ class NodeCalibration:
     # How unevenly connections that send at once share the link: standard deviation of ln(share /
     # equal share); 0 of fair queueing
     uneven: float | None = None
-    # Bytes of a stream that a port serves before another one has its turn: `packets(SIZE)`
-    quantum: float | None = None
     burst: float | None = None  # bytes that the link lets through at once after a pause
     alpha: float | None = None  # seconds a byte of parsing what was received (section 3.2.1)
     beta: float | None = None  # seconds of parsing anything received
@@ -143,13 +139,6 @@ def calibration_of_shares(shares: Shares, by: str, *, loopback: bool = False) ->
     return found_by("measured", by, {"uneven": (shares.uneven, spread)}, loopback=loopback)
 
 
-def calibration_of_turns(turns: Turns, by: str) -> NodeCalibration:
-    """Return the quantum, where turns could be told apart."""
-    if turns.quantum is None:
-        return NodeCalibration()
-    return found_by("measured", by, {"quantum": (turns.quantum, turns.spread)})
-
-
 def calibration_of_parsing(parsing: Parsing, by: str) -> NodeCalibration:
     error = parsing.error
     return found_by(
@@ -209,7 +198,6 @@ class _File(BaseModel):
     duplex: float | None = Field(None, gt=0, allow_inf_nan=False)
     round_trip: Duration | None = None
     uneven: float | None = Field(None, ge=0, allow_inf_nan=False)
-    quantum: Window | None = None
     burst: Size | None = None
     alpha: SecondsAByte | None = None
     beta: Duration | None = None
@@ -265,7 +253,6 @@ _WRITTEN: Mapping[str, Callable[[float], Any]] = {
     "duplex": float,
     "round_trip": _duration,
     "uneven": float,
-    "quantum": _size,
     "burst": _size,
     "alpha": lambda value: _duration(value) + _PER_BYTE,
     "beta": _duration,

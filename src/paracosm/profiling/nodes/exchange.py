@@ -16,7 +16,6 @@ that waits needs to accept them.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import math
 import secrets
@@ -30,7 +29,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import NamedTuple
 
 from paracosm.errors import InputError
 from paracosm.profiling.processes import Processes
@@ -45,14 +43,6 @@ MOST_CONNECTIONS = 64  # that may be asked for each way, beside the first one
 
 Table = tuple[tuple[int, ...], ...]
 """Bytes, (intervals, connections)."""
-
-
-class Arrival(NamedTuple):
-    """Bytes that came over a connection."""
-
-    look: int  # a number of the look at all connections in which they were found
-    place: int  # of the connection
-    size: int
 
 
 _VERSION = 3
@@ -116,24 +106,6 @@ class Exchange:
         rows = 0 if kind == RECEIVE else intervals_of(seconds, interval)
         sent = [tuple(int(self.expect(REPORT)) for _ in range(connections)) for _ in range(rows)]
         return tuple(sent), received
-
-    def ask_arrivals(self, seconds: float, connections: int = 2) -> list[Arrival]:
-        """Order data over connections and return what came, in order.
-
-        The first quarter, at most 1 s, does not count.
-        """
-        self.say(RECEIVE, seconds)
-        self.say(INTERVAL, seconds)
-        self.say(JOIN, connections)
-        found = []
-        with self._opened(connections) as opened:
-            self.expect(RECEIVE)
-            for since, arrival in self._arrivals(opened, seconds):
-                if since > seconds - warm_up(seconds):
-                    break
-                if since >= 0:
-                    found.append(arrival)
-        return found
 
     def answer(self, kind: int, seconds: float) -> None:
         """Do what the other end orders with SEND, RECEIVE or BOTH."""
@@ -234,7 +206,7 @@ class Exchange:
         """Return bytes that came over each connection in each interval, both in seconds, from
         the first byte on; the first quarter, at most 1 s, does not count."""
         counts = [[0] * len(connections) for _ in range(intervals_of(seconds, interval))]
-        for since, (_, place, size) in self._arrivals(connections, seconds):
+        for since, place, size in self._arrivals(connections, seconds):
             row = int(since / interval) if since >= 0 else -1
             if row >= len(counts):
                 break
@@ -244,15 +216,15 @@ class Exchange:
 
     def _arrivals(
         self, connections: Sequence[socket.socket], seconds: float
-    ) -> Iterator[tuple[float, Arrival]]:
-        """Yield what comes, with the time since the end of the warm-up, for ever."""
+    ) -> Iterator[tuple[float, int, int]]:
+        """Yield what comes, for ever: seconds since the warm-up, place of the connection, bytes."""
         buffer = memoryview(bytearray(_PIECE))
         begun: float | None = None
         with selectors.DefaultSelector() as open_ones:
             for place, connection in enumerate(connections):
                 connection.setblocking(False)
                 open_ones.register(connection, selectors.EVENT_READ, (place, connection))
-            for look in itertools.count():
+            while True:
                 ready = open_ones.select(self.timeout)
                 now = time.monotonic()
                 if not ready:
@@ -268,7 +240,7 @@ class Exchange:
                         raise self._broken(error) from None
                     if not size:
                         raise InputError(f"{self.peer} closed one of several connections early")
-                    yield now - begun, Arrival(look, place, size)
+                    yield now - begun, place, size
 
     def _read(self, size: int) -> bytes:
         found = b""

@@ -126,13 +126,11 @@ def _play(halos: Any, ports: Any, draws: Any, instant: Any) -> None:
 
 @compiled_whole
 def _picoseconds(halos: Any, instant: Any) -> Any:
-    """Return an instant of the processors' clock as the network counts."""
     return np.int64(np.rint(instant / halos.ticks[0] * 1e12))
 
 
 @compiled_whole
 def _instant(halos: Any, picoseconds: Any) -> Any:
-    """Return an instant of the network on the processors' clock."""
     return picoseconds / 1e12 * halos.ticks[0]
 
 

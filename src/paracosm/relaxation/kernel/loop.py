@@ -246,7 +246,6 @@ def _just_after(instant: Any) -> Any:
 
 @compiled_whole
 def _meet(rules: Any, clock: Any, instant: Any) -> None:
-    """Let all processors be due at the same instant, after a barrier."""
     for who in range(rules.processors):
         clock.key[clock.winner.size // 2 + who] = instant
     rebuild(clock)
@@ -336,7 +335,6 @@ def begin(s: Any, w: Any, who: Any, instant: Any) -> Any:
 
 @compiled_whole
 def _choose(rules: Any, blocks: Any, flight: Any, stream: Any, number: Any, who: Any) -> None:
-    """Choose components of the block at random, with replacement."""
     block, slot = flight.block[who], flight.slot[who]
     first, size = blocks.pointer[block], blocks.pointer[block + 1] - blocks.pointer[block]
     for position in range(rules.coordinates):

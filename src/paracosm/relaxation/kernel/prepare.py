@@ -172,7 +172,6 @@ def _rules(spec: RunSpec, functions: UserFunctions, momentum: float, last_instan
 
 
 def _rows(spec: RunSpec, functions: UserFunctions) -> Rows:
-    """Return the rows of A, if somebody reads them."""
     if not functions.compiled_values:
         return Rows(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0))
     A = spec.problem.A
@@ -254,7 +253,6 @@ def slots_for(spec: RunSpec, blocks: Blocks) -> NDArray[np.int64]:
 
 
 def _draws(spec: RunSpec) -> tuple[Draws, NDArray[np.int64]]:
-    """Return the table of all distributions, and who draws from which."""
     times, processors = spec.times, spec.processors
     phases = times.phases
     distributions: list[Any] = [phase for update in times.updates for phase in update]

@@ -1,12 +1,5 @@
 """Real parallel runs on this machine: threads that relax, measured phase by phase."""
 
-from paracosm.relaxation.threads.figures import (
-    draw_figures,
-    render_table1,
-    render_table3,
-    table1,
-    table3,
-)
 from paracosm.relaxation.threads.measure import measure
 from paracosm.relaxation.threads.measurement import (
     Case,
@@ -26,13 +19,8 @@ __all__ = [
     "Phases",
     "Recording",
     "Run",
-    "draw_figures",
     "load_measurement",
     "measure",
     "phases",
-    "render_table1",
-    "render_table3",
     "run_threads",
-    "table1",
-    "table3",
 ]

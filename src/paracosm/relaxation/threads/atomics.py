@@ -44,7 +44,6 @@ def _intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _element(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    """Return a pointer to `array[index]` of a contiguous one-dimensional array."""
     data = context.make_array(array_type)(context, builder, array).data
     return builder.gep(data, [index])
 

@@ -149,7 +149,6 @@ def watch_residual(
 
 @compiled
 def _copy_shared(x: Any, mine: Any, control: Any, locked: Any, timed: Any) -> Any:
-    """Copy the shared iterate; return when that was done."""
     copied = 0
     if locked:
         acquire(control, LOCK)
@@ -300,7 +299,6 @@ def _check(
 
 @compiled
 def _copy_edge(edges: Any, locks: Any, thread: Any, side: Any, row: Any) -> None:
-    """Copy a neighbour's edge into a row of the own matrix."""
     lock = (2 * thread + side) * LINE
     acquire(locks, lock)
     for j in range(edges.shape[2]):
@@ -310,7 +308,6 @@ def _copy_edge(edges: Any, locks: Any, thread: Any, side: Any, row: Any) -> None
 
 @compiled
 def _update_edge(edges: Any, locks: Any, thread: Any, side: Any, row: Any) -> None:
-    """Show the neighbours the newest values of an edge of the own band."""
     lock = (2 * thread + side) * LINE
     acquire(locks, lock)
     for j in range(edges.shape[2]):

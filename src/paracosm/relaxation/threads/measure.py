@@ -38,7 +38,6 @@ Progress = Callable[[int, int, str], None]
 """(runs done, runs in all, what comes next)."""
 
 _KEPT = 10_000  # iterations of a case whose durations are kept one by one
-_LINGERING = 5  # checks after the detecting one, in runs that are kept for a replay
 
 
 def measure(
@@ -50,7 +49,6 @@ def measure(
     relative: bool = False,
     repeats: int = 3,
     seed: int = 0,
-    keep_recordings: bool = False,
     kept: int = _KEPT,
     limits: Limits | None = None,
     progress: Progress | None = None,
@@ -66,7 +64,6 @@ def measure(
         threads: numbers of relaxation threads; race and safe have one more, for the residual.
         tolerance: residual 2-norm to reach.
         relative: whether `tolerance` is relative to the norm of the first residual.
-        keep_recordings: keep all stamps of the first run with timers of every case, for a replay.
         kept: durations of how many iterations to keep for every case.
         limits: when a run is given up.
         progress: called before every run, and at the end.
@@ -84,8 +81,7 @@ def measure(
     plan = [(place, timed) for place in places for timed in (True, False)]
     total = repeats * len(plan)
     rng = np.random.default_rng(seed)
-    lingering = _LINGERING if keep_recordings else 0
-    gathered = {place: _Gathered(keep_recordings) for place in places}
+    gathered = {place: _Gathered() for place in places}
     short = Limits(iterations=1, seconds=limits.seconds, recorded=1)
     done = 0
     order = [(turn, k) for turn in range(repeats) for k in rng.permutation(len(plan)).tolist()]
@@ -97,10 +93,7 @@ def measure(
                 progress(done, total, f"{variant}, {counted(count)}")
             if turn == 0:
                 run_threads(problem, variant, count, threshold, timed=timed, limits=short)
-            linger = lingering if timed else 0
-            run = run_threads(
-                problem, variant, count, threshold, timed=timed, lingering=linger, limits=limits
-            )
+            run = run_threads(problem, variant, count, threshold, timed=timed, limits=limits)
             gathered[variant, count].add(run)
             done += 1
     except KeyboardInterrupt:
@@ -150,10 +143,7 @@ def clock_overhead() -> float:
 
 
 class _Gathered:
-    """What the runs of one case left, so far."""
-
-    def __init__(self, keep_recording: bool) -> None:
-        self._keep = keep_recording
+    def __init__(self) -> None:
         self._timed: list[Run] = []
         self._runs: list[RunTimes] = []
 
@@ -197,7 +187,6 @@ class _Gathered:
             tuple(workers),
             residual,
             find_interruptions(recordings, cores),
-            recordings[0] if self._keep and recordings[0].complete else None,
         )
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,12 +52,22 @@ class Case:
     workers: tuple[ThreadTimes, ...]  # the relaxation threads
     residual: ThreadTimes | None  # the residual thread; None for stencil
     interruptions: Interruptions  # what was seen of threads losing their cores
-    # the first run with timers, stamp by stamp, where it was asked for
-    recording: Recording | None = None
 
     def times(self, timed: bool) -> Array:
         """Return the seconds to convergence of the runs with, or without, timers."""
         return np.array([run.time for run in self.runs if run.timed == timed])
+
+    def pooled(self) -> tuple[list[float], list[float]]:
+        """Return means and standard deviations of copy, compute, update and the whole iteration.
+
+        In seconds, over all relaxation threads and iterations.
+        """
+        weights = np.array([worker.count for worker in self.workers], np.float64)
+        means = np.array([worker.mean for worker in self.workers])
+        squares = np.array([worker.sd for worker in self.workers]) ** 2 + means**2
+        mean = np.average(means, axis=0, weights=weights)
+        variance = np.average(squares, axis=0, weights=weights) - mean**2
+        return mean.tolist(), np.sqrt(np.maximum(variance, 0.0)).tolist()
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +203,7 @@ def load_measurement(path: str | Path) -> Measurement:
         )
     except KeyError as error:
         raise InputError(f"{path}: the key {error} is missing") from None
-    except (TypeError, ValueError, zlib.error) as error:
+    except (TypeError, ValueError) as error:
         raise InputError(f"{path}: not as paracosm relax measure wrote it: {error}") from None
 
 
@@ -211,7 +219,6 @@ def _case_out(case: Case) -> dict[str, Any]:
             "share": case.interruptions.share,
             "load": case.interruptions.load,
         },
-        "recording": None if case.recording is None else _recording_out(case.recording),
     }
 
 
@@ -224,7 +231,6 @@ def _case_in(case: Mapping[str, Any]) -> Case:
         tuple(_thread_in(worker, _PHASES) for worker in case["workers"]),
         None if case["residual"] is None else _thread_in(case["residual"], _CHECK),
         Interruptions(tuple(seen["slices"]), float(seen["share"]), float(seen["load"])),
-        None if case["recording"] is None else _recording_in(case["recording"]),
     )
 
 
@@ -252,39 +258,6 @@ def _thread_in(thread: Mapping[str, Any], phases: tuple[str, ...]) -> ThreadTime
         tuple(float(thread["sd"][phase]) for phase in (*phases, "whole")),
         np.ascontiguousarray(samples),
     )
-
-
-def _recording_out(recording: Recording) -> dict[str, Any]:
-    return {
-        "pointer": recording.pointer.tolist(),
-        "iterations": list(recording.iterations),
-        # Stamps never fall: steps from one to the next are small.
-        "workers": [_packed(np.diff(each.ravel(), prepend=0)) for each in recording.workers],
-        "checks": _packed(np.diff(recording.checks.ravel(), prepend=0)),
-        "norms": _packed(recording.norms),
-        "detecting": recording.detecting,
-    }
-
-
-def _recording_in(recording: Mapping[str, Any]) -> Recording:
-    return Recording(
-        np.array(recording["pointer"], np.int64),
-        tuple(np.cumsum(_unpacked(each, np.int64)).reshape(-1, 4) for each in recording["workers"]),
-        tuple(recording["iterations"]),
-        np.cumsum(_unpacked(recording["checks"], np.int64)).reshape(-1, 3),
-        _unpacked(recording["norms"], np.float64),
-        int(recording["detecting"]),
-    )
-
-
-def _packed(values: NDArray[Any]) -> str:
-    data = values.astype(values.dtype.newbyteorder("<")).tobytes()
-    return base64.b64encode(zlib.compress(data, 9)).decode()
-
-
-def _unpacked(text: str, kind: type[Any]) -> NDArray[Any]:
-    data = zlib.decompress(base64.b64decode(text))
-    return np.frombuffer(data, np.dtype(kind).newbyteorder("<")).astype(kind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -350,7 +323,6 @@ def foreign_load(share: float, threads: int, cores: int) -> float:
 def _stretches(
     start: NDArray[np.int64], end: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], float]:
-    """Return the lengths of the uninterrupted stretches between interruptions, and their share."""
     seconds = 1e-9 * (end - start)
     usual = float(np.median(seconds))
     lost = np.flatnonzero(seconds > usual + LOST)

@@ -289,8 +289,6 @@ def five_point(problem: Problem) -> tuple[tuple[int, int], Array]:
 
 @dataclass
 class _Notes:
-    """What a thread writes down."""
-
     stamps: NDArray[np.int64]
     sums: Array
     count: int = 0
@@ -345,7 +343,6 @@ def _play(jobs: list[Callable[[], None]], control: Any, stop: int, seconds: floa
 
 
 def _wait_for(crew: list[threading.Thread]) -> None:
-    """Wait for the end of those threads that began, or are about to."""
     grace = time.monotonic() + _GRACE
     while time.monotonic() < grace and any(thread.ident is None for thread in crew):
         time.sleep(_POLL)

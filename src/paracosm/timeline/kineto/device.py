@@ -131,7 +131,6 @@ class Calls:
                 self._coalesced.pop(launch, None)
 
     def _around(self, lane: int, time: float) -> Sequence[Collective]:
-        """Return what is said by the ranges that are open at an instant, the innermost first."""
         trace = self._trace
         rows = self._on.get(lane)
         if rows is None:
@@ -142,7 +141,6 @@ class Calls:
 
 
 def _merged(said: Sequence[Collective]) -> Collective:
-    """Return what several spans say of one call, each what those before it do not."""
     ranks = next((each.ranks for each in said if each.ranks), ())
     place = next((each.place for each in said if each.place >= 0), -1)
     there = ranks[place] if 0 <= place < len(ranks) else place if not ranks else -1
@@ -272,7 +270,6 @@ class _Streams:
                 known.append(other)
 
     def _last_launched(self, stream: int, before: float) -> int:
-        """Return the last of a stream's spans that was launched before an instant; -1 for none."""
         members = self.order[stream]
         at = int(np.searchsorted(self.spans.launched[members], before, side="left")) - 1
         return int(members[at]) if at >= 0 else -1

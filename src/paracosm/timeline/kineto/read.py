@@ -296,7 +296,6 @@ class KinetoFile:
 
 
 def _category(word: Any) -> int:
-    """Return the number of a category in the file; -1 of those that are passed over."""
     small = str(word).lower()
     known = CATEGORY_OF.get(small)
     if known is None:
@@ -364,7 +363,6 @@ def _ranks(arguments: dict[str, Any], count: int) -> tuple[int, ...]:
 
 
 def _elements(shape: list[Any]) -> int:
-    """Return the number of elements of a shape; -1 where it is none."""
     return math.prod(shape) if shape and all(type(size) is int for size in shape) else -1
 
 

@@ -107,7 +107,6 @@ class Rows:
         return total
 
     def _read(self, wanted: Callable[[int], bool] = lambda number: True) -> Iterator[Table]:
-        """Yield the chunks whose numbers are wanted."""
         if self._last:
             self._put()
         for number in filter(wanted, range(len(self._times))):

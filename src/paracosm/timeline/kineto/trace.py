@@ -250,7 +250,6 @@ def steps_of(trace: KinetoTrace) -> tuple[Step, ...]:
 
 
 def _marks(trace: KinetoTrace) -> Iterator[tuple[int, int]]:
-    """Yield the rows that mark a step, on the host or a stream, and its number."""
     for row in trace.of("annotation").tolist():
         if match := _STEP.match(trace.text(row)):
             yield row, int(match[1])

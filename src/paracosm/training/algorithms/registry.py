@@ -9,34 +9,31 @@ from typing import Any
 from paracosm.errors import InputError, unknown
 from paracosm.expression import parse_expression
 from paracosm.factory import one_line
-from paracosm.training.algorithms.ad_psgd import ADPSGD
 from paracosm.training.algorithms.algorithm import Algorithm, named_algorithm
-from paracosm.training.algorithms.asgd import ASGD
-from paracosm.training.algorithms.backup_workers import BackupWorkers
-from paracosm.training.algorithms.dc_asgd import DCASGD
-from paracosm.training.algorithms.dc_asgd_a import AdaptiveDCASGD
-from paracosm.training.algorithms.delay_adaptive import DelayAdaptive
-from paracosm.training.algorithms.delayed_nesterov import DelayedNesterov
-from paracosm.training.algorithms.diloco import DiLoCo
-from paracosm.training.algorithms.easgd import EASGD
-from paracosm.training.algorithms.fedadam import FedAdam
-from paracosm.training.algorithms.fedasync import FedAsync
-from paracosm.training.algorithms.fedavg import FedAvg
-from paracosm.training.algorithms.fedavgm import FedAvgM
-from paracosm.training.algorithms.fedbuff import FedBuff
-from paracosm.training.algorithms.fedprox import FedProx
-from paracosm.training.algorithms.fedyogi import FedYogi
-from paracosm.training.algorithms.local_sgd import LocalSGD
-from paracosm.training.algorithms.post_local_sgd import PostLocalSGD
-from paracosm.training.algorithms.rennala import Rennala
-from paracosm.training.algorithms.ringmaster import Ringmaster
-from paracosm.training.algorithms.scaffold import Scaffold
-from paracosm.training.algorithms.sequential import Sequential
-from paracosm.training.algorithms.softsync import SoftSync
-from paracosm.training.algorithms.ssgd import SSGD
-from paracosm.training.algorithms.ssp import SSP
-from paracosm.training.algorithms.staleness_aware import StalenessAware
-from paracosm.training.algorithms.streaming_diloco import StreamingDiLoCo
+from paracosm.training.algorithms.asynchronous import (
+    ASGD,
+    DCASGD,
+    SSP,
+    AdaptiveDCASGD,
+    DelayAdaptive,
+    Rennala,
+    Ringmaster,
+    SoftSync,
+    StalenessAware,
+)
+from paracosm.training.algorithms.averaging import ADPSGD, EASGD, LocalSGD, PostLocalSGD
+from paracosm.training.algorithms.diloco import DelayedNesterov, DiLoCo, StreamingDiLoCo
+from paracosm.training.algorithms.federated import (
+    FedAdam,
+    FedAsync,
+    FedAvg,
+    FedAvgM,
+    FedBuff,
+    FedProx,
+    FedYogi,
+    Scaffold,
+)
+from paracosm.training.algorithms.synchronous import SSGD, BackupWorkers, Sequential
 from paracosm.training.named import arguments_of
 
 ALGORITHMS: Mapping[str, type[Algorithm]] = {
@@ -87,7 +84,6 @@ def _split(asked: object) -> tuple[str | None, object]:
 
 
 def _with(kind: type[Algorithm], name: str, values: Mapping[str, Any]) -> Algorithm:
-    """Return the algorithm with these parameters; the user's own may raise anything."""
     try:
         return kind(**values)
     except InputError:

@@ -12,7 +12,7 @@ contraction, E |C(x) - x|^2 <= (1 - delta) |x|^2. An unbiased C with E |C(x) - x
 becomes one when it is divided by 1 + omega (Beznosikov, Horvath, Richtarik, Safaryan, "On Biased
 Compression for Distributed Learning", 2023, lemma 4), which such codecs here do with feedback.
 
-Adding one: write the class, list it in `registry.py`.
+Adding one: write the class, list it in `codecs.py`.
 """
 
 from __future__ import annotations

@@ -120,8 +120,6 @@ class Message(Deferred):
 
 
 class _Outbox:
-    """What one client has sent in one stream, and what it has left out."""
-
     def __init__(self, codec: Codec, client: int, stream: int, seed: int, is_shared: bool) -> None:
         self.codec = codec
         self.stream = stream
@@ -189,7 +187,6 @@ class _Wanted:
 
 
 def _compress(messages: Sequence[Message], memory: Memory) -> None:
-    """Compress messages, each the first that waits, together."""
     first = messages[0]
     vectors = [each.outbox.vector(each) for each in messages]
     rng = first.outbox.generator(first)

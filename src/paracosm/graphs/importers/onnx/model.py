@@ -108,7 +108,6 @@ def _weights(graph: Message, constants: dict[str, Values]) -> dict[str, TensorAr
 
 
 def _open_sizes(info: Message) -> Iterator[str]:
-    """Yield the names by which sizes of a value can be given."""
     shape = ((info["type"] or {}).get("tensor_type") or {}).get("shape") or {"dim": ()}
     for position, dim in enumerate(shape["dim"]):
         if dim["dim_param"]:
@@ -198,7 +197,6 @@ _NUMPY = {
 
 
 def _value(found: Message) -> Values | None:
-    """Return the values of a constant of few elements; None of others, and of those elsewhere."""
     shape, kind = shape_of(found["dims"]), _NUMPY.get(found["data_type"])
     if shape is None or kind is None or np.prod(shape, dtype=np.int64) > LARGEST_VALUE:
         return None

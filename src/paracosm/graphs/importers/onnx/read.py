@@ -104,7 +104,6 @@ def _gathered(node: OnnxNode, model: Model) -> tuple[int, int]:
 
 
 def _parameters(model: Model) -> dict[str, None]:
-    """Return the initializers that would be trained, in the order of the file."""
     statistics = {
         value
         for node in model.nodes
@@ -430,7 +429,6 @@ def _slots(call: Call) -> list[str]:
 
 
 def _read(call: Call, rule: Rule) -> tuple[str, ...]:
-    """Return what the gradient needs of the forward pass."""
     if rule.reads == "mask":
         return tuple(value for value in call.outputs[1:2] if value)
     if rule.reads == "indices":

@@ -129,7 +129,6 @@ _COMPUTED: Mapping[str, Callable[..., Values | None]] = {
 
 
 def _axes(node: OnnxNode, values: Sequence[Any], position: int = 1) -> list[int]:
-    """Return the axes that an attribute gives, or since opset 13 an input."""
     if "axes" in node.attributes:
         return list(node.attributes["axes"])
     if len(values) <= position or not node.inputs[position]:

@@ -116,8 +116,6 @@ def units_of(trace: ObservedTrace, step: int | None, where: str) -> tuple[list[U
 
 
 class _Scopes:
-    """What each call inherits, found once."""
-
     def __init__(self, calls: Mapping[int, ObservedCall], where: str) -> None:
         self._calls, self._where = calls, where
         self._known: dict[int, _Scope] = {}
@@ -164,7 +162,6 @@ def _counts(call: ObservedCall) -> bool:
 
 
 def _with_module_paths(units: list[Unit]) -> list[Unit]:
-    """Return units with the place of the forward op where theirs is its gradient."""
     places = {
         unit.call.sequence: unit.place
         for unit in units
@@ -419,7 +416,6 @@ def _integer(value: Any) -> int:
 
 
 def _uses(value: Any, depth: int = 0) -> Iterator[TensorUse]:
-    """Yield the tensors in nested lists of values; undefined ones have no storage."""
     if not isinstance(value, list) or depth > 8:
         return
     whole = len(value) >= 6 and all(type(each) is int for each in value[:5])

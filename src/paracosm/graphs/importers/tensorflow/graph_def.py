@@ -71,7 +71,6 @@ def read_graph_def(
 
 
 def _in_order(nodes: Sequence[TfNode], where: str) -> tuple[list[TfNode], int]:
-    """Return nodes in an order that runs, and how many loops were cut where they close."""
     row = {}
     for number, node in enumerate(nodes):
         if node.name in row:
@@ -163,7 +162,6 @@ def _plain(node: TfNode) -> dict[str, Any]:
 
 
 def _phases(nodes: Sequence[TfNode]) -> dict[str, str]:
-    """Return the phase of each node: what a gradient needs is not the optimizer's."""
     phases = {node.name: phase_by_name(node.name, node.op) for node in nodes}
     needed = {name for name, phase in phases.items() if phase == "backward"}
     for node in reversed(nodes):

@@ -123,7 +123,6 @@ def constant_of(node: TfNode) -> npt.NDArray[np.int64] | None:
 
 
 def _outputs(signatures: Mapping[str, Message]) -> list[str]:
-    """Return the nodes that the first signature puts out, "serving_default" before any other."""
     order = sorted(signatures, key=lambda name: (name != "serving_default", name))
     for name in order:
         if not name.startswith("__") and signatures[name]["outputs"]:
@@ -334,7 +333,6 @@ def _flag(node: TfNode, name: str) -> Any:
 
 
 def _layout(node: TfNode, rank: int) -> tuple[list[int], int]:
-    """Return the axes over which a window moves, and that of the channels."""
     if _attribute(node, "data_format").startswith("NC"):
         return list(range(2, rank)), 1
     return list(range(1, rank - 1)), rank - 1

@@ -108,7 +108,6 @@ def kernel_node(name: str) -> str:
 
 
 def _kernels(ops: Sequence[StepOp]) -> dict[str, float]:
-    """Return seconds of the kernels of each node; streams are listed one by one and all again."""
     every = [op for op in ops if "/stream:" in op.device or "/memcpy" in op.device.lower()]
     whole = [op for op in every if op.device.endswith("stream:all")]
     seconds: dict[str, float] = {}

@@ -33,14 +33,11 @@ from paracosm.profiling.processes import Processes, WorkerError, free_ports
 
 Floats = npt.NDArray[np.float64]
 
-_TWICE = 2000
-"""Nanoseconds: a timeline has whole microseconds of a step that a RunMetadata has exactly."""
-
 
 def read_steps(
     paths: Sequence[Path], progress: Callable[[int, int], None] | None = None
 ) -> JobProfile:
-    """Return the profile in RunMetadata and timelines of a job of one worker, a step a file.
+    """Return the profile in RunMetadata of a job of one worker, a step a file.
 
     What the steps have in common is taken from them: ops that most of them ran, and tensors that
     went from one machine to the other. Steps that lack an op, ran others, or have times that cannot
@@ -50,7 +47,7 @@ def read_steps(
     between them is the median of the others, or 0.
 
     Args:
-        paths: RunMetadata (or StepStats) in protobuf's binary form and timelines, gzipped or not.
+        paths: RunMetadata (or StepStats) in protobuf's binary form, gzipped or not.
         progress: called with files read and in all.
 
     Raises:
@@ -107,8 +104,6 @@ def profile_of_steps(
         "transfers_never_traced": [ops[column].name for column in times.placed],
         "between_servers": dict(zip(("transfers", "bytes"), columns.between_servers, strict=True)),
     }
-    if any(each.unnamed for each in alike):
-        told["tensors_matched"] = "by their times"
     return _profile(alike, ops, times, kept, dict(dropped), told, where)
 
 
@@ -116,7 +111,7 @@ def _each_once(steps: Sequence[Records], dropped: Counter[str]) -> list[Records]
     """Leave out a step that two files tell of, but for the one that tells more."""
     once: list[Records] = []
     for step in steps:
-        if once and step.base - once[-1].base <= _TWICE:
+        if once and step.base == once[-1].base:
             dropped["told by another file as well"] += 1
             if len(step.receives) > len(once[-1].receives):
                 once[-1] = step
@@ -239,29 +234,11 @@ def times_of(steps: Sequence[Records], columns: Columns) -> Times:
 
 
 def _enter_receives(begin: Floats, end: Floats, step: Records, columns: Columns) -> None:
-    """Enter when each tensor was received in a step; those without a name by their times."""
-    sent_by_column = dict(enumerate(columns.sent, len(columns.keys)))
-    for column, each in sent_by_column.items():
+    for column, each in enumerate(columns.sent, len(columns.keys)):
         transfer = each.transfer
         edge = (transfer.source, transfer.target, transfer.tensor, each.number)
         if edge in step.receives:
             begin[column], end[column] = step.receives[edge].begin, step.receives[edge].end
-    for device, received in step.unnamed.items():
-        open_ = {
-            column: each
-            for column, each in sent_by_column.items()
-            if each.transfer.target == device and np.isnan(end[column])
-        }
-        if len(open_) != len(received):
-            continue
-        sent, needed = np.full(len(open_), step.begin), np.full(len(open_), np.inf)
-        for number, each in enumerate(open_.values()):
-            if each.senders:
-                sent[number] = max(end[sender] for sender in each.senders)
-            if each.receivers:
-                needed[number] = min(begin[receiver] for receiver in each.receivers)
-        for column, found in zip(open_, match_by_time(sent, needed, received), strict=True):
-            begin[column], end[column] = received[found]
 
 
 def _enter_sent(sent: Floats, end: Floats, columns: Columns) -> None:
@@ -304,30 +281,6 @@ def clock_offset(down: Sequence[Floats], up: Sequence[Floats]) -> float:
             offsets.append((least_up - least_down) / 2)
             shown += min(least_down, least_up) < -EVIDENT
     return float(np.median(offsets)) if 2 * shown > len(offsets) else 0.0
-
-
-_ROUNDED = 2e-6  # a timeline has whole microseconds
-_IMPOSSIBLE = 1e6
-_UNLIKELY = 1e3  # the sender has another clock
-
-
-def match_by_time(
-    sent: Floats, needed: Floats, received: Sequence[tuple[float, float]]
-) -> npt.NDArray[np.int64]:
-    """Return by tensor which of the receives is its, for as many of each.
-
-    A tensor is received (begin and end in seconds) before the ops that need it begin, inf of none,
-    and after the op that sends it; among the pairings that are possible the one with the shortest
-    waits, squared, is taken.
-    """
-    from scipy.optimize import linear_sum_assignment
-
-    begin, end = (np.array(times) for times in zip(*received, strict=True))
-    late = end[None, :] - needed[:, None]
-    early = sent[:, None] - begin[None, :]
-    waits = np.where(np.isfinite(late), late, 0.0) ** 2 + early**2
-    cost = waits + _IMPOSSIBLE * (late > _ROUNDED) + _UNLIKELY * (early > _ROUNDED)
-    return np.asarray(linear_sum_assignment(np.nan_to_num(cost, nan=_IMPOSSIBLE))[1], np.int64)
 
 
 @dataclass(frozen=True)

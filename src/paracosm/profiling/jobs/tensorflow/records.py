@@ -15,17 +15,12 @@ from paracosm.graphs.importers import format_of
 from paracosm.graphs.importers.calls import bytes_of
 from paracosm.graphs.importers.tensorflow.nodes import TENSORFLOW
 from paracosm.graphs.importers.tensorflow.step_ops import (
-    Event,
     StepOp,
     is_stream,
     kernel_node,
     run_metadata_ops,
-    timeline_events,
-    timeline_ops,
 )
 from paracosm.graphs.importers.wire import decode
-
-_BYTES = re.compile(r"requested_bytes:\s*(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +46,13 @@ class TracedStep:
 
 
 def read_traced_step(path: Path) -> TracedStep:
-    """Read a RunMetadata, its StepStats alone, or a timeline; gzipped or not."""
+    """Read a RunMetadata, or its StepStats alone; gzipped or not."""
     form, where = format_of(path), str(path)
-    if form == "tensorflow-timeline":
-        events = timeline_events(path)
-        return TracedStep(where, timeline_ops(events, where), {}, _sizes(events))
     if form in ("tensorflow-run-metadata", "tensorflow-step-stats"):
         return traced_step(contents(path), where, step_stats=form == "tensorflow-step-stats")
     raise InputError(
-        f"{where}: no step of TensorFlow: give RunMetadata (run_metadata.SerializeToString()) or "
-        "timelines (timeline.Timeline(...).generate_chrome_trace_format())"
+        f"{where}: no step of TensorFlow: give RunMetadata (run_metadata.SerializeToString()), or "
+        "its StepStats; a timeline does not say which tensors came when"
     )
 
 
@@ -92,22 +84,6 @@ def _nodes(data: bytes, where: str) -> dict[str, Node]:
             each["op"], tuple(names), each["device"], "" if called else tensor
         )
     return nodes
-
-
-def _sizes(events: Sequence[Event]) -> dict[str, int]:
-    """Return bytes of tensors; a timeline has them if it was made with show_memory=True."""
-    sizes: dict[str, int] = {}
-    for event in events:
-        if event.get("ph") != "O" or not isinstance(event.get("args"), dict):
-            continue
-        snapshot = event["args"].get("snapshot")
-        told = snapshot.get("tensor_description") if isinstance(snapshot, dict) else None
-        name = event.get("name")
-        found = _BYTES.search(told) if isinstance(told, str) else None
-        if isinstance(name, str) and isinstance(told, str):
-            # Protobuf as text leaves out a number that is 0.
-            sizes[name] = int(found[1]) if found else 0
-    return sizes
 
 
 SERVERS = "ps"  # the job of the parameter servers: `replica_device_setter` and TF_CONFIG call it so
@@ -172,9 +148,7 @@ class Records:
     base: int  # nanoseconds of the clocks at which times begin
     begin: float  # when the worker's executor began, in seconds as those of runs
     runs: Mapping[Key, Run]
-    receives: Mapping[Edge, Receive]  # of tensors whose names were traced
-    # Begins and ends of those whose names were not, as in timelines, by receiver
-    unnamed: Mapping[Device, Sequence[tuple[float, float]]]
+    receives: Mapping[Edge, Receive]
 
 
 def records_of(step: TracedStep) -> Records:
@@ -186,14 +160,12 @@ def records_of(step: TracedStep) -> Records:
     count: Counter[tuple[object, ...]] = Counter()
     runs: dict[Key, Run] = {}
     receives: dict[Edge, Receive] = {}
-    unnamed: dict[Device, list[tuple[float, float]]] = {}
     for device, op in placed:
         begin, end = _times(op, base)
         if op.op == _RECEIVE:
             label = _LABEL.match(op.label)
             source = device_of(label["source"]) if label else None
             if label is None or source is None:
-                unnamed.setdefault(device, []).append((begin, end))
                 continue
             tensor = (source, device, label["tensor"])
             told = round(float(label["size"]) * (1 << 20 if label["unit"] == "MB" else 1))
@@ -209,7 +181,7 @@ def records_of(step: TracedStep) -> Records:
     sources = [run.begin for key, run in runs.items() if key[1] == _SOURCE and not key[0].is_server]
     begin = min(sources or begins, default=math.nan)
     runs = {key: run for key, run in runs.items() if key[1] != _SOURCE}
-    return Records(step, base, begin, runs, receives, unnamed)
+    return Records(step, base, begin, runs, receives)
 
 
 def _times(op: StepOp, base: int) -> tuple[float, float]:

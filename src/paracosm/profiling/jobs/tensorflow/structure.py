@@ -336,8 +336,8 @@ def _size(transfer: Transfer, steps: Sequence[Records]) -> int:
         )
     if not seen:
         raise InputError(
-            f"{steps[0].step.where}: {transfer.tensor}: no file tells how many bytes it has: write "
-            "timelines with show_memory=True, or add one RunMetadata of the same job"
+            f"{steps[0].step.where}: {transfer.tensor}: no file tells how many bytes it has: add "
+            "one RunMetadata of the same job that does"
         )
     return seen.most_common(1)[0][0]
 

@@ -1,4 +1,4 @@
-"""Tables 1 and 3, figures 7 to 9, and durations for a simulation, from a measurement by hand."""
+"""Means over threads, and durations for a simulation, from a measurement by hand."""
 
 from __future__ import annotations
 
@@ -9,15 +9,7 @@ import numpy as np
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.relaxation.threads import (
-    Case,
-    Measurement,
-    draw_figures,
-    render_table1,
-    render_table3,
-    table1,
-    table3,
-)
+from paracosm.relaxation.threads import Case, Measurement
 from paracosm.relaxation.threads.measurement import Interruptions, ThreadTimes
 from paracosm.relaxation.times import times_from_file
 from paracosm.timing import Empirical, Gamma
@@ -44,40 +36,12 @@ MEASURED = Measurement(
 )  # fmt: skip
 
 
-def test_table_1_averages_over_all_iterations_of_all_threads() -> None:
-    safe, race = table1(MEASURED)
-    assert (safe.variant, safe.threads, race.variant, race.threads) == ("safe", 1, "race", 2)
-    assert (safe.copy, safe.compute, safe.update) == pytest.approx((2e-6, 3e-5, 5e-7))
+def test_means_and_spreads_are_over_all_iterations_of_all_threads() -> None:
+    mean, sd = MEASURED.case("race", 2).pooled()
     # Three iterations in four are of the fast thread.
-    assert race.copy == pytest.approx(0.75 * 2e-6 + 0.25 * 6e-6)
-    assert race.compute == pytest.approx(0.75 * 3e-5 + 0.25 * 7e-5)
-    assert race.update == pytest.approx(0.75 * 5e-7 + 0.25 * 1e-6)
-
-
-def test_table_3_has_mean_and_spread_of_whole_iterations() -> None:
-    (row,) = table3(MEASURED)
-    whole = np.array(3 * [sum(rows) for rows in FAST] + [sum(rows) for rows in SLOW]) * 1e-9
-    assert (row.threads, row.mean, row.sd) == pytest.approx((2, whole.mean(), whole.std()))
-
-
-def test_tables_are_in_the_units_of_the_paper() -> None:
-    lines = render_table1(table1(MEASURED)).splitlines()
-    assert lines[-2].split() == ["1", "0.2", "0.3", "0.5", "-", "-", "-"]
-    assert lines[-1].split() == ["2", "-", "-", "-", "0.3", "0.4", "0.625"]
-    assert render_table3(table3(MEASURED)).splitlines()[-1].split()[:2] == ["2", "4.36"]
-
-
-def test_figures_are_drawn_for_what_was_measured(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    rows = rng.lognormal(8, 0.3, (200, 3)).astype(np.int64).tolist()
-    cases = tuple(
-        Case(variant, 1, (), (thread(200, rows),), None, QUIET) for variant in ("safe", "stencil")
-    )
-    measured = Measurement({}, 1e-6, False, 1e-6, 0, 0.0, {}, cases)
-    files = draw_figures(measured, tmp_path / "figures")
-    assert [file.name for file in files] == ["figure7_safe.png", "figure9_stencil.png"]
-    for file in files:
-        assert file.read_bytes().startswith(b"\x89PNG")
+    rows = np.array(3 * FAST + SLOW) * 1e-9
+    assert mean == pytest.approx([*rows.mean(axis=0), rows.sum(axis=1).mean()])
+    assert sd == pytest.approx([*rows.std(axis=0), rows.sum(axis=1).std()])
 
 
 @pytest.fixture(scope="module")

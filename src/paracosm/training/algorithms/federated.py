@@ -1,0 +1,336 @@
+"""Clients that train on data of their own, and servers that average what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+from paracosm.errors import InputError
+from paracosm.models import Optimizer
+from paracosm.simulation.schedule import Rule as ScheduleRule
+from paracosm.simulation.schedule import asgd, fedbuff
+from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.algorithms.asynchronous import ASGD
+from paracosm.training.failures import Recovery
+from paracosm.training.named import above_0, at_least, below_1
+from paracosm.training.rules import SGD, outer_rule
+from paracosm.training.server import ParameterServer
+from paracosm.training.store import PseudoGradient, Rule
+from paracosm.training.worker import TrainingWorker
+
+
+@dataclass(frozen=True)
+class FedAvg(Algorithm):
+    """theta <- sum_k n_k theta_k / sum_k n_k, over the clients of a round.
+
+    theta_k is what client k, which has n_k examples, makes of theta in `steps` local steps, or in
+    `epochs` passes over its examples where these are given. Its optimizer begins each round afresh.
+    McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data",
+    2017, algorithm 1.
+    """
+
+    name: ClassVar[str] = "fedavg"
+    has_rounds: ClassVar[bool] = True
+    steps: int = 8
+    epochs: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "steps")
+        at_least(self, 0, "epochs")
+
+    @property
+    def counts_examples(self) -> bool:
+        return self.epochs > 0
+
+    def gradients_per_update(self, workers: int) -> int:
+        return workers * self.steps
+
+    def outer(self) -> Rule:
+        return outer_rule(SGD, 1.0)
+
+    async def train(self, me: TrainingWorker) -> PseudoGradient:
+        """Make the client's local steps of one round."""
+        return await me.local_steps(self.count(me), keep_state=False, weight=me.examples)
+
+    def count(self, me: TrainingWorker) -> int:
+        """Return how many local steps the client makes in one round."""
+        return me.minibatches(self.epochs) if self.epochs else self.steps
+
+    async def work(self, me: TrainingWorker) -> None:
+        while True:
+            me.push(await self.train(me))
+            await me.pull()
+
+    async def serve(self, server: ParameterServer) -> None:
+        while True:
+            await server.apply(await server.receive_all())
+            server.answer(*server.workers)
+
+
+@dataclass(frozen=True)
+class FedAvgM(FedAvg):
+    """v <- momentum v + D, theta <- theta - server_lr v, with D = sum_k n_k (theta - theta_k) / n.
+
+    The local steps are those of FedAvg. Hsu, Qi, Brown, "Measuring the Effects of Non-Identical
+    Data Distribution for Federated Visual Classification", 2019.
+    """
+
+    name: ClassVar[str] = "fedavgm"
+    momentum: float = 0.9
+    server_lr: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.momentum < 1:
+            raise InputError(f"fedavgm: momentum must be between 0 and 1, got {self.momentum}")
+        above_0(self, "server_lr")
+
+    def outer(self) -> Rule:
+        return outer_rule(Optimizer("sgd", {"momentum": self.momentum}), self.server_lr)
+
+
+@dataclass(frozen=True)
+class FedAdam(FedAvg):
+    """m <- beta1 m + (1 - beta1) D, v <- beta2 v + (1 - beta2) D^2,
+    theta <- theta - server_lr m / (sqrt(v) + tau), with D = mean_k (theta - theta_k).
+
+    The local steps are those of FedAvg; clients count equally; m begins as 0, v as tau^2. Reddi et
+    al., "Adaptive Federated Optimization", 2021, algorithm 2 (there D has the other sign).
+    """
+
+    name: ClassVar[str] = "fedadam"
+    server_lr: float = 0.03
+    beta1: float = 0.9
+    beta2: float = 0.99
+    tau: float = 1e-3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        below_1(self, "beta1", "beta2")
+        above_0(self, "server_lr", "tau")
+
+    def outer(self) -> Rule:
+        return _AdaptiveRule(self)
+
+    def second_moment(self, before: Any, squared: Any) -> Any:
+        """Return v from its last value and D^2."""
+        return self.beta2 * before + (1 - self.beta2) * squared
+
+    async def train(self, me: TrainingWorker) -> PseudoGradient:
+        return await me.local_steps(self.count(me), keep_state=False)
+
+
+class _AdaptiveRule:
+    def __init__(self, by: FedAdam) -> None:
+        self._by = by
+        self._mean: Any = 0.0
+        self._second: Any = by.tau**2
+
+    def __call__(self, parameters: Any, direction: Any, step: float) -> Any:
+        by = self._by
+        self._mean = by.beta1 * self._mean + (1 - by.beta1) * direction
+        self._second = by.second_moment(self._second, direction * direction)
+        return parameters - by.server_lr * step * self._mean / (self._second.sqrt() + by.tau)
+
+
+@dataclass(frozen=True)
+class FedYogi(FedAdam):
+    """FedAdam with v <- v - (1 - beta2) D^2 sign(v - D^2).
+
+    Reddi et al., "Adaptive Federated Optimization", 2021, algorithm 2.
+    """
+
+    name: ClassVar[str] = "fedyogi"
+
+    def second_moment(self, before: Any, squared: Any) -> Any:
+        return before - (1 - self.beta2) * squared * (before - squared).sign()
+
+
+@dataclass(frozen=True)
+class FedProx(FedAvg):
+    """FedAvg whose clients minimise F_k(theta_k) + mu/2 |theta_k - theta|^2.
+
+    A local step is one against g + mu (theta_k - theta). Li et al., "Federated Optimization in
+    Heterogeneous Networks", 2020, algorithm 2 and equation 2. There clients are drawn in proportion
+    to their examples and count equally; here they are weighted by them, which is the same on
+    average.
+    """
+
+    name: ClassVar[str] = "fedprox"
+    mu: float = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.mu > 0:
+            raise InputError(f"fedprox: mu must be above 0, got {self.mu}: without it, use fedavg")
+
+    async def train(self, me: TrainingWorker) -> PseudoGradient:
+        count = self.count(me)
+        return await me.local_steps(count, keep_state=False, mu=self.mu, weight=me.examples)
+
+
+@dataclass(frozen=True)
+class Scaffold(FedAvg):
+    """Clients: K times y <- y - eta (g(y) - c_k + c), from y = theta on;
+    c_k' = c_k - c + (theta - y) / (K eta).
+    Server: theta <- theta - server_lr mean_k (theta - y_k), c <- c + sum_k (c_k' - c_k) / N.
+
+    K is `steps`, or of `epochs` as in FedAvg. Each of N clients keeps a control variate c_k, the
+    server keeps c; all begin as 0. Parameters and control variates travel both ways, so messages
+    are twice as large. Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated
+    Learning", 2020, algorithm 1 with option II.
+    """
+
+    name: ClassVar[str] = "scaffold"
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = ()
+    in_checkpoints: ClassVar[bool] = False
+    server_lr: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        above_0(self, "server_lr")
+
+    @property
+    def pushes_only_changes(self) -> bool:
+        return False  # but control variates too
+
+    def check_optimizer(self, optimizer: Optimizer) -> None:
+        if optimizer != SGD:
+            raise InputError(
+                f"optimizer: the control variates of scaffold are means of gradients where local "
+                f"steps are those of sgd, not of {optimizer}: leave it out"
+            )
+
+    def outer(self) -> Rule:
+        return outer_rule(SGD, self.server_lr)
+
+    async def work(self, me: TrainingWorker) -> None:
+        zero = 0.0 * me.parameters
+        while True:
+            control = zero if me.beside is None else me.beside
+            own = me.kept.get("control", zero)
+            local = await me.local_steps(self.count(me), keep_state=False, shift=control - own)
+            made = local.result()
+            fresh = own - control + (local.parameters - made.parameters) / made.lr
+            me.kept["control"] = fresh
+            me.push(local, beside=fresh - own)
+            await me.pull()
+
+    async def serve(self, server: ParameterServer) -> None:
+        control = 0.0 * server.parameters
+        while True:
+            pushes = await server.receive_all()
+            await server.apply(pushes)
+            control = control + sum(push.beside for push in pushes) / server.clients
+            server.answer(*server.workers, beside=control)
+
+
+@dataclass(frozen=True)
+class FedBuff(Algorithm):
+    """theta <- theta - server_lr (1 / K) sum_i (theta_read_i - theta_i) / sqrt(1 + tau_i).
+
+    theta_i is what worker i made of theta_read_i in `steps` local steps of the optimizer; K is
+    `buffer`. A worker is answered at once. Nguyen et al., "Federated Learning with Buffered
+    Asynchronous Aggregation", 2022, algorithm 1.
+    """
+
+    name: ClassVar[str] = "fedbuff"
+    buffer: int = 4
+    steps: int = 1
+    server_lr: float = 1.0
+
+    def __post_init__(self) -> None:
+        above_0(self, "buffer", "steps", "server_lr")
+
+    def gradients_per_update(self, workers: int) -> int:
+        return self.buffer * self.steps
+
+    def rule(self, workers: int) -> ScheduleRule | None:
+        return fedbuff(self.buffer) if self.steps == 1 else None
+
+    def outer(self) -> Rule:
+        return outer_rule(SGD, self.server_lr)
+
+    def weight(self, staleness: int, workers: int) -> float:
+        return float((1 + staleness) ** -0.5)
+
+    async def work(self, me: TrainingWorker) -> None:
+        while True:
+            me.push(await me.local_steps(self.steps))
+            await me.pull()
+
+    async def serve(self, server: ParameterServer) -> None:
+        buffer = []
+        while True:
+            push = await server.receive()
+            buffer.append(push)
+            if len(buffer) == self.buffer:
+                await server.apply(buffer)
+                buffer = []
+            server.answer(push.worker)
+
+
+Decay = Literal["constant", "polynomial", "hinge"]
+
+
+@dataclass(frozen=True)
+class FedAsync(ASGD):
+    """theta <- (1 - alpha s(d)) theta + alpha s(d) theta_i, as soon as theta_i arrives.
+
+    theta_i is what client i made of theta_read in `steps` local steps on its loss plus
+    mu/2 |theta - theta_read|^2; alpha is `mixing`. The delay d is the number of the update less
+    that of the one which the client has read, so 1 where nothing came between; s(d), the `decay`,
+    is
+
+    - "constant": 1;
+    - "polynomial": (d + 1)^-a;
+    - "hinge": 1 where d <= b, else 1 / (a (d - b) + 1).
+
+    Xie, Koyejo, Gupta, "Asynchronous Federated Optimization", 2019, algorithm 1 and section 5.2,
+    whose experiments have a = 0.5 with "polynomial", a = 10 and b = 4 with "hinge".
+    """
+
+    name: ClassVar[str] = "fedasync"
+    compensates: ClassVar[bool] = True
+    steps: int = 8
+    mixing: float = 0.6
+    decay: Decay = "polynomial"
+    a: float = 0.5
+    b: float = 4.0
+    mu: float = 0.0
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "steps")
+        if not 0 < self.mixing <= 1:
+            raise InputError(f"fedasync: mixing must be above 0 and at most 1, got {self.mixing}")
+        if self.decay not in get_args(Decay):
+            raise InputError(
+                f'fedasync: decay must be constant, polynomial or hinge, got "{self.decay}"'
+            )
+        at_least(self, 0, "a", "b", "mu")
+
+    def gradients_per_update(self, workers: int) -> int:
+        return self.steps
+
+    def rule(self, workers: int) -> ScheduleRule | None:
+        return asgd() if self.steps == 1 else None
+
+    def outer(self) -> Rule:
+        return outer_rule(SGD, self.mixing)
+
+    def weight(self, staleness: int, workers: int) -> float:
+        delay = staleness + 1
+        if self.decay == "constant":
+            return 1.0
+        if self.decay == "polynomial":
+            return float((delay + 1) ** -self.a)
+        return 1.0 if delay <= self.b else 1 / (self.a * (delay - self.b) + 1)
+
+    def direction(self, gradient: Any, moved: Any) -> Any:
+        """Return theta - theta_i, by what the client changed and what has moved meanwhile."""
+        return moved + gradient
+
+    async def work(self, me: TrainingWorker) -> None:
+        while True:
+            me.push(await me.local_steps(self.steps, mu=self.mu))
+            await me.pull()

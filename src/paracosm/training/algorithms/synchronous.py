@@ -1,0 +1,128 @@
+"""An update by the gradients of all workers, or of those that are in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from paracosm.errors import InputError
+from paracosm.simulation.schedule import Rule as ScheduleRule
+from paracosm.simulation.schedule import asgd, backup, ssgd
+from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.failures import SYNCHRONOUS, Recovery
+from paracosm.training.server import ParameterServer
+from paracosm.training.store import Contribution
+from paracosm.training.team import Topology
+from paracosm.training.worker import TrainingWorker
+
+
+@dataclass(frozen=True)
+class Sequential(Algorithm):
+    """One worker, no exchange: theta <- theta - eta g(theta)."""
+
+    name: ClassVar[str] = "sequential"
+    topologies: ClassVar[tuple[Topology, ...]] = ("local",)
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = ("restart",)
+
+    def rule(self, workers: int) -> ScheduleRule:
+        return asgd()
+
+    async def work(self, me: TrainingWorker) -> None:
+        while True:
+            await me.apply(await me.compute_gradient())
+
+    def check(self, workers: int, servers: int) -> None:
+        if workers != 1:
+            raise InputError(f"sequential runs on 1 worker, not {workers}: use ssgd or asgd")
+
+
+@dataclass(frozen=True)
+class SSGD(Algorithm):
+    """theta <- theta - eta mean_i g_i(theta), through parameter servers or by an all-reduce.
+
+    With `reduce` "sum" it is theta <- theta - eta sum_i g_i(theta): the optimizer is given the sum,
+    which is as if plain SGD had an eta W times as large. Zhang, Tanimura, Nakada, section 2.2.1.
+    """
+
+    name: ClassVar[str] = "ssgd"
+    topologies: ClassVar[tuple[Topology, ...]] = ("server", "all-reduce")
+    recoveries: ClassVar[tuple[Recovery, ...] | None] = SYNCHRONOUS
+    has_rounds: ClassVar[bool] = True
+    reduce: Literal["mean", "sum"] = "mean"
+
+    def __post_init__(self) -> None:
+        if self.reduce not in ("mean", "sum"):
+            raise InputError(f'ssgd: reduce must be "mean" or "sum", got "{self.reduce}"')
+
+    @property
+    def sums(self) -> bool:
+        return self.reduce == "sum"
+
+    def gradients_per_update(self, workers: int) -> int:
+        return workers
+
+    def rule(self, workers: int) -> ScheduleRule:
+        return ssgd(workers)
+
+    async def work(self, me: TrainingWorker) -> None:
+        if me.topology == "server":
+            await super().work(me)
+        while True:
+            await me.all_reduce_gradient(await me.compute_gradient())
+
+    async def serve(self, server: ParameterServer) -> None:
+        while True:
+            await server.apply(await server.receive_all())
+            server.answer(*server.workers)
+
+
+@dataclass(frozen=True)
+class BackupWorkers(Algorithm):
+    """theta <- theta - eta mean of the first N fresh gradients of N + b workers.
+
+    A gradient that comes too late for its round is dropped, and its worker joins the round that
+    goes on (Chen et al., "Revisiting Distributed Synchronous SGD", 2016, section 3.2). With
+    `interrupt` every round starts afresh: the new parameters go to all workers, and one that is
+    still computing abandons its gradient.
+    """
+
+    name: ClassVar[str] = "backup-workers"
+    backups: int = 1
+    interrupt: bool = False
+
+    @property
+    def interrupts(self) -> bool:
+        return self.interrupt
+
+    def check(self, workers: int, servers: int) -> None:
+        if not 0 <= self.backups < workers:
+            raise InputError(
+                f"backup-workers: backups must be at least 0 and below the number of workers "
+                f"({workers}), got {self.backups}"
+            )
+        if servers > 1:
+            raise InputError(
+                f"backup-workers runs on 1 server, not {servers}: several would not agree on "
+                "which gradients come late"
+            )
+
+    def gradients_per_update(self, workers: int) -> int:
+        return workers - self.backups
+
+    def rule(self, workers: int) -> ScheduleRule | None:
+        return None if self.interrupt else backup(workers, self.backups)
+
+    async def serve(self, server: ParameterServer) -> None:
+        needed = len(server.workers) - self.backups
+        while True:
+            fresh: list[Contribution] = []
+            while len(fresh) < needed:
+                push = await server.receive()
+                if push.staleness == 0:
+                    fresh.append(push)
+                else:
+                    server.drop(push)
+                    if not self.interrupt:
+                        server.answer(push.worker)
+            await server.apply(fresh)
+            server.answer(*(server.workers if self.interrupt else (c.worker for c in fresh)))

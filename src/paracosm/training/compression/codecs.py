@@ -1,0 +1,330 @@
+"""All codecs: what they make of a message, and how many bits it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod, sqrt
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from paracosm.errors import InputError
+from paracosm.training.compression.codec import (
+    FLOAT,
+    Codec,
+    Shapes,
+    as_matrix,
+    check_share,
+    count_of,
+    elements,
+    index_bits,
+    tensors_of,
+)
+from paracosm.training.named import at_least, parse_named
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class TopK(Codec):
+    """C(x) has the k numbers of x of largest magnitude, and zeros: delta = k / d.
+
+    k is `share` of the d numbers of a message or, `by_tensor`, of each tensor. Of each, a message
+    has 32 bits and its place, ceil(log2 d) bits. Stich, Cordonnier, Jaggi, "Sparsified SGD with
+    Memory", 2018, definition 2.1 and lemma A.1.
+    """
+
+    name: ClassVar[str] = "topk"
+    share: float = 0.01
+    by_tensor: bool = False
+    feedback: bool = True
+
+    def __post_init__(self) -> None:
+        check_share(self.name, self.share)
+
+    def bits(self, shapes: Shapes) -> tuple[int, ...]:
+        groups = self._groups(shapes)
+        return (sum(count_of(self.share, n) * (FLOAT + index_bits(n)) for n in groups),)
+
+    def decoded(self, vector: Tensor, shapes: Shapes, rng: Generator) -> Tensor:
+        import torch
+
+        groups = self._groups(shapes)
+        found = vector.new_zeros(vector.shape)
+        pairs = zip(torch.split(vector, groups), torch.split(found, groups), strict=True)
+        for part, kept in pairs:
+            places = part.abs().topk(count_of(self.share, len(part)), sorted=False).indices
+            kept[places] = part[places]
+        return found
+
+    def _groups(self, shapes: Shapes) -> list[int]:
+        """Return how many numbers each vector has of which a share is sent."""
+        return [prod(shape) for shape in shapes] if self.by_tensor else [elements(shapes)]
+
+
+_SEED = 64  # bits that say which numbers were drawn
+
+
+@dataclass(frozen=True)
+class RandomK(Codec):
+    """C(x) has k of the d numbers of x, drawn without replacement, times d / k, and zeros.
+
+    So it is unbiased, with omega = d / k - 1. With `feedback` the numbers are sent as they are,
+    which is a contraction with delta = k / d. k is `share` of the message. A message has 32 bits
+    for each number and 64 for the seed that says which they are; in an all-reduce all workers draw
+    the same, so that their messages add up (as in Vogels et al. 2019, appendix). Stich, Cordonnier,
+    Jaggi, "Sparsified SGD with Memory", 2018, definition 2.1 and lemma A.1.
+    """
+
+    name: ClassVar[str] = "randomk"
+    adds_up: ClassVar[bool] = True
+    share: float = 0.01
+    feedback: bool = False
+
+    def __post_init__(self) -> None:
+        check_share(self.name, self.share)
+
+    def bits(self, shapes: Shapes) -> tuple[int, ...]:
+        return (FLOAT * count_of(self.share, elements(shapes)) + _SEED,)
+
+    def decoded(self, vector: Tensor, shapes: Shapes, rng: Generator) -> Tensor:
+        import torch
+
+        total = len(vector)
+        count = count_of(self.share, total)
+        places = torch.from_numpy(rng.choice(total, count, replace=False, shuffle=False))
+        found = vector.new_zeros(total)
+        found[places] = vector[places] if self.feedback else vector[places] * (total / count)
+        return found
+
+
+@dataclass(frozen=True)
+class QSGD(Codec):
+    """C(x)_i = |x|_2 sign(x_i) xi_i, where xi_i is |x_i| / |x|_2 rounded to a multiple of 1 / s.
+
+    It is rounded up or down at random, such that the mean is right: unbiased, with omega =
+    min(b / s^2, sqrt(b) / s) for b numbers. s is `levels`; norms are those of buckets of b =
+    `bucket` consecutive numbers. A message has, of each number, its sign and ceil(log2(s + 1)) bits
+    (the paper's coding of variable width saves more), of each bucket 32 bits. With `feedback` it is
+    divided by 1 + omega. Alistarh, Grubic, Li, Tomioka, Vojnovic, "QSGD", 2017, section 3.1 and
+    lemma 3.1; buckets: section 4.
+    """
+
+    name: ClassVar[str] = "qsgd"
+    levels: int = 7
+    bucket: int = 512
+    feedback: bool = False
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "levels", "bucket")
+
+    @property
+    def omega(self) -> float:
+        """The bound of the variance, relative to |x|^2."""
+        return min(self.bucket / self.levels**2, sqrt(self.bucket) / self.levels)
+
+    def bits(self, shapes: Shapes) -> tuple[int, ...]:
+        total = elements(shapes)
+        return (total * (1 + self.levels.bit_length()) + FLOAT * -(-total // self.bucket),)
+
+    def decoded(self, vector: Tensor, shapes: Shapes, rng: Generator) -> Tensor:
+        import numpy as np
+        import torch
+        from torch.nn.functional import pad
+
+        rows = pad(vector, (0, -len(vector) % self.bucket)).view(-1, self.bucket)
+        norms = rows.norm(dim=1, keepdim=True)
+        # A bucket of zeros has the norm zero, whatever it is divided by.
+        exact = rows.abs() / norms.where(norms > 0, 1.0) * self.levels
+        drawn = torch.from_numpy(rng.random(rows.shape, np.float32))
+        level = exact.floor()
+        level += drawn < exact - level
+        found: Tensor = (norms / self.levels * rows.sign() * level).view(-1)[: len(vector)]
+        if self.feedback:
+            found /= 1 + self.omega
+        return found
+
+
+@dataclass(frozen=True)
+class SignSGD(Codec):
+    """C(x) = |x|_1 / d sign(x), of each tensor, with error feedback: delta = |x|_1^2 / (d |x|_2^2).
+
+    Karimireddy, Rebjock, Stich, Jaggi, "Error Feedback Fixes SignSGD and other Gradient Compression
+    Schemes", 2019, algorithm 1 and section 4.1 (by layer, as there). With feedback=false it is
+    Bernstein, Wang, Azizzadenesheli, Anandkumar, "signSGD", 2018, algorithm 3: C(x) = sign(x), and
+    where several are averaged the step is against the sign of the mean, a majority vote, in which a
+    tie moves nothing. The step is then the learning rate in every number, so that it has to be
+    small. A message has 1 bit of each number (zero counts as positive) and, with feedback, 32 of
+    each tensor.
+    """
+
+    name: ClassVar[str] = "signsgd"
+    feedback: bool = True
+
+    def bits(self, shapes: Shapes) -> tuple[int, ...]:
+        return (elements(shapes) + (FLOAT * len(shapes) if self.feedback else 0),)
+
+    def decoded(self, vector: Tensor, shapes: Shapes, rng: Generator) -> Tensor:
+        found = vector.new_ones(vector.shape)
+        found[vector < 0] = -1
+        if self.feedback:
+            for part, kept in zip(
+                tensors_of(vector, shapes), tensors_of(found, shapes), strict=True
+            ):
+                kept *= part.abs().mean()
+        return found
+
+    def aggregate(self, mean: Any) -> Any:
+        return mean if self.feedback else mean.sign()
+
+
+@dataclass(frozen=True)
+class OneBit(Codec):
+    """C(x)_i is the mean of those numbers of its row that have the sign of x_i (zero: positive).
+
+    These are the values of least squared error. Rows are the weights into one output unit (columns
+    in the paper, whose layers are W^T v + a), a vector is one row. A message has 1 bit of each
+    number and 64 of each row. Seide, Fu, Droppo, Li, Yu, "1-Bit Stochastic Gradient Descent and
+    its Application to Data-Parallel Distributed Training of Speech DNNs", 2014, section 3.
+    """
+
+    name: ClassVar[str] = "one-bit"
+    feedback: bool = True
+
+    def bits(self, shapes: Shapes) -> tuple[int, ...]:
+        rows = sum(as_matrix(shape)[0] for shape in shapes)
+        return (elements(shapes) + 2 * FLOAT * rows,)
+
+    def decoded(self, vector: Tensor, shapes: Shapes, rng: Generator) -> Tensor:
+        found = vector.new_empty(vector.shape)
+        for shape, part, kept in zip(
+            shapes, tensors_of(vector, shapes), tensors_of(found, shapes), strict=True
+        ):
+            rows = part.view(as_matrix(shape))
+            is_positive = rows >= 0
+            positive = is_positive.sum(1, keepdim=True)
+            high = rows.clamp(min=0).sum(1, keepdim=True) / positive.clamp(min=1)
+            low = rows.clamp(max=0).sum(1, keepdim=True) / (rows.shape[1] - positive).clamp(min=1)
+            kept.view_as(rows).copy_(high.where(is_positive, low))
+        return found
+
+
+@dataclass(frozen=True)
+class PowerSGD(Codec):
+    """P = M Q, orthogonalised; Q <- M^T P; C(M) = P Q^T, for each tensor M as a matrix [n, m].
+
+    One step of subspace iteration from the Q of the message before; the first is drawn from a
+    normal distribution. In an all-reduce P is averaged over workers before it is orthogonalised,
+    and then Q: two rounds, and C(M_w) = P (M_w^T P)^T, whose mean is the result. At a server each
+    message has factors of its own. It has 32 r (n + m) bits of a matrix, r = `rank`; vectors, and
+    matrices that would not get smaller, travel as they are, in the first round. Vogels,
+    Karimireddy, Jaggi, "PowerSGD", 2019, algorithm 1; errors are those of algorithm 2 (the authors'
+    program takes them from the mean instead: their sum over workers is the same).
+    """
+
+    name: ClassVar[str] = "powersgd"
+    adds_up: ClassVar[bool] = True
+    remembers: ClassVar[bool] = True
+    rank: int = 2
+    feedback: bool = True
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "rank")
+
+    def check(self, shapes: Shapes) -> None:
+        if any(map(self._is_factored, shapes)):
+            return
+        n, m = max(map(as_matrix, shapes), key=min)
+        raise InputError(
+            f"powersgd: no tensor gets smaller with rank {self.rank}: the widest matrix is "
+            f"{n} x {m}, and rank (n + m) has to be below n m"
+        )
+
+    def bits(self, shapes: Shapes) -> tuple[int, ...]:
+        first = second = 0
+        for shape in shapes:
+            n, m = as_matrix(shape)
+            is_factored = self._is_factored(shape)
+            first += self.rank * n if is_factored else n * m
+            second += self.rank * m if is_factored else 0
+        return FLOAT * first, FLOAT * second
+
+    def compress(
+        self,
+        vectors: Sequence[Tensor],
+        shapes: Shapes,
+        rng: Generator,
+        memory: dict[int, Any],
+    ) -> list[Tensor]:
+        import torch
+
+        found = [vector.clone() for vector in vectors]
+        tensors = zip(*(tensors_of(each, shapes) for each in found), strict=True)
+        for place, (shape, parts) in enumerate(zip(shapes, tensors, strict=True)):
+            if not self._is_factored(shape):
+                continue
+            matrices = [part.view(as_matrix(shape)) for part in parts]
+            q = memory.get(place)
+            if q is None:
+                drawn = rng.standard_normal((as_matrix(shape)[1], self.rank), "float32")
+                q = torch.from_numpy(drawn)
+            mean = sum(matrix @ q for matrix in matrices) / len(matrices)
+            # Only what the columns span matters, so that any way to orthogonalise them will do.
+            p = torch.linalg.qr(mean).Q
+            factors = [matrix.mT @ p for matrix in matrices]
+            memory[place] = sum(factors) / len(factors)
+            for matrix, factor in zip(matrices, factors, strict=True):
+                matrix.copy_(p @ factor.mT)
+        return found
+
+    def _is_factored(self, shape: Sequence[int]) -> bool:
+        n, m = as_matrix(shape)
+        return self.rank * (n + m) < prod(shape)
+
+
+@dataclass(frozen=True)
+class FP16(Codec):
+    """C(x)_i is x_i rounded to IEEE 754 binary16: 11 significant bits, 16 in all.
+
+    Numbers beyond 65,504 become infinite and those below 3e-8 zero. They add up in an all-reduce,
+    where sums are taken here with full width.
+    """
+
+    name: ClassVar[str] = "fp16"
+    adds_up: ClassVar[bool] = True
+    feedback: bool = False
+
+    def bits(self, shapes: Shapes) -> tuple[int, ...]:
+        return (16 * elements(shapes),)
+
+    def decoded(self, vector: Tensor, shapes: Shapes, rng: Generator) -> Tensor:
+        return vector.half().float()
+
+
+@dataclass(frozen=True)
+class BF16(FP16):
+    """C(x)_i is x_i rounded to bfloat16: 8 significant bits, 16 in all, the range of float32.
+
+    Rounded to nearest, ties to even (Kalamkar et al., "A Study of BFLOAT16 for Deep Learning
+    Training", 2019). They add up in an all-reduce, where sums are taken here with full width.
+    """
+
+    name: ClassVar[str] = "bf16"
+
+    def decoded(self, vector: Tensor, shapes: Shapes, rng: Generator) -> Tensor:
+        return vector.bfloat16().float()
+
+
+CODECS: Mapping[str, type[Codec]] = {
+    codec.name: codec for codec in (TopK, RandomK, QSGD, SignSGD, OneBit, PowerSGD, FP16, BF16)
+}
+
+
+def parse_codec(text: str) -> Codec:
+    """Read a codec with its parameters: `topk(0.01)`, `topk(0.01, feedback=false)`, `fp16`.
+
+    An InputError names the codec or parameter that is not known, with the nearest one, or the value
+    that a parameter cannot have.
+    """
+    return parse_named(text, "codec", CODECS)

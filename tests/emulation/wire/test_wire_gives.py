@@ -1,0 +1,52 @@
+"""What emulated ranks give in wire mode: what a rank with the same data would, or the run fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GIVES = Path(__file__).parents[1] / "scripts" / "gives.py"
+
+
+def emulate(*arguments: object) -> tuple[int, str]:
+    """Return the exit code and what was said."""
+    command = [sys.executable, "-m", "paracosm.cli.app", "emulate", "--mode", "wire"]
+    done = subprocess.run(
+        [*command, "--world-size", "4", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_rank_gets_what_one_with_the_same_data_would_give() -> None:
+    code, said = emulate("--rank", 2, GIVES, 2)
+    assert code == 0, said
+
+
+@pytest.mark.slow
+def test_several_real_ranks_agree_on_what_emulated_ones_give() -> None:
+    code, said = emulate("--rank", "1,3", GIVES, "1,3")
+    assert code == 0, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        (
+            "scatter",
+            "what emulated rank 1 would give, 12 bytes, cannot be known",
+        ),
+        ("unknown", "what emulated rank 1 of the group default_pg/0//cpu//0 would send, 24 bytes"),
+    ],
+)
+def test_what_cannot_be_known_fails(what: str, why: str) -> None:
+    code, said = emulate(GIVES, 0, what)
+    assert code == 1
+    assert why in said
