@@ -7,8 +7,8 @@ ranks, in wire mode and in backend mode. The network is that of examples/papers/
 namespace for each rank and the emulator, links of 1 Gbit/s. What backend mode knows of the link is
 what `paracosm emulate --calibrate-link` finds there between two ranks, before any training; nothing
 is fitted to what is compared. Rank 0 has core 0 for itself, its peers share core 1. Where that is
-allowed all run before other sessions of the machine, and what mostly waits (the jobs with fixed-time
-compute) before all other processes. The load of the machine is said.
+allowed all run before other sessions of the machine, and the jobs with fixed-time compute, which
+mostly wait, before all other processes. The load of the machine is said.
 
 Jobs with fixed-time compute are those of examples/papers/neuronabox/train.py; the others compute:
 `gpt`, after the shape of nanoGPT (DDP, AdamW, clipped gradients, two micro-batches), `fsdp2`, and

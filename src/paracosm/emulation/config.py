@@ -321,6 +321,11 @@ class EmulateConfig(ClusterFields):
                 "rank: in backend mode one rank is real, since no messages pass: mode wire takes "
                 "several"
             )
+        if self.delays is not None and (self.mode == "wire" or self.live):
+            raise ValueError(
+                "delays are compared over computing that is measured once: mode backend, without "
+                "--live"
+            )
         for reason, names in self._idle().items():
             given = sorted(names & self.model_fields_set)
             if given:

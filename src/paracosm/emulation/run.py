@@ -24,7 +24,6 @@ from paracosm.emulation.records import Record, RecordReader
 from paracosm.emulation.result import EmulationResult, Files, Metrics, Sink, result_of
 from paracosm.emulation.wire.connection import allow_open_files
 from paracosm.errors import InputError, require
-from paracosm.rng import generator
 
 
 def run_emulation(
@@ -66,15 +65,12 @@ def run_emulation(
 
 
 def _run_delays(config: EmulateConfig, delays: Delays, runs: _Runs) -> EmulationResult:
-    """Run the script once for each delay, and find what hides under computing.
+    """Put the job together once for each delay, and find what hides under computing.
 
-    They are run in a drawn order, so that a machine that changes its speed does not look like a
-    slope. The result is that of no delay, with what was found; or of the run that failed.
+    The result is that of no delay, with what was found; or of the run that failed.
     """
     results: dict[float, EmulationResult] = {}
-    order = generator(runs.seed).permutation(len(delays.delays))
-    for place in order.tolist():
-        delay = delays.delays[place]
+    for delay in delays.delays:
         added = (parse_change(f"{delays.kind}: +{delay!r} s"),) if delay else ()
         update = {"what_if": (*config.what_if, *added), "delays": None}
         results[delay], ended = runs.once(config.model_copy(update=update))

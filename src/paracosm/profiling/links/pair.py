@@ -2,8 +2,9 @@
 
 Both ranks run the same calls over the link that their job would have. A line through all-reduces
 of many sizes says what a message of a ring takes (`fit_line`, `link_of`); messages in a row, of
-which the latency of all but one passes meanwhile, say how much of that holds the sender; and the
-processor time of large all-reduces says how many bytes a core copies, sends and adds up a second.
+which the latency of all but one passes meanwhile, say how much of that holds the sender; and what
+all-reduces and computing beside them take of the processor more than computing alone says how many
+bytes a second take a whole core.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from paracosm.errors import InputError, require
@@ -23,7 +25,9 @@ from paracosm.profiling.links.measure import fit_line, link_of
 from paracosm.units import format_bandwidth, format_duration
 
 SIZES = tuple(4**power for power in range(5, 13))  # bytes: 1 KiB to 16 MiB
-LARGE = 1 << 20  # bytes: processor time of less is that of a message, not of its bytes
+_BUCKETS, _BUCKET = 4, 4 << 20  # all-reduces beside computing, bytes of each
+_ALONE = 300  # computations without them
+_MATRIX = 192  # rows of what is multiplied meanwhile: it fits in the core's own cache
 _FEW, _MANY = 10, 210  # messages in a row
 _SMALL = 1 << 10  # bytes of each of them
 _ROUNDS = 9
@@ -95,12 +99,8 @@ def _measured(seconds: float, timeout: float) -> PairLink | None:
     torch.set_num_threads(1)
     try:
         dist.init_process_group("gloo", timeout=timedelta(seconds=timeout))
-        times, moved, busy = [], 0.0, 0.0
-        for size in SIZES:
-            each, core = _all_reduces(size, seconds)
-            times.append(statistics.median(each))
-            if size >= LARGE:
-                moved, busy = moved + 2.0 * size * len(each), busy + core
+        times = [statistics.median(_all_reduces(size, seconds)) for size in SIZES]
+        taken = statistics.median(_taken_from_computing() for _ in range(_ROUNDS))
         few, many = (statistics.median(_rows(count)) for count in (_FEW, _MANY))
         rank = dist.get_rank()
         dist.barrier()
@@ -113,14 +113,13 @@ def _measured(seconds: float, timeout: float) -> PairLink | None:
         return None
     line = link_of(fit_line(SIZES, times), "all_reduce", 2)
     message = (many - few) / (_MANY - _FEW) - _SMALL / line.bandwidth
-    overhead = min(max(message, 0.0), line.latency)
-    return PairLink(
-        line.latency - overhead, overhead, line.bandwidth, moved / busy, line.error, line.worst
-    )
+    overhead = round(min(max(message, 0.0), line.latency), 9)
+    core = 2.0 * _BUCKETS * _BUCKET / taken if taken > 0 else inf
+    return PairLink(line.latency - overhead, overhead, line.bandwidth, core, line.error, line.worst)
 
 
-def _all_reduces(size: int, seconds: float) -> tuple[list[float], float]:
-    """Return what each of a row of all-reduces took, and the processor time of this process."""
+def _all_reduces(size: int, seconds: float) -> list[float]:
+    """Return what each of a row of all-reduces took."""
     import torch
     import torch.distributed as dist
 
@@ -129,9 +128,33 @@ def _all_reduces(size: int, seconds: float) -> tuple[list[float], float]:
         once = _time(lambda: dist.all_reduce(vector))
     count[0] = min(max(int(seconds / once), _ROUNDS), 500)
     dist.broadcast(count, 0)
+    return [_time(lambda: dist.all_reduce(vector)) for _ in range(int(count))]
+
+
+def _taken_from_computing() -> float:
+    """Return the processor time that all-reduces take, and computing more beside them.
+
+    Other processes of the machine are no part of it.
+    """
+    import torch
+    import torch.distributed as dist
+
+    matrix, gradients = torch.ones(_MATRIX, _MATRIX), torch.zeros(_BUCKETS, _BUCKET // 4)
+
+    def compute() -> None:
+        torch.mm(matrix, matrix)
+
+    dist.barrier()
+    began, done = time.process_time(), 0
+    for _ in range(_ALONE):
+        compute()
+    alone = (time.process_time() - began) / _ALONE
     began = time.process_time()
-    times = [_time(lambda: dist.all_reduce(vector)) for _ in range(int(count))]
-    return times, time.process_time() - began
+    works = [dist.all_reduce(each, async_op=True) for each in gradients]
+    while not all(work.is_completed() for work in works):
+        compute()
+        done += 1
+    return time.process_time() - began - done * alone
 
 
 def _rows(count: int) -> list[float]:
