@@ -28,9 +28,9 @@ from printing import folder_of, mape, print_table, signed
 
 from paracosm.cluster.hardware import Hardware, find_hardware, load_efficiencies
 from paracosm.errors import InputError
-from paracosm.graphs import Graph
+from paracosm.graphs import PHASES, Graph, Op
 from paracosm.graphs.transformer import architecture, transformer_graph
-from paracosm.jobs.strategies import Replica, Strategy, build_job
+from paracosm.jobs.strategies import OF_GPUS, Replica, Strategy, build_job
 from paracosm.prediction import PredictConfig
 from paracosm.prediction.datasheets import durations_on
 from paracosm.prediction.run import run_prediction
@@ -152,7 +152,11 @@ def of_pollux(folder: Path) -> Iterator[Result]:
 
 
 def of_sailor(folder: Path) -> Iterator[Result]:
-    """Yield plans of OPT-350M on GH200 without pipelines: a node of four splits each layer."""
+    """Yield plans of OPT-350M on GH200 without pipelines: a node of four splits each layer.
+
+    Sizes in llm_info.json are of 4 bytes a number, and each layer keeps one score for every pair of
+    tokens: single precision, attention that is not fused, no dropout.
+    """
     hardware = find_hardware("gh200")
     model = replace(architecture("opt-350m"), recipe="megatron", fused_qkv=True)
     for file in sorted(folder.glob("validation/*/OPT-350/*/plan*.json")):
@@ -168,10 +172,27 @@ def of_sailor(folder: Path) -> Iterator[Result]:
             bucket=math.inf if plan.replicas > 1 else Strategy.bucket,
             first_bucket=math.inf if plan.replicas > 1 else Strategy.first_bucket,
         )
-        graph = transformer_graph(model, plan.microbatch, tensor)
+        graph = _in_single_precision(transformer_graph(model, plan.microbatch, tensor))
         what = f"{file.stem}, {plan.gpus} GPUs, micro-batches of {plan.microbatch}"
         seconds = job_seconds(graph, hardware, strategy)
         yield Result("sailor", "gh200", what, plan.measured.iteration, seconds)
+
+
+def _in_single_precision(graph: Graph) -> Graph:
+    """Return a graph with numbers of four bytes in place of two, and without dropout."""
+    updates = set(graph.op[graph.phase == PHASES.index("optimizer")].tolist())
+
+    def wider(op: Op) -> Op:
+        times = 0 if "dropout" in op.name and "add" not in op.name else 2
+        return replace(
+            op,
+            arguments=op.arguments.replace('"float16"', '"float32"'),
+            bytes_read=times * op.bytes_read,
+            bytes_written=times * op.bytes_written,
+        )
+
+    ops = tuple(op if code in updates else wider(op) for code, op in enumerate(graph.ops))
+    return replace(graph, ops=ops, storages=replace(graph.storages, size=2 * graph.storages.size))
 
 
 def of_vtrain(folder: Path) -> Iterator[Result]:
@@ -211,7 +232,8 @@ def job_seconds(graph: Graph, hardware: Hardware, strategy: Strategy) -> float:
     durations: Iterable[float] = (
         0.0 if each is None else each.duration for each in durations_on(graph, hardware)
     )
-    replica = Replica(graph, np.array(list(durations))[graph.op], True, LAUNCH)
+    times = np.array(list(durations))[graph.op]
+    replica = Replica(graph, times, True, LAUNCH, interference=OF_GPUS)
     job = build_job(replica, hardware.cluster(strategy.ranks), strategy)
     return float(replay_job(job).makespan)
 

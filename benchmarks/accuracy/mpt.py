@@ -32,7 +32,7 @@ from paracosm.cluster.hardware import (
 from paracosm.errors import InputError
 from paracosm.graphs import PHASES, Graph
 from paracosm.graphs.transformer import Transformer, transformer_graph
-from paracosm.jobs.strategies import Replica, build_job, parse_strategy
+from paracosm.jobs.strategies import OF_GPUS, Replica, build_job, parse_strategy
 from paracosm.prediction.datasheets import durations_on
 from paracosm.simulation import replay_job
 from paracosm.units import format_duration
@@ -106,7 +106,8 @@ def predicted(row: Row, table: Efficiencies) -> float:
     seconds = np.array([0.0 if each is None else each.duration for each in durations])[graph.op]
     text = f"{row.sharding}, microbatches={row.accumulation}"
     strategy = parse_strategy(text + (", recompute" if row.recompute else ""), row.gpus)
-    job = build_job(Replica(graph, seconds, True, LAUNCH), hardware.cluster(row.gpus), strategy)
+    replica = Replica(graph, seconds, True, LAUNCH, interference=OF_GPUS)
+    job = build_job(replica, hardware.cluster(row.gpus), strategy)
     return float(replay_job(job).makespan)
 
 
@@ -141,7 +142,9 @@ def tensor_efficiencies(rows: Sequence[Row], table: Efficiencies) -> Efficiencie
 def _fit(rows: Sequence[Row], table: Efficiencies, device: str) -> dict[str, Efficiency]:
     """Return the two shares with the least robust error of the logarithm of the rows' times."""
     start = (0.6, 0.4)
-    guess = table.model_copy(update={"devices": table.devices | {device: _entries(start, 0.0)}})
+    memory = table.find(device, "elementwise")[0].memory
+    own = table.devices.get(device, {}) | _entries(start, memory, 0.0)
+    guess = table.model_copy(update={"devices": table.devices | {device: own}})
     products, attention = np.array([_at_peak(row) for row in rows]).T
     # Little is hidden behind anything else, so that what is not computed stays what it is.
     whole = np.array([predicted(row, guess) for row in rows])
@@ -157,12 +160,19 @@ def _fit(rows: Sequence[Row], table: Efficiencies, device: str) -> dict[str, Eff
     )
     sizes = sorted(np.abs(found.fun))
     spread = float(sizes[min(math.ceil((len(sizes) + 1) * 0.9), len(sizes)) - 1])
-    return _entries((float(found.x[0]), float(found.x[1])), spread)
+    return _entries((float(found.x[0]), float(found.x[1])), memory, spread)
 
 
-def _entries(shares: tuple[float, float], spread: float) -> dict[str, Efficiency]:
+def _entries(shares: tuple[float, float], memory: float, spread: float) -> dict[str, Efficiency]:
+    """Products on tensor cores reach as much of the memory's bandwidth as element-wise ops do."""
     return {
-        name: Efficiency(compute=round(share, 4), spread=round(spread, 3), ops=0, source=SOURCE)
+        name: Efficiency(
+            compute=round(share, 4),
+            memory=round(memory, 4) if name == "tensor product" else 1.0,
+            spread=round(spread, 3),
+            ops=0,
+            source=SOURCE,
+        )
         for name, share in zip(("tensor product", "attention"), shares, strict=True)
     }
 

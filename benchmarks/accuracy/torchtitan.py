@@ -31,7 +31,7 @@ from printing import folder_of, mape, print_table, signed
 from paracosm.cluster.hardware import Efficiencies, Efficiency, find_hardware, load_efficiencies
 from paracosm.errors import InputError
 from paracosm.graphs.transformer import Transformer, architecture, transformer_graph
-from paracosm.jobs.strategies import Replica, Strategy, parse_strategy
+from paracosm.jobs.strategies import OF_GPUS, Replica, Strategy, parse_strategy
 from paracosm.prediction.datasheets import durations_on
 from paracosm.prediction.job import JobPrediction, predict_job
 
@@ -175,7 +175,7 @@ def predicted(row: Row, shares: Shares) -> JobPrediction:
     table = _efficiencies(hardware.name, shares, eager=row.eager)
     durations = durations_on(graph, hardware, efficiencies=table)
     times = np.array([0.0 if each is None else each.duration for each in durations])
-    replica = Replica(graph, times[graph.op])
+    replica = Replica(graph, times[graph.op], interference=OF_GPUS)
     return predict_job(replica, hardware.cluster(row.strategy.ranks), row.strategy)
 
 
@@ -187,8 +187,9 @@ def _efficiencies(name: str, shares: Shares, *, eager: bool) -> Efficiencies:
     def share(**values: float) -> Efficiency:
         return Efficiency(**values, spread=0.0, ops=0, source="whole iterations of torchtitan")
 
+    memory = known.find(name, "tensor product")[0].memory
     own |= {
-        "tensor product": share(compute=shares.product),
+        "tensor product": share(compute=shares.product, memory=memory),
         "product": share(compute=shares.product),
         "attention": share(compute=ATTENTION),
     }

@@ -189,6 +189,20 @@ def test_an_op_takes_the_roofline_at_the_shares_of_its_class(tmp_path: Path) -> 
     assert time("a", "convolution", 1e9, 0)[1] == pytest.approx(0.1 + math.log(1.5))
 
 
+def test_on_tensor_cores_what_products_move_is_not_hidden() -> None:
+    device, table = find_hardware("h100-sxm").device, load_efficiencies()
+    share, _ = table.find("h100-sxm", "tensor product")
+
+    def time(kind: str, flops: float, moved: float) -> float:
+        return op_time("h100-sxm", device, table, kind, "bfloat16", flops, moved).seconds
+
+    alone = 1e12 / (share.compute * 989.5e12), 1e9 / (share.memory * 3.35e12)
+    assert time("product", 1e12, 1e9) == pytest.approx(sum(alone))
+    assert time("product", 1e12, 0) == pytest.approx(alone[0])
+    # Attention keeps its scores on chip: the larger of both.
+    assert time("attention", 1e15, 1e9) == time("attention", 1e15, 0)
+
+
 def test_numbers_without_units_on_the_device_are_refused() -> None:
     with pytest.raises(InputError, match=r"NVIDIA T4 16 GB: no peak for bfloat16: it has float32"):
         op_time(

@@ -100,6 +100,20 @@ def test_one_that_does_not_is_sharded_and_predict_says_the_same_of_what_is_chose
     assert sum(best.causes.values()) == pytest.approx(best.iteration_time)
 
 
+def test_collectives_slow_gpus_of_the_catalogue_as_was_published() -> None:
+    def found(**more: Any) -> Any:
+        config = PredictConfig(
+            model="mpt-125m", hardware="h100-sxm", workers=2, strategy="fsdp", **more
+        )
+        return run_prediction(config, seed=0).summary
+
+    published = found()
+    said = published.durations["computing beside collectives"]
+    assert said == "published: computing takes 1.189 times as long (Lee et al. 2025)"
+    assert published.iteration_time == found(slowdown=1.189).iteration_time
+    assert published.iteration_time > found(slowdown=1).iteration_time
+
+
 def test_tensor_ranks_stay_in_a_machine() -> None:
     config = asked(workers=16)
     assert config.architecture is not None

@@ -163,16 +163,6 @@ def test_whole_numbers_that_another_program_wrote_as_floats_are_read(
     assert load_export(path) == database.everything()
 
 
-def test_an_export_of_the_first_version_has_no_sessions(
-    database: ProfileDatabase, tmp_path: Path
-) -> None:
-    path = tmp_path / "p.parquet"
-    export(database, path)
-    table = parquet.read_table(path).drop_columns(["session"])
-    parquet.write_table(table.replace_schema_metadata({"paracosm.profiles": "1"}), path)
-    assert load_export(path) == database.everything()  # of timings that have none
-
-
 def test_files_that_are_no_exports_are_refused(database: ProfileDatabase, tmp_path: Path) -> None:
     path = tmp_path / "p.parquet"
     with pytest.raises(InputError, match="no file at"):
@@ -186,7 +176,7 @@ def test_files_that_are_no_exports_are_refused(database: ProfileDatabase, tmp_pa
     with pytest.raises(InputError, match='it has no "p90"'):
         load_export(path)
     parquet.write_table(table.replace_schema_metadata({"paracosm.profiles": "9"}), path)
-    with pytest.raises(InputError, match=r"an export of version 9.*update Paracosm"):
+    with pytest.raises(InputError, match=r"an export of version 9"):
         load_export(path)
     export(database, path)
     path.write_bytes(path.read_bytes()[:-100])

@@ -23,6 +23,10 @@ def check_emulation(config: EmulateConfig) -> None:
         load_measured(config.measured, config.world)
     elif not config.is_module and not config.script.is_file():
         raise InputError(f"{config.script}: no such script")
+    if config.nccl:
+        from paracosm.emulation.nccl.build import check_machine
+
+        check_machine()
     unchanged = config.model_copy(update={"what_if": ()})
     for each in (unchanged, config) if config.what_if else (unchanged,):
         communication_of(each)

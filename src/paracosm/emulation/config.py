@@ -121,6 +121,11 @@ class EmulateConfig(ClusterFields):
         description="backend: a modelled torch.distributed backend, any world and device; wire: "
         "the real gloo talks to emulated peers over TCP",
     )
+    nccl: bool = Field(
+        False,
+        description="on a GPU: PyTorch's own NCCL process group, over an NCCL whose other ranks "
+        "are emulated, in the place of mode backend's",
+    )
     communication: str | None = Field(
         None,
         description="how long communication takes: cluster, none, measured (wire mode: what the "
@@ -321,7 +326,7 @@ class EmulateConfig(ClusterFields):
                 "rank: in backend mode one rank is real, since no messages pass: mode wire takes "
                 "several"
             )
-        if self.delays is not None and (self.mode == "wire" or self.live):
+        if self.delays is not None and (self.mode == "wire" or self.live or self.nccl):
             raise ValueError(
                 "delays are compared over computing that is measured once: mode backend, without "
                 "--live"
@@ -339,8 +344,12 @@ class EmulateConfig(ClusterFields):
         else:
             own = {"algorithm", "comm_workers", "live", "core_bandwidth", "measured"}
             idle["in mode wire gloo itself decides"] = own
+            idle["it is mode backend's"] = {"nccl"}
         if self.live:
             idle["with live computing takes what it takes here"] = {"core_bandwidth", "measured"}
+        if self.nccl:
+            own = {"comm_workers", "live", "core_bandwidth", "measured"}
+            idle["with nccl PyTorch's own streams decide"] = own
         if self.cluster is not None:
             idle["the cluster says what there is"] = set(LINK_FIELDS)
         elif not self.has_links:

@@ -136,8 +136,22 @@ class Peers:
             self._met[:] = False
             self._draw_late()
 
+    @property
+    def may_be_late(self) -> bool:
+        return self._skew is not None or self._jitter is not None or self._has_stragglers
+
+    def entered(self, kind: str, members: Sequence[int], peer: int, asked: float) -> float:
+        """Return when the last of those that the real rank waits for has come: not before it has.
+
+        A message is sent whether its receiver is there or not; `peer` is whom one comes from.
+        """
+        if kind == "send" or len(members) == 1:
+            return asked
+        come = self.entry(peer, asked) if kind == "recv" else self.last_entry(members, asked)
+        return max(asked, come)
+
     def last_entry(self, members: Sequence[int], asked: float) -> float:
-        if self._skew is None and self._jitter is None and not self._has_stragglers:
+        if not self.may_be_late:
             return asked
         ranks = self._emulated.of(members)
         if not len(ranks):

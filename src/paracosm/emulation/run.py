@@ -140,6 +140,8 @@ def _expectation(config: EmulateConfig) -> str:
             f"are those of real ranks, so DDP's gradients are {len(config.rank)}/{config.world:,} "
             "as large as in the real job"
         )
+    if config.nccl:
+        real += ", under PyTorch's own NCCL process group"
     if not config.has_links and config.communication is None:
         return (
             f"{real}, the others are emulated; no links are given, so collectives take no time of "
@@ -183,6 +185,7 @@ def run_job(
     require("torch", "torch", "emulation")
     port = _free_port(config.port)
     job = _Job()
+    costs = contextlib.ExitStack()
     interrupted = False
     failed = 0
     try:
@@ -190,7 +193,7 @@ def run_job(
             allow_open_files(config.world)  # gloo has a socket for each peer
             job.emulator = _start_emulator(config, seed, folder, port, job)
         for rank in config.rank:
-            job.ranks[rank] = _start_rank(config, seed, rank, folder, port, job)
+            job.ranks[rank] = _start_rank(config, seed, rank, folder, port, job, costs)
         try:
             with _ended_by_signals():
                 failed = _watch(job, heard)
@@ -203,32 +206,51 @@ def run_job(
             if process is not None:
                 process.kill()
                 process.wait()
+        costs.close()
     heard(job.news())
     return Ended(failed or _failed(job), emulator, interrupted)
 
 
 def _start_rank(
-    config: EmulateConfig, seed: int, rank: int, folder: Path, port: int, job: _Job
+    config: EmulateConfig,
+    seed: int,
+    rank: int,
+    folder: Path,
+    port: int,
+    job: _Job,
+    costs: contextlib.ExitStack,  # is closed when the rank has ended
 ) -> subprocess.Popen[bytes]:
-    plan = folder / PLAN if config.mode == "backend" else None
+    plan = folder / PLAN if config.mode == "backend" and not config.nccl else None
     command = ["paracosm.emulation.rank.main", str(config.script), *config.arguments]
     out = subprocess.DEVNULL if config.output == "none" else None
     if config.output == "stderr":
         out = sys.stderr.fileno()
     sys.stdout.flush()
     told = Setting(config, seed, rank, folder / f"rank{rank}.records", plan)
-    return _start(command, told, port, job, out)
+    variables: dict[str, str] = {}
+    if config.nccl:
+        from paracosm.emulation.nccl.table import CostTable
+
+        table = costs.enter_context(CostTable(folder, config, seed, rank, told.records))
+        job.readers.append(RecordReader(table.records))
+        variables = table.environment()
+    return _start(command, told, port, job, out, variables)
 
 
 def _start_emulator(
     config: EmulateConfig, seed: int, folder: Path, port: int, job: _Job
 ) -> subprocess.Popen[bytes]:
     told = Setting(config, seed, -1, folder / "emulator.records")
-    return _start(["paracosm.emulation.wire.main"], told, port, job, None)
+    return _start(["paracosm.emulation.wire.main"], told, port, job, None, {})
 
 
 def _start(
-    module: list[str], told: Setting, port: int, job: _Job, out: int | None
+    module: list[str],
+    told: Setting,
+    port: int,
+    job: _Job,
+    out: int | None,
+    variables: dict[str, str],
 ) -> subprocess.Popen[bytes]:
     """Start a process in a process group of its own, so that Ctrl-C is ours to pass on."""
     job.readers.append(RecordReader(told.records))
@@ -236,7 +258,7 @@ def _start(
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     return subprocess.Popen(
         [*_PYTHON, *module],
-        env=inherited | address | told.environment(),
+        env=inherited | address | told.environment() | variables,
         stdin=subprocess.DEVNULL,  # what reads from a terminal in the background would be stopped
         stdout=out,
         process_group=0,

@@ -131,12 +131,13 @@ class PredictConfig(ThroughputFields, ClusterFields):
         description="coefficient of variation of the durations of tasks: their standard deviation "
         "over their mean",
     )
-    slowdown: float = Field(
-        1.0,
+    slowdown: float | None = Field(
+        None,
         ge=1,
         allow_inf_nan=False,
         description="how much longer computing takes while collectives between replicas run: 1.19 "
-        "of GPUs in the mean, 1.4 at most (Lee et al. 2025)",
+        "of GPUs in the mean, 1.4 at most (Lee et al. 2025) [1.189 on GPUs of the catalogue, else "
+        "1]",
     )
     timeline_ranks: str | None = Field(
         None,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.graphs import Graph
-from paracosm.jobs.strategies import Interference
+from paracosm.jobs.strategies import NO_INTERFERENCE, OF_GPUS, Interference
 from paracosm.prediction.config import PredictConfig
 from paracosm.profiling.allocator import new_memory
 from paracosm.profiling.database import ProfileDatabase
@@ -75,9 +75,14 @@ def find_interference(
 
     On a CPU it is what was measured of DDP on that processor, if it was.
     """
-    slowdown = config.slowdown
-    found = Interference(slowdown=slowdown)
-    said = f"given: computing takes {slowdown:g} times as long" if slowdown > 1 else ""
+    found, said = NO_INTERFERENCE, ""
+    if config.slowdown is not None:
+        found = Interference(slowdown=config.slowdown)
+        if config.slowdown > 1:
+            said = f"given: computing takes {config.slowdown:g} times as long"
+    elif config.catalogued is not None and config.catalogued.device.kind == "gpu":
+        found = OF_GPUS
+        said = f"published: computing takes {found.slowdown:g} times as long (Lee et al. 2025)"
     if environment is None or environment.device != "cpu":
         return found, said
     with ProfileDatabase.open(config.db, readonly=True) as database:

@@ -21,6 +21,7 @@ from paracosm.graphs.transformer import Transformer
 from paracosm.graphs.transformer.share import Share
 from paracosm.jobs.strategies import WITHIN, Replica, Strategy
 from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.host_costs import find_interference
 from paracosm.prediction.job import JobPrediction, predict_job, seconds_by_cause
 from paracosm.prediction.replica import find_replica
 from paracosm.prediction.strategy_bounds import RECOMPUTED, Network, TimedSplit
@@ -285,8 +286,12 @@ def splits_of(
         if key not in known:
             timed = find_replica(config.of_strategy(strategy, candidate.micro_batch), seed)
             alone = timed.predict(free_communication=True)
+            interference, _ = find_interference(config, timed.environment, strategy.data)
             known[key] = TimedSplit(
-                Replica(timed.graph, alone.duration, timed.asynchronous, timed.launch),
+                Replica(
+                    *(timed.graph, alone.duration, timed.asynchronous, timed.launch),
+                    interference=interference,
+                ),
                 ways,
                 Share(model, candidate.micro_batch, strategy.split(seed)).local,
                 lambda role, kind, size: network.seconds(

@@ -81,7 +81,7 @@ class OpTiming:
     probe: float = 0.0
     source: str = ""  # who measured: "model resnet50", "grid paper", "grid model-like", "new op"
     measured_at: str = ""  # ISO date and time, UTC
-    # The run of a profiler that it is of; "" in files that older versions wrote
+    # The run of a profiler that it is of; "" where nobody says
     session: str = field(default="", kw_only=True)
     # Of this set of samples, so that merging it twice does not double it
     key: str = field(default_factory=new_key)

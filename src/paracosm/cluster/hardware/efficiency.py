@@ -6,9 +6,10 @@ An op of a class c takes
 
 the roofline (Williams, Waterman, Patterson: "Roofline: an insightful visual performance model",
 2009) at the shares of both roofs that ops of the class were measured to reach, and a time that
-filling and draining the device takes whatever the size. `efficiencies.yaml` beside this file has
-the measured ones, written by `benchmarks/accuracy/efficiencies.py`; its lines say where they are
-from. A device without any has the geometric mean of the others', and a wider interval.
+filling and draining the device takes whatever the size. On tensor cores, which are so fast that
+they do not hide what products load and store, both times are added. `efficiencies.yaml` beside this
+file has the measured shares, written by `benchmarks/accuracy/efficiencies.py`; its lines say where
+they are from. A device without any has the geometric mean of the others', and a wider interval.
 """
 
 from __future__ import annotations
@@ -158,7 +159,8 @@ def op_time(
     found, known = efficiencies.find(name, f"tensor {op_class}" if on_tensor_cores else op_class)
     computing = flops / (found.compute * device.peak(dtype)) if flops else 0.0
     moving = moved / (found.memory * device.memory_bandwidth)
-    return OpTime(found.fixed + max(computing, moving), found.spread, known)
+    both = computing + moving if on_tensor_cores else max(computing, moving)
+    return OpTime(found.fixed + both, found.spread, known)
 
 
 @cache

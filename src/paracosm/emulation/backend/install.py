@@ -47,16 +47,21 @@ def install(runtime: Runtime) -> None:
     rank, world = runtime.setting.rank, runtime.setting.config.world
     replace_object_collectives((rank,), runtime.refuse, runtime.sent.has)
     _replace("_new_process_group_helper", _maker(runtime))
-    _replace("rendezvous", _rendezvous(rank, world))
-    _replace("_store_based_barrier", lambda *ignored, **options: None)
-    _replace("split_group", _split_group)
+    meet_alone(rank, world)
     for name in ("is_nccl_available", "is_gloo_available"):
         _replace(name, lambda: True)
     if not isinstance(getattr(c10d, "default_pg_nccl_timeout", None), timedelta):
         _replace("default_pg_nccl_timeout", timedelta(minutes=10))  # as where NCCL is built in
-    _replace("TCPStore", LocalStore)
     tell_stages()
     allow_parts(lambda text: runtime.recorder.append(Note(rank, False, text)))
+
+
+def meet_alone(rank: int, world: int) -> None:
+    """Have a script meet the other ranks of its world, and make groups, without waiting for any."""
+    _replace("rendezvous", _rendezvous(rank, world))
+    _replace("_store_based_barrier", lambda *ignored, **options: None)
+    _replace("split_group", _split_group)
+    _replace("TCPStore", LocalStore)
 
 
 def _replace(name: str, by: Any) -> None:

@@ -29,15 +29,19 @@ def announce(path: Path, real: Sequence[int]) -> None:
     """
     announcing = _Announcing(AnnouncementWriter(path), real)
     for name, reduction in _REDUCTIONS.items():
-        _before(name, announcing.reduction(*reduction))
-    _before("broadcast_", announcing.broadcast)
-    _before("gather_", announcing.gather)
-    _before("send", announcing.send)
-    _before("recv_", announcing.receive)
-    _before("recv_any_source_", announcing.receive_from_any)
+        before(name, announcing.reduction(*reduction))
+    before("broadcast_", announcing.broadcast)
+    before("gather_", announcing.gather)
+    before("send", announcing.send)
+    before("recv_", announcing.receive)
+    before("recv_any_source_", announcing.receive_from_any)
 
 
-def _before(name: str, call: Callable[[Sequence[Any]], Any]) -> None:
+def before(name: str, call: Callable[[Sequence[Any]], Any]) -> None:
+    """Have `call` get the arguments of each call of an operator of c10d before it begins.
+
+    What it returns, unless it is None, takes the place of the call.
+    """
     op = getattr(torch.ops.c10d, name).default
     after = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 

@@ -24,7 +24,7 @@ from paracosm.validation import validated
 _PREFIX = "PARACOSM_"
 # What the launch line itself says, what takes several runs, and what the benchmarks read.
 _NOT_FIELDS = {"script", "arguments", "output", "delays"}
-_NOT_OURS = {"PARACOSM_DATA", "PARACOSM_SERVED"}
+_NOT_OURS = {"PARACOSM_DATA", "PARACOSM_SERVED", "PARACOSM_CUDA_DRIVER"}
 
 Finish = Callable[[Setting, Path, Path | None, int], None]
 
@@ -135,6 +135,11 @@ def asked_by(environment: Mapping[str, str], script: str) -> Asked:
         given["what_if"] = [each.strip() for each in given["what_if"].split(";") if each.strip()]
     given["script"] = script if Path(script).is_file() else "module:__main__"
     config = validated(EmulateConfig, given, "environment")
+    if config.nccl:
+        raise InputError(
+            "PARACOSM_NCCL: the emulated NCCL has to be there before PyTorch is: paracosm emulate "
+            "--nccl starts the script"
+        )
     check_emulation(config)
     return Asked(config, _seed(environment), _out(environment))
 

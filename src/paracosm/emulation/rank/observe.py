@@ -99,8 +99,7 @@ def _watcher(waits: Waits) -> Callable[[torch.Tensor], None]:
     seen: int | None = None  # the backward pass that was seen last
 
     def begin() -> None:
-        since = waits.now()
-        _queue(lambda: waits.add(since, waits.now()))
+        _queue(waits.open())
 
     def gradient_arrived(gradient: torch.Tensor) -> None:
         nonlocal seen
@@ -171,8 +170,9 @@ class CoreClock:
 class Waits:
     """Records the waits of one rank.
 
-    A wait within a wait of the same thread is part of it. Whatever waits says so in one of three
-    ways: it is wrapped (`watched`), it calls `begin` and `end`, or it calls `add` afterwards.
+    A wait within a wait of the same thread is part of it. Whatever waits says so in one of four
+    ways: it is wrapped (`watched`), it calls `begin` and `end`, or `open` where another thread may
+    end it, or it calls `add` afterwards.
     """
 
     def __init__(
@@ -194,15 +194,19 @@ class Waits:
     def left_out(self) -> float:
         return 0.0 if self._clock is None else self._clock.waited()
 
+    def open(self) -> Callable[[], None]:
+        """Begin a wait, and return what ends it."""
+        return self._begun() if self._open.depth == 0 else lambda: None
+
     def begin(self) -> None:
         if self._open.depth == 0:
-            self._open.begin = self.now()
+            self._open.end = self._begun()
         self._open.depth += 1
 
     def end(self) -> None:
         self._open.depth -= 1
         if self._open.depth == 0:
-            self._record(self._open.begin, self.now())
+            self._open.end()
 
     def add(self, begin: float, end: float, group: str = "", number: int = -1) -> None:
         if self._open.depth == 0:
@@ -219,6 +223,10 @@ class Waits:
 
         return waiting
 
+    def _begun(self) -> Callable[[], None]:
+        since = self.now()
+        return lambda: self._record(since, self.now())
+
     def _record(self, begin: float, end: float, group: str = "", number: int = -1) -> None:
         self._recorder.append(Wait(self._rank, begin, end, group, number))
         if self._ended is not None:
@@ -227,4 +235,4 @@ class Waits:
 
 class _Open(threading.local):
     depth = 0
-    begin = 0.0
+    end: Callable[[], None]

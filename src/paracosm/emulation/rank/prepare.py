@@ -34,7 +34,11 @@ def prepare(setting: Setting) -> None:
     recorder = RecordWriter(setting.records)
     end = _End(setting, recorder)  # first, since what is registered later is called before
     refuse_what_needs_peers(setting.config)
-    if setting.config.mode == "backend":
+    if setting.config.nccl:
+        from paracosm.emulation.nccl.rank import prepare_nccl
+
+        end.record_ended = prepare_nccl(setting, recorder, _refusal(setting, recorder))
+    elif setting.config.mode == "backend":
         _prepare_backend(setting, recorder, end)
     else:
         replace_object_collectives(
@@ -53,7 +57,8 @@ def prepare(setting: Setting) -> None:
 
 def _refusal(setting: Setting, recorder: RecordWriter) -> Callable[[str], Exception]:
     def refuse(what: str) -> NotImplementedError:
-        text = f"{what}: not supported in wire mode"
+        mode = "with --nccl" if setting.config.nccl else "in wire mode"
+        text = f"{what}: not supported {mode}"
         recorder.append(Note(setting.rank, True, text))
         return NotImplementedError(text)
 

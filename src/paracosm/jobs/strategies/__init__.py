@@ -8,11 +8,12 @@ from paracosm.jobs.strategies.strategy import (
     Strategy,
     parse_strategy,
 )
-from paracosm.jobs.strategies.work import NO_INTERFERENCE, WITHIN, Interference, Replica
+from paracosm.jobs.strategies.work import NO_INTERFERENCE, OF_GPUS, WITHIN, Interference, Replica
 
 __all__ = [
     "ALL_REDUCES",
     "NO_INTERFERENCE",
+    "OF_GPUS",
     "SCHEDULES",
     "SHARDINGS",
     "WITHIN",

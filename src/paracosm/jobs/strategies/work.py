@@ -54,6 +54,9 @@ class Interference:
 
 
 NO_INTERFERENCE = Interference()
+OF_GPUS = Interference(slowdown=1.189)
+"""The mean of A100, H100, MI210 and MI250 (Lee et al., "Characterizing Compute-Communication
+Overlap in GPU-Accelerated Distributed Deep Learning", 2025, arXiv 2507.03114)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ import json
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -161,7 +161,7 @@ class ProfileDatabase:
         return {
             "file": str(self.path),
             "size": self.path.stat().st_size,
-            "schema_version": latest(),
+            "schema_version": VERSION,
             **overview(self.everything(), shown),
         }
 
@@ -292,10 +292,7 @@ def _links(timings: Iterable[LinkTiming]) -> list[dict[str, Any]]:
 
 
 def connect(path: Path, *, create: bool, readonly: bool) -> sqlite3.Connection:
-    """Return a connection to a file of the latest schema.
-
-    A file of an older schema is brought up to date. One that must not or cannot be written is left
-    as it is, and read through a copy in memory.
+    """Return a connection to a file, in which the tables are made where there are none.
 
     The file keeps SQLite's rollback journal, not a write-ahead log: between two transactions
     everything stands in the one file, so that it may be copied, lie on a network drive or in a
@@ -308,18 +305,12 @@ def connect(path: Path, *, create: bool, readonly: bool) -> sqlite3.Connection:
     with explained(path):
         connection = sqlite3.connect(address, uri=True, timeout=PATIENCE, isolation_level=None)
         try:
-            version = found_version(connection, path)
-            if version == 0 and not create:
-                raise InputError(f'"{path}" is empty, not a profile database')
-            readonly = readonly or not os.access(path, os.W_OK)
-            if version < latest() and readonly:
-                with contextlib.closing(connection) as original:
-                    connection = sqlite3.connect(":memory:", isolation_level=None)
-                    original.backup(connection)
-            if version < latest():
+            if is_new(connection, path):
+                if not create:
+                    raise InputError(f'"{path}" is empty, not a profile database')
                 with transaction(connection):
-                    bring_up_to_date(connection)
-            if readonly:
+                    _create(connection)
+            if readonly or not os.access(path, os.W_OK):
                 connection.execute("PRAGMA query_only = ON")
         except BaseException:
             connection.close()
@@ -389,101 +380,75 @@ _SPREAD = """
     count INTEGER NOT NULL CHECK (count > 0), mean REAL NOT NULL, variance REAL NOT NULL,
     minimum REAL NOT NULL, p10 REAL NOT NULL, median REAL NOT NULL, p90 REAL NOT NULL"""
 
-STEPS: list[Sequence[str]] = [
-    (
-        "CREATE TABLE environments (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE)",
-        """CREATE TABLE ops (
-            id INTEGER PRIMARY KEY, name TEXT NOT NULL, arguments TEXT NOT NULL,
-            flops INTEGER NOT NULL, bytes_read INTEGER NOT NULL, bytes_written INTEGER NOT NULL,
-            counted_at TEXT NOT NULL, UNIQUE (name, arguments))""",
-        f"""CREATE TABLE op_timings (
-            key TEXT NOT NULL PRIMARY KEY,
-            op INTEGER NOT NULL REFERENCES ops,
-            environment INTEGER NOT NULL REFERENCES environments,
-            cache TEXT NOT NULL, {_SPREAD}, probe REAL NOT NULL,
-            source TEXT NOT NULL, measured_at TEXT NOT NULL)""",
-        "CREATE INDEX op_timings_by_op ON op_timings (op, environment, cache)",
-        f"""CREATE TABLE link_timings (
-            key TEXT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, scenario TEXT NOT NULL,
-            size INTEGER NOT NULL, ranks INTEGER NOT NULL,
-            environment INTEGER NOT NULL REFERENCES environments, {_SPREAD},
-            source TEXT NOT NULL, measured_at TEXT NOT NULL)""",
-        f"""CREATE TABLE iteration_timings (
-            key TEXT NOT NULL PRIMARY KEY, fingerprint TEXT NOT NULL, model TEXT NOT NULL,
-            environment INTEGER NOT NULL REFERENCES environments, {_SPREAD}, probe REAL NOT NULL,
-            source TEXT NOT NULL, measured_at TEXT NOT NULL)""",
-        """CREATE VIEW timings AS SELECT
-            ops.name, ops.arguments, ops.flops, ops.bytes_read, ops.bytes_written,
-            environments.text AS environment, t.cache,
-            t.count, t.mean, t.variance, t.minimum, t.p10, t.median, t.p90,
-            t.probe, t.source, t.measured_at, t.key
-            FROM op_timings AS t JOIN ops ON ops.id = t.op
-            JOIN environments ON environments.id = t.environment""",
-        """CREATE VIEW links AS SELECT
-            t.kind, t.scenario, t.size, t.ranks, environments.text AS environment,
-            t.count, t.mean, t.variance, t.minimum, t.p10, t.median, t.p90,
-            t.source, t.measured_at, t.key
-            FROM link_timings AS t JOIN environments ON environments.id = t.environment""",
-        """CREATE VIEW iterations AS SELECT
-            t.fingerprint, t.model, environments.text AS environment,
-            t.count, t.mean, t.variance, t.minimum, t.p10, t.median, t.p90,
-            t.probe, t.source, t.measured_at, t.key
-            FROM iteration_timings AS t JOIN environments ON environments.id = t.environment""",
-    ),
-    (
-        "ALTER TABLE op_timings ADD COLUMN session TEXT NOT NULL DEFAULT ''",
-        "ALTER TABLE iteration_timings ADD COLUMN session TEXT NOT NULL DEFAULT ''",
-        "DROP VIEW timings",
-        "DROP VIEW iterations",
-        """CREATE VIEW timings AS SELECT
-            ops.name, ops.arguments, ops.flops, ops.bytes_read, ops.bytes_written,
-            environments.text AS environment, t.cache,
-            t.count, t.mean, t.variance, t.minimum, t.p10, t.median, t.p90,
-            t.probe, t.source, t.measured_at, t.session, t.key
-            FROM op_timings AS t JOIN ops ON ops.id = t.op
-            JOIN environments ON environments.id = t.environment""",
-        """CREATE VIEW iterations AS SELECT
-            t.fingerprint, t.model, environments.text AS environment,
-            t.count, t.mean, t.variance, t.minimum, t.p10, t.median, t.p90,
-            t.probe, t.source, t.measured_at, t.session, t.key
-            FROM iteration_timings AS t JOIN environments ON environments.id = t.environment""",
-    ),
-]
-"""Statements that bring a file of version i to version i + 1; version 0 is an empty file.
+VERSION = 2
+"""Of the schema."""
 
-A step that was released never changes: a later version is a step more.
-"""
+_SCHEMA = (
+    "CREATE TABLE environments (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE)",
+    """CREATE TABLE ops (
+        id INTEGER PRIMARY KEY, name TEXT NOT NULL, arguments TEXT NOT NULL,
+        flops INTEGER NOT NULL, bytes_read INTEGER NOT NULL, bytes_written INTEGER NOT NULL,
+        counted_at TEXT NOT NULL, UNIQUE (name, arguments))""",
+    f"""CREATE TABLE op_timings (
+        key TEXT NOT NULL PRIMARY KEY,
+        op INTEGER NOT NULL REFERENCES ops,
+        environment INTEGER NOT NULL REFERENCES environments,
+        cache TEXT NOT NULL, {_SPREAD}, probe REAL NOT NULL,
+        source TEXT NOT NULL, measured_at TEXT NOT NULL, session TEXT NOT NULL DEFAULT '')""",
+    "CREATE INDEX op_timings_by_op ON op_timings (op, environment, cache)",
+    f"""CREATE TABLE link_timings (
+        key TEXT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, scenario TEXT NOT NULL,
+        size INTEGER NOT NULL, ranks INTEGER NOT NULL,
+        environment INTEGER NOT NULL REFERENCES environments, {_SPREAD},
+        source TEXT NOT NULL, measured_at TEXT NOT NULL)""",
+    f"""CREATE TABLE iteration_timings (
+        key TEXT NOT NULL PRIMARY KEY, fingerprint TEXT NOT NULL, model TEXT NOT NULL,
+        environment INTEGER NOT NULL REFERENCES environments, {_SPREAD}, probe REAL NOT NULL,
+        source TEXT NOT NULL, measured_at TEXT NOT NULL, session TEXT NOT NULL DEFAULT '')""",
+    """CREATE VIEW timings AS SELECT
+        ops.name, ops.arguments, ops.flops, ops.bytes_read, ops.bytes_written,
+        environments.text AS environment, t.cache,
+        t.count, t.mean, t.variance, t.minimum, t.p10, t.median, t.p90,
+        t.probe, t.source, t.measured_at, t.session, t.key
+        FROM op_timings AS t JOIN ops ON ops.id = t.op
+        JOIN environments ON environments.id = t.environment""",
+    """CREATE VIEW links AS SELECT
+        t.kind, t.scenario, t.size, t.ranks, environments.text AS environment,
+        t.count, t.mean, t.variance, t.minimum, t.p10, t.median, t.p90,
+        t.source, t.measured_at, t.key
+        FROM link_timings AS t JOIN environments ON environments.id = t.environment""",
+    """CREATE VIEW iterations AS SELECT
+        t.fingerprint, t.model, environments.text AS environment,
+        t.count, t.mean, t.variance, t.minimum, t.p10, t.median, t.p90,
+        t.probe, t.source, t.measured_at, t.session, t.key
+        FROM iteration_timings AS t JOIN environments ON environments.id = t.environment""",
+)
 
 
-def latest() -> int:
-    """The version that this Paracosm writes, and the last that it reads."""
-    return len(STEPS)
-
-
-def found_version(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the version of the schema in a file; 0 where nothing has been written to it."""
+def is_new(connection: sqlite3.Connection, path: Path) -> bool:
+    """Return whether nothing has been written to a file yet; refuse those of others."""
     application, version = _header(connection)
     if application != APPLICATION_ID:
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if (application, version, tables) == (0, 0, 0):
-            return 0
+            return True
         raise InputError(f'"{path}" is an SQLite database, but no profile database of Paracosm')
-    if version > latest():
+    if version != VERSION:
+        what = "update Paracosm" if version > VERSION else "time the ops again, into another file"
         raise InputError(
-            f'"{path}" has schema version {version}, and this Paracosm knows no version after '
-            f"{latest()}: update Paracosm"
+            f'"{path}" has schema version {version}, and this Paracosm knows {VERSION}: {what}'
         )
-    return version
+    return False
 
 
-def bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """Take every step that the file has not taken yet; the transaction is the caller's."""
-    _, version = _header(connection)  # once more: another process may have been faster
-    for step in STEPS[version:]:
-        for statement in step:
-            connection.execute(statement)
+def _create(connection: sqlite3.Connection) -> None:
+    """Make the tables, unless another process was faster; the transaction is the caller's."""
+    if _header(connection) == (APPLICATION_ID, VERSION):
+        return
+    for statement in _SCHEMA:
+        connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {latest()}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _header(connection: sqlite3.Connection) -> tuple[int, int]:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 FORMATS = (".parquet", ".csv")
 
 _VERSION = 2
-_NEW = "session"  # in version 2; of files of version 1 it is empty
 _VERSION_KEY = b"paracosm.profiles"
 
 _ENVIRONMENT = {part.name: int if part.name == "threads" else str for part in fields(Environment)}
@@ -146,13 +145,11 @@ def _read(path: Path) -> pyarrow.Table:
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f'"{path}" cannot be read as a Parquet file: {_line(error)}') from None
     version = (table.schema.metadata or {}).get(_VERSION_KEY, str(_VERSION).encode()).decode()
-    if version not in ("1", str(_VERSION)):
+    if version != str(_VERSION):
         raise InputError(
-            f'"{path}" is an export of version {version}, and this Paracosm knows none after '
-            f"{_VERSION}: update Paracosm"
+            f'"{path}" is an export of version {version}, and this Paracosm knows {_VERSION}: '
+            "export it again with the same version"
         )
-    if version == "1":
-        table = table.append_column(_NEW, pyarrow.array([""] * len(table), pyarrow.string()))
     for name in COLUMNS:
         if name not in table.column_names:
             raise InputError(f'"{path}" is no export of a profile database: it has no "{name}"')
