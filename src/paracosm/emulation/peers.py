@@ -158,14 +158,6 @@ class Peers:
             return asked
         return asked + float(np.max(self._lateness(ranks, asked)))
 
-    def entered(self, kind: str, members: Sequence[int], peer: int, asked: float) -> float:
-        """Return when all whom a collective needs have come to it; `peer` -1: anybody."""
-        if kind == "send" or len(members) == 1:
-            return asked
-        if kind == "recv":
-            return max(asked, self.entry(peer, asked))
-        return max(asked, self.last_entry(members, asked))
-
     def entry(self, peer: int, asked: float) -> float:
         """Return when one peer comes to what the real rank asked for at `asked`; -1: anybody."""
         return asked if peer < 0 else self.last_entry((peer,), asked)
