@@ -115,7 +115,9 @@ def _measured(seconds: float, timeout: float) -> PairLink | None:
     message = (many - few) / (_MANY - _FEW) - _SMALL / line.bandwidth
     overhead = round(min(max(message, 0.0), line.latency), 9)
     core = 2.0 * _BUCKETS * _BUCKET / taken if taken > 0 else inf
-    return PairLink(line.latency - overhead, overhead, line.bandwidth, core, line.error, line.worst)
+    return PairLink(
+        round(line.latency - overhead, 9), overhead, line.bandwidth, core, line.error, line.worst
+    )
 
 
 def _all_reduces(size: int, seconds: float) -> list[float]:
