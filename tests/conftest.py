@@ -1,7 +1,37 @@
 """What holds for all tests."""
 
+import signal
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
 # A first example may compile a kernel, and the machine may be busy: time is no reason to fail.
 settings.register_profile("paracosm", deadline=None)
 settings.load_profile("paracosm")
+
+# In the background of a script Ctrl-C is ignored, under nohup a hang-up; what tests start would
+# inherit that. A handler is not inherited: a child begins with what the system does by default.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+for _ignored in (signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(_ignored) is signal.SIG_IGN:
+        signal.signal(_ignored, lambda number, frame: None)
+
+# They take longest, most of it to compile or to time ops: where files run side by side they come
+# first, so that none of them runs on alone at the end.
+LONGEST = [
+    "relaxation/test_network.py",
+    "contract/test_cluster_keys.py",
+    "profiling/test_paper_offline_profiling.py",
+    "training/test_train.py",
+    "cli/test_cli.py",
+    "test_api.py",
+    "relaxation/test_faults_in_runs.py",
+    "profiling/test_model.py",
+]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))

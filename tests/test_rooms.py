@@ -20,7 +20,8 @@ GROUND: dict[str, set[str]] = {
     "factory": set(),
     "validation": set(),
     "compiled": set(),
-    "files": set(),
+    "files": {"errors"},
+    "processes": set(),
     "rng": set(),
     "quantities": {"units"},
 }

@@ -196,7 +196,8 @@ class Result(Generic[S]):
     def _key_figures(self) -> str:
         from paracosm.report.writing import key_numbers
 
-        numbers = key_numbers(self._runs) if self._runs else _scalars(self.summary)
+        numbers = {key: [str(each)] for key, each in self.summary.items() if _is_scalar(each)}
+        numbers = key_numbers(self._runs) if self._runs else numbers
         rows = "".join(
             f"<tr><th>{escape(label)}</th>" + "".join(f"<td>{escape(text)}</td>" for text in texts)
             for label, texts in numbers.items()
@@ -632,7 +633,3 @@ def _embedded(png: bytes, title: str) -> str:
 
 def _is_scalar(value: object) -> bool:
     return value is None or isinstance(value, str | int | float)
-
-
-def _scalars(summary: Summary) -> dict[str, list[str]]:
-    return {key: [str(value)] for key, value in summary.items() if _is_scalar(value)}

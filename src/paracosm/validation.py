@@ -1,7 +1,8 @@
-"""Read YAML files, and mappings into pydantic models, or say in one line why not."""
+"""Read YAML and JSON, and mappings into pydantic models, or say in one line why not."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from paracosm.errors import InputError, unknown
 
-__all__ = ["parse_yaml", "read_yaml", "validated"]
+__all__ = ["parse_json", "parse_yaml", "read_json", "read_yaml", "validated"]
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -60,6 +61,44 @@ def parse_yaml(text: str, where: str) -> Any:
     if _values_in(content, {}) > MOST_VALUES:
         raise InputError(f"{where}: more than {MOST_VALUES:,} values")
     return content
+
+
+def read_json(path: str | Path, what: str) -> Any:
+    """Return the content of a JSON file; `what` is as `read_yaml` has it.
+
+    Raises:
+        InputError: it cannot be read; it is no JSON, or nested too deeply; a key stands twice.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise InputError(f'no {what} at "{path}"') from None
+    except OSError as error:
+        raise InputError(f'cannot read the {what} "{path}": {error.strerror}') from None
+    return parse_json(data, f'cannot read the {what} "{path}"')
+
+
+def parse_json(text: str | bytes, where: str) -> Any:
+    """Return what a JSON text says; `where` begins the message of an error.
+
+    Raises:
+        InputError: as `read_json`.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except RecursionError:
+        raise InputError(f"{where}: JSON that is nested too deeply") from None
+    except ValueError as error:
+        raise InputError(f"{where}: JSON that is cut off or damaged: {error}") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f'the key "{_shortened(twice)}" stands twice')
+    return found
 
 
 class _Loader(yaml.SafeLoader):

@@ -320,21 +320,43 @@ def test_brackets_and_colons_of_a_path_are_printed_as_they_are(
 
 
 @pytest.mark.parametrize(
-    ("error", "message"),
+    ("error", "code", "message"),
     [
-        (KeyboardInterrupt(), "paracosm: interrupted\n"),
-        (MemoryError("1 TiB"), "paracosm: out of memory: 1 TiB\n"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (MemoryError("1 TiB"), 1, "out of memory: 1 TiB"),
+        (OSError(28, "No space left on device", "a/b"), 1, "a/b: No space left on device"),
     ],
 )
-def test_what_stops_the_program_anywhere_is_one_line_and_exit_code_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture, error: BaseException, message: str
+def test_what_stops_the_program_anywhere_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+    error: BaseException,
+    code: int,
+    message: str,
 ) -> None:
     def fail(*_: object) -> None:
         raise error
 
     monkeypatch.setattr("paracosm.cli.run_verb.run_point", fail)
+    assert call(*SMALL) == code
+    assert capsys.readouterr().err == f"paracosm: {message}\n"
+
+
+def test_a_defect_is_one_line_that_says_how_to_see_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("a\nb")
+
+    monkeypatch.setattr("paracosm.cli.run_verb.run_point", fail)
+    monkeypatch.delenv("PARACOSM_DEBUG", raising=False)
     assert call(*SMALL) == 1
-    assert capsys.readouterr().err == message
+    message = capsys.readouterr().err
+    assert message.startswith("paracosm: a defect of Paracosm (test_cli.py:")
+    assert message.count("\n") == 1
+    monkeypatch.setenv("PARACOSM_DEBUG", "1")
+    with pytest.raises(KeyError):
+        call(*SMALL)
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten_unless_forced(
@@ -373,7 +395,10 @@ def test_the_first_line_is_the_answer(tmp_path: Path, capsys: Capture) -> None:
     assert capsys.readouterr().out.startswith("Most examples/s with 2 workers: ")
 
 
-def test_an_interrupted_run_keeps_what_it_has_and_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_keeps_what_it_has_and_says_so(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     out = tmp_path / "run"
     program = "import sys; from paracosm.cli import main; sys.exit(main(sys.argv[1:]))"
     arguments = ["train", "--updates", "10000000", "--lookahead", "off", "--out", str(out)]
@@ -384,9 +409,9 @@ def test_an_interrupted_run_keeps_what_it_has_and_says_so(tmp_path: Path) -> Non
         while not (stream.exists() and stream.stat().st_size > 10_000):
             assert process.poll() is None
             time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         printed, _ = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == 128 + number
     assert "interrupted" in printed
     run = RunFolder.open(out)
     assert run.summary is not None
@@ -422,7 +447,7 @@ def test_an_interrupted_sweep_stops_at_once_and_the_same_command_goes_on(
             time.sleep(0.05)
         (os.killpg if whole_group else os.kill)(process.pid, signal.SIGINT)
         _, printed = process.communicate(timeout=30)
-    assert process.returncode == 1
+    assert process.returncode == 130
     # The pool of processes may have last words of its own.
     assert "\nparacosm: interrupted: the same command" in f"\n{printed}"
     assert "Traceback" not in printed.partition("paracosm: interrupted")[0]
@@ -444,7 +469,7 @@ def test_an_interrupted_point_is_run_again(
 
     with monkeypatch.context() as patched:
         patched.setattr(Simulator, "run", interrupted)
-        assert call("train", study, "--out", str(out)) == 1
+        assert call("train", study, "--out", str(out)) == 130
     assert "the same command goes on where it stopped" in capsys.readouterr().err
     assert RunFolder.open(out / "workers=2").status == "interrupted"
     before = (out / "workers=1" / "summary.json").stat().st_mtime_ns

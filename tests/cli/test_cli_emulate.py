@@ -230,7 +230,7 @@ def test_ctrl_c_keeps_what_there_is(tmp_path: Path) -> None:
                 break
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == 130
     summary = summary_of(out)
     assert summary["status"] == "interrupted"
     assert summary["iterations"] > 1

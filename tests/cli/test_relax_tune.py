@@ -126,7 +126,7 @@ def test_an_interrupted_search_keeps_the_best_so_far(tmp_path: Path) -> None:
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         printed, _ = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert printed.startswith("Interrupted: the best so far, not validated.")
     assert json.loads((out / "tuning.json").read_text())["status"] == "interrupted"
     assert (out / "landscape.png").exists()

@@ -106,9 +106,10 @@ def test_a_process_that_is_killed_leaves_all_but_its_last_instants(tmp_path: Pat
     script = (
         "import sys, time\nfrom pathlib import Path\n"
         "from paracosm.emulation.records import RecordWriter, Wait\n"
+        "now = 0.0\ntime.monotonic = lambda: now\n"
         "writer = RecordWriter(Path(sys.argv[1]))\n"
         "for i in range(300):\n    writer.append(Wait(0, i, i + 1))\n"
-        "time.sleep(0.6)\nwriter.append(Wait(0, 300, 301))\nwriter.append(Wait(0, 301, 302))\n"
+        "now = 0.6\nwriter.append(Wait(0, 300, 301))\nwriter.append(Wait(0, 301, 302))\n"
         "print('there', flush=True)\ntime.sleep(60)\n"
     )
     file = tmp_path / "records"

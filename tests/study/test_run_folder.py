@@ -206,6 +206,7 @@ def test_an_existing_folder_needs_force_and_keeps_what_is_not_ours(tmp_path: Pat
     new = RunFolder.create(old.path, {"train": {}}, force=True)
     assert (new.path / "notes.txt").read_text() == "mine"
     assert sorted(file.name for file in new.path.iterdir()) == [
+        ".lock",
         "environment.json",
         "metrics.arrows",
         "notes.txt",

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Schedule
 from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
+from paracosm.validation import read_json
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -96,7 +97,7 @@ def load_run(folder: Path) -> RecordedRun:
 
     if not (folder / "run.json").is_file():
         raise InputError(f"{folder}: no recorded run: it has no run.json")
-    facts = json.loads((folder / "run.json").read_text())
+    facts = read_json(folder / "run.json", "recorded run")
     found = {}
     for name in ("events", "steps", "snapshots"):
         table = pyarrow.parquet.read_table(folder / f"{name}.parquet")

@@ -1,19 +1,26 @@
 """The program `paracosm`: its options, and how an error looks to its user.
 
-Exit codes: 0 done; 1 a run failed, diverged, ran out of memory or was interrupted; 2 bad input.
+Exit codes: 0 done; 1 a run failed or diverged, or memory or the disk was full; 2 bad input; 130
+interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with what was there.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from typing import Annotated
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
 from typer import Option
 from typer.exceptions import TyperException
 
 import paracosm
-from paracosm.cli.verbs import SETTINGS, Program
+from paracosm.cli.verbs import INTERRUPTED, SETTINGS, Program
 from paracosm.errors import InputError, MissingExtraError
 from paracosm.profiling.allocator import restart_pinned
 
@@ -48,22 +55,82 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the program and return its exit code."""
     if arguments is None and sys.argv[1:2] in TIMED:
         restart_pinned()
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (for good)
+    with _ended_as_by_interrupt() as received:
+        code = _run(arguments)
+    return 128 + received[0] if code == INTERRUPTED and received else code
+
+
+def _run(arguments: list[str] | None) -> int:
     try:
         code = app(arguments, prog_name="paracosm", standalone_mode=False)
+        sys.stdout.flush()
     except (InputError, MissingExtraError) as error:
         return _say(str(error), 2)
     except TyperException as error:
         return _say(error.format_message() or "see paracosm --help", 2)
     except typer.Abort as interrupt:
-        return _say(str(interrupt) or "interrupted", 1)
+        return _say(str(interrupt) or "interrupted", INTERRUPTED)
     except MemoryError as error:
         return _say(f"out of memory: {error}" if str(error) else "out of memory", 1)
-    if code == _INTERRUPTED:
-        return _say("interrupted", 1)
+    except BrokenPipeError:
+        return _without_output()
+    except OSError as error:
+        if error.filename is None and _is_output_lost():
+            return _without_output()
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return _say(f"{where}{error.strerror or error}", 1)
+    except Exception as error:
+        if os.environ.get("PARACOSM_DEBUG"):
+            raise
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        return _say(
+            f"a defect of Paracosm ({os.path.basename(place.filename)}:{place.lineno}: {what}): "
+            "please report it, with the traceback that PARACOSM_DEBUG=1 shows",
+            1,
+        )
     return code if isinstance(code, int) else 0
 
 
-_INTERRUPTED = 130  # what Typer makes of Ctrl-C; no command returns it
+@contextmanager
+def _ended_as_by_interrupt() -> Iterator[list[int]]:
+    """Let SIGTERM and SIGHUP end a verb as Ctrl-C does; the list says which did."""
+    received: list[int] = []
+
+    def end(number: int, frame: Any) -> None:
+        received.append(number)
+        handler = signal.getsignal(signal.SIGINT)
+        if not callable(handler):  # ignored, as in the background of a shell
+            raise KeyboardInterrupt
+        handler(signal.SIGINT, frame)
+
+    ours = []
+    if threading.current_thread() is threading.main_thread():
+        numbers = (getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP"))
+        ours = [each for each in numbers if each and signal.getsignal(each) is signal.SIG_DFL]
+    for each in ours:
+        signal.signal(each, end)
+    try:
+        yield received
+    finally:
+        for each in ours:
+            signal.signal(each, signal.SIG_DFL)
+
+
+def _is_output_lost() -> bool:
+    """Whether standard output takes nothing more: it is closed, or its disk is full."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        return True
+    return False
+
+
+def _without_output() -> int:
+    """Forget what could not be printed, so that Python does not complain about it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
 
 
 def _say(message: str, code: int) -> int:

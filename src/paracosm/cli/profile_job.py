@@ -20,6 +20,7 @@ from paracosm.cli.options import (
     duration,
     named,
 )
+from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.file import contents
 from paracosm.profiling.jobs import JobProfile
@@ -233,7 +234,7 @@ def _keep(profile: JobProfile, out: Path, json: bool, quiet: bool) -> int:
     status = "interrupted" if interrupted else "done"
     summary = {"status": status, "file": out, **summarize_profile(profile)}
     show_result(summary, json, quiet, lambda: _show(summary, interrupted))
-    return 1 if interrupted else 0
+    return INTERRUPTED if interrupted else 0
 
 
 def _show(summary: dict[str, Any], interrupted: bool) -> None:

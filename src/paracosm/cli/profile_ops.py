@@ -16,6 +16,7 @@ from typer import Option
 from paracosm.cli.display import aligned, counter, printer, show_result
 from paracosm.cli.graph_capture import DATABASE, Device, options_of, with_capture_flags
 from paracosm.cli.options import Json, Quiet, duration, listed, named
+from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.capture import capture
 from paracosm.graphs.graph import PHASES, Graph
@@ -86,7 +87,7 @@ def ops(
         raise typer.Abort("interrupted before anything was timed")
     summary = _model_summary(done)
     show_result(summary, json, quiet, lambda: _show_model(done, summary, db))
-    return 1 if done.profile.interrupted else 0
+    return INTERRUPTED if done.profile.interrupted else 0
 
 
 def _caches(text: str) -> tuple[str, ...]:
@@ -243,7 +244,7 @@ def grid(
         raise typer.Abort("interrupted before anything was timed")
     summary = _grid_summary(made, measured)
     show_result(summary, json, quiet, lambda: _show_grid(summary, measured, db))
-    return 1 if measured.interrupted else 0
+    return INTERRUPTED if measured.interrupted else 0
 
 
 def _families_asked(text: str, batch: int | None) -> list[Family]:

@@ -28,6 +28,7 @@ from paracosm.cli.options import (
     with_run_flags,
 )
 from paracosm.cli.run_verb import run_verb
+from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.results import to_builtin
@@ -281,7 +282,7 @@ def measure(
     summary = _measurement_summary(measurement)
     show_result(summary, json, quiet, lambda: _show_measurement(measurement, out))
     stopped = any(run.status != "converged" for case in measurement.cases for run in case.runs)
-    return 1 if stopped or measurement.interrupted else 0
+    return INTERRUPTED if measurement.interrupted else int(stopped)
 
 
 def _measurement_summary(measurement: Measurement) -> dict[str, Any]:

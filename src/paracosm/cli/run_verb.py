@@ -13,6 +13,7 @@ import typer
 
 from paracosm.cli.display import aligned, counter, printer, progress_bar
 from paracosm.cli.options import RunFlags, check_folder
+from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError
 from paracosm.report.kinds import described, view_of
 from paracosm.report.view import TROUBLES, Figure, View, answer, endings_of, verdict
@@ -123,6 +124,8 @@ def write_report_of(runs: list[Path], folder: Path | None = None) -> None:
 
 
 def _exit_code(kind: str, summaries: list[Summary]) -> int:
+    if any(summary.status == "interrupted" for summary in summaries):
+        return INTERRUPTED
     success = KINDS[kind].success
     return 0 if all(summary.status in (success, "noisy") for summary in summaries) else 1
 

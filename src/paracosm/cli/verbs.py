@@ -53,6 +53,9 @@ VERBS: Mapping[str, str] = {
 }
 """Verb -> module; the function has the name of the verb's last word (`import_` for import)."""
 
+INTERRUPTED = 130
+"""Exit code of a verb that Ctrl-C ended: 128 and the number of its signal."""
+
 SETTINGS: dict[str, Any] = {"help_option_names": ["--help", "-h"]}
 """Of every verb; a module may have `COMMANDS` of its own, a `Verb` by verb."""
 
@@ -74,7 +77,10 @@ class Verb(TyperCommand):
         """Run the verb, unless two of its flags exclude each other."""
         if ctx.params.get("json") and ctx.params.get("quiet"):
             raise InputError("--json prints and --quiet does not: give one of them")
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Abort("interrupted") from None
 
 
 def _command(verb: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from paracosm.emulation.rank_records import is_measured
 from paracosm.emulation.records import MEASUREMENT, Group, Record, RecordReader
 from paracosm.errors import InputError
 from paracosm.results import EmulationSummary
+from paracosm.validation import read_json
 
 
 def check_emulation(config: EmulateConfig) -> None:
@@ -60,8 +60,8 @@ def load_measured(folder: Path, world: int) -> list[Record]:
 
 def predicted_time(folder: Path) -> float:
     try:
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        summary = read_json(folder / "summary.json", "summary")
+    except InputError:
         raise InputError(f"{folder}: not the folder of a finished run") from None
     found = summary.get("iteration_time")
     if isinstance(found, dict):

@@ -23,6 +23,7 @@ from paracosm.emulation.records import (
     write_records,
 )
 from paracosm.emulation.summary import summarise
+from paracosm.files import sealing
 from paracosm.results import EmulationSummary
 from paracosm.timeline import Labels, Timeline, union
 from paracosm.timeline.analysis import Floats, exposed_of_each, exposure_between
@@ -174,7 +175,8 @@ def _save_collectives(records: Sequence[Record], path: Path) -> None:
     types |= dict.fromkeys(whole, pa.int64())
     columns = (*names, "exposed", "hidden")
     schema = pa.schema([(name, types.get(name, pa.float64())) for name in columns])
-    parquet.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+    with sealing(path) as unfinished:
+        parquet.write_table(pa.Table.from_pylist(rows, schema=schema), unfinished)
 
 
 def timeline_of(records: Sequence[Record]) -> Timeline:

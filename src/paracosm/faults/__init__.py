@@ -1,11 +1,15 @@
 """What goes wrong while a computation runs, and how checkpoints repair it."""
 
 from paracosm.faults.checkpoint import (
+    INTERVALS,
     CheckpointPolicy,
     DetectionScore,
     advice,
+    daly_interval,
+    expected_makespan,
     parse_checkpoint,
     score,
+    young_interval,
 )
 from paracosm.faults.fault import (
     At,
@@ -27,12 +31,6 @@ from paracosm.faults.fault import (
     mean_time_between_faults,
     parse_fault,
     parse_faults,
-)
-from paracosm.faults.intervals import (
-    INTERVALS,
-    daly_interval,
-    expected_makespan,
-    young_interval,
 )
 from paracosm.faults.models import (
     BitFlip,

@@ -207,10 +207,6 @@ class Stop(ProcessorFault):
     parameters: ClassVar[dict[str, Parameter]] = {"duration": DURATION}
 
 
-def _parse_factor(value: object) -> float:
-    return parse_number(str(value).strip().removesuffix("x"))
-
-
 @dataclass(frozen=True)
 class Slow(ProcessorFault):
     """For `duration` seconds, computing takes the node `factor` times as long.
@@ -225,7 +221,10 @@ class Slow(ProcessorFault):
     duration: float = inf
     name: ClassVar[str] = "slow"
     parameters: ClassVar[dict[str, Parameter]] = {
-        "factor": Parameter(_parse_factor, lambda value: f"{format_number(value)}x"),
+        "factor": Parameter(
+            lambda value: parse_number(str(value).strip().removesuffix("x")),
+            lambda value: f"{format_number(value)}x",
+        ),
         "duration": DURATION,
     }
 

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, InstanceOf, PlainSerializer
 
 from paracosm.errors import InputError, unknown
+from paracosm.faults.checkpoint import INTERVALS
 from paracosm.faults.fault import Node, OnNode
-from paracosm.faults.intervals import INTERVALS
 from paracosm.quantities import Duration, read_duration
 from paracosm.rng import FailureStream, generator
 from paracosm.units import format_duration, format_number

@@ -24,9 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError, unknown
-from paracosm.files import replacing
+from paracosm.files import check_seal, sealing
 from paracosm.graphs.build import Columns, Lists, assemble
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op
+from paracosm.validation import parse_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +48,7 @@ def save_graph(graph: Graph, path: str | Path) -> None:
     compression = "zstd" if pa.Codec.is_available("zstd") else None
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with (
-        replacing(path) as unfinished,
+        sealing(path) as unfinished,
         pa.OSFile(str(unfinished), "wb") as sink,
         pa.ipc.new_file(sink, table.schema, options=options) as writer,
     ):
@@ -76,6 +77,7 @@ def _read(path: Path) -> pa.Table:
             begins = file.read(len(_MAGIC))
         if begins != _MAGIC:
             raise InputError(f"{path}: not a graph file: paracosm graph capture writes one")
+        check_seal(path)
         with pa.OSFile(str(path), "rb") as source, pa.ipc.open_file(source) as reader:
             table = reader.read_all()
             table.validate(full=True)
@@ -273,7 +275,7 @@ def _groups(texts: Texts, where: str) -> tuple[tuple[tuple[int, ...], ...], Code
     fresh = []
     for text in texts[0]:
         try:
-            ranks = json.loads(text) if text else []
+            ranks = parse_json(text, where) if text else []
             if not all(isinstance(rank, int) for rank in ranks):
                 raise TypeError
         except (ValueError, TypeError):
@@ -325,7 +327,7 @@ def decode_metadata(texts: Mapping[str, str | bytes], where: str) -> Metadata:
         if key not in texts:
             raise InputError(f'{where}: the metadata "{key}" is missing')
         try:
-            values[key] = json.loads(texts[key])
+            values[key] = parse_json(texts[key], where)
         except (TypeError, ValueError):
             raise InputError(f'{where}: the metadata "{key}" is not JSON') from None
     resident, before, provenance = (values[key] for key in KEYS)

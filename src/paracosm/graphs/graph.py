@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
+from paracosm.validation import parse_json
 
 __all__ = [
     "BYTES",
@@ -208,7 +209,7 @@ def decode_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
         InputError: the text is not of that form.
     """
     try:
-        content = json.loads(text)
+        content = parse_json(text, "arguments")
         args = [_decode(value) for value in content["args"]]
         kwargs = {name: _decode(value) for name, value in content.get("kwargs", {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.compiled import columns, compiled_whole, inlined
+from paracosm.compiled import columns, inlined, subroutine
 from paracosm.network.heaps import place_event, place_item, pop_event, pop_item
 from paracosm.network.sharing import FORGIVEN, LAST_INSTANT, SAME
 from paracosm.network.stations import binding_routes
@@ -363,7 +363,7 @@ def _is_alone(fair: Any, number: Any) -> Any:
     return one and fair.stations[fair.hops[path.first].station].used <= np.int64(path.flows > 0)
 
 
-@compiled_whole
+@subroutine
 def _share_out(fair: Any, found: Any, now: Any) -> None:
     """Give all flows their rates that the first so many of `near_paths` lead to."""
     near_paths, near_stations = _find_near(fair, found)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.compiled import columns, compiled_whole, inlined
+from paracosm.compiled import columns, inlined, subroutine
 from paracosm.network import compiled_fair
 from paracosm.network.compiled_fair import (
     ALONE,
@@ -183,7 +183,7 @@ def change_background(queues: Any, station: Any, weight: Any) -> None:
     """Do nothing: where streams take turns, there is no background traffic."""
 
 
-@compiled_whole
+@subroutine
 def _gather(queues: Any, now: Any) -> None:
     """Put all messages that end now among those that have ended."""
     for index in range(queues.ports.size):
@@ -193,7 +193,7 @@ def _gather(queues: Any, now: Any) -> None:
     _find_due(queues)
 
 
-@compiled_whole
+@subroutine
 def _arrange(queues: Any, now: Any) -> None:
     """Let streams wait at the ports that limit them, and those be as fast as they are."""
     fair = queues.fair
@@ -246,7 +246,7 @@ def _find_due(queues: Any) -> None:
     queues.counts[DUE] = due
 
 
-@compiled_whole
+@subroutine
 def _serve(messages: Any, quantum: Any, queue: Any, now: Any) -> None:
     """Give the streams of a port what it has served by now; no message has ended by then."""
     amount = queue.ahead + queue.rate * (now - queue.since)
@@ -273,7 +273,7 @@ def _serve(messages: Any, quantum: Any, queue: Any, now: Any) -> None:
         turns += 1
 
 
-@compiled_whole
+@subroutine
 def _find_end(messages: Any, quantum: Any, queue: Any) -> None:
     """Find the message that ends first at a port, if nothing changes, and when."""
     slack = queue.rate * FORGIVEN

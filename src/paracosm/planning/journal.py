@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.results import to_builtin
+from paracosm.validation import parse_json
 
 
 class Journal:
@@ -24,7 +25,7 @@ class Journal:
         whole = path.read_bytes()
         ended = whole[: whole.rfind(b"\n") + 1]
         for line in ended.decode("utf-8").splitlines():
-            entry = json.loads(line)
+            entry = parse_json(line, str(path))
             self._found[entry["key"]] = entry["result"]
         if len(ended) < len(whole):
             path.write_bytes(ended)

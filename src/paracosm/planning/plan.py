@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf, isfinite
 from pathlib import Path
-from typing import Protocol
 
 from paracosm.cluster.description import describe_cluster
 from paracosm.planning.config import PlanConfig
@@ -20,15 +19,10 @@ from paracosm.planning.runs import Runs
 from paracosm.planning.scheduled import coupled_origin
 from paracosm.planning.spread import paired_ratio, spread
 from paracosm.results import Planned, PlannedDesign, PlanSummary, TunedWorkers
+from paracosm.results.metrics import MetricSink
 from paracosm.units import format_duration
 
 Standings = Mapping[Design, Standing]
-
-
-class MetricSink(Protocol):
-    def metric(
-        self, virtual_time: float, wall_time: float, node: str, name: str, value: float, step: int
-    ) -> None: ...
 
 
 def run_plan(

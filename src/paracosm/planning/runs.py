@@ -20,6 +20,7 @@ from paracosm.planning.job import ProfiledJob, profiled_job
 from paracosm.planning.journal import Journal
 from paracosm.planning.race import Request
 from paracosm.planning.scheduled import coupled_config
+from paracosm.processes import in_processes
 from paracosm.results import TrainingSummary
 from paracosm.simulation.rollback import Block
 from paracosm.simulation.schedule import ROWS, Rule, Schedule
@@ -82,11 +83,8 @@ class Runs:
         if self._jobs == 1 or len(groups) < 2:
             yield from (run_group(self._config, group) for group in groups)
             return
-        from joblib import Parallel, delayed
-
-        yield from Parallel(n_jobs=self._jobs, return_as="generator_unordered")(
-            delayed(run_group)(self._config, group) for group in groups
-        )
+        calls = ((self._config, group) for group in groups)
+        yield from in_processes(run_group, calls, self._jobs)
 
 
 def _group(request: Request) -> Group:

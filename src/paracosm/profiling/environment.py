@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from paracosm.errors import InputError, require
 from paracosm.profiling.allocator import DEFAULT, keep_memory
+from paracosm.validation import parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,11 @@ class Environment:
     def from_json(cls, text: str) -> Environment:
         """Return the environment of a text; names that a newer version added are ignored."""
         try:
-            found = json.loads(text)
+            found = parse_json(text, "environment")
             return cls(**{part.name: found[part.name] for part in fields(cls)})
         except (ValueError, TypeError, KeyError) as error:
-            raise InputError(f"not an environment of timings ({error}): {text[:200]}") from None
+            shown = str(text)[:200]
+            raise InputError(f"not an environment of timings ({error}): {shown}") from None
 
     def differences(self, other: Environment) -> list[str]:
         """Return a phrase for everything in which `other` differs: 'threads 2, not 1'."""

@@ -19,6 +19,8 @@ from typing import IO, Any, Self
 
 from paracosm.errors import InputError
 
+_PYTHON = (sys.executable, "-m", "paracosm.processes")  # which end with this process
+
 _GRACE = 1.0  # seconds in which the process that died first is told from those that then complain
 
 
@@ -58,7 +60,7 @@ class Processes:
         inherited: Sequence[int] = (),
         prefix: Sequence[str] = (),
     ) -> None:
-        command = [*prefix, sys.executable, "-m", self._module, json.dumps(setup)]
+        command = [*prefix, *_PYTHON, self._module, json.dumps(setup)]
         with self._said(len(self._workers)).open("wb") as errors:
             worker = subprocess.Popen(
                 command,

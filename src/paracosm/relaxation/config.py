@@ -98,10 +98,6 @@ Function = Callable[..., Any]
 _TEXT = PlainSerializer(lambda value: None if value is None else str(value))
 
 
-def _or_none(value: Any) -> Any:
-    return None if isinstance(value, str) and value.lower() == "none" else value
-
-
 def _norm(value: Any) -> Any:
     names = {"2": 2, "inf": "inf", "infinity": "inf"}
     return names.get(str(value).lower(), value)
@@ -214,9 +210,9 @@ class RelaxConfig(ClusterFields):
     )
 
     # When it ends.
-    tolerance: Annotated[float | None, BeforeValidator(_or_none)] = Field(
-        1e-6, ge=0, allow_inf_nan=False, description="norm of the residual to reach, or none"
-    )
+    tolerance: Annotated[
+        float | None, BeforeValidator(lambda v: None if str(v).lower() == "none" else v)
+    ] = Field(1e-6, ge=0, allow_inf_nan=False, description="norm of the residual to reach, or none")
     norm: Annotated[Literal[2, "inf"], BeforeValidator(_norm)] = Field(
         2, description="norm of residual and error: 2 or inf"
     )

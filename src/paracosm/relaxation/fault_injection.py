@@ -111,7 +111,7 @@ def _stop(run: Run, who: int, until: float) -> None:
         clock.key[first : first + run.spec.processors] += (until - run.virtual_time) * run.ticks
         rebuild(clock)
         return
-    set_key(clock, who, inf)
+    set_key.py_func(clock, who, inf)
     run.down[who] = max(run.down.get(who, 0.0), until)
     if run.down[who] < inf:
         run.at(until, lambda: _restart(run, who), revives=True)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from paracosm.relaxation.methods import Method, method_divides, parse_method
 from paracosm.relaxation.result import RelaxationResult, summarise
 from paracosm.relaxation.spec import RunSpec, check_spec, spec_of
 from paracosm.results import RelaxationSummary
+from paracosm.results.metrics import MetricSink
 from paracosm.timeline import Labels, Timeline
 from paracosm.validation import validated
 
@@ -136,15 +137,6 @@ def _problem_of(A: Any, b: Any, x0: Any, solution: Any, method: Any) -> Problem:
 RunProgress = Callable[[int, float | None], None]
 
 
-class MetricSink(Protocol):
-    """What takes measurements: a run folder, or a list."""
-
-    def metric(
-        self, virtual_time: float, wall_time: float, node: str, name: str, value: float, step: int
-    ) -> None:
-        """Take one of them."""
-
-
 @dataclass(frozen=True)
 class RelaxationRun:
     """What a run came to."""
@@ -201,8 +193,9 @@ def _run(
     radius = spectrum_of(spec)
     if announce is not None and radius is not None:
         announce(radius.sentence)
-    if announce is not None and not is_on_disk(advance):
-        announce("compiling the simulator, once on this machine: half a minute")
+    loop: Any = advance  # what is on disk may be of an older source
+    if announce is not None and not any(Path(loop.stats.cache_path).glob("*advance-*.nbi")):
+        announce("compiling the simulator, once on this machine: some 20 seconds")
     started = time.perf_counter()
 
     last = -1
@@ -276,12 +269,6 @@ def _timeline(spec: RunSpec, result: RelaxationResult) -> Timeline | None:
         where=shown,
     )
     return timeline
-
-
-def is_on_disk(function: Any) -> bool:
-    """Say whether a compiled version of `function` is on disk; it may be of an older source."""
-    folder = Path(function.stats.cache_path)
-    return any(folder.glob(f"*{function.py_func.__name__}-*.nbi"))
 
 
 def solve(spec: RunSpec, progress: Progress | None = None) -> RelaxationResult:

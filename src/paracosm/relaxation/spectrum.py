@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paracosm.errors import InputError, unknown
-from paracosm.relaxation.grids import Stencil
 from paracosm.relaxation.methods import (
     BlockJacobi,
     Coordinate,
@@ -20,6 +19,7 @@ from paracosm.relaxation.methods import (
     SecondOrderRichardson,
     method_gain,
 )
+from paracosm.relaxation.problems import Stencil
 from paracosm.relaxation.spec import RunSpec
 from paracosm.relaxation.spectral_bounds import ROUNDING, TIGHT, Bounds, bound_radius, signed_radius
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paracosm.compiled import compiled_whole
 from paracosm.errors import InputError
 from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.arrays import State
@@ -82,7 +83,7 @@ class Run:
 def begin_update(run: Run, who: int) -> None:
     """Let a processor read, now, and compute."""
     now = float(run.arrays.gauges[k.NOW])
-    while (answer := begin(run.arrays, run.arrays.watched, who, now)) != k.GO_ON:
+    while (answer := _begin(run.arrays, run.arrays.watched, who, now)) != k.GO_ON:
         if answer == k.BAD_ROWS:
             raise bad_rows(run)
         grow(run)
@@ -90,9 +91,13 @@ def begin_update(run: Run, who: int) -> None:
 
 def schedule_update(run: Run, who: int) -> None:
     """Let a processor's update begin now: draw when it is complete."""
-    answer = schedule(run.arrays, who, float(run.arrays.gauges[k.NOW]))
+    answer = _schedule(run.arrays, who, float(run.arrays.gauges[k.NOW]))
     if answer != k.GO_ON:
         raise bad_time(run, answer)
+
+
+_begin = compiled_whole(lambda s, w, who, instant: begin(s, w, who, instant))
+_schedule = compiled_whole(lambda s, who, instant: schedule(s, who, instant))
 
 
 def bad_rows(run: Run) -> InputError:
@@ -148,7 +153,7 @@ def change_pattern(run: Run, pattern: Pattern) -> None:
     flight = s.flight
     in_flight = []
     for who in range(processors):
-        first, end, chosen = rows_in_flight(s.blocks, flight, who)
+        first, end, chosen = rows_in_flight.py_func(s.blocks, flight, who)
         rows = (flight.chosen if chosen else s.blocks.rows)[first:end]
         slot = flight.slot[who]
         in_flight.append((rows, flight.values[slot : slot + rows.size]))
@@ -270,7 +275,7 @@ def ask_values(run: Run) -> None:
 
 def _ask_values_of(run: Run, function: Callable[..., Any], who: int) -> None:
     a = run.arrays
-    first, end, chosen = rows_in_flight(a.blocks, a.flight, who)
+    first, end, chosen = rows_in_flight.py_func(a.blocks, a.flight, who)
     rows = (a.flight.chosen if chosen else a.blocks.rows)[first:end]
     slot = a.flight.slot[who]
     out = a.flight.values[slot : slot + end - first]

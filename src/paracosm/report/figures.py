@@ -73,11 +73,8 @@ def _trace(mark: Mark, names: Sequence[str], looks: Sequence[Look]) -> dict[str,
         }
     match mark:
         case Curve():
-            line = {
-                "color": color,
-                "width": 1 if mark.faint else 2,
-                "dash": dash_of(mark, looks),
-            }
+            line = {"color": color, "width": 1 if mark.faint else 2, "dash": dash_of(mark, looks)}
+            point = f"{escape(mark.series)} %{{y:.4g}} at %{{x:.4g}}<extra>{name}</extra>"
             return base | {
                 # A single value would be no line at all.
                 "mode": "lines" if len(mark.x) > 1 else "markers",
@@ -85,14 +82,15 @@ def _trace(mark: Mark, names: Sequence[str], looks: Sequence[Look]) -> dict[str,
                 "marker": {"color": color},
                 "opacity": FAINT if mark.faint else 1,
                 "hoverinfo": "skip" if mark.faint else "all",
-                "hovertemplate": None if mark.faint else _point(mark.series, name),
+                "hovertemplate": None if mark.faint else point,
             }
         case Area():
+            red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
             return base | {
                 "mode": "lines",
                 "line": {"color": color, "width": 1.5, "shape": "linear"},
                 "fill": "toself",
-                "fillcolor": _transparent(color, 0.3),
+                "fillcolor": f"rgba({red},{green},{blue},0.3)",
                 "hoveron": "points",
             }
         case Dots():
@@ -154,15 +152,6 @@ def _axis(axis: Axis) -> dict[str, Any]:
             "minor": {"tickvals": [row + 0.5 for row in range(len(axis.names) - 1)]},
         }
     return layout
-
-
-def _point(series: str, name: str) -> str:
-    return f"{escape(series)} %{{y:.4g}} at %{{x:.4g}}<extra>{name}</extra>"
-
-
-def _transparent(color: str, alpha: float) -> str:
-    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{alpha})"
 
 
 def numbers(values: Floats) -> list[float | None]:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from paracosm.errors import InputError
 from paracosm.report import emulate_words, plan, predict_words, relax, replay, strategy_plan, train
 from paracosm.report.chart import Chart, Section, look_of
-from paracosm.report.varied import arguments_of, asked_of, design_name, differing
-from paracosm.report.view import Run, View, verdict
+from paracosm.report.view import Run, View, arguments_of, asked_of, design_name, differing, verdict
 from paracosm.results import SUMMARIES, Summary
 
 if TYPE_CHECKING:
@@ -44,7 +43,11 @@ def described(folders: Sequence[RunFolder]) -> list[Run]:
     kinds = sorted({str(folder.kind) for folder in folders})
     if len(kinds) > 1:
         raise InputError(f"runs of different kinds do not compare: {', '.join(kinds)}")
-    short = _told_apart([_short_name(folder) for folder in folders], folders)
+    names = []
+    for folder in folders:
+        known = {**arguments_of(folder), **(folder.summary or {})}
+        names.append(view_of(folder.results).name(known) or folder.path.resolve().name)
+    short = _told_apart(names, folders)
     times = Counter(short)
     leaf = Counter(folder.path.resolve().name for folder in folders)
     runs = []
@@ -106,8 +109,3 @@ def _known(folder: RunFolder) -> Summary:
         return summary
     so_far = view_of(summary).so_far(folder.series)
     return SUMMARIES[summary.kind].from_dict({"status": folder.status, **so_far})
-
-
-def _short_name(folder: RunFolder) -> str:
-    known = {**arguments_of(folder), **(folder.summary or {})}
-    return view_of(folder.results).name(known) or folder.path.resolve().name

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from paracosm.report.chart import (
     size_unit,
     time_unit,
 )
-from paracosm.report.timeline_charts import rank_bars, rank_timeline
+from paracosm.report.timeline_charts import first_timelines, rank_bars, rank_timeline
 from paracosm.report.view import Run
 from paracosm.report.workers_charts import (
     first_steps_chart,
@@ -35,7 +34,6 @@ from paracosm.results import JobSummary
 from paracosm.timeline import Spans
 from paracosm.units import format_duration, format_size
 
-TIMELINES = 3  # of several runs, the first ones show their timeline
 ROWS = 15  # of a chart of bars
 SPANS = 3000  # of a timeline; of more, the longest are drawn
 LANES = ("host", "compute", "memory", "communication")
@@ -58,11 +56,11 @@ def sections(runs: Sequence[Run]) -> list[Section]:
         (
             "The iteration",
             [
-                *_first(runs, lambda *each: _timeline(*each) or rank_timeline(*each)),
+                *first_timelines(runs, lambda *each: _timeline(*each) or rank_timeline(*each)),
                 _memory(runs),
             ],
         ),
-        ("The first steps", _first(runs, first_steps_chart)),
+        ("The first steps", first_timelines(runs, first_steps_chart)),
     ]
     return shown_sections(parts)
 
@@ -137,19 +135,6 @@ def _coverage(runs: Sequence[Run]) -> Chart:
         "Exact: measured as it is. Unknown: from flops and bytes alone.",
         pixels=30,
     )
-
-
-def _first(
-    runs: Sequence[Run], timeline: Callable[[Run, bool], Chart | None]
-) -> list[Chart | None]:
-    """Return the timelines of the first runs; the last one says if there are more."""
-    found = (timeline(run, len(runs) > 1) for run in runs)
-    charts = [chart for chart in found if chart is not None]
-    shown = charts[:TIMELINES]
-    if len(charts) > TIMELINES:
-        more = f"{len(charts) - TIMELINES} more runs have a timeline in their own report."
-        shown[-1] = replace(shown[-1], caption=f"{shown[-1].caption} {more}".strip())
-    return [*shown]
 
 
 def _timeline(run: Run, of_several: bool) -> Chart | None:

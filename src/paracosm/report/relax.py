@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,13 @@ from paracosm.report.shared_charts import (
     staleness_of,
     utilisation_chart,
 )
-from paracosm.report.timeline_charts import PHASES, lane_of, node_group, timeline_chart
+from paracosm.report.timeline_charts import (
+    PHASES,
+    first_timelines,
+    lane_of,
+    node_group,
+    timeline_chart,
+)
 from paracosm.report.view import Figure, Run, View, figure
 from paracosm.results import RelaxationSummary
 from paracosm.timeline import Labels, Timeline, utilisation
@@ -199,19 +205,17 @@ def _checkpoints(checkpoints: Mapping[str, Any]) -> str:
     return ", ".join(parts) + (f". {advice}" if advice else "")
 
 
-TIMELINES = 3  # of several runs, the first ones show their timeline
 MARKED = 200  # a run of more processors is drawn as a line
 
 
 def sections(runs: Sequence[Run]) -> list[Section]:
     """Return every section that the runs have data for."""
-    timelines = (timeline_chart(run, len(runs) > 1, PHASES) for run in runs)
     busy = utilisation_chart(runs, _shares, "Utilisation of processors")
     parts: list[tuple[str, list[Chart | None]]] = [
         ("Convergence", [residual_chart(runs, "time"), residual_chart(runs, "sweeps")]),
         ("Processors", [_updates(runs), _staleness(runs)]),
         ("Where the time went", [busy]),
-        ("First updates", list(islice(filter(None, timelines), TIMELINES))),
+        ("First updates", first_timelines(runs, partial(timeline_chart, phases=PHASES))),
     ]
     return shown_sections(parts)
 

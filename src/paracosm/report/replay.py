@@ -16,7 +16,7 @@ from paracosm.report.chart import (
     shown_sections,
     time_unit,
 )
-from paracosm.report.timeline_charts import lane_timeline, part_bars
+from paracosm.report.timeline_charts import first_timelines, lane_timeline, part_bars
 from paracosm.report.view import Figure, Run, Table, View, figure
 from paracosm.results import ReplaySummary
 from paracosm.results.summaries import Lateness, Scenario
@@ -25,7 +25,6 @@ from paracosm.units import format_duration
 
 RANKS = 16  # of a table or a chart: the summary has them all
 LATE = 8  # rows of the tables of who comes last
-TIMELINES = 3  # of several runs, the first ones show their timeline
 PARTS = {
     "compute": "compute",
     "exposed_communication": "communication",
@@ -151,7 +150,7 @@ def _late_tables(late: Lateness | None) -> list[Table]:
 def sections(runs: Sequence[Run]) -> list[Section]:
     """Return every section that the runs have data for; of several runs, their timelines."""
     several = len(runs) > 1
-    timelines = [_timeline(run, several) for run in runs[:TIMELINES]]
+    timelines = first_timelines(runs, _timeline)
     summary = runs[0].numbers
     if several or not isinstance(summary, ReplaySummary) or summary.replayed is None:
         return shown_sections([("Timeline", timelines)])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import cycle
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
@@ -303,6 +303,21 @@ def _lines(spans: Sequence[Span]) -> list[tuple[Span, int, int]]:
 def _label(span: Span) -> str:
     what = span.name if span.resource == "wait" else f"{span.resource}: {span.name}"
     return f"{span.node}, {what}, {format_duration(float(f'{span.end - span.begin:.4g}'))}"
+
+
+TIMELINES = 3
+
+
+def first_timelines(
+    runs: Sequence[Run], timeline: Callable[[Run, bool], Chart | None]
+) -> list[Chart | None]:
+    """Return the timelines of the first runs that have one; the last says where others are."""
+    found = (timeline(run, len(runs) > 1) for run in runs)
+    charts = list(islice(filter(None, found), TIMELINES))
+    if len(charts) == TIMELINES < len(runs):
+        caption = f"{charts[-1].caption} The other runs have theirs in their own reports.".strip()
+        charts[-1] = replace(charts[-1], caption=caption)
+    return [*charts]
 
 
 LEAST = 5e-4  # of the time: a part below this in all bars is not worth a name

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from paracosm.report.shared_charts import (
     staleness_of,
     utilisation_chart,
 )
-from paracosm.report.timeline_charts import timeline_chart
+from paracosm.report.timeline_charts import first_timelines, timeline_chart
 from paracosm.report.train_clients import client_charts
 from paracosm.report.train_sweep import sweep_sentence, trials_of, varied_of
 from paracosm.report.train_sweep_charts import sweep_charts
@@ -155,20 +154,10 @@ def _doubt(summary: TrainingSummary) -> Verdict | None:
     return Verdict("warning", "at chance", training_sentence(summary))
 
 
-def _origins(summary: TrainingSummary) -> dict[str, str]:
-    lookahead = {"lookahead": summary.lookahead} if summary.lookahead else {}
-    return {**(summary.durations or {}), **lookahead}
-
-
 def _remarks(summary: TrainingSummary) -> dict[str, str]:
     said = {"what if": "; ".join(summary.what_if)} if summary.what_if else {}
     more = {"learning rate": summary.learning_rate, "privacy": summary.privacy}
     return said | {what: how for what, how in more.items() if how is not None}
-
-
-def _overview(runs: Sequence[Run]) -> Section | None:
-    charts = sweep_charts(trials_of(runs))
-    return next(iter(shown_sections([("What it depends on", charts)])), None)
 
 
 def _looks(runs: Sequence[Run]) -> list[Look]:
@@ -187,13 +176,11 @@ def _looks(runs: Sequence[Run]) -> list[Look]:
 
 
 LOSSES = {"minibatch_loss": "minibatch loss", "test_loss": "test loss", "loss": "training loss"}
-TIMELINES = 3  # of several runs, the first ones show their timeline
 WIDE_RANGE = 30.0  # a loss that falls by more than this factor is shown on a logarithmic axis
 
 
 def sections(runs: Sequence[Run]) -> list[Section]:
     """Return every section that the runs have data for."""
-    timelines = (timeline_chart(run, of_several=len(runs) > 1) for run in runs)
     parts: list[tuple[str, list[Chart | None]]] = [
         (
             "Convergence",
@@ -204,7 +191,7 @@ def sections(runs: Sequence[Run]) -> list[Section]:
         ),
         ("Clients", client_charts(runs)),
         ("Where the time went", [utilisation_chart(runs)]),
-        ("First rounds", list(islice(filter(None, timelines), TIMELINES))),
+        ("First rounds", first_timelines(runs, timeline_chart)),
     ]
     return shown_sections(parts)
 
@@ -319,13 +306,18 @@ def _ends(runs: Sequence[Run]) -> list[float]:
 VIEW = View(
     figures=FIGURES,
     sections=sections,
-    overview=_overview,
+    overview=lambda runs: next(
+        iter(shown_sections([("What it depends on", sweep_charts(trials_of(runs)))])), None
+    ),
     looks=_looks,
     compare=lambda runs: sweep_sentence(trials_of(runs)),
     subject=_subject,
     name=_name,
     so_far=_so_far,
-    origins=_origins,
+    origins=lambda summary: (
+        {**(summary.durations or {})}
+        | ({"lookahead": summary.lookahead} if summary.lookahead else {})
+    ),
     remarks=_remarks,
     endings=dict.fromkeys(("diverged", "stopped", "interrupted"), training_sentence),
     doubt=_doubt,

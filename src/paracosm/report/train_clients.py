@@ -22,8 +22,7 @@ from paracosm.report.chart import (
     histogram_height,
 )
 from paracosm.report.shared_charts import Measure, histograms_by_run
-from paracosm.report.varied import asked_of
-from paracosm.report.view import Run
+from paracosm.report.view import Run, asked_of
 
 Groups = tuple[Floats, Floats, list[str]]
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paracosm.report.train_words import came_to, is_at_chance
-from paracosm.report.varied import argument, asked_of, design_name, differing
-from paracosm.report.view import Run
+from paracosm.report.view import Run, argument, asked_of, design_name, differing
 from paracosm.results import TrainingSummary
 from paracosm.units import format_duration
 

@@ -33,7 +33,7 @@ from paracosm.report.chart import (
     time_unit,
 )
 from paracosm.report.train_sweep import Trial, Trials, design_of
-from paracosm.report.varied import argument, design_name
+from paracosm.report.view import argument, design_name
 from paracosm.units import (
     format_duration,
     parse_bandwidth,

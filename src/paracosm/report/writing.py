@@ -30,8 +30,16 @@ from paracosm.report.chart import (
 )
 from paracosm.report.figures import plotly_figure
 from paracosm.report.kinds import all_sections, described, view_of
-from paracosm.report.varied import arguments_of
-from paracosm.report.view import TROUBLES, Ended, Run, Table, Verdict, answer, endings_of
+from paracosm.report.view import (
+    TROUBLES,
+    Ended,
+    Run,
+    Table,
+    Verdict,
+    answer,
+    arguments_of,
+    endings_of,
+)
 from paracosm.units import format_duration
 
 if TYPE_CHECKING:

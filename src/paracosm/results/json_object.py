@@ -74,9 +74,7 @@ def _fields(kind: type[JsonObject]) -> Mapping[str, bool]:
     return {each.name: each.default is None for each in fields(kind) if each.init}
 
 
-@cache
-def _hints(kind: type[JsonObject]) -> Mapping[str, Any]:
-    return get_type_hints(kind)
+_hints = cache(get_type_hints)
 
 
 def _typed(kind: Any, value: Any) -> Any:

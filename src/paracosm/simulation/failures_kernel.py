@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.compiled import columns, inlined
+from paracosm.compiled import columns, compiled_whole, inlined
 from paracosm.network.compiled import LAST_INSTANT
 from paracosm.timing.compiled import uniform
 
@@ -41,10 +41,15 @@ def make_failures(mtbf: float, restart: float, keys: npt.NDArray[np.uint64]) -> 
     workers = np.zeros(len(keys), FAILING)
     counts, rows = np.zeros(2, np.int64), np.zeros(len(keys), FAILURE)
     failures = Failures(mtbf * 1e12, round(restart * 1e12), keys, workers, counts, rows)
-    for worker in range(len(keys)):
+    _draw_first(failures)
+    return failures
+
+
+@compiled_whole
+def _draw_first(failures: Any) -> None:
+    for worker in range(failures.workers.size):
         _draw(failures, worker)
     _find_next(failures)
-    return failures
 
 
 @inlined

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from paracosm.cluster import Cluster
 from paracosm.errors import InputError
+from paracosm.files import check_seal, sealing
 from paracosm.network import Stations
 from paracosm.network.compiled import make_traffic
 from paracosm.network.compiled_serial import under_way
@@ -33,6 +34,7 @@ from paracosm.simulation.steps_kernel import FAULTY, OVER
 from paracosm.simulation.steps_plan import CLOCK, Plan, way_records, write_plan
 from paracosm.simulation.system import DOWNLINK, SERVER, System, Ways, Workload, cluster_ways
 from paracosm.simulation.versions_kernel import Versions, make_versions
+from paracosm.validation import parse_json
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.void]
@@ -142,7 +144,8 @@ class Schedule:
         table = pyarrow.concat_tables(tables, promote_options="default")
         facts = {name: getattr(self, name) for name in ("end", "dropped", "tensors")}
         described = {name.encode(): json.dumps(fact).encode() for name, fact in facts.items()}
-        pyarrow.parquet.write_table(table.replace_schema_metadata(described), path)
+        with sealing(path) as unfinished:
+            pyarrow.parquet.write_table(table.replace_schema_metadata(described), unfinished)
 
 
 def read_schedule(path: Path) -> Schedule:
@@ -150,8 +153,9 @@ def read_schedule(path: Path) -> Schedule:
     import pyarrow.compute
     import pyarrow.parquet
 
+    check_seal(path)
     table = pyarrow.parquet.read_table(path)
-    facts = {name: json.loads(fact) for name, fact in table.schema.metadata.items()}
+    facts = {name: parse_json(fact, str(path)) for name, fact in table.schema.metadata.items()}
     found: list[Rows] = []
     for what, dtype in ROWS.items():
         own = table.filter(pyarrow.compute.equal(table["what"], what))

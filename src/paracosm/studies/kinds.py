@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,8 +57,7 @@ class Kind:
     success: str  # the status of a run that went as it should
     # the statuses of runs that came to an end of their own, and need not be run again
     ends: frozenset[str]
-    # returns the pydantic models of its arguments, one for each form that it has
-    models: Callable[[], tuple[type[BaseModel], ...]]
+    forms: tuple[str, ...]  # "module:name" of the pydantic models of its arguments
     check: Callable[[Any], None]  # raises InputError for arguments that cannot be run
     total: Callable[[Any], int | None]  # how many units a run will take; None where nobody knows
     # takes arguments, seed, a sink for metrics, and hooks
@@ -68,6 +68,10 @@ class Kind:
     # whether one run consists of many: it divides them over processes, and goes on where it was
     # interrupted
     of_many: bool = False
+
+    def models(self) -> tuple[type[BaseModel], ...]:
+        """Return the pydantic models of its arguments, one for each form that it has."""
+        return tuple(map(_imported, self.forms))
 
     def model(self, asked: Mapping[str, Any]) -> type[BaseModel]:
         """Return the model that arguments mean: the first one, unless one that only another has is
@@ -88,15 +92,14 @@ class Kind:
         return forms[number]
 
 
+def _imported(name: str) -> Any:
+    module, _, what = name.partition(":")
+    return getattr(import_module(module), what)
+
+
 def _only_of(form: type[BaseModel], forms: Iterable[type[BaseModel]]) -> set[str]:
     others = (set(other.model_fields) for other in forms if other is not form)
     return set(form.model_fields).difference(*others)
-
-
-def _train_models() -> tuple[type[BaseModel], ...]:
-    from paracosm.training import TrainConfig
-
-    return (TrainConfig,)
 
 
 def _check_train(config: Any) -> None:
@@ -133,23 +136,11 @@ def _train(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     return Outcome(result.summary, result.timeline, files)
 
 
-def _relax_models() -> tuple[type[BaseModel], ...]:
-    from paracosm.relaxation.config import RelaxConfig
-
-    return (RelaxConfig,)
-
-
 def _relax(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     from paracosm.relaxation.run import run_relaxation
 
     result = run_relaxation(config, seed, metrics, hooks.progress, hooks.announce)
     return Outcome(result.summary, result.timeline)
-
-
-def _predict_models() -> tuple[type[BaseModel], ...]:
-    from paracosm.prediction.config import PredictConfig
-
-    return (PredictConfig,)
 
 
 def _predict(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
@@ -159,30 +150,11 @@ def _predict(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     return Outcome(result.summary, result.timeline)
 
 
-def _emulate_models() -> tuple[type[BaseModel], ...]:
-    from paracosm.emulation.config import EmulateConfig
-
-    return (EmulateConfig,)
-
-
-def _check_emulate(config: Any) -> None:
-    from paracosm.emulation.check import check_emulation
-
-    check_emulation(config)
-
-
 def _emulate(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     from paracosm.emulation.run import run_emulation
 
     result = run_emulation(config, seed, metrics, hooks.progress, hooks.announce)
     return Outcome(result.summary, result.timeline, result.files)
-
-
-def _plan_models() -> tuple[type[BaseModel], ...]:
-    from paracosm.planning.config import PlanConfig
-    from paracosm.planning.strategy_plan import StrategyPlanConfig
-
-    return PlanConfig, StrategyPlanConfig
 
 
 def _plan(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
@@ -206,7 +178,7 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "updates",
         success="done",
         ends=frozenset({"done", "diverged", "stopped"}),
-        models=_train_models,
+        forms=("paracosm.training:TrainConfig",),
         check=_check_train,
         total=_updates,
         run=_train,
@@ -217,7 +189,7 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "relaxations",
         success="converged",
         ends=frozenset({"converged", "stopped", "diverged"}),
-        models=_relax_models,
+        forms=("paracosm.relaxation.config:RelaxConfig",),
         check=lambda config: config.check(),
         total=lambda config: None,
         run=_relax,
@@ -227,7 +199,7 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "predictions" if config.predictions else "new ops",
         success="done",
         ends=frozenset({"done"}),
-        models=_predict_models,
+        forms=("paracosm.prediction.config:PredictConfig",),
         check=lambda config: config.check(),
         total=lambda config: config.predictions,
         run=_predict,
@@ -237,8 +209,8 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "iterations",
         success="done",
         ends=frozenset({"done", "noisy"}),
-        models=_emulate_models,
-        check=_check_emulate,
+        forms=("paracosm.emulation.config:EmulateConfig",),
+        check=lambda config: _imported("paracosm.emulation.check:check_emulation")(config),
         total=lambda config: None,
         run=_emulate,
         prints=lambda config: config.output == "terminal",
@@ -248,7 +220,10 @@ KINDS: Mapping[str, Kind] = {
         unit=lambda config: "runs",
         success="done",
         ends=frozenset({"done", "not reached"}),
-        models=_plan_models,
+        forms=(
+            "paracosm.planning.config:PlanConfig",
+            "paracosm.planning.strategy_plan:StrategyPlanConfig",
+        ),
         check=lambda config: config.check(),
         total=lambda config: None,
         run=_plan,

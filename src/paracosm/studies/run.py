@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,11 +10,13 @@ from typing import Any
 import yaml
 
 from paracosm.errors import InputError
-from paracosm.files import replacing
+from paracosm.files import Lock, replacing
+from paracosm.processes import in_processes
 from paracosm.results import Summary, to_builtin, to_json
 from paracosm.studies.kinds import KINDS, Hooks, Outcome
 from paracosm.studies.run_folder import JOURNAL, RunFolder, remove_run_files
 from paracosm.studies.study import Point, Study
+from paracosm.validation import read_json, read_yaml
 
 SWEEP = "sweep.json"
 
@@ -92,9 +93,19 @@ def run_sweep(
         InputError: if `out` holds something else than this sweep, or a point cannot run.
         KeyboardInterrupt: if the sweep was interrupted.
     """
-    from joblib import Parallel, delayed
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lock = Lock(out)
+    except OSError as error:
+        raise InputError(f"{out}: cannot write a sweep here: {error.strerror}") from None
+    with lock:
+        _claim(out, study, points, force)
+        return _run_missing(points, out, jobs, finished)
 
-    _claim(out, study, points, force)
+
+def _run_missing(
+    points: list[Point], out: Path, jobs: int, finished: Callable[[Point], None] | None
+) -> list[SweepRow]:
     rows: dict[str, SweepRow] = {}
 
     def done(point: Point) -> None:
@@ -107,10 +118,8 @@ def run_sweep(
         if _is_finished(point, out / point.name):
             done(point)
     _write_rows(rows, points, out)
-    runs: Iterable[Point] = Parallel(n_jobs=jobs, return_as="generator_unordered")(
-        delayed(_run)(point, out / point.name) for point in points if point.name not in rows
-    )
-    for point in runs:
+    calls = [(point, out / point.name) for point in points if point.name not in rows]
+    for point in in_processes(_run, calls, jobs):
         done(point)
         _write_rows(rows, points, out)
     return [rows[point.name] for point in points]
@@ -136,8 +145,8 @@ def read_sweep(folder: Path) -> list[Mapping[str, Any]]:
         InputError: its list cannot be read.
     """
     try:
-        rows = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        rows = read_json(folder / SWEEP, "list of runs")
+    except InputError:
         rows = None
     if not isinstance(rows, list) or not all(
         isinstance(row, dict) and {"point", "varied"} <= row.keys() for row in rows
@@ -157,11 +166,10 @@ def _claim(out: Path, study: Study, points: Iterable[Point], force: bool) -> Non
     file = out / "study.yaml"
     wanted = to_builtin(study.as_written())
     try:
-        out.mkdir(parents=True, exist_ok=True)
         if force:
             for folder in (out, *(out / point.name for point in points)):
                 remove_run_files(folder)
-        elif any(out.iterdir()) and _study_in(file) != wanted:
+        elif any(file.name != Lock.NAME for file in out.iterdir()) and _study_in(file) != wanted:
             raise InputError(
                 f"{out}: the folder exists and holds something else than this study: "
                 "choose another one, or give --force"
@@ -174,8 +182,8 @@ def _claim(out: Path, study: Study, points: Iterable[Point], force: bool) -> Non
 
 def _study_in(file: Path) -> object:
     try:
-        return yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
-    except (yaml.YAMLError, UnicodeDecodeError):
+        return read_yaml(file, "study") if file.is_file() else None
+    except InputError:
         return None
 
 

@@ -22,10 +22,9 @@ for metrics.arrows, which can be read wherever it was cut off.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from functools import cached_property
@@ -37,7 +36,7 @@ from typing import TYPE_CHECKING, Any, Self
 import yaml
 
 from paracosm.errors import InputError
-from paracosm.files import replacing
+from paracosm.files import FULL, Lock, check_seal, replacing, sealing
 from paracosm.results import SUMMARIES, Summary, to_builtin, to_json
 from paracosm.studies.kinds import KINDS
 from paracosm.studies.metrics_file import (
@@ -47,6 +46,7 @@ from paracosm.studies.metrics_file import (
     read_stream,
     stream_to_parquet,
 )
+from paracosm.validation import parse_json, parse_yaml
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,9 +109,12 @@ class RunFolder:
 
     path: Path
 
-    def __init__(self, path: Path, writer: MetricsWriter | None = None) -> None:
+    def __init__(
+        self, path: Path, writer: MetricsWriter | None = None, lock: Lock | None = None
+    ) -> None:
         self.path = path
         self._writer = writer
+        self._lock = lock
 
     @classmethod
     def create(
@@ -127,10 +130,14 @@ class RunFolder:
                 its end: its journal stays.
 
         Raises:
-            InputError: the folder exists and is not empty, or cannot be written.
+            InputError: the folder exists and is not empty, cannot be written, or another process
+                is writing there.
         """
         path = Path(path)
+        lock = None
         try:
+            path.mkdir(parents=True, exist_ok=True)
+            lock = Lock(path)
             if resume and not force and _stopped_early(path, study):
                 remove_run_files(path, set(FILES) - {JOURNAL, UNCHANGED_JOURNAL})
             else:
@@ -141,9 +148,13 @@ class RunFolder:
             # Last, since this file makes the folder a run folder.
             text = yaml.safe_dump(to_builtin(study), sort_keys=False, allow_unicode=True)
             _write(path / "study.yaml", text)
-        except OSError as error:
+        except (OSError, InputError) as error:
+            if lock is not None:
+                lock.release()
+            if isinstance(error, InputError) or error.errno in FULL:
+                raise
             raise InputError(f"{path}: cannot write a run folder here: {_reason(error)}") from None
-        return cls(path, writer)
+        return cls(path, writer, lock)
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
@@ -193,15 +204,15 @@ class RunFolder:
             raise self._not_writing()
         self.close()
         stream = self.path / "metrics.arrows"
-        with replacing(self.path / "metrics.parquet") as file:
+        with sealing(self.path / "metrics.parquet") as file:
             stream_to_parquet(stream, file)
         if timeline is not None:
-            with replacing(self.path / "timeline.parquet") as file:
-                timeline.save(file)
+            timeline.save(self.path / "timeline.parquet")
         finished = {**summary, "status": summary.get("status", "done")}
         _write(self.path / "summary.json", to_json(finished))
         stream.unlink()
         self.__dict__.pop("summary", None)
+        self._release()
 
     def close(self) -> None:
         """Flush and close the metrics of a run that was not finished."""
@@ -213,6 +224,7 @@ class RunFolder:
         """Remove the run, and its folder if nothing else is in it."""
         self.close()
         remove_run_files(self.path)
+        self._release()
         if not any(self.path.iterdir()):
             self.path.rmdir()
 
@@ -229,6 +241,12 @@ class RunFolder:
             self.discard()
         else:
             self.close()
+            self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def _not_writing(self) -> RuntimeError:
         return RuntimeError(f"{self.path}: this run is closed, or open for reading only")
@@ -238,18 +256,18 @@ class RunFolder:
     @cached_property
     def study(self) -> dict[str, Any]:
         """What was asked for, defaults filled in."""
-        return _mapping(self.path / "study.yaml", yaml.safe_load)
+        return _mapping(self.path / "study.yaml", parse_yaml)
 
     @cached_property
     def environment(self) -> dict[str, Any]:
         """Versions, hardware and seed."""
-        return _mapping(self.path / "environment.json", json.loads)
+        return _mapping(self.path / "environment.json", parse_json)
 
     @cached_property
     def summary(self) -> dict[str, Any] | None:
         """The key numbers; None if the run is not finished."""
         file = self.path / "summary.json"
-        return _mapping(file, json.loads) if file.exists() else None
+        return _mapping(file, parse_json) if file.exists() else None
 
     @property
     def results(self) -> Summary:
@@ -280,6 +298,7 @@ class RunFolder:
         parquet, stream = self.path / "metrics.parquet", self.path / "metrics.arrows"
         try:
             if parquet.exists():
+                check_seal(parquet)
                 return read_parquet(parquet, name)
             table = read_stream(stream)
         except FileNotFoundError:
@@ -309,7 +328,7 @@ def claim_folder(
     """Make a folder, and remove the files of an earlier run from it if `force` says so."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
+        if any(file.name != Lock.NAME for file in folder.iterdir()):
             if not force:
                 raise InputError(
                     f"{folder}: the folder exists and is not empty: "
@@ -339,7 +358,7 @@ def check_format(folder: Path, environment: Mapping[str, Any]) -> None:
 
 def read_json(file: Path) -> dict[str, Any]:
     """Return the mapping in a JSON file."""
-    return _mapping(file, json.loads)
+    return _mapping(file, parse_json)
 
 
 def remove_run_files(folder: Path, files: Collection[str] = FILES) -> None:
@@ -350,12 +369,12 @@ def remove_run_files(folder: Path, files: Collection[str] = FILES) -> None:
             unfinished.unlink(missing_ok=True)
 
 
-def _mapping(file: Path, parse: Any) -> dict[str, Any]:
+def _mapping(file: Path, parse: Callable[[str, str], Any]) -> dict[str, Any]:
     try:
-        value = parse(file.read_text(encoding="utf-8"))
+        value = parse(file.read_text(encoding="utf-8"), f"{file}: cannot be read")
     except FileNotFoundError:
         raise InputError(f"{file.parent}: {file.name} is missing") from None
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: cannot be read: {_reason(error)}") from None
     if not isinstance(value, dict):
         raise InputError(f"{file}: cannot be read: it holds no mapping of names to values")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from paracosm.errors import InputError, unknown
 from paracosm.faults import CheckpointPolicy
+from paracosm.processes import in_processes
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.run import solve
 from paracosm.relaxation.simulate import simulate
@@ -191,16 +192,8 @@ class Simulations:
         return replace(spec, times=_faster(spec.times, _blocks(spec) / self._blocks))
 
     def _execute(self, specs: Sequence[RunSpec], ran: Ran | None) -> list[tuple[float, str]]:
-        if self.jobs == 1:
-            runs = map(_run, specs)
-        else:
-            from joblib import Parallel, delayed
-
-            runs = Parallel(n_jobs=self.jobs, return_as="generator")(
-                delayed(_run)(spec) for spec in specs
-            )
         ended = []
-        for time, why in runs:
+        for time, why in in_processes(_run, zip(specs), self.jobs, in_order=True):
             ended.append((time, why))
             if ran is not None:
                 ran(1)

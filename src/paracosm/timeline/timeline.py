@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paracosm.errors import InputError
+from paracosm.files import check_seal, sealing
 
 if TYPE_CHECKING:
     import pyarrow
@@ -198,7 +199,10 @@ class Timeline:
         from pyarrow import parquet
 
         spans, counters = self._tables()
-        with parquet.ParquetWriter(path, spans.schema, compression="zstd") as writer:
+        with (
+            sealing(path) as file,
+            parquet.ParquetWriter(file, spans.schema, compression="zstd") as writer,
+        ):
             writer.write_table(spans, _ROWS)
             writer.write_table(counters, _ROWS)
 
@@ -213,6 +217,7 @@ class Timeline:
         from pyarrow import parquet
 
         try:
+            check_seal(path)
             file = parquet.ParquetFile(path)
         except FileNotFoundError:
             raise InputError(f'no timeline at "{path}"') from None

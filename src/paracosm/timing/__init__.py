@@ -15,7 +15,7 @@ from paracosm.timing.families import (
     Uniform,
     Weibull,
 )
-from paracosm.timing.fit import Fit, best_fit, compare_fits, fit, fit_kernel_density
+from paracosm.timing.fit import Fit, best_fit, compare_fits, fit
 from paracosm.timing.parse import load_recording, parse_distribution, save_recording
 
 __all__ = [
@@ -39,7 +39,6 @@ __all__ = [
     "cumulative",
     "density",
     "fit",
-    "fit_kernel_density",
     "load_recording",
     "parse_distribution",
     "save_recording",

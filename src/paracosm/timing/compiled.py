@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from paracosm.compiled import compiled, compiled_whole, inlined
+from paracosm.compiled import compiled, inlined, subroutine
 from paracosm.timing.distribution import Array, Distribution, Scaled, Slowdown
 from paracosm.timing.families import (
     FAMILIES,
@@ -297,17 +297,17 @@ def draw(draws: Any, row: Any, uniform: Any, index: Any) -> Any:
     return duration / speed if speed != 1.0 else duration
 
 
-@compiled
+@subroutine
 def _truncated_normal(uniform: Any, mu: Any, sd: Any, mass: Any) -> Any:
     return max(mu - sd * normal_quantile(min((1.0 - uniform) * mass, _GREATEST)), 0.0)
 
 
-@compiled
+@subroutine
 def _inside(uniform: Any) -> Any:
     return min(max(uniform, _LEAST), _GREATEST)
 
 
-@compiled_whole
+@subroutine
 def gamma_quantile(values: Any, first: Any, count: Any, u: Any) -> Any:
     """Return the quantile at `u` of a gamma of mean 1, from its table `values[first:][:count]`."""
     intervals = count // 8

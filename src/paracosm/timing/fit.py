@@ -118,7 +118,6 @@ def _kolmogorov_smirnov(values: Array, distribution: Distribution) -> float:
 
 
 MOST_KERNELS = 4096  # of a fitted kernel density
-_LONG_TAIL = 5.0  # robust standard deviations from the median to the 99th percentile
 _NO_MASS_BELOW_0 = 9.0  # standard deviations; Phi(-9) is 1e-19
 
 
@@ -141,26 +140,6 @@ def fit(samples: Samples, family: str) -> Distribution:
     if family not in ("constant", "empirical") and values.min() == values.max():
         raise _no_spread(values, family)
     return _FITS[family](values)
-
-
-def fit_kernel_density(samples: Samples) -> KernelDensity | LogKernelDensity:
-    """Return a kernel density through the `samples` (seconds), on a log scale if the tail is long.
-
-    One bandwidth on a linear scale either smears the bulk or leaves a comb of separate bumps in a
-    long tail. The tail is long when the 99th percentile lies more than 5 robust standard deviations
-    (1.4826 MAD) above the median: it is 2.3 for a normal distribution, 5.5 for an exponential one.
-    A sample of 0 has no logarithm and keeps the linear scale.
-
-    Raises:
-        InputError: as `fit`.
-    """
-    values = checked_durations(samples)
-    median, high = np.quantile(values, (0.5, 0.99))
-    spread = 1.4826 * float(np.median(np.abs(values - median)))
-    long_tailed = high - median > _LONG_TAIL * spread and values.min() > 0
-    fitted = fit(values, "log_kernel_density" if long_tailed else "kernel_density")
-    assert isinstance(fitted, KernelDensity | LogKernelDensity)
-    return fitted
 
 
 def checked_durations(samples: Samples) -> Array:
@@ -284,10 +263,6 @@ def _fit_weibull(values: Array) -> Weibull:
     return Weibull(scale * math.gamma(1 + 1 / shape), shape)
 
 
-def _fit_kernels(values: Array) -> KernelDensity:
-    return KernelDensity(_even_quantiles(values), _bandwidth(values))
-
-
 def _fit_log_kernels(values: Array) -> LogKernelDensity:
     logarithms = _logarithms(values, "log_kernel_density")
     return LogKernelDensity(_even_quantiles(values), _bandwidth(logarithms))
@@ -314,6 +289,6 @@ _FITS: dict[str, Callable[[Array], Distribution]] = {
     "gamma": _fit_gamma,
     "weibull": _fit_weibull,
     "empirical": lambda values: Empirical(tuple(values.tolist())),
-    "kernel_density": _fit_kernels,
+    "kernel_density": lambda values: KernelDensity(_even_quantiles(values), _bandwidth(values)),
     "log_kernel_density": _fit_log_kernels,
 }

@@ -28,6 +28,7 @@ from paracosm.timing.distribution import (
     Slowdown,
 )
 from paracosm.timing.families import FAMILIES, Constant, SampleDistribution
+from paracosm.validation import read_json
 
 _CLASSES: dict[str, type[Distribution]] = FAMILIES | {"scaled": Scaled, "slowdown": Slowdown}
 _TOKEN = re.compile(r'\s*(?:"(?P<quoted>[^"]*)"|(?P<mark>[(),=])|(?P<word>[^"(),=\s][^"(),=]*))')
@@ -220,12 +221,7 @@ def save_recording(
 
 def load_recording(path: str | Path) -> dict[str, tuple[float, ...]]:
     """Return every series of durations (seconds) of the file at `path`, by name."""
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f'no recording at "{path}"') from None
-    except (OSError, ValueError) as error:
-        raise InputError(f'cannot read the recording "{path}": {error}') from None
+    content = read_json(path, "recording")
     durations = content.get("durations") if isinstance(content, dict) else content
     if isinstance(durations, list):
         durations = {_ONLY: durations}

@@ -3,9 +3,10 @@
 Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effect".
 """
 
+from paracosm.results.metrics import MetricSink
 from paracosm.training.algorithms import ALGORITHMS, Algorithm
 from paracosm.training.config import TrainConfig
-from paracosm.training.record import Divergence, Metrics, MetricSink
+from paracosm.training.record import Divergence, Metrics
 from paracosm.training.result import TrainingResult
 from paracosm.training.server import ParameterServer
 from paracosm.training.train import train

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from paracosm.results import ClientsSummary
 from paracosm.rng import TrainingStream, generator
 from paracosm.training.availability import Availability, check_known, make_availability
-from paracosm.training.client_fields import ClientFields
+from paracosm.training.fields import ClientFields
 
 
 @dataclass(eq=False, slots=True)

@@ -28,12 +28,12 @@ from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
 from paracosm.training.availability import OnOff
-from paracosm.training.client_fields import ClientFields
 from paracosm.training.compression import Codec, parse_codec
 from paracosm.training.failures import Failures, FaultFields
 from paracosm.training.fields import (
     AS_TEXT,
     BatchesOf,
+    ClientFields,
     LearningFields,
     ProfiledFields,
     RecipeFields,
@@ -75,10 +75,6 @@ def _until(value: Any) -> float | Target:
     if not seconds > 0:
         raise InputError(f"a run ends after more than 0 seconds, not {value}")
     return seconds
-
-
-def _written_until(value: float | Target) -> str:
-    return str(value) if isinstance(value, Target) else format_duration(value, exact=True)
 
 
 _UPDATES = 3000
@@ -150,7 +146,10 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         Annotated[
             InstanceOf[Target] | float,
             BeforeValidator(_until),
-            PlainSerializer(_written_until, return_type=str),
+            PlainSerializer(
+                lambda v: str(v) if isinstance(v, Target) else format_duration(v, exact=True),
+                return_type=str,
+            ),
         ]
         | None
     ) = Field(

@@ -26,6 +26,7 @@ from paracosm.engine import DeadlockError, Simulator, Worker
 from paracosm.errors import InputError
 from paracosm.faults import Lose, Mtbf, Periods, Slow
 from paracosm.results import FailureSummary
+from paracosm.results.metrics import MetricSink
 from paracosm.rng import TrainingStream, generator
 from paracosm.simulation.schedule import BusyTimes
 from paracosm.training.availability import check_known, make_availability
@@ -41,7 +42,7 @@ from paracosm.training.config import TrainConfig
 from paracosm.training.failing_nodes import FailingServer, FailingWorker
 from paracosm.training.failures import FailureCosts, Failures
 from paracosm.training.job import Job
-from paracosm.training.record import MetricSink, Progress
+from paracosm.training.record import Progress
 from paracosm.training.store import Contribution, Numerics, Saved, Store
 from paracosm.units import format_duration
 
@@ -327,7 +328,8 @@ class FailingJob(Job):
         if begin > self._until:
             self._clock.pause(self._sim.now, end)
             return False
-        self._end_life()
+        self._busy = self.busy_times()
+        self._count_away()
         if self.compression is not None:
             self.compression.forget()
         self._clock.begin(begin)
@@ -336,10 +338,6 @@ class FailingJob(Job):
         self._begin_life()
         self._row(begin, "job", "restart", begin - failure.time)
         return True
-
-    def _end_life(self) -> None:
-        self._busy = self.busy_times()
-        self._count_away()
 
     def _count_away(self) -> None:
         for node in self._sim.workers.values():

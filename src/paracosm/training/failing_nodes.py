@@ -19,10 +19,9 @@ from types import coroutine
 from typing import Any, Protocol, cast
 
 from paracosm.engine import Future, Interrupt, Transfer, Worker
-from paracosm.training.messages import Tag
 from paracosm.training.server import ParameterServer
 from paracosm.training.store import Contribution, Gradient, PseudoGradient, Store
-from paracosm.training.team import Team
+from paracosm.training.team import Tag, Team
 from paracosm.training.worker import TrainingWorker
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from paracosm.errors import InputError
 from paracosm.factory import one_line
 from paracosm.models import DataSet, Model
+from paracosm.processes import end_with_parent
 from paracosm.rng import integer_seed
 from paracosm.training.buffers import SHARED, Buffers, State, averaged_over
 from paracosm.training.parameters import ParameterLayout, Parameters
@@ -362,7 +364,7 @@ class ProcessPool:
             processes,
             timeout=None,
             initializer=_start,
-            initargs=(stepper, threads, self._file.name, self._matrix.shape),
+            initargs=(os.getpid(), stepper, threads, self._file.name, self._matrix.shape),
         )
         self._warming: list[Future[int]] = []
 
@@ -459,8 +461,9 @@ _stepper: Stepper
 _rows: torch.Tensor
 
 
-def _start(state: bytes, threads: int, path: str, shape: tuple[int, int]) -> None:
+def _start(parent: int, state: bytes, threads: int, path: str, shape: tuple[int, int]) -> None:
     global _buffers, _stepper, _rows
+    end_with_parent(parent=parent)
     torch.set_num_threads(threads)
     model, layout, traits, seed = pickle.loads(state)
     _buffers = Buffers(model.module)

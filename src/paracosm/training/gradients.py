@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Literal, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from paracosm.errors import InputError, unknown
 from paracosm.models import DataSet, Model
+from paracosm.rng import TrainingStream, generator
 from paracosm.training.buffers import SHARED, Buffers
 from paracosm.training.dense import dense_method
 from paracosm.training.gradient_methods import (
@@ -20,6 +22,7 @@ from paracosm.training.gradient_methods import (
     OneByOne,
     PendingGradient,
     ProcessPool,
+    Request,
     Stepper,
     Traits,
     Vectorised,
@@ -28,7 +31,6 @@ from paracosm.training.gradient_methods import (
 )
 from paracosm.training.parameters import ParameterLayout, Parameters
 from paracosm.training.privacy import Privacy
-from paracosm.training.private_gradients import Private
 
 Mode = Literal["auto", "off", "vmap", "processes"]
 
@@ -267,3 +269,62 @@ class Automatic(Policy):
             self._pool = self._make_pool()
         self._is_warm = self._pool.warm_up()
         return self._is_warm
+
+
+class Private:
+    """The method that computes (sum_i min(1, C / |g_i|) g_i + noise C z) / B over B examples.
+
+    z is standard normal in each coordinate, from a stream of each request; the norm is that of all
+    tensors. Abadi et al., "Deep Learning with Differential Privacy", 2016, algorithm 1.
+
+    Raises:
+        InputError: an example's gradient depends on other examples, or cannot be had alone.
+    """
+
+    def __init__(
+        self,
+        privacy: Privacy,
+        model: Model,
+        layout: ParameterLayout,
+        data: DataSet,
+        traits: Traits,
+        seed: int,
+    ) -> None:
+        self._privacy = privacy
+        self._layout = layout
+        self._seed = seed
+        self._vectorised = Vectorised(model, layout, data, traits)
+        if traits.moving_buffers:
+            raise InputError(
+                "privacy: the model keeps statistics of minibatches, so an example's gradient "
+                "depends on others: use group normalisation in place of batch normalisation"
+            )
+        if obstacle := traits.obstacle or self._vectorised.obstacle():
+            raise InputError(
+                f"privacy: {obstacle}, so examples' gradients cannot be had one by one"
+            )
+
+    def compute(self, requests: Sequence[Request]) -> list[Gradient]:
+        return [self._one(request) for request in requests]
+
+    def _one(self, request: Request) -> Gradient:
+        assert request.parameters is not None
+        tensors, examples = self._layout.tensors(request.parameters), request.batch
+        most = self._vectorised.most_together(1)
+        sums = [torch.zeros_like(tensor) for tensor in tensors]
+        total = 0.0
+        for begin in range(0, len(examples), most):
+            chosen = examples[begin : begin + most]
+            expanded = [each.expand(len(chosen), *each.shape) for each in tensors]
+            losses, found = self._vectorised.differentiate(expanded, chosen[:, None])
+            total += float(losses.sum())
+            norms = torch.stack([each.flatten(1).norm(dim=1) for each in found]).norm(dim=0)
+            factors = (self._privacy.clip / norms).clamp(max=1.0)
+            for one, each in zip(sums, found, strict=True):
+                one += torch.tensordot(factors, each, 1)
+        rng = generator(self._seed, TrainingStream.NOISE, request.number)
+        scale = self._privacy.noise * self._privacy.clip
+        drawn = (rng.standard_normal(tuple(one.shape), dtype=np.float32) for one in sums)
+        noise = map(torch.from_numpy, drawn)
+        noisy = [(a + scale * b) / len(examples) for a, b in zip(sums, noise, strict=True)]
+        return Gradient(total / len(examples), self._layout.in_form_of(request.parameters, noisy))

@@ -8,12 +8,13 @@ from typing import Any
 from paracosm.cluster import Cluster
 from paracosm.engine import Simulator
 from paracosm.results import FailureSummary
+from paracosm.results.metrics import MetricSink
 from paracosm.results.summaries import CompressionSummary
 from paracosm.simulation.schedule import BusyTimes
 from paracosm.training.clients import Clients
 from paracosm.training.compression import Compression
 from paracosm.training.config import TrainConfig
-from paracosm.training.record import MetricSink, Progress, RunRecord
+from paracosm.training.record import Progress, RunRecord
 from paracosm.training.server import ParameterServer
 from paracosm.training.store import Contribution, Numerics, Store
 from paracosm.training.team import Team

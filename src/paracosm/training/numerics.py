@@ -11,12 +11,19 @@ from paracosm.models import load_data
 from paracosm.models.shards import BatchSampler, make_shards
 from paracosm.results import Chance
 from paracosm.rng import TrainingStream, generator, integer_seed
-from paracosm.training.clipping import Clipping
 from paracosm.training.config import MEASURED, TrainConfig
 from paracosm.training.learning_rate import scaled_learning_rate
 from paracosm.training.privacy import Accountant, ClientNoise, client_accountant
 from paracosm.training.rules import update_rule
-from paracosm.training.store import LocalSteps, Numerics, Pending, PendingSteps, Recipe, Rule
+from paracosm.training.store import (
+    Clipping,
+    LocalSteps,
+    Numerics,
+    Pending,
+    PendingSteps,
+    Recipe,
+    Rule,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

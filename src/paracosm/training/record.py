@@ -39,11 +39,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import current_thread, main_thread
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from paracosm.errors import InputError
+from paracosm.results.metrics import MetricSink
 from paracosm.simulation.schedule import Schedule
 from paracosm.training.config import TrainConfig
 from paracosm.training.store import Contribution, Numerics
@@ -64,12 +65,6 @@ class MetricRow(NamedTuple):
     name: str
     value: float
     step: int
-
-
-class MetricSink(Protocol):
-    def metric(
-        self, virtual_time: float, wall_time: float, node: str, name: str, value: float, step: int
-    ) -> None: ...
 
 
 class Metrics:

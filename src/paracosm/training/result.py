@@ -10,11 +10,12 @@ from paracosm.cluster import Cluster
 from paracosm.cluster.description import describe_cluster
 from paracosm.engine import Recording
 from paracosm.results import ThroughputRow, TrainingSummary
+from paracosm.results.metrics import MetricSink
 from paracosm.simulation.schedule import Schedule
 from paracosm.timeline import Timeline
 from paracosm.training.config import TrainConfig
 from paracosm.training.learning_rate import describe_learning_rate
-from paracosm.training.record import MetricSink, RunRecord
+from paracosm.training.record import RunRecord
 from paracosm.training.store import Numerics
 
 

@@ -22,12 +22,13 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.factory import one_line
+from paracosm.results.metrics import MetricSink
 from paracosm.results.summaries import Staleness
 from paracosm.simulation.rollback import LAST_INSTANT, Block, Checkpoint
 from paracosm.simulation.schedule import Schedule, read_schedule
 from paracosm.training.config import TrainConfig
 from paracosm.training.numerics import prepare_numerics
-from paracosm.training.record import Ended, Metrics, MetricSink, Progress, RunRecord, play_to_end
+from paracosm.training.record import Ended, Metrics, Progress, RunRecord, play_to_end
 from paracosm.training.result import TrainingResult, summarise
 from paracosm.training.store import Contribution, Gradient, Numerics, Rule, Store
 

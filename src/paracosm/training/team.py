@@ -1,12 +1,13 @@
-"""What the workers and servers of one run share."""
+"""What the workers and servers of one run share, and what they send each other."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from paracosm.cluster import Cluster, ring_all_reduce
 from paracosm.engine import Future, Simulator, Timer
@@ -14,7 +15,55 @@ from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Constant, Distribution
 from paracosm.training.clients import Clients, Participation
 from paracosm.training.compression.messages import Compression
-from paracosm.training.store import Contribution, Numerics
+from paracosm.training.store import Contribution, Gradient, Numerics
+
+
+class Tag(StrEnum):
+    """The kinds of messages, by which a receiver picks them."""
+
+    PUSH = "push"
+    ANSWER = "answer"
+    ASK = "ask"
+    MEAN = "mean"
+    JOIN = "join"
+
+
+class Push(NamedTuple):
+    """What a worker sends to a server."""
+
+    gradient: Gradient  # the newest that the worker has asked for
+    payload: Any
+    read_version: int
+    second: Any
+
+
+class Answer(NamedTuple):
+    """A server's parameters, on their way to a worker."""
+
+    server: int
+    parameters: Any
+    version: int
+    second: Any
+    clock: int
+
+
+class Ask(NamedTuple):
+    """A peer's parameters, to be averaged with one's own."""
+
+    peer: str
+    parameters: Any
+
+
+class Lost(NamedTuple):
+    """A note to the server: the client at a worker is lost, and sends nothing."""
+
+    worker: str
+
+
+def message_size(parameters: float, second: Any) -> float:
+    """Return the bytes of a message of parameters and perhaps a second vector like them."""
+    return parameters if second is None else 2 * parameters
+
 
 Combine = Callable[[Sequence[Contribution]], None]
 """Told of all that was brought to an all-reduce, in the order in which it came."""

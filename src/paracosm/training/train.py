@@ -11,6 +11,7 @@ from paracosm.cluster import Cluster
 from paracosm.cluster.description import describe_link, link_in_words
 from paracosm.engine import Simulator
 from paracosm.errors import InputError
+from paracosm.results.metrics import MetricSink
 from paracosm.simulation.schedule import Rule, Schedule, generate_schedule
 from paracosm.timeline import Timeline
 from paracosm.timing import Distribution, Recorded, Scaled, Slowdown
@@ -18,7 +19,7 @@ from paracosm.training.config import MEASURED, TrainConfig
 from paracosm.training.failing_job import FailingJob
 from paracosm.training.job import Job
 from paracosm.training.numerics import prepare_numerics
-from paracosm.training.record import Metrics, MetricSink, Progress, play_to_end
+from paracosm.training.record import Metrics, Progress, play_to_end
 from paracosm.training.result import TrainingResult, summarise
 from paracosm.training.scheduled import train_over_file
 

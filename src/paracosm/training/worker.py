@@ -11,7 +11,6 @@ from paracosm.engine import Future, Interrupt, Timer, Transfer, Worker
 from paracosm.rng import TrainingStream, generator
 from paracosm.training.clients import Participation
 from paracosm.training.compression.messages import BESIDE, FIRST_PART, WHOLE
-from paracosm.training.messages import Answer, Ask, Push, Tag, message_size
 from paracosm.training.store import (
     Contribution,
     Gradient,
@@ -19,7 +18,7 @@ from paracosm.training.store import (
     PseudoGradient,
     Store,
 )
-from paracosm.training.team import Team
+from paracosm.training.team import Answer, Ask, Push, Tag, Team, message_size
 
 
 class TrainingWorker(Worker):

@@ -23,7 +23,7 @@ def play(folder: Path, worlds: list[str]) -> dict[str, Any]:
         [sys.executable, "-W", "ignore", str(_WORLD), str(folder), *worlds],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=540,
         check=False,
     )
     assert run.returncode == 0, run.stderr

@@ -243,7 +243,7 @@ def run_rank(
     if rank == 0:
         store = RelayedStore(store, recorder)
     dist.init_process_group(
-        "gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=30)
+        "gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=120)
     )
     wrong: list[str] = []
 
@@ -290,7 +290,7 @@ def run_world(world: int, real: list[int], records: Path) -> dict[str, Any]:
     for process in processes:
         process.start()
     try:
-        found: dict[str, Any] = answers.get(timeout=60)
+        found: dict[str, Any] = answers.get(timeout=240)
         for process in processes:
             process.join(20)
         found["exits"] = [process.exitcode for process in processes]

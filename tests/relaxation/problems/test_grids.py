@@ -6,8 +6,7 @@ from scipy.sparse import diags_array, eye_array, kron
 from scipy.sparse.linalg import spsolve
 
 from paracosm.errors import InputError
-from paracosm.relaxation.grids import Stencil
-from paracosm.relaxation.problems import load_problem
+from paracosm.relaxation.problems import Stencil, load_problem
 
 
 def tridiagonal(before, middle, after, size):

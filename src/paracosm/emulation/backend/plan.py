@@ -21,6 +21,7 @@ import numpy.typing as npt
 from paracosm.emulation.records import COLLECTIVES, Note
 from paracosm.errors import InputError
 from paracosm.files import replacing
+from paracosm.validation import parse_json
 
 VERSION = 1
 LARGEST_SMALL = 1 << 16
@@ -59,7 +60,7 @@ def load_plan(path: Path) -> Plan:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        told = json.loads(str(arrays["plan"]))
+        told = parse_json(str(arrays["plan"]), str(path))
         version = told["version"]
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None

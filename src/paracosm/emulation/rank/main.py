@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import contextlib
-import ctypes
 import importlib.machinery
 import importlib.util
 import os
@@ -18,11 +16,12 @@ from typing import Any
 
 from paracosm.emulation.config import Setting
 from paracosm.errors import InputError
+from paracosm.processes import end_with_parent
 
 
 def main() -> None:
     """Prepare this process as its environment says, run the script, and end as the script ends."""
-    end_with_parent()
+    end_with_parent(signal.SIGTERM)
     from paracosm.emulation.rank.prepare import prepare
 
     try:
@@ -123,12 +122,6 @@ def _module(name: str) -> Script:
     if spec is None or code is None:
         raise InputError(f"module:{name}: no module of that name that can be run")
     return Script(code, None, spec.origin or name, spec.origin, loader, spec)
-
-
-def end_with_parent() -> None:
-    """Have Linux send SIGTERM to this process when its parent ends; elsewhere nothing happens."""
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(1, int(signal.SIGTERM), 0, 0, 0)  # PR_SET_PDEATHSIG
 
 
 if __name__ == "__main__":

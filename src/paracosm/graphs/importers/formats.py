@@ -13,6 +13,7 @@ from typing import Any
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.file import contents
 from paracosm.graphs.graph import Graph
+from paracosm.validation import parse_json
 
 _HEAD = 1 << 16
 """Bytes of a file by which its format is known: a trace may have gigabytes."""
@@ -131,8 +132,8 @@ def _is_messages(head: str) -> bool:
 def _of_keys(path: Path) -> str | None:
     """Return the format of JSON by all of its keys: that which it begins with says nothing."""
     try:
-        found = json.loads(contents(path))
-    except (ValueError, RecursionError):
+        found = parse_json(contents(path), str(path))
+    except InputError:
         return None
     keys = found.keys() if isinstance(found, dict) else ()
     for key, name in (("traceEvents", "tensorflow-timeline"), ("workload_graph", "chakra"),

@@ -3,7 +3,6 @@ are estimated op by op are an upper bound of what the element-wise ones take."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from paracosm.graphs.file import contents
 from paracosm.graphs.graph import Graph, TensorArgument
 from paracosm.graphs.importers.calls import Call, bytes_of, elements_of, graph_of_calls
 from paracosm.graphs.importers.shape_rules import shape_of
+from paracosm.validation import parse_json
 
 VERSION = 1
 """Of the dump."""
@@ -79,10 +79,7 @@ def read_jaxpr(path: Path) -> Graph:
 
 def _content(path: Path, where: str) -> dict[str, Any]:
     data = contents(path)
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: JSON that is cut off or damaged: {error}") from None
+    found = parse_json(data, where)
     if not isinstance(found, dict) or "paracosm_jaxpr" not in found:
         raise InputError(f'{where}: no jaxpr of jaxpr_export: it lacks "paracosm_jaxpr"')
     version = found["paracosm_jaxpr"]

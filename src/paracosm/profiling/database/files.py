@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paracosm.errors import InputError
-from paracosm.files import replacing
+from paracosm.files import check_seal, replacing, sealing
 from paracosm.profiling.database.database import ProfileDatabase
 from paracosm.profiling.database.rows import KINDS, TYPES, Added, Timings, rows_of
 from paracosm.profiling.environment import Environment
@@ -63,7 +63,8 @@ def export(
         else:
             from pyarrow import parquet
 
-            parquet.write_table(table, unfinished, compression="zstd")
+            with sealing(unfinished) as file:
+                parquet.write_table(table, file, compression="zstd")
     return timings
 
 
@@ -139,6 +140,7 @@ def _read(path: Path) -> pyarrow.Table:
     from pyarrow import parquet
 
     try:
+        check_seal(path)
         table = parquet.read_table(path)
     except FileNotFoundError:
         raise InputError(f'no file at "{path}"') from None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paracosm.errors import InputError, unknown
+from paracosm.files import check_seal, sealing
 from paracosm.graphs.file import contents
 from paracosm.profiling.jobs.job_profile import (
     RESOURCES,
@@ -24,6 +25,7 @@ from paracosm.profiling.jobs.job_profile import (
     check_job_profile,
     job_profile_of,
 )
+from paracosm.validation import parse_json
 
 if TYPE_CHECKING:
     import pyarrow
@@ -71,10 +73,8 @@ def save_job_profile(profile: JobProfile, path: str | Path) -> None:
         "provenance": dict(profile.provenance),
     }
     table = pa.table(columns).replace_schema_metadata({METADATA: json.dumps(said)})
-    try:
-        parquet.write_table(table, path, compression="zstd")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    with sealing(path) as unfinished:
+        parquet.write_table(table, unfinished, compression="zstd")
 
 
 def load_job_profile(path: str | Path) -> JobProfile:
@@ -166,6 +166,7 @@ def _read(path: Path) -> tuple[pyarrow.Table, dict[str, Any]]:
     if not path.is_file():
         raise InputError(f"{path}: no such file")
     try:
+        check_seal(path)
         table = parquet.read_table(path)
     except (OSError, pyarrow.ArrowException):
         raise InputError(
@@ -175,10 +176,7 @@ def _read(path: Path) -> tuple[pyarrow.Table, dict[str, Any]]:
     metadata = table.schema.metadata or {}
     if METADATA not in metadata:
         raise InputError(f"{path}: a Parquet file, but no job profile")
-    try:
-        said = json.loads(metadata[METADATA])
-    except ValueError as error:
-        raise InputError(f"{path}: a damaged job profile: its metadata: {error}") from None
+    said = parse_json(metadata[METADATA], f"{path}: a damaged job profile: its metadata")
     if not isinstance(said, dict):
         raise InputError(f"{path}: a damaged job profile: its metadata are no mapping")
     if said.get("version") != VERSION:
@@ -202,10 +200,7 @@ def is_packed(path: Path) -> bool:
 
 def load_packed(path: Path) -> JobProfile:
     where, packed = str(path), contents(path)
-    try:
-        found = json.loads(packed)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: JSON that is cut off or damaged: {error}") from None
+    found = parse_json(packed, where)
     columns = _field(found, "columns", dict, where)
     lists = {name: _field(columns, name, list, f"{where}: columns") for name in _PACKED_COLUMNS}
     ops = len(lists["name"])

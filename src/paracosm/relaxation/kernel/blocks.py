@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paracosm.compiled import compiled_whole, inlined
+from paracosm.compiled import compiled_whole, inlined, subroutine
 
 # How a processor computes new values: all rows from what it read; with a momentum term; one row
 # after the other; all of the block at once; by a function of the user's.
@@ -37,7 +37,7 @@ def propose(w: Any, factors: Any, who: Any, residual: Any, rows: Any, first: Any
         _solve(factors, w.iterate, residual, rules.omega, block, rows, first, end, values, slot)
 
 
-@compiled_whole
+@subroutine
 def _sweep(
     matrix: Any,
     iterate: Any,
@@ -65,7 +65,7 @@ def _sweep(
         stamp[rows[place]] = 0
 
 
-@compiled_whole
+@subroutine
 def _solve(
     factors: Any,
     iterate: Any,
@@ -122,7 +122,7 @@ def commit(w: Any, who: Any, rows: Any, first: Any, end: Any) -> Any:
     return change
 
 
-@compiled_whole
+@subroutine
 def _commit_map(iterate: Any, rows: Any, first: Any, end: Any, values: Any, slot: Any) -> Any:
     """Write values of a map without a matrix: the residual of a row is the step it last took."""
     x, residual = iterate.x, iterate.residual
@@ -136,7 +136,7 @@ def _commit_map(iterate: Any, rows: Any, first: Any, end: Any, values: Any, slot
     return change
 
 
-@compiled_whole
+@subroutine
 def _commit_stencil(
     matrix: Any, iterate: Any, rows: Any, first: Any, end: Any, values: Any, slot: Any
 ) -> Any:
@@ -153,7 +153,7 @@ def _commit_stencil(
     return change
 
 
-@compiled_whole
+@subroutine
 def _scatter(matrix: Any, residual: Any, plane: Any, line: Any, column: Any, step: Any) -> Any:
     """Take a step at one point into the residuals of all points whose stencil has it."""
     nz, ny, nx = matrix.shape
@@ -192,7 +192,7 @@ def fresh_residual(matrix: Any, iterate: Any) -> Any:
     return _square(residual)
 
 
-@compiled_whole
+@subroutine
 def _square(residual: Any) -> Any:
     total = 0.0
     for row in range(residual.size):

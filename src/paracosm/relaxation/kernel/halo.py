@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.compiled import compiled_whole
+from paracosm.compiled import compiled_whole, subroutine
 from paracosm.errors import InputError
 from paracosm.network import Connection, Stations
 from paracosm.network.compiled import make_traffic, next_end, pop_end, request, settle
@@ -22,7 +22,7 @@ from paracosm.rng import RelaxationStream, stream_keys
 from paracosm.timing.compiled import draw, uniform
 
 
-@compiled_whole
+@subroutine
 def send(
     iterate: Any, halos: Any, ports: Any, draws: Any, counters: Any, who: Any, instant: Any
 ) -> None:
@@ -47,7 +47,7 @@ def send(
             _leave(halos, draws, link, instant)
 
 
-@compiled_whole
+@subroutine
 def _leave(halos: Any, draws: Any, link: Any, instant: Any) -> None:
     """Let the values that wait for their link leave, if it was free by `instant`."""
     if halos.wait_count[link] < 0 or halos.free_at[link] > instant:
@@ -59,7 +59,7 @@ def _leave(halos: Any, draws: Any, link: Any, instant: Any) -> None:
     _arrive(halos, draws, link, halos.free_at[link] + halos.latency[link])
 
 
-@compiled_whole
+@subroutine
 def _arrive(halos: Any, draws: Any, link: Any, arrival: Any) -> None:
     """Let the newest message under way be there at `arrival`, or later."""
     newest = halos.under_way[link] - 1
@@ -73,7 +73,7 @@ def _arrive(halos: Any, draws: Any, link: Any, arrival: Any) -> None:
     halos.arrival[link, newest] = arrival
 
 
-@compiled_whole
+@subroutine
 def _put_under_way(halos: Any, link: Any) -> None:
     """Let the values that wait for their link be a message, which is not there yet."""
     newest = halos.under_way[link]
@@ -89,7 +89,7 @@ def _put_under_way(halos: Any, link: Any) -> None:
     halos.wait_count[link] = -1
 
 
-@compiled_whole
+@subroutine
 def _ask(halos: Any, ports: Any, link: Any, now: Any) -> None:
     """Let the values that wait for their link ask for its ports."""
     if halos.under_way[link] > halos.arrival.shape[1] - 3:
@@ -100,7 +100,7 @@ def _ask(halos: Any, ports: Any, link: Any, now: Any) -> None:
     ports.unsettled[0] = now
 
 
-@compiled_whole
+@subroutine
 def _play(halos: Any, ports: Any, draws: Any, instant: Any) -> None:
     """Play the network up to and with an instant; its rates are settled when it has passed."""
     now = _picoseconds(halos, instant)
@@ -124,17 +124,17 @@ def _play(halos: Any, ports: Any, draws: Any, instant: Any) -> None:
             ports.unsettled[0] = -1
 
 
-@compiled_whole
+@subroutine
 def _picoseconds(halos: Any, instant: Any) -> Any:
     return np.int64(np.rint(instant / halos.ticks[0] * 1e12))
 
 
-@compiled_whole
+@subroutine
 def _instant(halos: Any, picoseconds: Any) -> Any:
     return picoseconds / 1e12 * halos.ticks[0]
 
 
-@compiled_whole
+@subroutine
 def _drop_overtaken(halos: Any, link: Any, instant: Any) -> None:
     """Of the messages that wait for a receiver who does not read, keep the newest."""
     newest = -1
@@ -149,7 +149,7 @@ def _drop_overtaken(halos: Any, link: Any, instant: Any) -> None:
     halos.under_way[link] = kept
 
 
-@compiled_whole
+@subroutine
 def _move(halos: Any, link: Any, source: Any, target: Any) -> None:
     """Move a message under way; buffers change places, so that those beyond the last are free."""
     buffer = halos.buffer[link, target]
@@ -160,7 +160,7 @@ def _move(halos: Any, link: Any, source: Any, target: Any) -> None:
     halos.news[link, target] = halos.news[link, source]
 
 
-@compiled_whole
+@subroutine
 def receive(halos: Any, ports: Any, draws: Any, counters: Any, who: Any, instant: Any) -> Any:
     """Let processor `who` take what has arrived; of each link, the newest values win.
 
@@ -191,7 +191,7 @@ def receive(halos: Any, ports: Any, draws: Any, counters: Any, who: Any, instant
     return known
 
 
-@compiled_whole
+@subroutine
 def _drop_arrived(halos: Any, link: Any, instant: Any) -> None:
     """Forget the messages that have arrived, and find the oldest news that has not."""
     kept = 0
@@ -208,7 +208,7 @@ def _drop_arrived(halos: Any, link: Any, instant: Any) -> None:
     halos.missed[link] = missed
 
 
-@compiled_whole
+@subroutine
 def gather(matrix: Any, halos: Any, iterate: Any, rows: Any, first: Any, end: Any) -> None:
     """Compute the residual of `rows[first:end]` from what their processor knows."""
     for place in range(first, end):

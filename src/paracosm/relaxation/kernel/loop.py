@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.compiled import compiled_whole, inlined
+from paracosm.compiled import compiled_whole, inlined, subroutine
 from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.blocks import USER, commit, propose
 from paracosm.relaxation.kernel.halo import exchange, gather, receive, send
@@ -34,21 +34,12 @@ MOST_INSTANTS = 2_000_000
 def advance(s: Any, until: Any, most: Any) -> Any:
     """Play instants up to `until` (clock and shift) and `most` relaxations; return why it ended."""
     w = k.Watched(
-        s.rules,
-        s.matrix,
-        s.blocks,
-        s.iterate,
-        s.flight,
-        s.tally,
-        s.checkpoint,
-        s.history,
-        s.counters,
-        s.gauges,
-    )
+        s.rules, s.matrix, s.blocks, s.iterate, s.flight,
+        s.tally, s.checkpoint, s.history, s.counters, s.gauges,
+    )  # fmt: skip
     rules, clock, flight, halos = s.rules, s.clock, s.flight, s.halos
     counters, gauges = s.counters, s.gauges
-    key, winner = clock.key, clock.winner
-    due = flight.due
+    key, due = clock.key, flight.due
     synchronous = rules.barrier >= 0.0
     instants = 0
     while True:
@@ -84,28 +75,34 @@ def advance(s: Any, until: Any, most: Any) -> Any:
             counters[k.DUE] = 0
             counters[k.POSITION] = 0
             gauges[k.SLOWEST] = 0.0
-            while counters[k.DUE] < rules.processors if synchronous else key[1] == instant:
-                due[counters[k.DUE]] = counters[k.DUE] if synchronous else winner[1]
-                who = due[counters[k.DUE]]
-                if rules.after_copy:
-                    if flight.copying[who]:
-                        flight.copying[who] = False
-                        # What is complete at once is still written after it was read.
-                        set_key(clock, who, max(flight.end[who], _just_after(instant)))
-                        counters[k.DUE] += 1
-                        continue  # it has copied what others wrote, and computes from it
-                else:
-                    counters[k.DUE] += 1
-                if not rules.at_start:
-                    break  # it has to read first, when its turn has come
-                reason = complete(s, w, who, instant)
+        starting = counters[k.STARTING] == 1
+        # They write before all read, or once each has read; at the start nothing is written.
+        late = counters[k.STAGE] == k.WRITE and (starting or not rules.at_start)
+        if counters[k.STAGE] == k.GATHER or late:
+            while True:
+                who = _next_due(s, instant)
+                if who < 0:
+                    break
+                if not starting:
+                    write(s, w, who, instant)
+                reason = schedule(s, who, instant)
                 if reason != k.GO_ON:
                     return reason
             if synchronous:
                 _meet(rules, clock, instant + gauges[k.SLOWEST] + rules.barrier)
-            counters[k.STAGE] = k.READ
-            if rules.python_rows:
-                return k.CALL_ROWS
+            if counters[k.STAGE] == k.GATHER:
+                counters[k.STAGE] = k.READ
+                if rules.python_rows:
+                    return k.CALL_ROWS
+            elif starting:
+                counters[k.STARTING] = 0
+                counters[k.STAGE] = k.NEXT
+                if rules.python_values:
+                    return k.CALL_VALUES  # for the durations of the updates after these
+                continue
+            elif key[1] == instant:
+                counters[k.STAGE] = k.GATHER
+                continue
         if counters[k.STAGE] == k.READ:
             if counters[k.POSITION] == 0 and (rules.component or rules.own_block):
                 watch(w)
@@ -117,26 +114,8 @@ def advance(s: Any, until: Any, most: Any) -> Any:
             counters[k.STAGE] = k.WRITE
             if rules.python_values:
                 return k.CALL_VALUES
-        if counters[k.STARTING] == 1:
-            while counters[k.DUE] > 0:
-                counters[k.DUE] -= 1
-                reason = schedule(s, due[counters[k.DUE]], instant)
-                if reason != k.GO_ON:
-                    return reason
-            if synchronous:
-                _meet(rules, clock, instant + gauges[k.SLOWEST] + rules.barrier)
-            counters[k.STARTING] = 0
-            counters[k.STAGE] = k.NEXT
-            if rules.python_values:
-                return k.CALL_VALUES  # for the durations of the updates after these
-            continue
-        if not rules.at_start:
-            reason = complete(s, w, due[0], instant)
-            if reason != k.GO_ON:
-                return reason
-            if key[1] == instant:
-                counters[k.STAGE] = k.GATHER
-                continue
+            if starting or not rules.at_start:
+                continue  # to write
         counters[k.STAGE] = k.NEXT
         if nothing_new(w):
             continue
@@ -146,8 +125,35 @@ def advance(s: Any, until: Any, most: Any) -> Any:
 
 
 @inlined
-def complete(s: Any, w: Any, who: Any, instant: Any) -> Any:
-    """Write the values of an update that is complete, and say when the next one will be."""
+def _next_due(s: Any, instant: Any) -> Any:
+    """Return whose update is to be written, or begun at the start; -1: nobody's before a read."""
+    rules, flight, counters, key = s.rules, s.flight, s.counters, s.clock.key
+    if counters[k.STAGE] == k.WRITE:
+        if counters[k.DUE] == 0:
+            return -1
+        counters[k.DUE] -= 1
+        return np.int64(flight.due[counters[k.DUE]])
+    synchronous = rules.barrier >= 0.0
+    while counters[k.DUE] < rules.processors if synchronous else key[1] == instant:
+        who = counters[k.DUE] if synchronous else np.int64(s.clock.winner[1])
+        flight.due[counters[k.DUE]] = who
+        if rules.after_copy and flight.copying[who]:
+            flight.copying[who] = False
+            # What is complete at once is still written after it was read.
+            just_after = instant * (1.0 + 4.5e-16) + 1e-300
+            set_key(s.clock, who, max(flight.end[who], just_after))
+            counters[k.DUE] += 1
+            continue  # it has copied what others wrote, and computes from it
+        if not rules.after_copy:
+            counters[k.DUE] += 1
+        # Who reads at completion has to read first, now that its turn has come.
+        return who if rules.at_start else -1
+    return -1
+
+
+@inlined
+def write(s: Any, w: Any, who: Any, instant: Any) -> None:
+    """Write the values of an update that is complete."""
     rules, blocks, iterate, flight = s.rules, s.blocks, s.iterate, s.flight
     tally, halos, draws, counters = s.tally, s.halos, s.draws, s.counters
     gauges = s.gauges
@@ -179,10 +185,9 @@ def complete(s: Any, w: Any, who: Any, instant: Any) -> Any:
     else:
         counters[k.VERDICT] = 0.0 <= gauges[k.SEEN] <= rules.limit
     flight.updates[who] += 1
-    return schedule(s, who, instant)
 
 
-@compiled_whole
+@subroutine
 def _error_of(iterate: Any, rows: Any, first: Any, end: Any) -> Any:
     square = 0.0
     for place in range(first, end):
@@ -239,19 +244,14 @@ def schedule(s: Any, who: Any, instant: Any) -> Any:
     return k.GO_ON
 
 
-@inlined
-def _just_after(instant: Any) -> Any:
-    return instant * (1.0 + 4.5e-16) + 1e-300
-
-
-@compiled_whole
+@subroutine
 def _meet(rules: Any, clock: Any, instant: Any) -> None:
     for who in range(rules.processors):
         clock.key[clock.winner.size // 2 + who] = instant
     rebuild(clock)
 
 
-@compiled_whole
+@subroutine
 def _phases(rules: Any, draws: Any, phase_rows: Any, stream: Any, number: Any, who: Any) -> Any:
     """Draw the phases of one update; return copy, copy + compute, and all of it."""
     copied = computed = total = 0.0
@@ -333,7 +333,7 @@ def begin(s: Any, w: Any, who: Any, instant: Any) -> Any:
     return k.GO_ON
 
 
-@compiled_whole
+@subroutine
 def _choose(rules: Any, blocks: Any, flight: Any, stream: Any, number: Any, who: Any) -> None:
     block, slot = flight.block[who], flight.slot[who]
     first, size = blocks.pointer[block], blocks.pointer[block + 1] - blocks.pointer[block]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.compiled import compiled_whole, inlined
+from paracosm.compiled import compiled_whole, inlined, subroutine
 from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.blocks import fresh_residual
 
@@ -95,7 +95,7 @@ def set_limits(gauges: Any, square: Any) -> None:
     gauges[k.FRESH_AGAIN] = FRESH_AGAIN_AT * square
 
 
-@compiled_whole
+@subroutine
 def _sum_is_small(rules: Any, tally: Any) -> Any:
     """Say whether all have contributed, and what they contributed adds up to little enough."""
     total = 0.0
@@ -106,7 +106,7 @@ def _sum_is_small(rules: Any, tally: Any) -> Any:
     return total <= rules.limit**2
 
 
-@compiled_whole
+@subroutine
 def _error_reached(rules: Any, iterate: Any, counters: Any, gauges: Any) -> Any:
     if rules.infinity:
         limit = rules.error_limit
@@ -122,7 +122,7 @@ def _error_reached(rules: Any, iterate: Any, counters: Any, gauges: Any) -> Any:
 _NOTHING = np.zeros(0)
 
 
-@compiled_whole
+@subroutine
 def _within(values: Any, center: Any, limit: Any, counters: Any, witness: Any) -> Any:
     """Say whether `values` are within `limit` of `center` (or 0), the last witness first."""
     size = values.size
@@ -192,7 +192,7 @@ def mark(w: Any, what: Any) -> None:
         counters[k.MARKS] = row + 1
 
 
-@compiled_whole
+@subroutine
 def save(w: Any, instant: Any, until: Any) -> None:
     """Take the checkpoints due before `instant` and, with costs, `until`: the last one counts."""
     rules, counters, gauges = w.rules, w.counters, w.gauges
@@ -210,7 +210,7 @@ def save(w: Any, instant: Any, until: Any) -> None:
     mark(w, k.CHECKPOINT)
 
 
-@compiled_whole
+@subroutine
 def watch(w: Any) -> None:
     """Compare residuals of the rows of those who read with the last time; roll back if one grew."""
     rules, blocks, iterate, flight = w.rules, w.blocks, w.iterate, w.flight
@@ -234,7 +234,7 @@ def watch(w: Any) -> None:
 UNKNOWN, FLAGGED = -1.0, -2.0
 
 
-@compiled_whole
+@subroutine
 def _own_square(blocks: Any, iterate: Any, flight: Any, who: Any) -> Any:
     block = flight.block[who]
     square = 0.0
@@ -243,7 +243,7 @@ def _own_square(blocks: Any, iterate: Any, flight: Any, who: Any) -> Any:
     return square
 
 
-@compiled_whole
+@subroutine
 def _roll_back(w: Any) -> None:
     """Restore everything, or the blocks whose residual grew too much; results in flight survive."""
     rules, matrix, blocks, iterate = w.rules, w.matrix, w.blocks, w.iterate

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paracosm.errors import InputError
+from paracosm.validation import parse_json
 
 Array = NDArray[np.float64]
 Stamps = NDArray[np.int64]
@@ -177,13 +178,13 @@ _CHECK = ("copy", "check")
 def load_measurement(path: str | Path) -> Measurement:
     """Read a measurement from a file that `Measurement.save` wrote."""
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = parse_json(Path(path).read_bytes(), str(path))
     except FileNotFoundError:
         raise InputError(
             f"{path}: no such file; paracosm relax measure --out {path} writes it"
         ) from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise InputError(f"{path}: not a measurement that paracosm relax measure wrote")
     if content.get("version") != _VERSION:

@@ -116,6 +116,8 @@ def run_threads(
     status = {CONVERGED: "converged", DIVERGED: "diverged"}.get(int(control[STATUS]), "stopped")
     x = team.solution()
     joined = 1e-9 * (ended - began)
+    with np.errstate(over="ignore", invalid="ignore"):  # of a diverged x
+        residual = float(np.linalg.norm(problem.b - problem.A @ x))
     return Run(
         variant,
         threads,
@@ -123,7 +125,7 @@ def run_threads(
         status,
         1e-9 * float(control[DETECTED] - began) if converged else joined,
         joined,
-        _residual(problem, x),
+        residual,
         team.checks(),
         team.totals(),
         team.recording(began) if timed else None,
@@ -136,11 +138,6 @@ def block_pointer(rows: int, threads: int) -> NDArray[np.int64]:
     if not 1 <= threads <= rows:
         raise InputError(f"threads: give from 1 to {rows}, the rows to share, not {threads}")
     return np.arange(threads + 1, dtype=np.int64) * rows // threads
-
-
-def _residual(problem: Problem, x: Array) -> float:
-    with np.errstate(over="ignore", invalid="ignore"):  # of a diverged x
-        return float(np.linalg.norm(problem.b - problem.A @ x))
 
 
 @dataclass(frozen=True)

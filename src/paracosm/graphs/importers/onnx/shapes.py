@@ -24,7 +24,7 @@ Values = npt.NDArray[Any]
 def infer_shapes(model: Model) -> None:
     """Enter the shapes and types that follow from those that `model` has."""
     for node in model.nodes:
-        shapes = [_shape(model, value) for value in node.inputs]
+        shapes = [getattr(model.tensors.get(value), "shape", None) for value in node.inputs]
         values = [model.constants.get(value) for value in node.inputs]
         _evaluate(model, node, shapes, values)
         inferred = rules.shapes_by(_RULES.get(node.op), node, shapes, values)
@@ -34,11 +34,6 @@ def infer_shapes(model: Model) -> None:
             sound = None if shape is None else shape_of([int(size) for size in shape])
             if value not in model.tensors and sound is not None:
                 model.tensors[value] = TensorArgument(sound, dtype)
-
-
-def _shape(model: Model, value: str) -> Shape | None:
-    tensor = model.tensors.get(value)
-    return None if tensor is None else tensor.shape
 
 
 def _dtype(model: Model, node: OnnxNode, position: int) -> str:

@@ -17,7 +17,6 @@ others (CompositeImplicitAutograd) are looked into.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,6 +30,7 @@ from paracosm.errors import InputError, unknown
 from paracosm.graphs.chakra.trace import Tensors
 from paracosm.graphs.check import cycle_message, node_label
 from paracosm.timeline.kineto import OpSpan
+from paracosm.validation import parse_json
 
 COLLECTIVE = "record_param_comms"
 
@@ -312,10 +312,7 @@ class ObservedTrace:
 
 
 def parse_trace(data: bytes, where: str) -> ObservedTrace:
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: JSON that is cut off or damaged: {error}") from None
+    found = parse_json(data, where)
     if not isinstance(found, dict) or not isinstance(found.get("nodes"), list):
         raise InputError(f'{where}: no execution trace of PyTorch: it lacks "nodes"')
     calls: dict[int, ObservedCall] = {}

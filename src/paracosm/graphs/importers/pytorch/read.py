@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from paracosm.errors import InputError
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.chakra.trace import arguments_of, bytes_of
 from paracosm.graphs.file import contents
@@ -26,6 +26,7 @@ from paracosm.graphs.importers.pytorch.ops import (
     units_of,
 )
 from paracosm.timeline.kineto import OpSpan, collective_of
+from paracosm.validation import parse_json
 
 _SCHEMA = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?\(")
 _HOST = frozenset(
@@ -169,8 +170,8 @@ def groups_of(trace: ObservedTrace) -> dict[str, tuple[int, ...]]:
 
 def _described(value: Any) -> list[dict[str, Any]]:
     try:
-        found = json.loads(value) if isinstance(value, str) else None
-    except (ValueError, RecursionError):
+        found = parse_json(value, "groups") if isinstance(value, str) else None
+    except InputError:
         return []
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 

@@ -248,7 +248,7 @@ def infer_shapes(nodes: Sequence[TfNode], sizes: Mapping[str, int]) -> Known:
     """Return what is known of the outputs of nodes, which stand in an order that runs."""
     known = Known()
     for node in nodes:
-        shapes = [_known_shape(known, value) for value in node.inputs]
+        shapes = [getattr(known.tensors.get(value), "shape", None) for value in node.inputs]
         values = [known.constants.get(value) for value in node.inputs]
         _evaluate(known, node, shapes, values)
         rule = _RULES.get(node.op.rstrip("V23456789"), _RULES.get(node.op))
@@ -278,11 +278,6 @@ def _filled(shape: Shape | None, sizes: Mapping[str, int]) -> Shape | None:
     if shape and shape[0] < 0 and "batch" in sizes:
         shape = (sizes["batch"], *shape[1:])
     return shape if all(size >= 0 for size in shape) else None
-
-
-def _known_shape(known: Known, value: str) -> Shape | None:
-    tensor = known.tensors.get(value)
-    return None if tensor is None else tensor.shape
 
 
 def _dtype(known: Known, node: TfNode, position: int) -> str:

@@ -8,7 +8,6 @@ op with kernels takes as long as they do; one of a GPU's executor without any is
 from __future__ import annotations
 
 import bisect
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from paracosm.graphs.importers.tensorflow.graph_def import (
 )
 from paracosm.graphs.importers.tensorflow.nodes import TENSORFLOW, dtype_of, shape_proto
 from paracosm.graphs.importers.wire import Message, decode
+from paracosm.validation import parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,10 +276,7 @@ def timeline_events(path: Path) -> list[Event]:
     where = str(path)
     data = contents(path)
     try:
-        found = json.loads(data)
-        events = found["traceEvents"]
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: JSON that is cut off or damaged: {error}") from None
+        events = parse_json(data, where)["traceEvents"]
     except (KeyError, TypeError):
         raise InputError(f'{where}: no timeline: it lacks "traceEvents"') from None
     if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
