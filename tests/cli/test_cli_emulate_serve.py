@@ -159,6 +159,9 @@ def wait_until_handled(pid: int) -> None:
         (("--world-size", 4, "--json", "--quiet"), "--json prints and --quiet does not"),
         (("--world-size", 4, "--force"), "give --out as well"),
         (("--world-size", 4, "--plan", "nowhere.npz"), "nowhere.npz: No such file"),
+        (("--world-size", 4, "--rank", 1, "--host", "0.0.0.0"), "add --listen if that is meant"),
+        (("--world-size", 4, "--rank", 1, "--listen"), "--listen has no effect: add --host"),
+        (("--world-size", 4, "--host", "0.0.0.0", "--listen"), "serves the store, is real"),
         (("--world-size", 4, "--what-if", "worker 9: compute 2x slower"), "workers 0 to 3, not 9"),
     ],
 )

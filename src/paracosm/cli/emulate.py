@@ -117,6 +117,9 @@ def serve(
             "on, 0.0.0.0 for all of this machine"
         ),
     ] = "127.0.0.1",
+    listen: Annotated[
+        bool, Option("--listen", help="let other machines reach the store that is served here")
+    ] = False,
     seed: Seed = None,
     out: Out = None,
     force: Force = False,
@@ -133,6 +136,7 @@ def serve(
     config = validated(EmulateConfig, given | {"port": port, "mode": "wire"}, "command line")
     if len(config.rank) == config.world:
         raise InputError(f"rank: all {config.world:,} ranks are real: nothing is left to emulate")
+    _check_host(config, host, listen)
     started = None if json or quiet else typer.echo
     if out is None:
         result = _emulate(config, host, seed or 0, started)
@@ -147,6 +151,20 @@ def serve(
     if not quiet:
         show_summary(result.summary, out, json)
     return 1 if result.summary.status == "failed" else 0
+
+
+def _check_host(config: EmulateConfig, host: str, listen: bool) -> None:
+    from paracosm.emulation.wire.store import is_local
+
+    is_served_here = 0 not in config.rank
+    if is_served_here and not is_local(host) and not listen:
+        raise InputError(
+            f"host: whoever reaches {host} can overwrite the store, which asks for no password: "
+            "add --listen if that is meant, or leave --host out"
+        )
+    if listen and (is_local(host) or not is_served_here):
+        why = "rank 0, which serves the store, is real" if not is_served_here else "add --host"
+        raise InputError(f"--listen has no effect: {why}")
 
 
 def _how_to_start(config: EmulateConfig, host: str) -> Iterator[str]:

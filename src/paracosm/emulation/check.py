@@ -10,7 +10,7 @@ from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.peers import peers_of
 from paracosm.emulation.rank_records import is_measured
 from paracosm.emulation.records import MEASUREMENT, Group, Record, RecordReader
-from paracosm.errors import InputError
+from paracosm.errors import InputError, require
 from paracosm.results import EmulationSummary
 from paracosm.validation import read_json
 
@@ -23,6 +23,12 @@ def check_emulation(config: EmulateConfig) -> None:
         load_measured(config.measured, config.world)
     elif not config.is_module and not config.script.is_file():
         raise InputError(f"{config.script}: no such script")
+    if config.device == "cuda":
+        require("torch", "torch", "emulation")
+        import torch
+
+        if not torch.cuda.is_available():
+            raise InputError("device: this machine has no GPU that PyTorch finds: --device cpu")
     if config.nccl:
         from paracosm.emulation.nccl.build import check_machine
 

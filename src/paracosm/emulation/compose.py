@@ -16,7 +16,7 @@ from operator import itemgetter
 from paracosm.emulation.communication import communication_of
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.peers import peers_of
-from paracosm.emulation.ports import Ports, Span, comm_pool
+from paracosm.emulation.ports import Ports, Span
 from paracosm.emulation.records import Collective, Group, Iteration, Note, Record, Wait
 
 _Event = Collective | Wait | Iteration
@@ -145,12 +145,13 @@ class _Job:
 
     def _ask(self, event: Collective, now: float) -> None:
         group, kind = self._groups[event.group], event.kind
-        peer = group.members.index(event.peer) if event.peer >= 0 else -1
         cost = self._communication.cost(kind, group.members, event.size, self._rank, event.peer)
         entered = self._peers.entered(kind, group.members, event.peer, now)
         work = self._core_time(kind, event.size, len(group.members))
         cost = replace(cost, busy=max(cost.busy, work))  # no link is faster than who feeds it
-        pool, count = comm_pool(group.backend, self._config.comm_workers, event.group, kind, peer)
+        is_message = kind in ("send", "recv")
+        pool = (event.group, kind, event.peer) if is_message else (event.group,)
+        count = 1 if is_message else self._config.comm_workers or -event.worker
         span = self._ports.ask(event.group, pool, count, now, entered, cost)
         if work:
             self._core.loads.append(_Load(span, entered, work))

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any
 
 from paracosm.cluster.link import Sharing
 from paracosm.emulation.cost import Cost, directions
@@ -166,31 +165,6 @@ class _State:
                     if not users[station]:
                         del users[station]
         return rates
-
-
-def comm_pool(
-    asked: str,  # backend that the script asked for, as "gloo" or "cpu:gloo,cuda:nccl"
-    workers: int | None,  # that the user wants; None for those of the backend
-    group: Hashable,
-    kind: str,
-    peer: int,
-    device: str = "cpu",  # type of the tensors' device
-) -> tuple[tuple[Any, ...], int]:
-    """Return which comm workers of a group take a collective, and how many there are.
-
-    Messages with one peer wait for each other and for nothing else: gloo needs no comm worker for
-    them, NCCL has a stream for each pair.
-    """
-    if kind in ("send", "recv"):
-        return (group, kind, peer), 1
-    if workers is None:
-        asked = asked.lower()
-        if ":" in asked:
-            asked = dict(pair.split(":", 1) for pair in asked.split(",")).get(device, "")
-        if asked in ("", "undefined"):
-            asked = "gloo" if device == "cpu" else "nccl"
-        workers = 2 if asked == "gloo" else 1
-    return (group, device), workers
 
 
 class Ports:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paracosm.emulation.records import (
-    MEASURED,
     Collective,
     Exchange,
     Group,
@@ -61,7 +60,7 @@ def by_rank(records: Sequence[Record], ranks: Iterable[int] = ()) -> list[RankRe
 
 def is_measured(records: Iterable[Record]) -> bool:
     """Whether collectives took no time, so that iterations are still to be put together."""
-    return any(isinstance(each, Collective) and each.worker == MEASURED for each in records)
+    return any(isinstance(each, Collective) and each.worker < 0 for each in records)
 
 
 def spans_of(collectives: Sequence[Collective]) -> Floats:

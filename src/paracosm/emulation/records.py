@@ -28,11 +28,8 @@ COLLECTIVES = (
 )
 """Kinds of `Collective`: also what a what-if names."""
 
-MEASURED = -1
-"""The `worker` of a collective that took no time, in a run that measures computing alone."""
-
 MEASUREMENT = "measured.records"
-"""The file of a run folder that has the records of such a run."""
+"""The file of a run folder with the records of a run that measured computing alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,9 @@ class Collective:
     entered: float  # when the last of the other members had come to it
     begun: float  # when a comm worker took it up
     done: float  # when the rank had its result
-    worker: int = 0  # which comm worker of the group: 0, 1; or `MEASURED`
+    # Which comm worker of the group: 0, 1; minus how many could take it where it took no time,
+    # in a run that measures computing alone
+    worker: int = 0
     site: str = ""  # "train.py:42", the line of the script that asked; empty where nobody knows
 
     def beyond(self, timeout: float) -> str:
@@ -85,7 +84,7 @@ class Iteration:
     end: float
     cpu: float  # seconds of processor time that the rank's process had used by then
     peak_memory: int  # largest resident set so far, or of the accelerator's allocator, in bytes
-    core_wait: float = 0.0  # seconds without a core that instants leave out by then (`MEASURED`)
+    core_wait: float = 0.0  # seconds without a core that instants leave out by then
 
 
 @dataclass(frozen=True, slots=True)

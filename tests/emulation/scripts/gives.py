@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -11,6 +13,7 @@ import torch.distributed as dist
 def main() -> None:
     real = [int(rank) for rank in sys.argv[1].split(",")]
     dist.init_process_group("gloo")
+    expect_store_is_local()
     rank, world = dist.get_rank(), dist.get_world_size()
     own = [torch.arange(10.0) + each for each in range(world)]
     for root in range(world):
@@ -27,6 +30,15 @@ def main() -> None:
     if "scatter" in sys.argv:
         dist.scatter(torch.zeros(3), None, (rank + 1) % world)
     dist.destroy_process_group()
+
+
+def expect_store_is_local() -> None:
+    """Read where the store's port listens from the kernel's table of sockets."""
+    port = f":{int(os.environ['MASTER_PORT']):04X}"
+    table = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
+    table += [line.split() for line in Path("/proc/net/tcp6").read_text().splitlines()]
+    listening = [row[1] for row in table if row[1].endswith(port) and row[3] == "0A"]
+    assert listening == ["0100007F" + port], listening
 
 
 def pairs(rank: int, world: int) -> None:

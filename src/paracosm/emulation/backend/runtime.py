@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
-import sysconfig
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.distributed import Work
 
-import paracosm
 from paracosm.emulation.backend.threads import Completion, Filling, Sleeper, precise_timer
 from paracosm.emulation.backend.values import Sent
 from paracosm.emulation.backend.work import EmulatedWork, MeasuredWork, Waiting
 from paracosm.emulation.communication import Communication
 from paracosm.emulation.config import Setting
-from paracosm.emulation.ports import Ports, Span, comm_pool
+from paracosm.emulation.ports import Ports, Span
+from paracosm.emulation.rank.call_site import NOWHERE, call_site
 from paracosm.emulation.rank.observe import Waits
-from paracosm.emulation.records import MEASURED, Collective, Group, Note, RecordWriter
+from paracosm.emulation.rank.refusals import refuser
+from paracosm.emulation.records import Collective, Group, Note, RecordWriter
 
 if TYPE_CHECKING:
     from paracosm.emulation.backend.cuda import CudaStreams
@@ -39,7 +36,6 @@ OnCollective = Callable[[str, str, int, int, Sequence[Tensor]], None]
 """Told of every collective: group's name, kind, size, global rank of the peer, inputs."""
 
 _SMALL = 128 << 10  # bytes that are written faster than another thread is woken
-_NOWHERE = "an unknown line"
 _TOO_LONG, _TOO_LONG_SHARE = 1e-3, 0.1  # of the time that the model gives a collective
 
 
@@ -68,10 +64,12 @@ class Runtime:
         self.recorder = recorder
         self.on_collective = on_collective
         self.asked_backend = ""
+        self.cpu_is_cuda = False  # whether the script asked for a device that the CPU stands for
         self.waiting = Waiting(Sleeper(), Completion(), recorder.flush, waits.add)
         self._waits = waits
         self._measures = measures
         self.sent = Sent(setting.seed)
+        self.refuse = refuser(recorder, setting.rank, "not supported in backend mode")
         self._communication = communication
         self._peers = peers
         self._ports = Ports(setting.config.shared)
@@ -137,12 +135,13 @@ class Runtime:
         if self.on_collective is not None:
             self.on_collective(member.name, kind, size, other, inputs)
         site = call_site()
-        if self._measures:
-            return self._measured(member, kind, size, peer, asked, site, outputs, fill)
-        cost = self._communication.cost(kind, member.members, size, self.setting.rank, other)
         first = outputs[0] if outputs else inputs[0] if inputs else None
         device = "cpu" if first is None else first.device.type
-        pool, count = member.pool(kind, peer, device)
+        where = "cuda" if self.cpu_is_cuda else device
+        pool, count = member.pool(kind, peer, where)
+        if self._measures:
+            return self._measured(member, kind, size, peer, asked, site, outputs, fill, count)
+        cost = self._communication.cost(kind, member.members, size, self.setting.rank, other)
         with self._lock:
             number = member.count
             member.count += 1
@@ -195,6 +194,7 @@ class Runtime:
         site: str,
         outputs: Sequence[Tensor],
         fill: Callable[[], None] | None,
+        workers: int,
     ) -> Work:
         """Do a collective here and now, and record how long that took."""
         if any(output.device.type == "cuda" for output in outputs):
@@ -215,7 +215,7 @@ class Runtime:
             work.until_filled()
         where = (self.setting.rank, member.name, number, kind, size, other)
         times = (asked, asked, asked, self._waits.now())
-        self.recorder.append(Collective(*where, *times, MEASURED, site))
+        self.recorder.append(Collective(*where, *times, -workers, site))
         return work
 
     def record_ended(self, now: float) -> None:
@@ -231,11 +231,6 @@ class Runtime:
         if about not in self._warned:
             self._warned.add(about)
             self.recorder.append(Note(self.setting.rank, False, text))
-
-    def refuse(self, what: str) -> NotImplementedError:
-        text = f"{what} at {call_site() or _NOWHERE}: not supported in backend mode"
-        self.recorder.append(Note(self.setting.rank, True, text))
-        return NotImplementedError(text)
 
     def _streams_of(self, device: torch.device) -> CudaStreams:
         streams = self._streams.get(device)
@@ -253,7 +248,7 @@ class Runtime:
         if modelled > 0 and longer > max(_TOO_LONG, _TOO_LONG_SHARE * modelled):
             self._note_once(
                 "slow",
-                f"{kind} of {size:,} bytes at {site or _NOWHERE}: filling its outputs "
+                f"{kind} of {size:,} bytes at {site or NOWHERE}: filling its outputs "
                 f"took this machine {1e3 * longer:.1f} ms longer than the {1e3 * modelled:.1f} ms "
                 "that the model gives it; so it may be with others",
             )
@@ -289,38 +284,21 @@ class Member:
     comm_workers: int | None  # that the user wants; None for those of the backend asked for
     count: int = 0  # of collectives so far
 
-    def pool(self, kind: str, peer: int, device: str) -> tuple[tuple[Any, ...], int]:
-        return comm_pool(self.asked, self.comm_workers, id(self), kind, peer, device)
+    def pool(self, kind: str, peer: int, device: str) -> tuple[object, int]:
+        """Return which comm workers take a collective, and how many there are.
+
+        Messages with one peer wait for each other and for nothing else: gloo needs no comm worker
+        for them, NCCL has a stream for each pair. `device` is the type of the tensors' device.
+        """
+        if kind in ("send", "recv"):
+            return (id(self), kind, peer), 1
+        return (id(self), device), self.comm_workers or _comm_workers(self.asked, device)
 
 
-_INSIDE = tuple(
-    str(Path(package.__file__).parent) + os.sep
-    for package in (torch, paracosm)
-    if package.__file__ is not None
-)
-_LIBRARY = sysconfig.get_path("stdlib") + os.sep
-_INSTALLED = tuple(sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib"))
-
-_names: dict[str, str] = {}
-
-
-def call_site() -> str:
-    """Return "train.py:42" of the innermost frame outside torch and Paracosm; "" if none is."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        path = frame.f_code.co_filename
-        name = _names.get(path)
-        if name is None:
-            name = _names[path] = _name(path)
-        if name:
-            return f"{name}:{frame.f_lineno}"
-        frame = frame.f_back
-    return ""
-
-
-def _name(path: str) -> str:
-    if path.startswith(("<", *_INSIDE)):
-        return ""
-    if path.startswith(_LIBRARY) and not path.startswith(_INSTALLED):
-        return ""
-    return Path(path).name
+def _comm_workers(asked: str, device: str) -> int:
+    asked = asked.lower()
+    if ":" in asked:
+        asked = dict(pair.split(":", 1) for pair in asked.split(",")).get(device, "")
+    if asked in ("", "undefined"):
+        asked = "gloo" if device == "cpu" else "nccl"
+    return 2 if asked == "gloo" else 1

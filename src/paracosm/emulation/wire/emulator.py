@@ -328,7 +328,7 @@ class Emulator:
             if due.done > now and announced:
                 channel.due_in = due
         if due.done > now:
-            self._await(due, state, operation)
+            self._await(due, state, operation, channel)
             return False
         channel.due_in = None
         if announced:
@@ -362,7 +362,7 @@ class Emulator:
             due = state.there(self._pace, pair, True, length, max(at, now))
             channel.due = due
         if due.done > now:
-            self._await(due, state, operation)
+            self._await(due, state, operation, channel)
             return False
         try:
             source = self._sources.of(state.group, operation, channel, index, length)
@@ -383,15 +383,22 @@ class Emulator:
         send(channel.connection, operation.slot, length, source, at_once=operation.is_last(index))
         return True
 
-    def _await(self, due: Span, state: GroupState, operation: Operation) -> None:
-        """Look at an operation again when something is due, wherever that moves meanwhile."""
-        due.on_earlier = lambda: self._loop.at(due.done, self._advance, state, operation)
-        self._loop.at(due.done, self._advance, state, operation)
+    def _await(self, due: Span, state: GroupState, operation: Operation, channel: Channel) -> None:
+        """Look at a channel again when something is due, wherever that moves meanwhile."""
+
+        def again() -> None:
+            if operation.slot in state.operations:
+                self._serve(state, operation, channel, time.monotonic())
+
+        due.on_earlier = lambda: self._loop.at(due.done, again)
+        self._loop.at(due.done, again)
 
     # --- ends ---
 
     def _end_if_over(self, state: GroupState, operation: Operation) -> None:
         channels, reals = operation.channels.values(), operation.reals
+        if operation.is_under_way:
+            return
         if any(each.is_open or each.accepted > each.arrived for each in channels):
             return
         if all(real in reals and operation.is_complete(real) for real in state.group.real):

@@ -86,6 +86,7 @@ class Operation:
         self.vector = vector  # what is reduced, where anything is
         self.layout: Layout | None = None  # how that is cut
         self.segment = 0  # bytes of a segment
+        self._cut: dict[int, Messages | None] = {}  # by real member: what is not empty
         self.given: memoryview | None = None  # what each emulated member gives, once that is known
         self.told = False  # whether the user has been told that it makes no progress
         if vector is not None and isinstance(self.schedule, Ring):
@@ -94,6 +95,8 @@ class Operation:
             self.schedule.lag = self.layout.lag
             if isinstance(self.schedule, RingReduce):
                 self.schedule.count = self.layout.count
+        # Messages both ways that there are at least
+        self._least = sum(sum(self.expected(real) or (0,)) for real in members.real)
 
     @property
     def is_ring(self) -> bool:
@@ -120,10 +123,11 @@ class Operation:
         )
 
     def _present(self, real: int) -> Messages | None:
-        layout = self.layout
-        if layout is None or layout.is_full:
-            return None
-        return messages_of(layout, real)
+        if real not in self._cut:
+            layout = self.layout
+            is_full = layout is None or layout.is_full
+            self._cut[real] = None if is_full or layout is None else messages_of(layout, real)
+        return self._cut[real]
 
     def sent_as(self, pair: Pair, number: int) -> int:
         """Return gloo's index of a real member's message from its number to an emulated one."""
@@ -241,6 +245,11 @@ class Operation:
             apart = [1 << i for i in range((size - 1).bit_length())]
             return sum(emulated(real + d) for d in apart), sum(emulated(real - d) for d in apart)
         return None
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether there is certainly more to move: known at once, after every message."""
+        return sum(each.arrived + each.gone for each in self.channels.values()) < self._least
 
     def is_open(self, real: int) -> bool:
         if any(channel.is_open for channel in self._channels_of(real)):

@@ -241,7 +241,8 @@ class _Arc:
         self.arrived: dict[int, float] = {}  # by index, when the first had it of the real one
         self._ready: dict[int, float] = {}
         self._free: list[float] | NDArray[np.float64] | None = None
-        self._times: tuple[int, NDArray[np.float64], NDArray[np.float64]] | None = None
+        # By bytes of a message: hops' times, how long they hold their links, and the way to each
+        self._times: dict[int, tuple[float, NDArray[np.float64], NDArray[np.float64]]] = {}
 
     def ready(self, index: int, size: int, lag: int) -> float | None:
         known = self._ready.get(index)
@@ -282,16 +283,22 @@ class _Arc:
             self._free = np.array([self._members.entry(one) for one in self.inside[:-1]])
         free = self._free
         assert isinstance(free, np.ndarray)
-        if self._times is None or self._times[0] != size:
+        if size not in self._times:
             hops = zip(self.inside, self.inside[1:], strict=False)
             latency, busy = np.array([self._members.split(*ends, size) for ends in hops]).T
-            self._times = size, latency + busy, busy
-        _, hop, busy = self._times
-        begin = np.concatenate(([0.0], np.cumsum(hop[origin:-1])))
-        latest = np.maximum(free[origin:] - begin, began)
-        start = begin + np.maximum.accumulate(latest)
-        free[origin:] = start + busy[origin:]
-        return float(start[-1] + hop[-1])
+            hop = latency + busy
+            way = np.concatenate(([0.0], np.cumsum(hop[:-1])))
+            self._times[size] = float(hop[-1]), busy, way
+        last, busy, way = self._times[size]
+        start = free[origin:]  # in place: at first when each link is free, less the way to it
+        begin = way[origin:] - way[origin]
+        np.subtract(start, begin, out=start)
+        start[0] = max(start[0], began)
+        np.maximum.accumulate(start, out=start)
+        np.add(start, begin, out=start)
+        there = float(start[-1]) + last
+        np.add(start, busy[origin:], out=start)
+        return there
 
     def _step_by_step(self, origin: int, began: float, size: int) -> float:
         if self._free is None:

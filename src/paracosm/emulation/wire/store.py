@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import json
 import re
 import socket
@@ -125,15 +126,10 @@ def host_store(host: str, port: int) -> Any:
     """
     distributed = errors.require("torch.distributed", "torch", "the store of an emulated rank 0")
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listening = socket.socket(family, socket.SOCK_STREAM)
-    except OSError as error:
+        listening = bound(host, port)
+    except socket.gaierror as error:
         raise InputError(f"host: {host}: {error.strerror}") from None
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
     except OSError as error:
-        listening.close()
         if error.errno == errno.EADDRINUSE:
             raise InputError(f"port: {port} is in use on {host}: give another one") from None
         raise InputError(f"port: cannot listen on {host}:{port}: {error.strerror}") from None
@@ -146,6 +142,27 @@ def host_store(host: str, port: int) -> Any:
         wait_for_workers=False,
         master_listen_fd=listening.detach(),
     )
+
+
+def bound(host: str, port: int) -> socket.socket:
+    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind((host, port))
+    except OSError:
+        opened.close()
+        raise
+    return opened
+
+
+def is_local(host: str) -> bool:
+    """Return whether only this machine reaches an address."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(each[4][0]).is_loopback for each in found)
 
 
 _ADDRESS = re.compile(r"/(.+/\d+)/(\d+)")
