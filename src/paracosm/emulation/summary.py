@@ -234,12 +234,17 @@ def _notes(records: Sequence[Record]) -> list[dict[str, Any]]:
 
 
 def _nothing_done(found: Sequence[RankRecords]) -> list[dict[str, Any]]:
-    if any(each.collectives for each in found):
-        return []
-    why = (
-        "the script made no collective and sent no message: nothing was emulated; see what it "
-        "printed, and whether it ends before it trains"
-    )
+    """Say why a job was none: without communication, or at its end before anything came again."""
+    asked = [(each.kind, each.size, each.site) for own in found for each in own.collectives]
+    why = "the script made no collective and sent no message: nothing was emulated"
+    if asked:
+        if any(own.iterations for own in found) or len(set(asked)) < len(asked):
+            return []
+        why = (
+            "the script made no step of an optimizer and asked for no collective twice: it ended "
+            "before its first iteration"
+        )
+    why += "; see what it printed, and whether it ends before it trains"
     return [{"rank": -1, "grave": True, "text": why}]
 
 
