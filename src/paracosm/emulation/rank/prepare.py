@@ -19,6 +19,7 @@ from paracosm.emulation.rank.announce import announce
 from paracosm.emulation.rank.objects import gather_objects_from_all, replace_object_collectives
 from paracosm.emulation.rank.observe import Waits, observe, watch_works
 from paracosm.emulation.rank.on_import import on_import
+from paracosm.emulation.rank.pipelines import tell_stages
 from paracosm.emulation.rank.refusals import refuse_what_needs_peers
 from paracosm.emulation.records import Note, RecordWriter
 from paracosm.emulation.wire.announcements import announcements_file
@@ -47,6 +48,7 @@ def prepare(setting: Setting) -> None:
         )
         gather_objects_from_all()
         _serve_store_here()
+        tell_stages(setting.config.rank)
         announce(announcements_file(setting.records, setting.rank), setting.config.rank)
         signals = Signals(setting.records.with_name(_EMULATOR))
         waits = Waits(recorder, setting.rank, signals.wait_ended)
