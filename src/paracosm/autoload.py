@@ -7,6 +7,7 @@ must cost nothing where nobody asked for it.
 from __future__ import annotations
 
 import os
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,23 +22,33 @@ def autoload() -> None:
     """Make this process the real rank of an emulated job, if its environment asks for that.
 
     It must name the world size, PARACOSM_WORLD_SIZE, or the port of an emulator that serves this
-    rank, PARACOSM_SERVED, and be that of a rank, with RANK, as torchrun sets it for the processes
-    that it starts but not for itself. Processes that a rank starts, as workers of a DataLoader,
-    find what it was told in their environment and are left alone.
+    rank, PARACOSM_SERVED, and be that of a rank: with RANK, as torchrun sets it for the processes
+    that it starts but not for itself, or of a script that Python was given. Processes that a rank
+    starts, as workers of a DataLoader, find what it was told in their environment and are left
+    alone.
 
     What cannot be is said in one line, and ends the process with exit code 2.
     """
     told = os.environ
-    if "RANK" not in told or "PARACOSM_EMULATION" in told:
+    if "PARACOSM_EMULATION" in told:
         return
-    if "PARACOSM_WORLD_SIZE" in told:
+    if "PARACOSM_WORLD_SIZE" in told and ("RANK" in told or _is_script()):
         from paracosm.emulation.rank.launched import become_rank
 
         become_rank(_finish)
-    elif "PARACOSM_SERVED" in told:
+    elif "PARACOSM_SERVED" in told and "RANK" in told:
         from paracosm.emulation.rank.launched import become_served_rank
 
         become_served_rank(told["PARACOSM_SERVED"])
+
+
+def _is_script() -> bool:
+    """Whether this process runs a script that no launcher started; say so where it runs none."""
+    program = sys.argv[0] if sys.argv else ""
+    if program in ("", "-c"):
+        line = "paracosm: PARACOSM_WORLD_SIZE has no effect here: name a script, python train.py"
+        print(line, file=sys.stderr)
+    return program.endswith(".py") and "-packages" not in program
 
 
 def _finish(setting: Setting, records: Path, out: Path | None, exit_code: int) -> None:

@@ -100,6 +100,24 @@ def test_one_that_does_not_is_sharded_and_predict_says_the_same_of_what_is_chose
     assert sum(best.causes.values()) == pytest.approx(best.iteration_time)
 
 
+def test_what_would_be_captured_is_written_down_for_a_search() -> None:
+    """The strategy that is chosen takes as long again, by the name that says so."""
+    found = run_prediction(asked(model="gpt2", shape="512", workers=2), seed=0).summary
+    assert found.model == "sizes:gpt2"
+    best = found.search.ranked[0]
+    again = PredictConfig(
+        model="sizes:gpt2",
+        shape="512",
+        hardware="a100-sxm-80gb",
+        workers=2,
+        strategy=best.strategy,
+        batch=best.micro_batch,
+    )
+    assert run_prediction(again, seed=0).summary.iteration_time == found.iteration_time
+    with pytest.raises(ValueError, match=r'unknown transformer "gpt22": did you mean "gpt2"'):
+        PredictConfig(model="sizes:gpt22", hardware="h100-sxm")
+
+
 def test_collectives_slow_gpus_of_the_catalogue_as_was_published() -> None:
     def found(**more: Any) -> Any:
         config = PredictConfig(
@@ -133,7 +151,7 @@ def test_what_fits_nowhere_is_said_with_what_it_lacks() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model": "gpt2"}, "auto is for transformers that are written down"),
+        ({"model": "resnet50"}, "auto is for transformers that are written down"),
         ({"workers": "1,2,4"}, "auto is for one number of workers"),
         ({"workers": None}, "auto needs a number of workers"),
     ],

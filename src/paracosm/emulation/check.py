@@ -8,7 +8,7 @@ from typing import Any
 from paracosm.emulation.communication import communication_of
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.peers import peers_of
-from paracosm.errors import InputError
+from paracosm.errors import InputError, require
 from paracosm.results import EmulationSummary
 from paracosm.validation import read_json
 
@@ -19,6 +19,12 @@ def check_emulation(config: EmulateConfig) -> None:
         raise InputError("missing script: paracosm emulate ... train.py")
     if not config.is_module and not config.script.is_file():
         raise InputError(f"{config.script}: no such script")
+    if config.device == "cuda":
+        require("torch", "torch", "emulation")
+        import torch
+
+        if not torch.cuda.is_available():
+            raise InputError("device: this machine has no GPU that PyTorch finds: --device cpu")
     if config.nccl:
         from paracosm.emulation.nccl.build import check_machine
 

@@ -131,6 +131,11 @@ class EmulateConfig(ClusterFields):
     algorithm: str = Field(
         "auto", description="of collectives: ring, tree, hierarchical, ... (the cheapest)"
     )
+    device: Literal["cpu", "cuda"] | None = Field(
+        None,
+        description='where "cuda" of the script is: on the CPU (cpu, the default where there is no '
+        "GPU), or on this machine's GPUs",
+    )
     skew: Annotated[RandomDelay | None, _read(_parse_skew), _AS_TEXT] = Field(
         None, description="how much later than the real rank each peer comes: 50us, a distribution"
     )
@@ -221,12 +226,24 @@ class EmulateConfig(ClusterFields):
     @property
     def ranks_per_machine(self) -> int:
         """How many ranks one machine has: LOCAL_WORLD_SIZE of the script's environment."""
+        return self._ranks_per_machine or 1
+
+    @property
+    def devices(self) -> int:
+        """How many CUDA devices a script finds where the CPU takes their place.
+
+        As many as its machine has ranks; where that is not said, as the job has.
+        """
+        return self._ranks_per_machine or self.world
+
+    @property
+    def _ranks_per_machine(self) -> int | None:
         if self.local_world_size is not None:
             return min(self.local_world_size, self.world)
         cluster = self.resolve_cluster()
         if cluster is not None and isinstance(cluster.topology, Hierarchical):
             return min(cluster.topology.group_size, self.world)
-        return 1
+        return None
 
     def resolve_cluster(self) -> Cluster | None:
         """Return the cluster whose worker i is rank i, after changes of links; None for none."""
@@ -341,6 +358,8 @@ class Setting:
             "ROLE_RANK": self.rank,
             "ROLE_WORLD_SIZE": world,
         }
+        if self.config.device == "cpu":
+            told["CUDA_VISIBLE_DEVICES"] = ""
         return told | {name: str(number) for name, number in numbers.items()}
 
     def as_json(self) -> str:

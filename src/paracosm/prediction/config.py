@@ -44,6 +44,7 @@ CAPTURE = frozenset(
     {"batch", "shape", "classes", "dtype", "optimizer", "foreach", "dropout", "train"}
 )
 AUTO = "auto"
+SIZES = "sizes:"  # before the name of a transformer that would be captured
 OF_DATABASE = frozenset({"db", "cache", "estimator", "new_ops", "exact"})
 TIMINGS = OF_DATABASE | {"hardware", "threads", "device", "launch", "allocator", "measured"}
 
@@ -53,6 +54,9 @@ def _sizes(value: Any) -> Any:
 
 
 def _model(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith(SIZES):
+        architecture(value.removeprefix(SIZES))
+        return value
     return value if value is None or value in ARCHITECTURES else canonical(value, ARCHITECTURES)
 
 
@@ -65,7 +69,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
     model: Annotated[str | None, BeforeValidator(_model)] = Field(
         None,
         description="resnet50, gpt2, llama-8b, mlp(hidden=512, layers=2), ..., or "
-        "package.module:factory of your own",
+        "package.module:factory of your own; sizes:gpt2 is not captured, but written down",
     )
     graph: Path | None = Field(None, description=".graph file, instead of a model")
     batch: int = Field(
@@ -310,10 +314,9 @@ class PredictConfig(ThroughputFields, ClusterFields):
 
     def _check_auto(self) -> None:
         if self.architecture is None:
-            written = [name for name in ARCHITECTURES if name not in MODELS]
             raise InputError(
                 "strategy: auto is for transformers that are written down from their sizes: "
-                f"{', '.join(written)}"
+                f"{', '.join(ARCHITECTURES)}"
             )
         if self.cluster is None and self.workers is None:
             raise InputError("strategy: auto needs a number of workers: add --workers 8")
@@ -353,18 +356,21 @@ class PredictConfig(ThroughputFields, ClusterFields):
     def architecture(self) -> Transformer | None:
         """The transformer that is written down from its sizes; None for what is captured.
 
-        A model of both is captured, unless the strategy asks for what no capture has.
+        A model of both is captured, unless its name says `SIZES`, or the strategy is to be found or
+        asks for what no capture has.
 
         Raises:
             InputError: a shape that is no number of tokens.
         """
-        if self.model is None or self.model not in ARCHITECTURES:
+        name = (self.model or "").removeprefix(SIZES)
+        if name not in ARCHITECTURES:
             return None
-        if self.model in MODELS and not (self.is_on_cluster and self.jobs[-1][1].needs_sizes):
+        needed = self.is_auto or (self.is_on_cluster and self.jobs[-1][1].needs_sizes)
+        if self.model in MODELS and not needed:
             return None
         if self.shape is not None and len(self.shape) != 1:
-            raise InputError(f"shape: {self.model} takes a number of tokens, such as 2048")
-        return architecture(self.model, self.shape[0] if self.shape else None)
+            raise InputError(f"shape: {name} takes a number of tokens, such as 2048")
+        return architecture(name, self.shape[0] if self.shape else None)
 
     @cached_property
     def catalogued(self) -> Hardware | None:
@@ -444,7 +450,11 @@ class PredictConfig(ThroughputFields, ClusterFields):
     def of_strategy(self, strategy: Strategy, batch: int) -> PredictConfig:
         """Return the same with a strategy in place of auto, and the examples of one pass."""
         return self._with(
-            strategy=str(strategy), batch=batch, workers=(strategy.ranks,), global_batch=None
+            model=f"{SIZES}{self.model}" if self.model in MODELS else self.model,
+            strategy=str(strategy),
+            batch=batch,
+            workers=(strategy.ranks,),
+            global_batch=None,
         )
 
     def resolve_cluster(self, workers: int) -> Cluster:

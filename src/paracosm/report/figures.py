@@ -137,6 +137,8 @@ def _axis(axis: Axis) -> dict[str, Any]:
         "automargin": True,
         "zeroline": False,
         "exponentformat": "power",
+        "minexponent": 6,  # up to millions digits are plainer
+        "separatethousands": True,
     }
     if axis.percent:
         layout["tickformat"] = ".2~%"

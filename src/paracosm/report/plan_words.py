@@ -68,7 +68,7 @@ def strategy_plan_sentence(summary: StrategyPlanSummary) -> str:
     """Say what is soonest with which strategy, what limits it, and what is cheapest."""
     best, cheapest = summary.designs[summary.fastest], summary.designs[summary.cheapest]
     sentence = (
-        f"{summary.tokens:.4g} tokens of {summary.model} take {long_time(best.time)} on "
+        f"{in_words(summary.tokens)} tokens of {summary.model} take {long_time(best.time)} on "
         f"{best.workers:,} x {summary.hardware}, for {cost_text(summary, best.cost)}: "
         f"{best.strategy}, micro-batches of {best.micro_batch}; most of it is {best.limit}"
     )
@@ -82,6 +82,14 @@ def strategy_plan_sentence(summary: StrategyPlanSummary) -> str:
 
 def _workers(design: PlannedStrategy) -> str:
     return "1 worker" if design.workers == 1 else f"{design.workers:,} workers"
+
+
+def in_words(number: float) -> str:
+    """Return "1 trillion", "8.03 billion", "4,096"."""
+    for name, size in (("trillion", 1e12), ("billion", 1e9), ("million", 1e6)):
+        if number >= size:
+            return f"{number / size:.3g} {name}"
+    return f"{number:,.0f}"
 
 
 def long_time(seconds: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from paracosm.report.chart import Axis, Chart, Curve, Dots, Section, shown_sections
-from paracosm.report.plan_words import cost_text, long_time
+from paracosm.report.plan_words import cost_text, in_words, long_time
 from paracosm.report.view import Figure, Run, Table, View, figure
 from paracosm.results import PlannedStrategy, RankedStrategy, StrategyPlanSummary, StrategySearch
 from paracosm.units import format_duration, format_size
@@ -56,11 +56,11 @@ def _share(each: RankedStrategy, cause: str) -> float:
 
 
 FIGURES: Mapping[str, Figure] = {
-    "Model": lambda summary: f"{summary.model}, {summary.parameters / 1e9:.1f} billion parameters",
+    "Model": lambda summary: f"{summary.model}, {in_words(summary.parameters)} parameters",
     "Hardware": figure("hardware", str),
-    "Tokens": figure("tokens", "{:,.4g}".format),
+    "Tokens": figure("tokens", in_words),
     "Batch": lambda summary: (
-        f"{summary.batch_tokens:,.4g} tokens, in sequences of {summary.sequence:,}"
+        f"{in_words(summary.batch_tokens)} tokens, in sequences of {summary.sequence:,}"
     ),
     "Price": figure("price", str),
     "Failures": figure("mtbf", str),
@@ -129,7 +129,7 @@ def _frontier(plans: Sequence[Plan]) -> Chart:
     money = first_plan.currency or ("money" if first_plan.price else "worker-hours")
     return Chart(
         name="frontier",
-        title=f"Cost against time of {first_plan.tokens:.4g} tokens",
+        title=f"Cost against time of {in_words(first_plan.tokens)} tokens",
         x=Axis("days", log=True, switch="time"),
         y=Axis(f"cost ({money})", switch="cost"),
         marks=tuple(marks),
@@ -144,7 +144,8 @@ def _speed(plans: Sequence[Plan]) -> Chart:
         x = np.array([each.workers for each in first], np.float64)
         y = np.array([each.tokens_per_second / each.workers for each in first], np.float64)
         labels = tuple(f"{each.workers:,} workers: {each.strategy}" for each in first)
-        marks += [Curve(x, y, run.index, ""), Dots(x, y, labels, run.index, "fastest")]
+        series = "fastest of its workers"
+        marks += [Curve(x, y, run.index, series), Dots(x, y, labels, run.index, series)]
     return Chart(
         name="tokens_workers",
         title="Tokens/s of a worker",

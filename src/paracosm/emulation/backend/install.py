@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
-from urllib.parse import parse_qs, urlparse
 
 import torch
 import torch.distributed as dist
@@ -15,6 +13,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from paracosm.emulation.backend.group import BACKEND, register
 from paracosm.emulation.backend.runtime import Runtime
+from paracosm.emulation.rank.launchers import check_identity, identity
 from paracosm.emulation.rank.objects import replace_object_collectives
 from paracosm.emulation.rank.on_import import on_import
 from paracosm.emulation.rank.pipelines import tell_stages
@@ -22,7 +21,6 @@ from paracosm.emulation.records import Note
 from paracosm.errors import InputError
 
 Made = tuple[Any, Any]
-Meeting = tuple[Any, int, int]  # a store, this rank, and of how many
 
 _HOOKS = (
     *("_new_process_group_helper", "rendezvous", "_store_based_barrier", "split_group"),
@@ -44,10 +42,10 @@ def install(runtime: Runtime) -> None:
                 "which backend mode replaces: it is tested with PyTorch 2.13"
             )
     register(runtime)
-    rank, world = runtime.setting.rank, runtime.setting.config.world
+    rank = runtime.setting.rank
     replace_object_collectives((rank,), runtime.refuse, runtime.sent.has)
     _replace("_new_process_group_helper", _maker(runtime))
-    meet_alone(rank, world)
+    meet_alone()
     for name in ("is_nccl_available", "is_gloo_available"):
         _replace(name, lambda: True)
     if not isinstance(getattr(c10d, "default_pg_nccl_timeout", None), timedelta):
@@ -56,9 +54,9 @@ def install(runtime: Runtime) -> None:
     allow_parts(lambda text: runtime.recorder.append(Note(rank, False, text)))
 
 
-def meet_alone(rank: int, world: int) -> None:
+def meet_alone() -> None:
     """Have a script meet the other ranks of its world, and make groups, without waiting for any."""
-    _replace("rendezvous", _rendezvous(rank, world))
+    _replace("rendezvous", _rendezvous)
     _replace("_store_based_barrier", lambda *ignored, **options: None)
     _replace("split_group", _split_group)
     _replace("TCPStore", LocalStore)
@@ -94,17 +92,7 @@ def _maker(runtime: Runtime) -> Callable[..., Made]:
         if not members:
             if wanted == c10d.Backend.MPI:  # whose launcher says who is who
                 group_size, group_rank, store = world, rank, LocalStore()
-            if group_size != world:
-                raise InputError(
-                    f"the script makes a world of {group_size:,} ranks, but {world:,} are "
-                    f"emulated: world_size should be {group_size:,}, or the script should read "
-                    "WORLD_SIZE"
-                )
-            if group_rank != rank:
-                raise InputError(
-                    f"the script takes itself for rank {group_rank}, but is rank {rank}: it should "
-                    "read RANK"
-                )
+            check_identity(runtime.setting, group_rank, group_size)
         runtime.asked_backend = wanted
         group, prefixed = make(
             group_size, group_rank, members, BACKEND, store, *arguments, **options
@@ -117,15 +105,8 @@ def _maker(runtime: Runtime) -> Callable[..., Made]:
     return made
 
 
-def _rendezvous(rank: int, world: int) -> Callable[..., Iterator[Meeting]]:
-    def meet(url: str, own: int = -1, size: int = -1, **options: Any) -> Iterator[Meeting]:
-        told = {key: int(values[0]) for key, values in parse_qs(urlparse(url).query).items()}
-        own = own if own >= 0 else told.get("rank", int(os.environ.get("RANK", rank)))
-        if size <= 0:
-            size = told.get("world_size", int(os.environ.get("WORLD_SIZE", world)))
-        yield LocalStore(), own, size
-
-    return meet
+def _rendezvous(url: str, rank: int = -1, world_size: int = -1, **options: Any) -> Iterator[Any]:
+    yield LocalStore(), *identity(url, rank, world_size)
 
 
 def _split_group(

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
-import sysconfig
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
-from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.distributed import Work
 
-import paracosm
 from paracosm.emulation.backend.threads import Completion, Filling, Sleeper, precise_timer
 from paracosm.emulation.backend.values import Sent
 from paracosm.emulation.backend.work import EmulatedWork, Waiting
 from paracosm.emulation.communication import Communication
 from paracosm.emulation.config import Setting
 from paracosm.emulation.ports import Ports, Span
+from paracosm.emulation.rank.call_site import NOWHERE, call_site
+from paracosm.emulation.rank.refusals import refuser
 from paracosm.emulation.records import Collective, Group, Note, RecordWriter
 
 if TYPE_CHECKING:
@@ -38,7 +35,6 @@ OnCollective = Callable[[str, str, int, int, Sequence[Tensor]], None]
 """Told of every collective: group's name, kind, size, global rank of the peer, inputs."""
 
 _SMALL = 128 << 10  # bytes that are written faster than another thread is woken
-_NOWHERE = "an unknown line"
 _TOO_LONG, _TOO_LONG_SHARE = 1e-3, 0.1  # of the time that the model gives a collective
 
 
@@ -66,8 +62,10 @@ class Runtime:
         self.recorder = recorder
         self.on_collective = on_collective
         self.asked_backend = ""
+        self.cpu_is_cuda = False  # whether the script asked for a device that the CPU stands for
         self.waiting = Waiting(Sleeper(), Completion(), recorder.flush, on_wait)
         self.sent = Sent(setting.seed)
+        self.refuse = refuser(recorder, setting.rank, "not supported in backend mode")
         self._communication = communication
         self._peers = peers
         self._ports = Ports(setting.config.shared)
@@ -132,7 +130,8 @@ class Runtime:
         site = call_site()
         first = outputs[0] if outputs else inputs[0] if inputs else None
         device = "cpu" if first is None else first.device.type
-        pool, count = member.pool(kind, peer, device)
+        where = "cuda" if self.cpu_is_cuda else device
+        pool, count = member.pool(kind, peer, where)
         with self._lock:
             number = member.count
             member.count += 1
@@ -142,7 +141,7 @@ class Runtime:
             if done - asked > member.timeout:
                 self._note_once(
                     "timeout",
-                    f"{kind} of group {member.name} at {site or _NOWHERE} takes "
+                    f"{kind} of group {member.name} at {site or NOWHERE} takes "
                     f"{done - asked:.1f} s: a real group gives up after {member.timeout:.0f} s",
                 )
             where = (self.setting.rank, member.name, number, kind, size, other)
@@ -196,11 +195,6 @@ class Runtime:
             self._warned.add(about)
             self.recorder.append(Note(self.setting.rank, False, text))
 
-    def refuse(self, what: str) -> NotImplementedError:
-        text = f"{what} at {call_site() or _NOWHERE}: not supported in backend mode"
-        self.recorder.append(Note(self.setting.rank, True, text))
-        return NotImplementedError(text)
-
     def _streams_of(self, device: torch.device) -> CudaStreams:
         streams = self._streams.get(device)
         if streams is None:
@@ -217,7 +211,7 @@ class Runtime:
         if modelled > 0 and longer > max(_TOO_LONG, _TOO_LONG_SHARE * modelled):
             self._note_once(
                 "slow",
-                f"{kind} of {size:,} bytes at {site or _NOWHERE}: filling its outputs "
+                f"{kind} of {size:,} bytes at {site or NOWHERE}: filling its outputs "
                 f"took this machine {1e3 * longer:.1f} ms longer than the {1e3 * modelled:.1f} ms "
                 "that the model gives it; so it may be with others",
             )
@@ -263,36 +257,3 @@ def _comm_workers(asked: str, device: str) -> int:
     if asked in ("", "undefined"):
         asked = "gloo" if device == "cpu" else "nccl"
     return 2 if asked == "gloo" else 1
-
-
-_INSIDE = tuple(
-    str(Path(package.__file__).parent) + os.sep
-    for package in (torch, paracosm)
-    if package.__file__ is not None
-)
-_LIBRARY = sysconfig.get_path("stdlib") + os.sep
-_INSTALLED = tuple(sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib"))
-
-_names: dict[str, str] = {}
-
-
-def call_site() -> str:
-    """Return "train.py:42" of the innermost frame outside torch and Paracosm; "" if none is."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        path = frame.f_code.co_filename
-        name = _names.get(path)
-        if name is None:
-            name = _names[path] = _name(path)
-        if name:
-            return f"{name}:{frame.f_lineno}"
-        frame = frame.f_back
-    return ""
-
-
-def _name(path: str) -> str:
-    if path.startswith(("<", *_INSIDE)):
-        return ""
-    if path.startswith(_LIBRARY) and not path.startswith(_INSTALLED):
-        return ""
-    return Path(path).name

@@ -43,9 +43,9 @@ def prepare_nccl(
     shim = ctypes.CDLL(None)
     shim.paracosm_wait_begins.restype = ctypes.c_void_p
     shim.paracosm_next_peer.restype = None
-    rank, world = setting.rank, setting.config.world
+    rank = setting.rank
     questions = questions_of(Path(os.environ[VARIABLE]))
-    meet_alone(rank, world)
+    meet_alone()
     replace_object_collectives((rank,), refuse, lambda sizes: False)
     _name_groups(rank, recorder)
     for name in ("send", "recv_"):

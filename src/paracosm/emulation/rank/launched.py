@@ -46,6 +46,7 @@ def become_rank(finish: Finish) -> None:
         asked = asked_by(os.environ, sys.argv[0] if sys.argv else "")
         rank, folder = asked.config.rank[0], Path(tempfile.mkdtemp(prefix="paracosm-emulate-"))
         setting = Setting(asked.config, asked.seed, rank, folder / f"rank{rank}.records")
+        os.environ.update({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"} | os.environ)
         os.environ.update(setting.environment())
         _finish_at_end(finish, setting, asked.out)
         from paracosm.emulation.rank.prepare import prepare

@@ -8,24 +8,35 @@ import importlib
 import os
 import socket
 from collections.abc import Callable
+from functools import cache
 from math import inf
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
 from torch.distributed import distributed_c10d as c10d
 
 from paracosm.emulation.config import Setting
 from paracosm.emulation.rank.announce import announce
+from paracosm.emulation.rank.cuda_on_cpu import use_cpu_for_cuda
+from paracosm.emulation.rank.launchers import meet_emulator, run_spawned_rank
 from paracosm.emulation.rank.objects import gather_objects_from_all, replace_object_collectives
 from paracosm.emulation.rank.observe import Waits, observe, watch_works
 from paracosm.emulation.rank.on_import import on_import
 from paracosm.emulation.rank.pipelines import tell_stages
-from paracosm.emulation.rank.refusals import refuse_what_needs_peers
+from paracosm.emulation.rank.refusals import refuse_what_needs_peers, refuser
 from paracosm.emulation.records import Note, RecordWriter
 from paracosm.emulation.wire.announcements import announcements_file
 from paracosm.emulation.wire.store import bound, is_local
 
+if TYPE_CHECKING:
+    from paracosm.emulation.backend.runtime import Runtime
+
 _EMULATOR = "emulator.records"
+_ON_CPU = (
+    "the script asked for CUDA devices: the CPU takes their place, and computing takes the time "
+    "that it takes there (--device cpu)"
+)
 
 
 def prepare(setting: Setting) -> None:
@@ -36,16 +47,23 @@ def prepare(setting: Setting) -> None:
     recorder = RecordWriter(setting.records)
     end = _End(setting, recorder)  # first, since what is registered later is called before
     refuse_what_needs_peers(setting.config)
+
+    def note(text: str) -> None:
+        recorder.append(Note(setting.rank, False, text))
+
+    run_spawned_rank(setting, note)
+    where = "with --nccl" if setting.config.nccl else f"in {setting.config.mode} mode"
+    refuse = refuser(recorder, setting.rank, f"not supported {where}")
+    runtime = None
     if setting.config.nccl:
         from paracosm.emulation.nccl.rank import prepare_nccl
 
-        end.record_ended = prepare_nccl(setting, recorder, _refusal(setting, recorder))
+        end.record_ended = prepare_nccl(setting, recorder, refuse)
     elif setting.config.mode == "backend":
-        _prepare_backend(setting, recorder, end)
+        runtime = _prepare_backend(setting, recorder, end)
     else:
-        replace_object_collectives(
-            setting.config.rank, _refusal(setting, recorder), lambda sizes: True
-        )
+        meet_emulator(setting)
+        replace_object_collectives(setting.config.rank, refuse, lambda sizes: True)
         gather_objects_from_all()
         _serve_store_here()
         tell_stages(setting.config.rank)
@@ -54,19 +72,20 @@ def prepare(setting: Setting) -> None:
         waits = Waits(recorder, setting.rank, signals.wait_ended)
         watch_works(waits)
         observe(recorder, setting.rank, waits, signals.iteration_ended)
+
+    @cache
+    def asked() -> None:
+        note(_ON_CPU)
+        if runtime is not None:
+            runtime.cpu_is_cuda = True
+
+    has_gpu = setting.config.nccl or torch.cuda.is_available()
+    if setting.config.device == "cpu" or not has_gpu:
+        why = "the CPU takes the place of a GPU here (--device cpu), and cannot do that"
+        use_cpu_for_cuda(setting.config, refuser(recorder, setting.rank, why), asked)
     end.watch_groups()
     # What torch.compile finds of this package runs as it is.
     on_import("torch._dynamo.trace_rules", lambda rules: rules.add("paracosm"))
-
-
-def _refusal(setting: Setting, recorder: RecordWriter) -> Callable[[str], Exception]:
-    def refuse(what: str) -> NotImplementedError:
-        mode = "with --nccl" if setting.config.nccl else "in wire mode"
-        text = f"{what}: not supported {mode}"
-        recorder.append(Note(setting.rank, True, text))
-        return NotImplementedError(text)
-
-    return refuse
 
 
 def _serve_store_here() -> None:
@@ -87,7 +106,7 @@ def _serve_store_here() -> None:
     rendezvous.TCPStore = store
 
 
-def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> None:
+def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> Runtime:
     from paracosm.emulation.backend.install import install
     from paracosm.emulation.backend.plan import PlanWriter
     from paracosm.emulation.backend.runtime import Runtime
@@ -106,6 +125,7 @@ def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> Non
     end.record_ended = runtime.record_ended
     install(runtime)
     observe(recorder, rank, waits, peers.iteration_ended)
+    return runtime
 
 
 class _End:
@@ -149,9 +169,10 @@ class _End:
 
 
 _NEVER = (
-    "the script never called torch.distributed.init_process_group: nothing was emulated; processes "
-    "that a script spawns as its ranks are not seen, so it should be one rank itself, as torchrun "
-    "would start it"
+    "the script never called torch.distributed.init_process_group: nothing was emulated; see what "
+    "it printed. It should be one rank, as torchrun starts it, or start as many as are emulated: "
+    "with torch.multiprocessing.spawn, or as processes that are given their number and how many "
+    "they are; it finds as many CUDA devices as its machine has ranks (--local-world-size)"
 )
 
 

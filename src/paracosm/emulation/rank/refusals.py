@@ -11,7 +11,9 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
 from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.rank.call_site import NOWHERE, call_site
 from paracosm.emulation.rank.on_import import on_import
+from paracosm.emulation.records import Note, RecordWriter
 
 PATIENCE = timedelta(seconds=10)  # for keys of a store that another rank may set
 
@@ -26,6 +28,17 @@ def refuse_what_needs_peers(config: EmulateConfig) -> None:
     if len(config.rank) == 1:
         for name in ("wait", "get"):
             setattr(PrefixStore, name, _impatient(getattr(PrefixStore, name), name))
+
+
+def refuser(recorder: RecordWriter, rank: int, why: str) -> Callable[[str], Exception]:
+    """Return what makes the error for a thing that cannot be, and records that it was asked for."""
+
+    def refuse(what: str) -> Exception:
+        text = f"{what} at {call_site() or NOWHERE}: {why}"
+        recorder.append(Note(rank, True, text))
+        return NotImplementedError(text)
+
+    return refuse
 
 
 def _refuse_calls(module: Any) -> None:

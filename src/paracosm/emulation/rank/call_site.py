@@ -1,0 +1,47 @@
+"""Which line of a script asked for something."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+import paracosm
+
+NOWHERE = "an unknown line"  # what to say where it is not known
+
+_INSIDE = tuple(
+    str(Path(package.__file__).parent) + os.sep
+    for package in (torch, paracosm)
+    if package.__file__ is not None
+)
+_LIBRARY = sysconfig.get_path("stdlib") + os.sep
+_INSTALLED = tuple(sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib"))
+
+_names: dict[str, str] = {}
+
+
+def call_site() -> str:
+    """Return "train.py:42" of the innermost frame outside torch and Paracosm; "" if none is."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        name = _names.get(path)
+        if name is None:
+            name = _names[path] = _name(path)
+        if name:
+            return f"{name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def _name(path: str) -> str:
+    if path.startswith(("<", *_INSIDE)):
+        return ""
+    if path.startswith(_LIBRARY) and not path.startswith(_INSTALLED):
+        return ""
+    return Path(path).name

@@ -1,0 +1,154 @@
+"""Scripts that start ranks themselves: the real one runs in this process, where they start it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from typing import Any, NoReturn
+from urllib.parse import parse_qs, urlparse
+
+import torch.distributed as dist
+import torch.multiprocessing
+from torch.distributed import distributed_c10d as c10d
+
+from paracosm.emulation.config import Setting
+from paracosm.emulation.rank.call_site import NOWHERE, call_site
+from paracosm.emulation.records import COLLECTIVES
+from paracosm.errors import InputError
+
+
+def run_spawned_rank(setting: Setting, say: Callable[[str], None]) -> None:
+    """Run the real rank of those that a script spawns, and refuse groups in what it forks.
+
+    That is the rank-th of the functions that `torch.multiprocessing.spawn` is given, and of as many
+    processes as there are ranks, whose arguments hold their number and how many they are. `say` is
+    told of these. A process that was forked later has none of the threads of its groups.
+    """
+    sizes = {setting.config.world, setting.config.devices}
+    _run_one_of_spawn(setting.rank, sizes)
+    _run_one_of_processes(setting.rank, sizes, say)
+    os.register_at_fork(after_in_child=_refuse_groups)
+
+
+def _run_one_of_spawn(rank: int, sizes: set[int]) -> None:
+    module: Any = sys.modules["torch.multiprocessing.spawn"]
+    spawn = module.start_processes
+
+    def start_processes(
+        fn: Callable[..., Any],
+        args: Any = (),
+        nprocs: int = 1,
+        join: bool = True,
+        *more: Any,
+        **options: Any,
+    ) -> Any:
+        if dist.is_initialized():
+            return spawn(fn, args, nprocs, join, *more, **options)
+        if nprocs not in sizes:
+            raise InputError(
+                f"the script spawns {nprocs} ranks at {call_site() or NOWHERE}, but "
+                f"{max(sizes):,} are emulated: --world-size {nprocs}"
+            )
+        fn(rank % nprocs, *args)
+        return None if join else _Ended()
+
+    module.start_processes = start_processes
+    setattr(torch.multiprocessing, "start_processes", start_processes)  # noqa: B010
+
+
+def _run_one_of_processes(rank: int, sizes: set[int], say: Callable[[str], None]) -> None:
+    begin = BaseProcess.start
+    held: list[Any] = []
+
+    def start(process: Any) -> None:
+        given = [each for each in (*process._args, *process._kwargs.values()) if type(each) is int]
+        size = max(sizes & set(given), default=0)
+        theirs = getattr(process._target, "__module__", "").startswith("torch.")
+        if theirs or dist.is_initialized() or len(held) not in given or not size:
+            begin(process)
+            return
+        process._popen = _Ended()
+        held.append(process)
+        if len(held) == size:
+            ranks, held[:] = held[:], []
+            say(f"of {size} processes that the script started as ranks, that of rank {rank} ran")
+            ranks[rank % size].run()
+
+    setattr(BaseProcess, "start", start)  # noqa: B010  # not a method to mypy
+
+
+class _Ended:
+    """Stands for processes that have ended well."""
+
+    returncode, pid, pids = 0, 0, ()
+
+    def poll(self, *timeout: Any) -> int:
+        return 0
+
+    wait = poll
+
+    def join(self, *timeout: Any, **options: Any) -> bool:
+        return True
+
+    def terminate(self) -> None:
+        """Nothing is left to end."""
+
+    kill = close = terminate
+
+
+_BY_ANOTHER_NAME = ("all_gather_into_tensor", "reduce_scatter_tensor", "isend", "irecv")
+
+
+def _refuse_groups() -> None:
+    def refused(name: str) -> Callable[..., NoReturn]:
+        def call(*args: Any, **options: Any) -> NoReturn:
+            raise NotImplementedError(
+                f"{name} at {call_site() or NOWHERE}, in a process that the script forked: one "
+                "process is the real rank, as torchrun starts it"
+            )
+
+        return call
+
+    for name in (*COLLECTIVES, *_BY_ANOTHER_NAME, "init_process_group", "new_group"):
+        for module in (c10d, dist):
+            setattr(module, name, refused(name))
+
+
+def meet_emulator(setting: Setting) -> None:
+    """Have scripts that say themselves where ranks meet, meet where the emulator is."""
+    address = f"tcp://{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+    distributed: Any = c10d
+    meet = distributed.rendezvous
+
+    def rendezvous(url: str, rank: int = -1, world_size: int = -1, **options: Any) -> Any:
+        asked = identity(url, rank, world_size)
+        check_identity(setting, *asked)
+        return meet(address, *asked, **options)
+
+    distributed.rendezvous = rendezvous
+
+
+def identity(url: str, rank: int, world_size: int) -> tuple[int, int]:
+    """Return the rank and the world size that a rendezvous is asked for."""
+    told = {key: int(values[0]) for key, values in parse_qs(urlparse(url).query).items()}
+    if rank < 0:
+        rank = told.get("rank", int(os.environ["RANK"]))
+    if world_size <= 0:
+        world_size = told.get("world_size", int(os.environ["WORLD_SIZE"]))
+    return rank, world_size
+
+
+def check_identity(setting: Setting, rank: int, world_size: int) -> None:
+    world = setting.config.world
+    if world_size != world:
+        raise InputError(
+            f"the script makes a world of {world_size:,} ranks, but {world:,} are emulated: "
+            f"world_size should be {world_size:,}, or the script should read WORLD_SIZE"
+        )
+    if rank != setting.rank:
+        raise InputError(
+            f"the script takes itself for rank {rank}, but is rank {setting.rank}: it should read "
+            "RANK"
+        )
