@@ -115,13 +115,15 @@ def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> Run
 
     config, rank = setting.config, setting.rank
     peers = peers_of(config, rank, setting.seed)
-    waits = Waits(recorder, rank, peers.resumed)
+    has_device = config.device != "cpu" and torch.cuda.is_available()
+    measures = not (has_device if config.live is None else config.live)
+    waits = Waits(recorder, rank, peers.resumed, measures)
     on_collective = None
     if setting.plan is not None:
         plan = PlanWriter(setting.plan, config.world, rank, recorder.append)
         on_collective, end.write_plan = plan.on_collective, plan.write
     communication = communication_of(config)
-    runtime = Runtime(setting, recorder, communication, peers, on_collective, waits.add)
+    runtime = Runtime(setting, recorder, communication, peers, on_collective, waits, measures)
     end.record_ended = runtime.record_ended
     install(runtime)
     observe(recorder, rank, waits, peers.iteration_ended)
