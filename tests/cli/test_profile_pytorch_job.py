@@ -34,6 +34,7 @@ def test_a_job_that_learns_is_profiled(tmp_path: Path, capsys: pytest.CaptureFix
     [
         (["--data", "digits", "--classes", "3"], 'classes: the data set "digits" has its own'),
         (["--data", "mnist"], 'unknown data set "mnist"'),
+        (["--servers", "1000000"], "1,000,001 processes take at least"),
         (["--noise", "0.1"], "noise: it is that of the waiting"),
         (["--rate", "0.1"], "No such option: --rate"),
     ],

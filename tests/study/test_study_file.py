@@ -119,6 +119,18 @@ def test_a_point_that_cannot_run_is_found_before_any_runs() -> None:
         study.points("s")
 
 
+def test_an_error_names_the_study_once() -> None:
+    with pytest.raises(InputError) as refused:
+        Study(train={"workers": 0}).points("s.yaml")
+    assert str(refused.value).startswith("s.yaml: workers: ")
+
+
+def test_a_grid_of_too_many_runs_is_refused_before_they_are_listed() -> None:
+    study = Study(train={}, over={key: [0.1] * 1000 for key in ("lr", "compute", "momentum")})
+    with pytest.raises(InputError, match="over: 1,000,000,000 runs; a study has at most"):
+        study.points("s")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -555,3 +555,14 @@ def test_one_seed_gives_one_run_whatever_the_hash_seed(algorithm: str, lookahead
         for hash_seed in ("0", "1")
     }
     assert len(digests) == 1
+
+
+def test_a_run_that_ends_by_time_says_that_time_stands_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("paracosm.training.record.AT_ONCE", 50)
+    config = TrainConfig.model_validate(
+        {"timing_only": True, "compute": "0s", "until": "1s", "workers": 2, "timeline": True}
+    )
+    with pytest.raises(InputError, match="virtual time stands still at 0 s, after 50 updates"):
+        train(config, 0)

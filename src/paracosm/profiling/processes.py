@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from paracosm.errors import InputError
+from paracosm.profiling.environment import free_memory
+from paracosm.units import format_size
 
 _PYTHON = (sys.executable, "-m", "paracosm.processes")  # which end with this process
 
@@ -26,6 +28,19 @@ _GRACE = 1.0  # seconds in which the process that died first is told from those 
 
 class WorkerError(RuntimeError):
     """A process failed; the message is one line."""
+
+
+_MEMORY = 150 << 20  # bytes that a process of PyTorch or TensorFlow takes at least
+
+
+def check_memory_for(processes: int) -> None:
+    """Refuse more processes than this machine has memory for."""
+    free = free_memory()
+    if free is not None and processes * _MEMORY > free:
+        raise InputError(
+            f"{processes:,} processes take at least {format_size(processes * _MEMORY)} of memory, "
+            f"and {format_size(free)} are free here: give fewer servers"
+        )
 
 
 class Processes:

@@ -750,6 +750,7 @@ class EmulationSummary(Summary):
     wall_time: float
     cluster: Json | None = None
     lateness: Json | None = None
+    noise: Sequence[str] = ()
     emulator: Json | None = None
     slowest_rank: int | None = None
     ranks: Sequence[Json] | None = None

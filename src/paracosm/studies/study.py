@@ -14,6 +14,7 @@ The command line builds the same mapping from its flags, so that whatever one ca
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ from paracosm.studies.kinds import KINDS
 from paracosm.validation import read_yaml, validated
 
 Grid = dict[str, list[Any]]
+
+MOST_RUNS = 1_000_000
+"""Of one study: more would take longer to list than a machine lives."""
 
 _COUNTS = ("workers", "processors", "world_size")
 Asked = dict[str, Any] | None
@@ -161,7 +165,11 @@ class Study(BaseModel):
             place = f"{where}: {name}" if name else where
             asked = {**self.arguments, **arguments}
             try:
-                config = validated(kind.model(asked), asked, place)
+                model = kind.model(asked)
+            except InputError as error:
+                raise InputError(f"{place}: {error}") from None
+            config = validated(model, asked, place)
+            try:
                 kind.check(config)
             except InputError as error:
                 raise InputError(f"{place}: {error}") from None
@@ -188,6 +196,9 @@ class Study(BaseModel):
                     raise InputError(f"{where}: over.{key}: give it at least one value")
         if not self.is_sweep:
             return [({}, "")]
+        runs = sum(math.prod(map(len, grid.values())) for grid in grids)
+        if runs > MOST_RUNS:
+            raise InputError(f"{where}: over: {runs:,} runs; a study has at most {MOST_RUNS:,}")
         return [
             (
                 {key: value for key, (_, value) in zip(grid, choice, strict=True)},

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -49,6 +50,9 @@ from paracosm.simulation.schedule import Schedule
 from paracosm.training.config import TrainConfig
 from paracosm.training.store import Contribution, Numerics
 from paracosm.training.target import FirstPassage
+
+AT_ONCE = 100_000
+"""Updates at one instant, or ten of each worker, after which a run that ends by time never will."""
 
 _EVALUATIONS = 60  # in a run, unless it says how often
 
@@ -172,6 +176,9 @@ class RunRecord:
         self._counts_sent = counts_sent and config.privacy_of("examples") is not None
         self._evaluations = _Evaluations(config)
         self._newest: tuple[str, float] | None = None
+        self._moved_at, self._before = -1.0, 0  # when the clock moved last, after how many updates
+        ends_by_time = config.until_time is not None and config.updates is None
+        self._most_at_once = max(AT_ONCE, 10 * config.workers) if ends_by_time else sys.maxsize
         self._started = time.perf_counter()
 
     @property
@@ -235,6 +242,13 @@ class RunRecord:
             raise Ended
         if self._progress is not None:
             self._progress(self.updates, now)
+        if now > self._moved_at:
+            self._moved_at, self._before = now, self.updates
+        elif self.updates - self._before > self._most_at_once:
+            raise InputError(
+                f"virtual time stands still at {now:g} s, after {self._most_at_once:,} updates at "
+                "that instant: give computing a duration (--compute), or end the run by --updates"
+            )
         if self.passage is not None and self.passage.reached_at is not None:
             raise Ended
 

@@ -23,7 +23,7 @@ from paracosm.profiling.jobs.job_profile import (
     job_profile_of,
 )
 from paracosm.profiling.jobs.pytorch.options import JobOptions, Node, Setup
-from paracosm.profiling.processes import Processes, WorkerError
+from paracosm.profiling.processes import Processes, WorkerError, check_memory_for
 
 
 def profile_module(
@@ -70,6 +70,7 @@ def started(options: JobOptions, workers: int, module: str) -> Iterator[Processe
     """
     require("torch", "torch", "a PyTorch job")
     processes = options.servers + workers
+    check_memory_for(processes)
     if workers < 1:
         raise InputError(f"workers: {workers}, but at least 1 is needed")
     if options.nodes and len(options.nodes) < processes:

@@ -29,7 +29,7 @@ from paracosm.profiling.jobs.tensorflow.records import (
     traced_step,
 )
 from paracosm.profiling.jobs.tensorflow.structure import Columns, StructureFinder, columns_of
-from paracosm.profiling.processes import Processes, WorkerError, free_ports
+from paracosm.profiling.processes import Processes, WorkerError, check_memory_for, free_ports
 
 Floats = npt.NDArray[np.float64]
 
@@ -327,6 +327,7 @@ def profile_script(
     if importlib.util.find_spec("tensorflow") is None:
         require("tensorflow", "tensorflow", "profiling a TensorFlow job")
     wanted = settings or ScriptSettings()
+    check_memory_for(1 + wanted.servers)
     with Processes("paracosm.profiling.jobs.tensorflow.process", wanted.timeout) as processes:
         said: list[dict[str, Any]] = []
         ended = "enough"
