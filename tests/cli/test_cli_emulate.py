@@ -51,6 +51,7 @@ def test_a_run_leaves_a_complete_folder(run: Path) -> None:
     assert {path.name for path in run.iterdir()} == {
         *("study.yaml", "environment.json", "metrics.parquet", "timeline.parquet"),
         *("collectives.parquet", "plan.npz", "summary.json", "report.html"),
+        "measured.records",
     }
     folder = RunFolder.open(run)
     assert folder.kind == "emulate"

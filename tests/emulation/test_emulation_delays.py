@@ -1,4 +1,4 @@
-"""How much added delay hides: on exact data, on noisy data, on a simulated data-parallel job."""
+"""How much added delay hides: on exact data, and on a simulated data-parallel job."""
 
 from __future__ import annotations
 
@@ -16,12 +16,9 @@ from paracosm.emulation.delays import (
     Delays,
     Knee,
     find_knee,
-    fit_piecewise_linear,
-    line_suffices,
     parse_delays,
     summarise_delays,
 )
-from paracosm.emulation.rank_records import error_of_median
 from paracosm.emulation.summary import summarise
 from paracosm.errors import InputError
 from paracosm.results import EmulationSummary
@@ -83,9 +80,8 @@ def test_delays_that_cannot_be_read_are_refused_in_one_line(text: str, said: str
 
 
 def knee_of(delays: list[float], times: list[NDArray[np.float64]]) -> Knee:
-    """Return the knee from the measured iterations of each delay."""
-    medians = np.array([np.median(each) for each in times])
-    return find_knee(np.array(delays), medians, np.array([error_of_median(each) for each in times]))
+    """Return the knee from the iterations of each delay."""
+    return find_knee(np.array(delays), np.array([np.median(each) for each in times]))
 
 
 @given(
@@ -98,65 +94,24 @@ def test_exact_data_give_back_knee_and_slopes(
     knee: float, before: float, bend: float, base: float
 ) -> None:
     times = np.array([broken(delay, base, knee, before, before + bend) for delay in DELAYS])
-    fit = fit_piecewise_linear(DELAYS, times, np.full(len(times), 1e-5))
+    fit = find_knee(DELAYS, times)
     assert fit.knee == pytest.approx(knee, rel=1e-6)
-    assert fit.before == pytest.approx(before, abs=1e-6)
-    assert fit.after == pytest.approx(before + bend, rel=1e-6)
+    assert fit.flat_slope == pytest.approx(before, abs=1e-6)
+    assert fit.slope == pytest.approx(before + bend, rel=1e-6)
     assert fit.base == pytest.approx(base, rel=1e-6)
 
 
 @given(st.lists(st.floats(0.09, 0.13), min_size=9, max_size=9))
 def test_no_knee_on_a_fine_grid_fits_better(times: list[float]) -> None:
-    y, errors = np.array(times), np.full(9, 1e-3)
-    best = fit_piecewise_linear(DELAYS, y, errors).chi_squared
+    y, found = np.array(times), find_knee(DELAYS, np.array(times))
+    if found.knee is None or found.flat_slope is None:
+        return
+    steep = (found.slope - found.flat_slope) * np.maximum(DELAYS - found.knee, 0.0)
+    best = float(np.square(found.base + found.flat_slope * DELAYS + steep - y).sum())
     for knee in np.linspace(1e-3, 7e-3, 61):
         columns = np.column_stack([np.ones(9), DELAYS, np.maximum(DELAYS - knee, 0.0)])
         left = columns @ np.linalg.lstsq(columns, y, rcond=None)[0] - y
-        assert best <= float(left @ left) / 1e-6 * (1 + 1e-9) + 1e-9
-
-
-def test_noise_moves_the_knee_within_its_interval() -> None:
-    rng = np.random.default_rng(0)
-    held, off = 0, []
-    for _ in range(20):
-        times = [
-            broken(delay, 0.1, 2.5e-3, 1.0, 8.0) + rng.normal(0, 2e-4) + rng.exponential(1e-3, 40)
-            for delay in DELAYS
-        ]
-        found = knee_of(DELAYS.tolist(), times)
-        assert found.knee is not None
-        assert found.low is not None
-        assert found.high is not None
-        held += found.low <= 2.5e-3 <= found.high
-        off.append(found.knee - 2.5e-3)
-        assert found.slope == pytest.approx(8.0, abs=0.5)
-    assert held >= 15  # of 20, for an interval of 90 %
-    assert np.abs(off).max() < 3e-4
-
-
-def test_a_straight_line_with_noise_has_no_knee() -> None:
-    rng = np.random.default_rng(1)
-    found = [
-        knee_of(
-            DELAYS.tolist(),
-            [0.1 + 3 * delay + rng.normal(0, 5e-4) + rng.normal(0, 2e-3, 40) for delay in DELAYS],
-        )
-        for _ in range(20)
-    ]
-    assert sum(each.knee is not None for each in found) <= 2
-    straight = next(each for each in found if each.knee is None)
-    assert straight.slope == pytest.approx(3.0, abs=0.3)
-    assert straight.flat_slope is None
-    assert straight.reason == "all delays up to 8 ms cost alike, so that none hides"
-
-
-def test_one_slow_iteration_in_ten_does_not_move_the_knee() -> None:
-    times = [
-        broken(delay, 0.1, 3e-3, 0.0, 4.0) + np.array([0.0] * 9 + [0.5]) + 1e-5 * np.arange(10)
-        for delay in DELAYS
-    ]
-    found = knee_of(DELAYS.tolist(), times)
-    assert found.knee == pytest.approx(3e-3, abs=2e-5)
+        assert best <= float(left @ left) * (1 + 1e-9) + 1e-15
 
 
 def test_delays_that_all_hide() -> None:
@@ -166,23 +121,8 @@ def test_delays_that_all_hide() -> None:
     assert found.reason == "all delays up to 8 ms hide"
 
 
-def test_runs_that_scatter_more_than_delays_cost_say_nothing() -> None:
-    rng = np.random.default_rng(2)
-    times = [0.03 + delay + rng.normal(0, 0.01) + rng.normal(0, 1e-3, 20) for delay in DELAYS]
-    found = knee_of(DELAYS.tolist(), times)
-    assert found.knee is None
-    assert found.reason == "iteration times scatter too much from run to run"
-    assert found.slope_error > 0.5
-    assert abs(found.slope - 1.0) < 3 * found.slope_error
-
-
 def test_an_exact_straight_line_has_no_knee() -> None:
     assert knee_of(DELAYS.tolist(), [np.array([0.1 + 8 * d]) for d in DELAYS]).knee is None
-
-
-def test_the_same_data_give_the_same_interval() -> None:
-    times = [np.array([broken(d, 0.1, 2e-3, 1.0, 8.0), 0.1 + 8 * d]) for d in DELAYS]
-    assert knee_of(DELAYS.tolist(), times) == knee_of(DELAYS.tolist(), times)
 
 
 @pytest.mark.parametrize(("buckets", "workers"), [(8, 1), (8, 2), (4, 1), (2, 1)])
@@ -220,7 +160,7 @@ def test_the_summary_of_several_runs_names_the_knee() -> None:
     assert knee["knee"] == pytest.approx(2.5e-3, rel=1e-4)
     assert (knee["flat_slope"], knee["slope"]) == (pytest.approx(1.0), pytest.approx(2.0))
     assert knee["per_iteration"] == 2
-    assert knee["sentence"].startswith("Up to 2.5 ms (")
+    assert knee["sentence"].startswith("Up to 2.5 ms the")
     assert "1.00 times the delay longer, beyond 2.00 times (2 all_reduce an" in knee["sentence"]
 
 
@@ -239,32 +179,3 @@ def test_runs_that_failed_are_listed_and_left_out_of_the_fit() -> None:
     _, none = summarise_delays("all_reduce", [0.0, 1e-3, 2e-3], [summarise(config, [], 1)] * 3)
     assert none["knee"] is None
     assert none["reason"] == "only 0 of 3 runs have iteration times"
-
-
-def chance(y: NDArray[np.float64]) -> float:
-    """Return how probable it is that points of a straight line gain so much from a knee."""
-    straight = np.polyfit(DELAYS, y, 1, full=True)[1][0] / 1e-8
-    bent = fit_piecewise_linear(DELAYS, y, np.full(9, 1e-4)).chi_squared
-    return float(6 * (bent / straight) ** 2.5)
-
-
-def bent_with_chance(level: float) -> NDArray[np.float64]:
-    """Return points whose bend is so sharp that a straight line has just that chance."""
-    noise = 1e-4 * np.array([1.0, -1.2, 0.4, 1.1, -0.9, -1.3, 0.8, 1.2, -1.0])
-    flat, steep = 0.0, 10.0
-    for _ in range(60):
-        bend = (flat + steep) / 2
-        y = 0.1 + noise + bend * np.maximum(DELAYS - 4e-3, 0.0)
-        flat, steep = (bend, steep) if chance(y) > level else (flat, bend)
-    return y
-
-
-@pytest.mark.parametrize(("level", "suffices"), [(0.045, False), (0.055, True)])
-def test_a_knee_is_believed_where_a_line_has_a_chance_of_5_percent(
-    level: float, suffices: bool
-) -> None:
-    y, errors = bent_with_chance(level), np.full(9, 1e-4)
-    assert chance(y) == pytest.approx(level, rel=1e-3)
-    fit = fit_piecewise_linear(DELAYS, y, errors)
-    assert line_suffices(fit, DELAYS, y, errors) is suffices
-    assert (find_knee(DELAYS, y, errors).knee is None) is suffices

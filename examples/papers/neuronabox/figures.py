@@ -107,7 +107,6 @@ def draw_figure4(measured: Mapping[str, Any], path: Path) -> Path:
         level = base + knee["flat_slope"] * at
         ends = [base, level, level + knee["slope"] * (last - at)]
         axes.plot([0, at, last], ends, color=ORANGE, label="fitted")
-        axes.axvspan(1e3 * knee["low"], 1e3 * knee["high"], color="0.9", label="knee, 90 %")
     axes.set(
         title="A delay added to every all-reduce",
         xlabel="Delay (ms)",

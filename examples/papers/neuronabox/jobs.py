@@ -209,7 +209,11 @@ def backend_job(
     """Run a script as rank 0 of a world with modelled communication."""
     with _job(first) as (job, folder):
         config = EmulateConfig(
-            script=Path(command[0]), arguments=tuple(command[1:]), world_size=world, **options
+            script=Path(command[0]),
+            arguments=tuple(command[1:]),
+            world_size=world,
+            live=True,  # what the script itself sees is measured
+            **options,
         )
         node = network.ranks[0]
         environment = _environment(0, world, network, node, PORT)

@@ -114,6 +114,7 @@ def build(rate_mbit: float) -> Network:
     """Make the network; this process must have started itself inside namespaces."""
     for command in ("mount -t tmpfs none /run", "mkdir /run/netns", "ip netns add switch"):
         _do(command)
+    _name_nodes()
     _do("ip -n switch link add name bridge type bridge")
     _do("ip -n switch link set bridge up")
     nodes = [_node(place, f"rank{place}") for place in range(RANKS)]
@@ -129,6 +130,15 @@ def build(rate_mbit: float) -> Network:
         f"in a queue, queues of {_QUEUE >> 20} MiB"
     )
     return Network(tuple(nodes), emulator, rate_mbit, about)
+
+
+def _name_nodes() -> None:
+    """Give addresses names: PyTorch asks for them, and no name server can be reached in here."""
+    names = [*(f"rank{place}" for place in range(RANKS)), EMULATOR]
+    lines = [f"10.78.0.{place + 1} {name}" for place, name in enumerate(names)]
+    lines.append("127.0.0.1 localhost")
+    Path("/run/hosts").write_text("\n".join(lines) + "\n")
+    _do("mount --bind /run/hosts /etc/hosts")
 
 
 _CONTROL = "reno"  # the only loss-based one that every namespace may choose

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from paracosm.cli.calibrate_link import link
 from paracosm.cli.options import (
     Force,
     Json,
@@ -27,7 +28,7 @@ from paracosm.cli.options import (
 from paracosm.cli.run_verb import run_verb, show_summary, write_report_of
 from paracosm.cli.verbs import Verb
 from paracosm.emulation.config import EmulateConfig, Setting
-from paracosm.emulation.records import Record, RecordReader
+from paracosm.emulation.records import RecordReader
 from paracosm.emulation.result import EmulationResult, Metrics, result_of
 from paracosm.errors import InputError
 from paracosm.studies import Point, RunFolder
@@ -43,7 +44,8 @@ class _Emulate(Verb):
         """Read the arguments, after a look at what is to be run."""
         ctx.allow_interspersed_args = False
         values, *_ = self.make_parser(ctx).parse_args(args=list(args))
-        ctx.allow_interspersed_args = str(values.get("script")).endswith(_STUDIES)
+        script = str(values.get("script"))
+        ctx.allow_interspersed_args = script.endswith(_STUDIES) or Path(script).is_dir()
         return super().parse_args(ctx, args)
 
 
@@ -53,14 +55,21 @@ COMMANDS = {"emulate": _Emulate}
 @with_run_flags(EmulateConfig, positional=("script", "arguments"))
 def emulate(
     script: Annotated[
-        Path,
+        Path | None,
         Argument(
-            help="the training script, module:NAME as python -m takes it, or a study file (.yaml), "
-            "which flags take the place of"
+            help="the training script, module:NAME as python -m takes it, a study file (.yaml), "
+            "which flags take the place of, or a run folder, whose measured computing is taken"
         ),
-    ],
+    ] = None,
     arguments: Annotated[
         list[str] | None, Argument(help="of the script: everything behind it")
+    ] = None,
+    calibrate_link: Annotated[
+        Path | None,
+        Option(
+            help="run no script: measure the link between two ranks and write this file, for "
+            "--calibration (paracosm calibrate link)"
+        ),
     ] = None,
     **fields: Any,
 ) -> int:
@@ -68,14 +77,24 @@ def emulate(
 
     Example: paracosm emulate --world-size 16 --bandwidth 10Gbit/s examples/emulation/ddp.py
     """
-    is_study = script.suffix in _STUDIES
     given = {name: value for name, value in fields.items() if value not in (None, [])}
+    if calibrate_link is not None:
+        flags = {name: given.pop(name) for name in ("force", "json", "quiet") if name in given}
+        if script is not None or any(each != ("jobs", 1) for each in given.items() if each[1]):
+            raise InputError("--calibrate-link runs no script: give it alone")
+        return link(calibrate_link, **flags)
+    if script is None:
+        raise InputError("missing script: paracosm emulate ... train.py")
+    is_folder = script.is_dir()
+    is_study = script.suffix in _STUDIES or is_folder
     if not is_study:
         given["script"] = str(script)
     if arguments:
         given["arguments"] = arguments
     if fields["json"] or fields["quiet"]:
         given.setdefault("output", "stderr" if fields["json"] else "none")
+    if is_folder:
+        given["measured"], script = script, script / "study.yaml"
     study = script if is_study else None
     return run_verb("emulate", study, given)
 
@@ -120,14 +139,14 @@ def serve(
     _check_host(config, host, listen)
     started = None if json or quiet else typer.echo
     if out is None:
-        result = _emulate(config, host, seed or 0, started)[0]
+        result = _emulate(config, host, seed or 0, started)
     else:
         asked = config.model_dump(
             mode="json", exclude=config.without_effect(), exclude_defaults=True
         ) | {"mode": "wire"}
         with RunFolder.create(out, {"emulate": asked, "seed": seed or 0}, force) as folder:
-            result, records = _emulate(config, host, seed or 0, started)
-            _fill(folder, out, result, records)
+            result = _emulate(config, host, seed or 0, started)
+            _fill(folder, out, result)
         write_report_of([out])
     if not quiet:
         show_summary(result.summary, out, json)
@@ -169,8 +188,8 @@ def _how_to_start(config: EmulateConfig, host: str) -> Iterator[str]:
 
 def _emulate(
     config: EmulateConfig, host: str, seed: int, say: Callable[[str], None] | None
-) -> tuple[EmulationResult, list[Record]]:
-    """Emulate until the real ranks have gone, and return what came of it and all records."""
+) -> EmulationResult:
+    """Emulate until the real ranks have gone, and return what came of it."""
     from paracosm.emulation.rank.launched import served
     from paracosm.emulation.wire.main import emulate_peers
 
@@ -187,13 +206,14 @@ def _emulate(
         is_observed = any(file.exists() for file in observed)
         records = [each for file in (*observed, path) for each in RecordReader(file).more()]
     stopped = stop.is_set()
-    result = result_of(config, records, None if stopped else 0, 0 if done else 1, stopped and done)
+    exit_code = None if stopped else 0
+    result = result_of(config, records, exit_code, seed, 0 if done else 1, stopped and done)
     # Of scripts that somebody else started.
     summary = replace(result.summary, exit_code=None)
     if not is_observed:
         why = "the script runs in a process that is not observed"
         summary = replace(summary, no_iteration_time=why)
-    return replace(result, summary=summary), records
+    return replace(result, summary=summary)
 
 
 @contextlib.contextmanager
@@ -208,12 +228,10 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
             signal.signal(sign, handler)
 
 
-def _fill(
-    folder: RunFolder, path: Path, result: EmulationResult, records: Sequence[Record]
-) -> None:
+def _fill(folder: RunFolder, path: Path, result: EmulationResult) -> None:
     metrics = Metrics(folder)
-    metrics.hear(records)
-    metrics.exposure(records)
+    metrics.hear(result.records)
+    metrics.end(result)
     for name, save in result.files.items():
         save(path / name)
     folder.finish(result.summary, result.timeline)
@@ -227,12 +245,11 @@ def finish(setting: Setting, records: Path, out: Path | None, exit_code: int | N
     Raises:
         InputError: the run folder cannot be made.
     """
-    heard = RecordReader(records).more()
-    result = result_of(setting.config, heard, exit_code)
+    result = result_of(setting.config, RecordReader(records).more(), exit_code, setting.seed)
     if out is not None:
         point = Point("emulate", "", setting.seed, setting.config, {})
         with RunFolder.create(out, point.as_study()) as folder:
-            _fill(folder, out, result, heard)
+            _fill(folder, out, result)
         write_report_of([out])
     with contextlib.redirect_stdout(sys.stderr):
         show_summary(result.summary, out, json=False)

@@ -8,18 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from typer import Option
 
 from paracosm.cli.display import counter, printer, show_result
 from paracosm.cli.options import (
     Json,
     Quiet,
-    check_output,
-    check_writable,
     duration,
     listed,
-    make_folder,
     named,
     numbers,
 )
@@ -35,10 +31,7 @@ from paracosm.profiling.links.measure import (
     rows,
     write_table,
 )
-from paracosm.units import format_bandwidth, format_duration, parse_size
-
-# Kinds that a cluster's link can be told from, the best first.
-_LINKS = ("send_recv", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "shared memory")
+from paracosm.units import parse_size
 
 
 def link(
@@ -58,12 +51,6 @@ def link(
     timeout: Annotated[
         str, Option(help="after which a process that does not answer is given up")
     ] = "2min",
-    cluster_file: Annotated[
-        Path | None, Option(help="cluster file to write, with the measured link")
-    ] = None,
-    workers: Annotated[int, Option(min=1, help="of the cluster file")] = 4,
-    servers: Annotated[int, Option(min=0, help="of the cluster file")] = 1,
-    force: Annotated[bool, Option("--force", help="replace the cluster file")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -79,7 +66,6 @@ def link(
         precision=precision,
         timeout=duration("--timeout", timeout),
     )
-    _check_cluster_file(cluster_file, settings, force)
     with (
         nullcontext() if db is None else ProfileDatabase.open(db, create=True) as database,
         counter(None, hidden=json or quiet, unit="sizes") as shown,
@@ -91,10 +77,6 @@ def link(
         )
     table = rows(measured.timings)
     show_result(_summary(measured, table), json, quiet, lambda: _show(measured, table, db))
-    if cluster_file is not None:  # last: what was measured is printed even if this fails
-        _write_cluster_file(cluster_file, table, workers, servers)
-        if not (json or quiet):
-            typer.echo(cluster_file)
     return 0 if _status(measured) == "done" else 1
 
 
@@ -116,46 +98,6 @@ def _sizes(text: str) -> list[int]:
     if found and found[0] < 1:
         raise InputError("--sizes: a message has at least one byte")
     return found
-
-
-def _check_cluster_file(path: Path | None, settings: LinkSettings, force: bool) -> None:
-    """Refuse before anything is measured what could not be written afterwards."""
-    if path is None:
-        if force:
-            raise InputError("--force replaces the cluster file: give --cluster-file as well")
-        return
-    check_output(path, force)
-    if not set(settings.kinds) & set(_LINKS):
-        raise InputError("--cluster-file needs a link between processes: add send-recv to --kinds")
-    if len(settings.sizes) < 2:
-        raise InputError("--cluster-file: a latency and a bandwidth need two --sizes or more")
-    make_folder(path.parent)
-    check_writable(path)
-
-
-def _write_cluster_file(path: Path, table: Sequence[Row], workers: int, servers: int) -> None:
-    import yaml
-
-    usable = [r for r in table if r.kind in _LINKS and r.link is not None and r.directions == 1]
-    row = min(usable, key=lambda row: (_LINKS.index(row.kind), -row.ranks), default=None)
-    if row is None or row.link is None:
-        raise InputError(f"{path}: not written, because no link between processes was measured")
-    latency = format_duration(row.link.latency)
-    bandwidth = format_bandwidth(row.link.bandwidth)
-    content = {
-        "topology": "switch",
-        "workers": workers,
-        **({"servers": servers} if servers else {}),
-        "links": {"default": {"latency": latency, "bandwidth": bandwidth}},
-    }
-    head = (
-        f"# Measured: {row.kind}, {row.scenario}; the line misses its times by "
-        f"{row.link.error:.0%} in the mean, {row.link.worst:.0%} at most.\n"
-    )
-    try:
-        path.write_text(head + yaml.safe_dump(content, sort_keys=False))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _summary(measured: Links, table: Sequence[Row]) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def _exit_code(kind: str, summaries: list[Summary]) -> int:
     if any(summary.status == "interrupted" for summary in summaries):
         return INTERRUPTED
     success = KINDS[kind].success
-    return 0 if all(summary.status == success for summary in summaries) else 1
+    return 0 if all(summary.status in (success, "noisy") for summary in summaries) else 1
 
 
 def show_summary(
@@ -142,6 +142,9 @@ def show_summary(
         return
     say, view = printer(), view_of(summary)
     ended = verdict(view, summary)
+    is_noisy = summary.status == "noisy"
+    if is_noisy:
+        say(ended.why or "", style=STYLES[ended.level])
     if view.leads:
         say(answer(summary), style=STYLES[ended.level])
         say()
@@ -157,7 +160,7 @@ def show_summary(
         say()
         say(aligned([(part.title, *(f">{word}" for word in part.header[1:])), *part.rows]))
     told = view.leads and (summary.status not in view.endings or ended.why == answer(summary))
-    if ended.why is not None and not told:
+    if ended.why is not None and not told and not is_noisy:
         say(ended.why, style=STYLES[ended.level])
     if out is not None:
         say(f"report: {out / 'report.html'}")

@@ -46,6 +46,7 @@ VERBS: Mapping[str, str] = {
     "measure link": "paracosm.cli.measure_link",
     "calibrate": "paracosm.cli.calibrate",
     "calibrate serve": "paracosm.cli.calibrate",
+    "calibrate link": "paracosm.cli.calibrate_link",
     "emulate": "paracosm.cli.emulate",
     "emulate serve": "paracosm.cli.emulate",
     "report": "paracosm.cli.report",

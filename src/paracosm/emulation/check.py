@@ -9,6 +9,8 @@ from paracosm.data_files import read_json
 from paracosm.emulation.communication import communication_of
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.peers import peers_of
+from paracosm.emulation.rank_records import is_measured
+from paracosm.emulation.records import MEASUREMENT, Group, Record, RecordReader
 from paracosm.errors import InputError, require
 from paracosm.results import EmulationSummary
 
@@ -17,7 +19,9 @@ def check_emulation(config: EmulateConfig) -> None:
     """Raise InputError for a job that cannot be run, changed and unchanged."""
     if config.script is None:
         raise InputError("missing script: paracosm emulate ... train.py")
-    if not config.is_module and not config.script.is_file():
+    if config.measured is not None:
+        load_measured(config.measured, config.world)
+    elif not config.is_module and not config.script.is_file():
         raise InputError(f"{config.script}: no such script")
     if config.device == "cuda":
         require("torch", "torch", "emulation")
@@ -41,6 +45,23 @@ def check_emulation(config: EmulateConfig) -> None:
         load_payloads(config.plan, config.world)
     if config.beside is not None:
         predicted_time(config.beside)
+
+
+def load_measured(folder: Path, world: int) -> list[Record]:
+    """Return the records of a run that measured computing alone, in a world of so many ranks."""
+    records = RecordReader(folder / MEASUREMENT).more()
+    if not is_measured(records):
+        raise InputError(
+            f"{folder}: not the folder of an emulated job with measured computing (backend mode, "
+            "without --live)"
+        )
+    found = max(each.size for each in records if isinstance(each, Group))
+    if found != world:
+        raise InputError(
+            f"{folder}: computing was measured in a world of {found:,} ranks, not {world:,}: run "
+            "the script again"
+        )
+    return records
 
 
 def predicted_time(folder: Path) -> float:

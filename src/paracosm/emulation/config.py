@@ -28,9 +28,11 @@ from paracosm.cluster.link import Hierarchical, Packets, Sharing
 from paracosm.emulation.delays import Delays, is_plain, parse_delays
 from paracosm.errors import InputError
 from paracosm.factory import is_reference
+from paracosm.quantities import Bandwidth
 from paracosm.timing import Distribution, parse_distribution
+from paracosm.validation import read_yaml
 
-_MOST_RANKS = 65_536  # of one job; the real gloo has a socket for each
+_MOST_RANKS = 1_000_000  # of one job
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,8 @@ def _read(parse: Callable[[str], Any]) -> PlainValidator:
 
 _AS_TEXT = PlainSerializer(lambda value: None if value is None else str(value))
 
+
+_CALIBRATED = {"bandwidth", "latency", "overhead", "core_bandwidth"}
 
 _CHANGEABLE = (
     "how fast emulated workers compute, how late they come (worker 5: +10 ms), how many there are, "
@@ -153,6 +157,25 @@ class EmulateConfig(ClusterFields):
         ge=1,
         description="collectives of one group that run at a time (2 for gloo, 1 for nccl)",
     )
+    core_bandwidth: Bandwidth | None = Field(
+        None,
+        gt=0,
+        description="bytes of messages a second that one core of a rank copies, sends and adds up: "
+        "what communication takes from computing where no core is to spare (nothing)",
+    )
+    calibration: Path | None = Field(
+        None,
+        description="values of --calibrate-link, in place of bandwidth, latency, overhead and "
+        "core_bandwidth",
+    )
+    live: bool | None = Field(
+        None,
+        description="backend mode: the script itself waits for collectives; else it runs without "
+        "waiting, and iterations are put together afterwards (with a CUDA device)",
+    )
+    measured: Path | None = Field(
+        None, description="run folder whose measured computing is taken; the script does not run"
+    )
     local_world_size: int | None = Field(
         None, ge=1, description="ranks of one machine (group_size of a hierarchical cluster, or 1)"
     )
@@ -176,6 +199,21 @@ class EmulateConfig(ClusterFields):
     output: Literal["terminal", "stderr", "none"] = Field(
         "terminal", description="where what the script prints goes"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _calibrated(cls, given: Any) -> Any:
+        """Read a file of `--calibrate-link` as the values that stand in it."""
+        if not isinstance(given, dict) or given.get("calibration") is None:
+            return given
+        path = Path(given["calibration"])
+        values = read_yaml(path, "calibration")
+        if not isinstance(values, dict) or not values or not set(values) <= _CALIBRATED:
+            keys = ", ".join(sorted(_CALIBRATED))
+            raise InputError(f"{path}: a file of --calibrate-link has values of {keys} alone")
+        if both := sorted(values.keys() & given.keys()):
+            raise InputError(f"{both[0]} stands in {path} already: give one of them")
+        return given | values | {"calibration": None}
 
     @property
     def is_module(self) -> bool:
@@ -305,6 +343,11 @@ class EmulateConfig(ClusterFields):
                 "rank: in backend mode one rank is real, since no messages pass: mode wire takes "
                 "several"
             )
+        if self.delays is not None and (self.mode == "wire" or self.live or self.nccl):
+            raise ValueError(
+                "delays are compared over computing that is measured once: mode backend, without "
+                "--live"
+            )
         for reason, names in self._idle().items():
             given = sorted(names & self.model_fields_set)
             if given:
@@ -316,10 +359,14 @@ class EmulateConfig(ClusterFields):
         if self.mode == "backend":
             idle["only mode wire has it"] = {"pace", "plan", "port"}
         else:
-            idle["in mode wire gloo itself decides"] = {"algorithm", "comm_workers"}
+            own = {"algorithm", "comm_workers", "live", "core_bandwidth", "measured"}
+            idle["in mode wire gloo itself decides"] = own
             idle["it is mode backend's"] = {"nccl"}
+        if self.live:
+            idle["with live computing takes what it takes here"] = {"core_bandwidth", "measured"}
         if self.nccl:
-            idle["with nccl PyTorch's own streams decide"] = {"comm_workers"}
+            own = {"comm_workers", "live", "core_bandwidth", "measured"}
+            idle["with nccl PyTorch's own streams decide"] = own
         if self.cluster is not None:
             idle["the cluster says what there is"] = set(LINK_FIELDS)
         elif not self.has_links:

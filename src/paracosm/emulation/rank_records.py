@@ -10,7 +10,15 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from paracosm.emulation.records import Collective, Exchange, Group, Iteration, Note, Record, Wait
+from paracosm.emulation.records import (
+    Collective,
+    Exchange,
+    Group,
+    Iteration,
+    Note,
+    Record,
+    Wait,
+)
 from paracosm.timeline.analysis import Floats
 
 One = TypeVar("One", bound=Record)
@@ -48,6 +56,11 @@ class RankRecords:
 def by_rank(records: Sequence[Record], ranks: Iterable[int] = ()) -> list[RankRecords]:
     found = {each.rank for each in records if not isinstance(each, Note | Exchange)}
     return [_of_rank(rank, records) for rank in sorted(found | set(ranks))]
+
+
+def is_measured(records: Iterable[Record]) -> bool:
+    """Whether collectives took no time, so that iterations are still to be put together."""
+    return any(isinstance(each, Collective) and each.worker < 0 for each in records)
 
 
 def spans_of(collectives: Sequence[Collective]) -> Floats:

@@ -15,7 +15,9 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any
@@ -25,6 +27,9 @@ COLLECTIVES = (
     *("all_to_all", "barrier", "send", "recv"),
 )
 """Kinds of `Collective`: also what a what-if names."""
+
+MEASUREMENT = "measured.records"
+"""The file of a run folder with the records of a run that measured computing alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +51,19 @@ class Collective:
     entered: float  # when the last of the other members had come to it
     begun: float  # when a comm worker took it up
     done: float  # when the rank had its result
-    worker: int = 0  # which comm worker of the group: 0, 1
+    # Which comm worker of the group: 0, 1; minus how many could take it where it took no time,
+    # in a run that measures computing alone
+    worker: int = 0
     site: str = ""  # "train.py:42", the line of the script that asked; empty where nobody knows
+
+    def beyond(self, timeout: float) -> str:
+        """Say that it takes longer than the group's `timeout`; nothing where it does not."""
+        if self.done - self.asked <= timeout:
+            return ""
+        return (
+            f"{self.kind} of group {self.group} at {self.site or 'an unknown line'} takes "
+            f"{self.done - self.asked:.1f} s: a real group gives up after {timeout:.0f} s"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +71,8 @@ class Wait:
     rank: int
     begin: float
     end: float
+    group: str = ""  # of the collective that is waited for; empty for all that are under way
+    number: int = -1  # of that collective in its group
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +84,7 @@ class Iteration:
     end: float
     cpu: float  # seconds of processor time that the rank's process had used by then
     peak_memory: int  # largest resident set so far, or of the accelerator's allocator, in bytes
+    core_wait: float = 0.0  # seconds without a core that instants leave out by then
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +94,7 @@ class Group:
     size: int
     members: tuple[int, ...]  # global ranks, in the group's order; empty where nobody knows
     backend: str  # what the script asked for: "gloo", "nccl"
+    timeout: float = inf  # seconds after which a collective of a real group fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +183,13 @@ class RecordWriter:
         with self._lock:
             self.flush()
             self._file.close()
+
+
+def write_records(records: Sequence[Record], path: Path) -> None:
+    writer = RecordWriter(path)
+    for each in records:
+        writer.append(each)
+    writer.close()
 
 
 class RecordReader:

@@ -11,9 +11,17 @@ from typing import Protocol
 import numpy as np
 
 from paracosm.emulation.check import compare_with
+from paracosm.emulation.compose import compose
 from paracosm.emulation.config import EmulateConfig
-from paracosm.emulation.rank_records import RankRecords, by_rank, measured_iterations
-from paracosm.emulation.records import Collective, Iteration, Record, Wait
+from paracosm.emulation.rank_records import RankRecords, by_rank, is_measured, measured_iterations
+from paracosm.emulation.records import (
+    MEASUREMENT,
+    Collective,
+    Iteration,
+    Record,
+    Wait,
+    write_records,
+)
 from paracosm.emulation.summary import summarise
 from paracosm.files import sealing
 from paracosm.results import EmulationSummary
@@ -21,29 +29,39 @@ from paracosm.timeline import Labels, Timeline, union
 from paracosm.timeline.analysis import Floats, exposed_of_each, exposure_between
 from paracosm.units import format_size
 
+Files = Mapping[str, Callable[[Path], None]]
+"""Further files of a run folder, by name, with what writes them."""
+
 
 @dataclass(frozen=True)
 class EmulationResult:
     summary: EmulationSummary  # the key numbers, as `summary.json` names them
     timeline: Timeline | None  # of the real ranks; None where several runs were made
-    # Further files of the run folder, with what writes them
-    files: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
+    files: Files = field(default_factory=dict)
+    records: Sequence[Record] = ()  # of the job
 
 
 def result_of(
     config: EmulateConfig,
-    records: Sequence[Record],
+    heard: Sequence[Record],  # what the processes recorded
     exit_code: int | None,
+    seed: int,  # of all that is random about the emulated ranks
     emulator: int | None = None,
     interrupted: bool = False,
 ) -> EmulationResult:
-    summary = summarise(config, records, exit_code)
+    """Return what a run came to; where it measured computing alone, its job is put together."""
+    records = compose(config, seed, heard) if is_measured(heard) else heard
+    summary = summarise(config, records, exit_code, measured=heard)
     if emulator or interrupted:
         summary = replace(summary, status="interrupted" if interrupted else "failed")
     if config.beside is not None:
         summary = replace(summary, beside=compare_with(config.beside, summary))
-    files = {"collectives.parquet": lambda path: _save_collectives(records, path)}
-    return EmulationResult(summary, timeline_of(records), files)
+    files: dict[str, Callable[[Path], None]] = {
+        "collectives.parquet": lambda path: _save_collectives(records, path)
+    }
+    if records is not heard:
+        files[MEASUREMENT] = lambda path: write_records(heard, path)
+    return EmulationResult(summary, timeline_of(records), files, records)
 
 
 class Sink(Protocol):
@@ -71,19 +89,37 @@ class Metrics:
         self._last: dict[int, Iteration] = {}
         self._begun: float | None = None
         self._done = 0
+        self._is_measured = False
+
+    def unwritten(self) -> Metrics:
+        return Metrics(None, self._progress)
 
     def restart(self) -> None:
         """Begin with another run of the script: its first iteration follows none of the last."""
         self._last.clear()
 
     def hear(self, records: Sequence[Record]) -> None:
+        """Write rows of a run as it goes on; of one that measures, when it is put together."""
+        self._is_measured = self._is_measured or is_measured(records)
+        self._hear(records)
+
+    def end(self, result: EmulationResult) -> None:
+        """Write what is known of a run in the end."""
+        if self._is_measured:
+            self._is_measured, self._progress = False, None
+            self._last.clear()
+            self._hear(result.records)
+            self._is_measured = True
+        self._exposure(result.records)
+
+    def _hear(self, records: Sequence[Record]) -> None:
         for record in records:
             if self._begun is None and (time_of := _BEGINS.get(type(record))):
                 self._begun = time_of(record)
             if isinstance(record, Iteration):
                 self._iteration(record)
 
-    def exposure(self, records: Sequence[Record]) -> None:
+    def _exposure(self, records: Sequence[Record]) -> None:
         if self._sink is None or self._begun is None:
             return
         for own in by_rank(records):
@@ -98,7 +134,7 @@ class Metrics:
     def _iteration(self, record: Iteration) -> None:
         before = self._last.get(record.rank)
         self._last[record.rank] = record
-        if before is not None and self._sink is not None:
+        if before is not None and self._sink is not None and not self._is_measured:
             time = record.end - (self._begun or 0.0)
             took = record.end - before.end
             node = f"rank{record.rank}"

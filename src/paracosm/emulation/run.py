@@ -16,13 +16,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paracosm.cluster.changes import parse_change
+from paracosm.emulation.check import load_measured
 from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.delays import Delays, summarise_delays
+from paracosm.emulation.rank_records import is_measured
 from paracosm.emulation.records import Record, RecordReader
-from paracosm.emulation.result import EmulationResult, Metrics, Sink, result_of
+from paracosm.emulation.result import EmulationResult, Files, Metrics, Sink, result_of
 from paracosm.emulation.wire.connection import allow_open_files
 from paracosm.errors import InputError, require
-from paracosm.rng import generator
 
 
 def run_emulation(
@@ -34,22 +35,23 @@ def run_emulation(
 ) -> EmulationResult:
     """Run the script as the real ranks of the job, and return what came of it.
 
-    With changes the script is run once without them first: its summary is `unchanged`.
+    With changes it is the changed job, and the summary of the job without them is `unchanged`. All
+    jobs that one measurement of computing serves are put together from one run of the script.
     """
-    heard = Metrics(metrics, progress)
+    runs = _Runs(seed, Metrics(metrics, progress))
     before: EmulationResult | None = None
     if announce is not None:
-        changed = "; first the unchanged job runs, then the changed one" if config.what_if else ""
+        changed = "; the unchanged job comes first, then the changed one" if config.what_if else ""
         announce(_expectation(config) + changed)
     if config.what_if:
         unchanged = config.model_copy(update={"what_if": (), "delays": None})
-        before, ended = _run_once(unchanged, seed, Metrics(None, progress))
+        before, ended = runs.once(unchanged, shown=False)
         if ended.exit_code or ended.interrupted:
             return before
     if config.delays is not None:
-        after = _run_delays(config, config.delays, seed, heard)
+        after = _run_delays(config, config.delays, runs)
     else:
-        after, _ = _run_once(config, seed, heard)
+        after, _ = runs.once(config)
     if before is None:
         return after
     old, new = before.summary.iteration_time, after.summary.iteration_time
@@ -62,21 +64,16 @@ def run_emulation(
     return replace(after, summary=summary)
 
 
-def _run_delays(
-    config: EmulateConfig, delays: Delays, seed: int, heard: Metrics
-) -> EmulationResult:
-    """Run the script once for each delay, and find what hides under computing.
+def _run_delays(config: EmulateConfig, delays: Delays, runs: _Runs) -> EmulationResult:
+    """Put the job together once for each delay, and find what hides under computing.
 
-    They are run in a drawn order, so that a machine that changes its speed does not look like a
-    slope. The result is that of no delay, with what was found; or of the run that failed.
+    The result is that of no delay, with what was found; or of the run that failed.
     """
     results: dict[float, EmulationResult] = {}
-    order = generator(seed).permutation(len(delays.delays))
-    for place in order.tolist():
-        delay = delays.delays[place]
+    for delay in delays.delays:
         added = (parse_change(f"{delays.kind}: +{delay!r} s"),) if delay else ()
         update = {"what_if": (*config.what_if, *added), "delays": None}
-        results[delay], ended = _run_once(config.model_copy(update=update), seed, heard)
+        results[delay], ended = runs.once(config.model_copy(update=update))
         if ended.exit_code or ended.interrupted:
             shown = results[delay]
             break
@@ -87,27 +84,49 @@ def _run_delays(
     return replace(shown, summary=replace(shown.summary, delays=listed, knee=knee))
 
 
-def _run_once(config: EmulateConfig, seed: int, heard: Metrics) -> tuple[EmulationResult, Ended]:
-    with tempfile.TemporaryDirectory(prefix="paracosm-emulate-") as name:
-        records: list[Record] = []
+@dataclass
+class _Runs:
+    """Runs of the script: one for all jobs of a world where it measures computing alone."""
 
-        def hear(more: list[Record]) -> None:
-            records.extend(more)
-            heard.hear(more)
+    seed: int
+    heard: Metrics
+    measured: dict[int, tuple[list[Record], Ended, Files]] = field(default_factory=dict)
 
+    def once(self, config: EmulateConfig, shown: bool = True) -> tuple[EmulationResult, Ended]:
+        """Return what comes of one job; its iterations are metrics where it is `shown`."""
+        heard = self.heard if shown else self.heard.unwritten()
         heard.restart()
-        ended = run_job(config, seed, Path(name), hear)
-        heard.exposure(records)
-        result = result_of(config, records, ended.exit_code, ended.emulator, ended.interrupted)
-        written = Path(name) / PLAN
-        if written.is_file():
-            plan = written.read_bytes()
+        known = self.measured.get(config.world)
+        records, ended, files = known or self._run(config, heard)
+        if is_measured(records):
+            self.measured[config.world] = records, ended, files
+        result = result_of(
+            config, records, ended.exit_code, self.seed, ended.emulator, ended.interrupted
+        )
+        heard.end(result)
+        return replace(result, files={**result.files, **files}), ended
 
-            def save(path: Path) -> None:
-                path.write_bytes(plan)
+    def _run(self, config: EmulateConfig, heard: Metrics) -> tuple[list[Record], Ended, Files]:
+        if config.measured is not None:
+            records = load_measured(config.measured, config.world)
+            heard.hear(records)
+            return records, Ended(0, None, False), {}
+        with tempfile.TemporaryDirectory(prefix="paracosm-emulate-") as name:
+            records = list[Record]()
 
-            result = replace(result, files={**result.files, PLAN: save})
-        return result, ended
+            def hear(more: list[Record]) -> None:
+                records.extend(more)
+                heard.hear(more)
+
+            ended = run_job(config, self.seed, Path(name), hear)
+            written = Path(name) / PLAN
+            plan = written.read_bytes() if written.is_file() else b""
+        files: Files = {PLAN: lambda path: _write(path, plan)} if plan else {}
+        return records, ended, files
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
 
 
 def _expectation(config: EmulateConfig) -> str:

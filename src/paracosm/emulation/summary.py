@@ -14,6 +14,7 @@ from paracosm.emulation.rank_records import (
     Iterations,
     RankRecords,
     by_rank,
+    is_measured,
     measured_iterations,
     spans_of,
     spread,
@@ -28,9 +29,14 @@ MEGABYTE = 1e6
 
 
 def summarise(
-    config: EmulateConfig, records: Sequence[Record], exit_code: int | None
+    config: EmulateConfig,
+    records: Sequence[Record],
+    exit_code: int | None,
+    measured: Sequence[Record] = (),
 ) -> EmulationSummary:
     """Return the summary of a run, in seconds and bytes, from the records of all processes.
+
+    Where the job was put together, `measured` has the records that it was made of.
 
     Where several ranks are real, the numbers at the top are those of the slowest one, and `ranks`
     has those of each. `exit_code` is None where the script was interrupted.
@@ -43,7 +49,6 @@ def summarise(
     notes = _notes(records)
     if not exit_code and not any(note["grave"] for note in notes):
         notes += _nothing_done(found)
-    seconds = max(each.last for each in found) - min(each.first for each in found)
     cluster = None
     if config.has_links and config.communication in (None, "cluster"):
         cluster = config.resolve_cluster()
@@ -53,20 +58,23 @@ def summarise(
         {"rank": each.rank, **{key: own[key] for key in (*shown, "all_collectives")}}
         for each, own in zip(found, numbers, strict=True)
     ]
-    backend = config.mode == "backend"
+    backend, composed = config.mode == "backend", is_measured(measured)
+    noise = _noise(measured if composed else (), times[top])
+    status = _status(notes, exit_code)
     return EmulationSummary(
-        status=_status(notes, exit_code),
+        status="noisy" if status == "done" and noise else status,
+        noise=noise,
         exit_code=exit_code,
         world_size=config.world,
         mode=config.mode,
         rank=list(config.rank),
         **numbers[top],
-        modelled=origins(config),
+        modelled=origins(config, composed),
         notes=notes,
-        virtual_time=max(seconds, 0.0),
-        wall_time=max(seconds, 0.0),
+        virtual_time=_duration(found),
+        wall_time=_duration(by_rank(measured, config.rank)) if composed else _duration(found),
         cluster=None if cluster is None else describe_cluster(cluster),
-        lateness=_lateness(found[top]) if backend else None,
+        lateness=_lateness(found[top]) if backend and not composed else None,
         emulator=None if backend else _emulator(records),
         slowest_rank=found[top].rank if several else None,
         ranks=ranks if several else None,
@@ -226,13 +234,46 @@ def _notes(records: Sequence[Record]) -> list[dict[str, Any]]:
 
 
 def _nothing_done(found: Sequence[RankRecords]) -> list[dict[str, Any]]:
-    if any(each.collectives for each in found):
-        return []
-    why = (
-        "the script made no collective and sent no message: nothing was emulated; see what it "
-        "printed, and whether it ends before it trains"
-    )
+    """Say why a job was none: without communication, or at its end before anything came again."""
+    asked = [(each.kind, each.size, each.site) for own in found for each in own.collectives]
+    why = "the script made no collective and sent no message: nothing was emulated"
+    if asked:
+        if any(own.iterations for own in found) or len(set(asked)) < len(asked):
+            return []
+        why = (
+            "the script made no step of an optimizer and asked for no collective twice: it ended "
+            "before its first iteration"
+        )
+    why += "; see what it printed, and whether it ends before it trains"
     return [{"rank": -1, "grave": True, "text": why}]
+
+
+_BUSY = 0.1  # of the time that a rank would compute it waits for a core: others compute there
+_SCATTER = 0.5  # of the median, from the 10th to the 90th percentile of iterations
+_FEWEST = 10  # iterations, without the first: fewer say nothing
+
+
+def _noise(measured: Sequence[Record], time: IterationTimes | None) -> list[str]:
+    """Return what says that others kept the machine busy while computing was measured."""
+    found = []
+    for each in by_rank(measured):
+        if len(each.iterations) > _FEWEST:
+            first, last = each.iterations[0], each.iterations[-1]
+            waited, went_on = last.core_wait - first.core_wait, last.end - first.end
+            if waited > _BUSY * (waited + went_on):
+                share = waited / (waited + went_on)
+                found.append(f"rank {each.rank} waited for a core {share:.0%} of the time")
+    if time is not None and time.measured >= _FEWEST:
+        scatter = (time.p90 - time.p10) / time.median
+        if scatter > _SCATTER:
+            found.append(f"iterations scatter by {scatter:.0%} of their median (p10 to p90)")
+    return found
+
+
+def _duration(found: Sequence[RankRecords]) -> float:
+    """Return the seconds from the first to the last record, and those without a core."""
+    waited = max((own.iterations[-1].core_wait for own in found if own.iterations), default=0.0)
+    return max(max(each.last for each in found) - min(each.first for each in found) + waited, 0.0)
 
 
 def _status(notes: Sequence[Mapping[str, Any]], exit_code: int | None) -> str:
@@ -241,7 +282,7 @@ def _status(notes: Sequence[Mapping[str, Any]], exit_code: int | None) -> str:
     return "failed" if exit_code or any(note["grave"] for note in notes) else "done"
 
 
-def origins(config: EmulateConfig) -> dict[str, str]:
+def origins(config: EmulateConfig, composed: bool = False) -> dict[str, str]:
     several = len(config.rank) > 1
     real = f"rank{'s' if several else ''} {', '.join(map(str, config.rank))}"
     own_links = (
@@ -250,7 +291,11 @@ def origins(config: EmulateConfig) -> dict[str, str]:
         else "measured: real messages of gloo"
     )
     lines = {
-        "compute": f"measured: the script really runs as {real}",
+        "compute": f"measured: the script really runs as {real}"
+        + (", without waiting for collectives; iterations are put together" if composed else ""),
+        "core": ""
+        if config.core_bandwidth is None
+        else f"modelled: {format_bandwidth(config.core_bandwidth)} of messages take a whole core",
         "communication": _communication_text(config),
         "links of the real rank": "" if config.mode == "backend" else own_links,
         "other ranks": _peers_text(config),

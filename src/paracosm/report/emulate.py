@@ -300,16 +300,15 @@ def _fit(
 def _knee(
     run: Run, x_factor: float, y_factor: float, limits: tuple[float, float], alone: bool
 ) -> list[Mark]:
-    """Return a diamond at the knee, and a line up to it that spans the knee's interval."""
+    """Return a diamond at the knee, and a line up to it."""
     fit = run.numbers.get("knee") or {}
     if fit.get("knee") is None:
         return []
     knee = float(fit["knee"])
     y = float(_fitted(fit, np.array([knee]))[0]) * y_factor
-    label = f"knee: {_rounded(knee)} ({_rounded(fit['low'])} to {_rounded(fit['high'])})"
+    label = f"knee: {format_duration(float(f'{knee:.3g}'))}"
     color = KNEE if alone else None
-    edges = np.array([fit["low"], fit["high"], np.nan, knee, knee]) * x_factor
-    heights = np.array([y, y, np.nan, limits[0], y])
+    edges, heights = np.array([knee, knee]) * x_factor, np.array([limits[0], y])
     place = np.array([knee * x_factor]), np.array([y])
     return [
         Curve(edges, heights, run.index, "knee", color=color),
@@ -323,7 +322,3 @@ def _fitted(fit: Mapping[str, Any], delays: Floats) -> Any:
     flat = fit["flat_slope"] * np.minimum(delays, fit["knee"])
     steep = fit["slope"] * np.maximum(delays - fit["knee"], 0.0)
     return fit["base"] + flat + steep
-
-
-def _rounded(value: float) -> str:
-    return format_duration(float(f"{value:.3g}"))

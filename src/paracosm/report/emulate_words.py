@@ -135,6 +135,13 @@ def _failed(summary: EmulationSummary) -> str:
     return f"The run failed: {'; '.join(said) or 'nobody said why'}."
 
 
+def _noisy(summary: EmulationSummary) -> str:
+    return (
+        f"The numbers are noisy: {'; '.join(summary.noise)}. Run it again when nothing else "
+        "computes on this machine."
+    )
+
+
 def _remarks(summary: EmulationSummary) -> dict[str, str]:
     knee = summary.knee or {}
     lines = {
@@ -329,5 +336,5 @@ VIEW = View(
     origins=lambda summary: dict(summary.modelled or {}),
     remarks=_remarks,
     tables=emulate_tables,
-    endings={"failed": _failed},
+    endings={"failed": _failed, "noisy": _noisy},
 )

@@ -80,7 +80,7 @@ def world_of(
     communication = Given()
     recorder, peers = RecordWriter(file), peers_of(config, rank, 0)
     waits = Waits(recorder, rank, peers.resumed)
-    runtime = Runtime(setting, recorder, communication, peers, None, waits.add)
+    runtime = Runtime(setting, recorder, communication, peers, None, waits)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("broadcast_object_list", "scatter_object_list", "recv_object_list"):
             for module in (dist, c10d):

@@ -172,7 +172,7 @@ def test_records_say_what_was_asked_where_and_how_long_it_took(four: World):
     assert third.begun == pytest.approx(max(third.asked, first.done))
     assert second.done - first.asked == pytest.approx(5e-3, abs=max(1e-6, later - 2e-3))
     assert third.done == pytest.approx(third.begun + 3e-3)
-    assert four.of(Group) == [Group(0, "0", 4, (0, 1, 2, 3), "gloo")]
+    assert four.of(Group) == [Group(0, "0", 4, (0, 1, 2, 3), "gloo", 1800.0)]
     waits = four.of(Wait)
     assert 1 <= len(waits) <= 6  # on a loaded machine some are done before they are waited for
     assert all(wait.end > wait.begin for wait in waits)

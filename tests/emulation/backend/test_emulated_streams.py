@@ -94,6 +94,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Stream:
         "current_stream": lambda device=None: Stream.current,
         "device": lambda device: contextlib.nullcontext(),
         "synchronize": lambda device: None,
+        "is_current_stream_capturing": lambda: False,
     }.items():
         monkeypatch.setattr(torch.cuda, name, by)
     return Stream.current
@@ -185,6 +186,23 @@ def test_what_may_have_to_share_a_link_is_refused_by_name(
     works[1].wait()  # from here on what the script asks for comes after that
     device.ask(Cost(0.0, 1 * MS, "nic in"), "another")
     Device("serial").ask(Cost(0.0, 1 * MS, "nic"), "another")
+
+
+def test_no_event_is_looked_at_while_a_graph_is_captured(
+    script: Stream, monkeypatch: pytest.MonkeyPatch
+):
+    def fails(event: Event) -> bool:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    device = Device()
+    device.ask(Cost(1 * MS, 0.0)).wait()
+    with monkeypatch.context() as capturing:
+        capturing.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+        capturing.setattr(Event, "query", fails)
+        captured = device.ask(Cost(2 * MS, 1 * MS, "nic"))
+        captured.wait()
+        assert not captured.is_completed()
+    assert device.spans() == [pytest.approx((0, 1))]  # those of a graph have no time of their own
 
 
 def test_the_clock_rate_is_measured_and_followed(script: Stream, monkeypatch: pytest.MonkeyPatch):

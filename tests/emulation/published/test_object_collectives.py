@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
+torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1).step()
 """
 OBJECTS = """
 gathered = [None] * world if rank == 0 else None

@@ -20,6 +20,8 @@ def run_rank(tmp_path: Path) -> Callable[..., Ran]:
 
     def run(script: str, *arguments: str, interpreter: tuple[str, ...] = (), **fields: Any) -> Ran:
         name = script if script.startswith("module:") else str(SCRIPTS / script)
+        if fields.get("mode") != "wire":
+            fields = {"live": True, **fields}
         config = EmulateConfig.model_validate(
             {"script": name, "arguments": arguments, "world_size": 4, **fields}
         )

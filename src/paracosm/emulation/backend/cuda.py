@@ -115,20 +115,22 @@ class CudaStreams:
                 done = lane.stream.record_event(_event())
                 future: torch.futures.Future[Any] = torch.futures.Future(devices=[self.device])
                 future.set_result(list(outputs))  # done when the events that it records here are
-            self._pending.append(_Pending(asked, begun, done, spin, partial(tell, lane.number)))
+            if not torch.cuda.is_current_stream_capturing():  # nobody may look at events of graphs
+                self._pending.append(_Pending(asked, begun, done, spin, partial(tell, lane.number)))
         return CudaWork(self, done, future, outputs, transfer)
 
     def waited(self, begin: Any, end: Any) -> None:
         """Remember two events of the script's stream between which it did nothing but wait."""
-        self._waits.append((begin, end))
+        if not torch.cuda.is_current_stream_capturing():
+            self._waits.append((begin, end))
 
     def collect(self, *, all_of_them: bool = False) -> None:
         if all_of_them:
             torch.cuda.synchronize(self.device)
         with self._lock:
-            while self._pending and self._pending[0].done.query():
+            while self._pending and _is_over(self._pending[0].done):
                 self._tell(self._pending.popleft())
-            while self._waits and self._waits[0][1].query():
+            while self._waits and _is_over(self._waits[0][1]):
                 begin, end = (self._time_of(event) for event in self._waits.popleft())
                 if end - begin > _LEAST_WAIT:
                     self._on_wait(begin, end)
@@ -178,7 +180,7 @@ class CudaStreams:
         for way in directions(cost.link):
             under_way = self._on_links.setdefault(way, [])
             under_way[:] = [
-                each for each in under_way if not (each.is_awaited or each.over.query())
+                each for each in under_way if not (each.is_awaited or _is_over(each.over))
             ]
             if self._sharing == "fair" and any(each.lane != lane.number for each in under_way):
                 raise self._refuse(
@@ -244,10 +246,15 @@ class CudaWork(WaitedWork):
         return self._future
 
     def is_completed(self) -> bool:
-        return bool(self._done.query())
+        return _is_over(self._done)
 
     def result(self) -> list[Tensor]:
         return self._outputs
+
+
+def _is_over(event: Any) -> bool:
+    """Whether an event has passed, as far as may be asked: not while a graph is captured."""
+    return not torch.cuda.is_current_stream_capturing() and bool(event.query())
 
 
 def _event() -> Any:

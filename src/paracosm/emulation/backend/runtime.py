@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -18,11 +18,12 @@ from torch.distributed import Work
 
 from paracosm.emulation.backend.threads import Completion, Filling, Sleeper, precise_timer
 from paracosm.emulation.backend.values import Sent
-from paracosm.emulation.backend.work import EmulatedWork, Waiting
+from paracosm.emulation.backend.work import EmulatedWork, MeasuredWork, Waiting
 from paracosm.emulation.communication import Communication
 from paracosm.emulation.config import Setting
 from paracosm.emulation.ports import Ports, Span
 from paracosm.emulation.rank.call_site import NOWHERE, call_site
+from paracosm.emulation.rank.observe import Waits
 from paracosm.emulation.rank.refusals import refuser
 from paracosm.emulation.records import Collective, Group, Note, RecordWriter
 
@@ -56,14 +57,17 @@ class Runtime:
         communication: Communication,
         peers: Peers,
         on_collective: OnCollective | None,
-        on_wait: Callable[[float, float], None],
+        waits: Waits,
+        measures: bool = False,  # whether collectives take no time here, so that computing shows
     ) -> None:
         self.setting = setting
         self.recorder = recorder
         self.on_collective = on_collective
         self.asked_backend = ""
         self.cpu_is_cuda = False  # whether the script asked for a device that the CPU stands for
-        self.waiting = Waiting(Sleeper(), Completion(), recorder.flush, on_wait)
+        self.waiting = Waiting(Sleeper(), Completion(), recorder.flush, waits.add)
+        self._waits = waits
+        self._measures = measures
         self.sent = Sent(setting.seed)
         self.refuse = refuser(recorder, setting.rank, "not supported in backend mode")
         self._communication = communication
@@ -81,6 +85,8 @@ class Runtime:
         if self._process:
             return
         self._process = os.getpid()
+        if self._measures:
+            return
         precise_timer()  # threads that this one starts inherit it
         self.waiting.sleeper.calibrate()
         self.waiting.completion.start()
@@ -107,7 +113,9 @@ class Runtime:
         number = self.setting.config.comm_workers
         member = Member(name, rank, tuple(members), asked, timeout, number)
         self.recorder.append(
-            Group(self.setting.rank, name, len(members), member.members, asked or "undefined")
+            Group(
+                self.setting.rank, name, len(members), member.members, asked or "undefined", timeout
+            )
         )
         return member
 
@@ -122,30 +130,29 @@ class Runtime:
         outputs: Sequence[Tensor] = (),  # what it gets
         fill: Callable[[], None] | None = None,  # writes the outputs
     ) -> Work:
-        asked = time.monotonic()
+        asked = self._waits.now()
         other = member.members[peer] if peer >= 0 else -1
         if self.on_collective is not None:
             self.on_collective(member.name, kind, size, other, inputs)
-        cost = self._communication.cost(kind, member.members, size, self.setting.rank, other)
         site = call_site()
         first = outputs[0] if outputs else inputs[0] if inputs else None
         device = "cpu" if first is None else first.device.type
         where = "cuda" if self.cpu_is_cuda else device
         pool, count = member.pool(kind, peer, where)
+        if self._measures:
+            return self._measured(member, kind, size, peer, asked, site, outputs, fill, count)
+        cost = self._communication.cost(kind, member.members, size, self.setting.rank, other)
         with self._lock:
             number = member.count
             member.count += 1
             entered = self._peers.entered(kind, member.members, other, asked)
 
         def record(asked: float, entered: float, begun: float, done: float, worker: int) -> None:
-            if done - asked > member.timeout:
-                self._note_once(
-                    "timeout",
-                    f"{kind} of group {member.name} at {site or NOWHERE} takes "
-                    f"{done - asked:.1f} s: a real group gives up after {member.timeout:.0f} s",
-                )
             where = (self.setting.rank, member.name, number, kind, size, other)
-            self.recorder.append(Collective(*where, asked, entered, begun, done, worker, site))
+            ended = Collective(*where, asked, entered, begun, done, worker, site)
+            if too_long := ended.beyond(member.timeout):
+                self._note_once("timeout", too_long)
+            self.recorder.append(ended)
 
         if device == "cuda":
             assert first is not None
@@ -165,11 +172,7 @@ class Runtime:
         if fill is None:
             under_way.filled = asked
         elif _is_small(outputs, inputs):
-            if any(output.is_inference() for output in outputs):
-                with torch.inference_mode():  # nowhere else may they be written
-                    fill()
-            else:
-                fill()
+            _fill_now(fill, outputs)
             under_way.filled = asked
         else:
 
@@ -179,6 +182,40 @@ class Runtime:
                 self._note_slowness(kind, size, site, span.done - asked, filled - span.done)
 
             self._filling.put(work.fill_later(fill_and_note))
+        return work
+
+    def _measured(
+        self,
+        member: Member,
+        kind: str,
+        size: int,
+        peer: int,
+        asked: float,
+        site: str,
+        outputs: Sequence[Tensor],
+        fill: Callable[[], None] | None,
+        workers: int,
+    ) -> Work:
+        """Do a collective here and now, and record how long that took."""
+        if any(output.device.type == "cuda" for output in outputs):
+            raise self.refuse("--no-live with a CUDA device, which computes beside the host")
+        with self._lock:
+            number = member.count
+            member.count += 1
+        other = member.members[peer] if peer >= 0 else -1
+
+        def waited(begin: float, end: float) -> None:
+            self._waits.add(begin, end, member.name, number)
+
+        work = MeasuredWork(replace(self.waiting, on_wait=waited), outputs, peer, self._waits.now)
+        if fill is not None and not torch._C._len_torch_dispatch_stack():
+            _fill_now(fill, outputs)
+        elif fill is not None:
+            self._filling.put(work.fill_later(fill))
+            work.until_filled()
+        where = (self.setting.rank, member.name, number, kind, size, other)
+        times = (asked, asked, asked, self._waits.now())
+        self.recorder.append(Collective(*where, *times, -workers, site))
         return work
 
     def record_ended(self, now: float) -> None:
@@ -215,6 +252,14 @@ class Runtime:
                 f"took this machine {1e3 * longer:.1f} ms longer than the {1e3 * modelled:.1f} ms "
                 "that the model gives it; so it may be with others",
             )
+
+
+def _fill_now(fill: Callable[[], None], outputs: Sequence[Tensor]) -> None:
+    if any(output.is_inference() for output in outputs):
+        with torch.inference_mode():  # nowhere else may they be written
+            fill()
+    else:
+        fill()
 
 
 def _is_small(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:

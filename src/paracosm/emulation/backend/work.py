@@ -79,14 +79,17 @@ class EmulatedWork(WaitedWork):
 
         return filled
 
+    def until_filled(self) -> None:
+        if self._filling is not None:
+            self._filling.wait()
+
     def wait(self, timeout: timedelta | None = None) -> bool:
         begin = time.monotonic()
         if begin < self._deadline or self._is_filling():
             if self._deadline - begin > _TIME_TO_WRITE:
                 self._waiting.before_long()
             self._sleep()
-            if self._filling is not None:
-                self._filling.wait()
+            self.until_filled()
             self._waiting.on_wait(begin, time.monotonic())
         self._complete()
         if self._error is not None:
@@ -184,6 +187,22 @@ class EmulatedWork(WaitedWork):
             future.set_result(self._outputs)
         else:
             future.set_exception(self._error)
+
+
+class MeasuredWork(EmulatedWork):
+    """Done at once, where computing alone is measured; each wait for it is told of."""
+
+    def __init__(
+        self, waiting: Waiting, outputs: Sequence[Tensor], source: int, now: Callable[[], float]
+    ) -> None:
+        super().__init__(waiting, Span(0, 0.0, 0.0), outputs, source)
+        self._now = now
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        begin = self._now()
+        done = super().wait(timeout)
+        self._waiting.on_wait(begin, self._now())
+        return done
 
 
 class AllOf(WaitedWork):

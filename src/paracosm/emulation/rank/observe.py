@@ -6,8 +6,10 @@ does, wrappers of PyTorch's own functions where it does not.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
+import os
 import resource
 import sys
 import threading
@@ -43,8 +45,9 @@ def observe(
             counted = weakref.ref(optimizer)
         elif first is not optimizer:
             return
-        end, cpu = time.monotonic(), time.process_time()
-        recorder.append(Iteration(rank, next(numbers), end, cpu, peak_memory()))
+        end, cpu = waits.now(), time.process_time()
+        memory, core_wait = peak_memory(), waits.left_out()
+        recorder.append(Iteration(rank, next(numbers), end, cpu, memory, core_wait))
         on_iteration(end)
 
     register_optimizer_step_post_hook(stepped)
@@ -145,6 +148,25 @@ def _peak_resident() -> int:
         return peak if sys.platform == "darwin" else peak * 1024
 
 
+class CoreClock:
+    """The time for which the main thread, ready to go on, waits for a core.
+
+    Linux counts it for every thread (Documentation/scheduler/sched-stats.rst, "schedstat");
+    elsewhere it is 0.
+    """
+
+    def __init__(self) -> None:
+        self._file = -1
+        with contextlib.suppress(OSError):
+            self._file = os.open(f"/proc/self/task/{os.getpid()}/schedstat", os.O_RDONLY)
+
+    def waited(self) -> float:
+        """Return the seconds for which the thread has waited since it began."""
+        if self._file < 0:
+            return 0.0
+        return int(os.pread(self._file, 96, 0).split()[1]) * 1e-9
+
+
 class Waits:
     """Records the waits of one rank.
 
@@ -154,12 +176,23 @@ class Waits:
     """
 
     def __init__(
-        self, recorder: RecordWriter, rank: int, ended: Callable[[float], None] | None = None
+        self,
+        recorder: RecordWriter,
+        rank: int,
+        ended: Callable[[float], None] | None = None,
+        measures: bool = False,  # whether instants leave out what the rank waited for a core
     ) -> None:
+        self._clock = CoreClock() if measures else None
         self._recorder = recorder
         self._rank = rank
         self._ended = ended
         self._open = _Open()
+
+    def now(self) -> float:
+        return time.monotonic() - self.left_out()
+
+    def left_out(self) -> float:
+        return 0.0 if self._clock is None else self._clock.waited()
 
     def open(self) -> Callable[[], None]:
         """Begin a wait, and return what ends it."""
@@ -175,9 +208,9 @@ class Waits:
         if self._open.depth == 0:
             self._open.end()
 
-    def add(self, begin: float, end: float) -> None:
+    def add(self, begin: float, end: float, group: str = "", number: int = -1) -> None:
         if self._open.depth == 0:
-            self._record(begin, end)
+            self._record(begin, end, group, number)
 
     def watched(self, call: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(call)
@@ -191,11 +224,11 @@ class Waits:
         return waiting
 
     def _begun(self) -> Callable[[], None]:
-        since = time.monotonic()
-        return lambda: self._record(since, time.monotonic())
+        since = self.now()
+        return lambda: self._record(since, self.now())
 
-    def _record(self, begin: float, end: float) -> None:
-        self._recorder.append(Wait(self._rank, begin, end))
+    def _record(self, begin: float, end: float, group: str = "", number: int = -1) -> None:
+        self._recorder.append(Wait(self._rank, begin, end, group, number))
         if self._ended is not None:
             self._ended(end)
 

@@ -23,6 +23,7 @@ from paracosm.emulation.rank.launchers import meet_emulator, run_spawned_rank
 from paracosm.emulation.rank.objects import gather_objects_from_all, replace_object_collectives
 from paracosm.emulation.rank.observe import Waits, observe, watch_works
 from paracosm.emulation.rank.on_import import on_import
+from paracosm.emulation.rank.pipelines import tell_stages
 from paracosm.emulation.rank.refusals import refuse_what_needs_peers, refuser
 from paracosm.emulation.records import Note, RecordWriter
 from paracosm.emulation.wire.announcements import announcements_file
@@ -65,6 +66,7 @@ def prepare(setting: Setting) -> None:
         replace_object_collectives(setting.config.rank, refuse, lambda sizes: True)
         gather_objects_from_all()
         _serve_store_here()
+        tell_stages(setting.config.rank)
         announce(announcements_file(setting.records, setting.rank), setting.config.rank)
         signals = Signals(setting.records.with_name(_EMULATOR))
         waits = Waits(recorder, setting.rank, signals.wait_ended)
@@ -113,13 +115,15 @@ def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> Run
 
     config, rank = setting.config, setting.rank
     peers = peers_of(config, rank, setting.seed)
-    waits = Waits(recorder, rank, peers.resumed)
+    has_device = config.device != "cpu" and torch.cuda.is_available()
+    measures = not (has_device if config.live is None else config.live)
+    waits = Waits(recorder, rank, peers.resumed, measures)
     on_collective = None
     if setting.plan is not None:
         plan = PlanWriter(setting.plan, config.world, rank, recorder.append)
         on_collective, end.write_plan = plan.on_collective, plan.write
     communication = communication_of(config)
-    runtime = Runtime(setting, recorder, communication, peers, on_collective, waits.add)
+    runtime = Runtime(setting, recorder, communication, peers, on_collective, waits, measures)
     end.record_ended = runtime.record_ended
     install(runtime)
     observe(recorder, rank, waits, peers.iteration_ended)

@@ -1,0 +1,182 @@
+"""Iterations put together: measured computing between modelled collectives.
+
+The script has run without waiting for anybody, and recorded when it asked for collectives, when it
+waited and when iterations ended, on a clock that stops while it has no core. What passes between
+two of these instants is computing. Here it is played again: collectives take what the communication
+model says, on ports and comm workers as in a live run, and a wait lasts until they are done. So one
+measurement serves any number of changes, and what differs between them is the changes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+
+from paracosm.emulation.communication import communication_of
+from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.peers import peers_of
+from paracosm.emulation.ports import Ports, Span
+from paracosm.emulation.records import Collective, Group, Iteration, Note, Record, Wait
+
+_Event = Collective | Wait | Iteration
+
+
+def compose(config: EmulateConfig, seed: int, records: Sequence[Record]) -> list[Record]:
+    """Return the records of the job that `config` describes, from those of a run that measured.
+
+    The job has the world and the script of that run; all else may differ.
+    """
+    groups = {each.name: each for each in records if isinstance(each, Group)}
+    job = _Job(config, seed, groups, _core_use(records))
+    for begin, end, event in sorted(map(_timed, filter(_is_event, records)), key=itemgetter(0, 1)):
+        job.play(begin, end, event)
+    return [*(each for each in records if not _is_event(each)), *job.records()]
+
+
+def _core_use(records: Sequence[Record]) -> float:
+    """Return the share of the time between the first and last iteration that the rank computed."""
+    ends = [each for each in records if isinstance(each, Iteration)]
+    passed = ends[-1].end - ends[0].end if ends else 0.0
+    return min((ends[-1].cpu - ends[0].cpu) / passed, 1.0) if passed > 0 else 1.0
+
+
+def _is_event(record: Record) -> bool:
+    return isinstance(record, _Event)
+
+
+def _timed(event: Record) -> tuple[float, float, Record]:
+    if isinstance(event, Collective):
+        return event.asked, event.done, event
+    if isinstance(event, Wait):
+        return event.begin, event.end, event
+    assert isinstance(event, Iteration)
+    return event.end, event.end, event
+
+
+@dataclass(eq=False)
+class _Load:
+    """What a collective under way takes from the rank's core, evenly while it lasts."""
+
+    span: Span
+    entered: float
+    work: float  # seconds of the core
+
+    @property
+    def begun(self) -> float:
+        return max(self.span.begun, self.entered)
+
+    def share(self, now: float) -> float:
+        return self.work / (self.span.done - self.begun) if self.begun <= now else 0.0
+
+
+@dataclass
+class _Core:
+    """The core on which a rank computes, and on which its comm workers come first."""
+
+    use: float  # of the core by what passes between collectives: the rest is sleep, or a device's
+    loads: list[_Load] = field(default_factory=list)
+
+    def computed(self, now: float, work: float) -> float:
+        """Return when `work` seconds of computing that begin now are done."""
+        while self.loads and work > 0:
+            self.loads = [each for each in self.loads if each.span.done > now]
+            taken = min(sum(each.share(now) for each in self.loads), 1.0)
+            left = 1.0 - self.use * taken
+            changes = [each.begun if each.begun > now else each.span.done for each in self.loads]
+            until = min(changes, default=now)
+            if left * (until - now) >= work or not changes:
+                return now + work / (left or 1.0)
+            work -= left * (until - now)
+            now = until
+        return now + work
+
+
+class _Job:
+    def __init__(
+        self, config: EmulateConfig, seed: int, groups: dict[str, Group], core_use: float
+    ) -> None:
+        (self._rank,) = config.rank
+        self._config = config
+        self._groups = groups
+        self._communication = communication_of(config)
+        self._peers = peers_of(config, self._rank, seed)
+        self._ports = Ports(config.shared)
+        self._core = _Core(core_use)
+        self._now: float | None = None
+        self._reached = 0.0  # on the clock of the measurement
+        self._under_way: dict[tuple[str, int], Span] = {}  # what nobody has waited for
+        self._asked: list[tuple[Collective, float, float, Span]] = []
+        self._others: list[Record] = []
+
+    def play(self, begin: float, end: float, event: Record) -> None:
+        now = begin if self._now is None else self._now
+        if self._now is not None and begin > self._reached:
+            now = self._core.computed(now, begin - self._reached)
+        handling = end - max(begin, self._reached)
+        self._reached = max(self._reached, end)
+        if isinstance(event, Collective):
+            self._ask(event, now)
+        elif isinstance(event, Wait):
+            since, now = now, self._waited(event, now, max(handling, 0.0))
+            self._others.append(replace(event, begin=since, end=now))
+            self._peers.resumed(now)
+        elif isinstance(event, Iteration):
+            self._others.append(replace(event, end=now, core_wait=0.0))
+            self._peers.iteration_ended(now)
+        self._now = now
+
+    def records(self) -> list[Record]:
+        """Return what was played; that a collective takes too long for its group once."""
+        found = [
+            replace(
+                each,
+                asked=now,
+                entered=entered,
+                begun=span.begun,
+                done=span.done,
+                worker=span.worker,
+            )
+            for each, now, entered, span in self._asked
+        ]
+        too_long = (each.beyond(self._groups[each.group].timeout) for each in found)
+        notes = [Note(self._rank, False, text) for text in too_long if text]
+        return [*found, *self._others, *notes[:1]]
+
+    def _ask(self, event: Collective, now: float) -> None:
+        group, kind = self._groups[event.group], event.kind
+        cost = self._communication.cost(kind, group.members, event.size, self._rank, event.peer)
+        entered = self._peers.entered(kind, group.members, event.peer, now)
+        work = self._core_time(kind, event.size, len(group.members))
+        cost = replace(cost, busy=max(cost.busy, work))  # no link is faster than who feeds it
+        is_message = kind in ("send", "recv")
+        pool = (event.group, kind, event.peer) if is_message else (event.group,)
+        count = 1 if is_message else self._config.comm_workers or -event.worker
+        span = self._ports.ask(event.group, pool, count, now, entered, cost)
+        if work:
+            self._core.loads.append(_Load(span, entered, work))
+        self._under_way[event.group, event.number] = span
+        self._asked.append((event, now, entered, span))
+
+    def _waited(self, event: Wait, now: float, handling: float) -> float:
+        """Return when a wait ends that handles results for so long, evenly as they come."""
+        if event.group:
+            span = self._under_way.pop((event.group, event.number), None)
+            spans = [] if span is None else [span]
+        else:
+            spans = list(self._under_way.values())
+            self._under_way.clear()
+        for span in spans:
+            now = self._core.computed(max(now, span.done), handling / len(spans))
+        return now if spans else self._core.computed(now, handling)
+
+    def _core_time(self, kind: str, size: int, members: int) -> float:
+        if self._config.core_bandwidth is None or members < 2:
+            return 0.0
+        return _moved(kind, size, members) / self._config.core_bandwidth
+
+
+def _moved(kind: str, size: int, members: int) -> float:
+    """Return the bytes that a rank sends and receives, both together, in a ring or down a tree."""
+    rounds = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}.get(kind, 0)
+    return 2 * rounds * size * (members - 1) / members if rounds else float(size)

@@ -1,0 +1,192 @@
+"""The link between two ranks of gloo: latency, bandwidth, what a message and what a byte costs.
+
+Both ranks run the same calls over the link that their job would have. A line through all-reduces
+of many sizes says what a message of a ring takes (`fit_line`, `link_of`); messages in a row, of
+which the latency of all but one passes meanwhile, say how much of that holds the sender; and what
+all-reduces and computing beside them take of the processor more than computing alone says how many
+bytes a second take a whole core.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
+from paracosm.errors import InputError, require
+from paracosm.profiling.links.measure import fit_line, link_of
+from paracosm.units import format_bandwidth, format_duration
+
+SIZES = tuple(4**power for power in range(5, 13))  # bytes: 1 KiB to 16 MiB
+_BUCKETS, _BUCKET = 4, 4 << 20  # all-reduces beside computing, bytes of each
+_ALONE = 300  # computations without them
+_MATRIX = 192  # rows of what is multiplied meanwhile: it fits in the core's own cache
+_FEW, _MANY = 10, 210  # messages in a row
+_SMALL = 1 << 10  # bytes of each of them
+_ROUNDS = 9
+_BEFORE = 2  # calls that do not count
+
+
+@dataclass(frozen=True)
+class PairLink:
+    latency: float  # seconds until a message is there, beyond its overhead and bytes
+    overhead: float  # seconds that a message holds its sender's port, besides its bytes
+    bandwidth: float  # bytes/s each way
+    core_bandwidth: float  # bytes/s, of both ways together, that take one core all of its time
+    error: float  # mean relative error of the line through all-reduces
+    worst: float  # its largest
+
+    def text(self) -> str:
+        """Return the file of values that `paracosm emulate --calibration` reads."""
+        return (
+            f"# Measured between two ranks of gloo; the line through all-reduces of 1 KiB to "
+            f"16 MiB\n# misses them by {self.error:.0%} in the mean, {self.worst:.0%} at most.\n"
+            f"bandwidth: {format_bandwidth(self.bandwidth)}\n"
+            f"latency: {format_duration(self.latency)}\n"
+            f"overhead: {format_duration(self.overhead)}\n"
+            f"core_bandwidth: {format_bandwidth(self.core_bandwidth)}\n"
+        )
+
+
+def calibrate_link(seconds: float = 0.5, timeout: float = 60.0) -> PairLink | None:
+    """Measure as the rank that the environment names (RANK, MASTER_ADDR ...), or two ranks here.
+
+    Args:
+        seconds: for each size.
+        timeout: after which a silent peer is given up.
+
+    Returns:
+        None in rank 1, which rank 0 tells nothing.
+
+    Raises:
+        InputError: the world is not of two ranks, or the other one fails.
+    """
+    require("torch", "torch", "calibrating a link")
+    if "RANK" in os.environ:
+        return _measured(seconds, timeout)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    os.environ |= address | {"WORLD_SIZE": "2"}
+    command = [sys.executable, "-P", "-m", __name__, str(seconds), str(timeout)]
+    other = subprocess.Popen(command, env=os.environ | {"RANK": "1"})
+    os.environ["RANK"] = "0"
+    try:
+        return _measured(seconds, timeout)
+    finally:
+        for name in (*address, "WORLD_SIZE", "RANK"):
+            del os.environ[name]
+        other.kill()
+        other.wait()
+
+
+def _measured(seconds: float, timeout: float) -> PairLink | None:
+    from datetime import timedelta
+
+    import torch
+    import torch.distributed as dist
+
+    if os.environ.get("WORLD_SIZE") != "2":
+        raise InputError("a link is between two ranks: WORLD_SIZE=2, and RANK 0 here and 1 there")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        dist.init_process_group("gloo", timeout=timedelta(seconds=timeout))
+        times = [statistics.median(_all_reduces(size, seconds)) for size in SIZES]
+        taken = statistics.median(_taken_from_computing() for _ in range(_ROUNDS))
+        few, many = (statistics.median(_rows(count)) for count in (_FEW, _MANY))
+        rank = dist.get_rank()
+        dist.barrier()
+        dist.destroy_process_group()
+    except RuntimeError as error:  # what gloo and its rendezvous raise
+        raise InputError(f"the other rank: {str(error).splitlines()[0]}") from None
+    finally:
+        torch.set_num_threads(threads)
+    if rank:
+        return None
+    line = link_of(fit_line(SIZES, times), "all_reduce", 2)
+    message = (many - few) / (_MANY - _FEW) - _SMALL / line.bandwidth
+    overhead = round(min(max(message, 0.0), line.latency), 9)
+    core = 2.0 * _BUCKETS * _BUCKET / taken if taken > 0 else inf
+    return PairLink(
+        round(line.latency - overhead, 9), overhead, line.bandwidth, core, line.error, line.worst
+    )
+
+
+def _all_reduces(size: int, seconds: float) -> list[float]:
+    """Return what each of a row of all-reduces took."""
+    import torch
+    import torch.distributed as dist
+
+    vector, count = torch.zeros(size // 4), torch.zeros(1, dtype=torch.int64)
+    for _ in range(_BEFORE):
+        once = _time(lambda: dist.all_reduce(vector))
+    count[0] = min(max(int(seconds / once), _ROUNDS), 500)
+    dist.broadcast(count, 0)
+    return [_time(lambda: dist.all_reduce(vector)) for _ in range(int(count))]
+
+
+def _taken_from_computing() -> float:
+    """Return the processor time that all-reduces take, and computing more beside them.
+
+    Other processes of the machine are no part of it.
+    """
+    import torch
+    import torch.distributed as dist
+
+    matrix, gradients = torch.ones(_MATRIX, _MATRIX), torch.zeros(_BUCKETS, _BUCKET // 4)
+
+    def compute() -> None:
+        torch.mm(matrix, matrix)
+
+    dist.barrier()
+    began, done = time.process_time(), 0
+    for _ in range(_ALONE):
+        compute()
+    alone = (time.process_time() - began) / _ALONE
+    began = time.process_time()
+    works = [dist.all_reduce(each, async_op=True) for each in gradients]
+    while not all(work.is_completed() for work in works):
+        compute()
+        done += 1
+    return time.process_time() - began - done * alone
+
+
+def _rows(count: int) -> list[float]:
+    """Return what rows of messages from rank 0 to rank 1 took, until an answer came."""
+    import torch
+    import torch.distributed as dist
+
+    message, answer = torch.zeros(_SMALL // 4), torch.zeros(1)
+    here, there = (dist.send, dist.recv) if dist.get_rank() == 0 else (dist.recv, dist.send)
+
+    def row() -> None:
+        for _ in range(count):
+            here(message, 1 - dist.get_rank())
+        there(answer, 1 - dist.get_rank())
+
+    return [_time(row) for _ in range(_ROUNDS)]
+
+
+def _time(call: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def write_calibration(link: PairLink, path: Path) -> None:
+    try:
+        path.write_text(link.text(), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+if __name__ == "__main__":
+    _measured(*map(float, sys.argv[1:]))

@@ -1,0 +1,149 @@
+"""Scripts after the shape of published ones, unmodified, in both modes: what each must print."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPTS = Path(__file__).parent / "scripts"
+PRINTED = {
+    "nanogpt": "iter 3: loss",
+    "spawned": "[GPU0] epoch 2",
+    "processes": "rank 0 has trained",
+    "fsdp2": "trained on cuda:0",
+    "tensor_parallel": "rank 0 on cuda",
+}
+OF_LIBRARIES = {
+    "trainer": "device cuda:0, 4 ranks",
+    "accelerated": "device cuda:0, 4 losses",
+    "lightning_module": "4 ranks",
+}
+
+
+def emulate(script: Path, *flags: str, python: str = sys.executable) -> tuple[dict[str, Any], str]:
+    """Run a script as rank 0 of 4, and return the summary and what it printed."""
+    command = [python, "-m", "paracosm.cli.app", "emulate", "--json", "--world-size", "4"]
+    done = subprocess.run(
+        [*command, "--device", "cpu", *flags, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    found = json.loads(done.stdout)
+    assert done.returncode == (0 if found["status"] == "done" else 1), done.stderr
+    return found, done.stderr
+
+
+def trains(script: str, printed: str, mode: str, python: str = sys.executable) -> None:
+    found, said = emulate(SCRIPTS / f"{script}.py", "--mode", mode, python=python)
+    assert found["status"] == "done", said
+    assert found["iterations"] >= 3
+    assert found["collectives"]
+    assert printed in said
+
+
+def test_a_script_that_spawns_a_rank_for_each_gpu_trains_as_one_of_them() -> None:
+    trains("spawned", PRINTED["spawned"], "backend")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["backend", "wire"])
+@pytest.mark.parametrize("script", PRINTED)
+def test_published_shapes(script: str, mode: str) -> None:
+    trains(script, PRINTED[script], mode)
+
+
+def environment_with(folder: Path, *packages: str) -> str:
+    """Install packages beside those of this environment, and return their Python."""
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    (site,) = folder.glob("lib/*/site-packages")
+    (site / "outer.pth").write_text("\n".join(path for path in sys.path if "packages" in path))
+    python = str(folder / "bin" / "python")
+    asked = [python, "-m", "pip", "install", "--quiet", *packages]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=1200, check=False)
+    if done.returncode:
+        pytest.skip(f"cannot install {', '.join(packages)}: {done.stderr[-200:]}")
+    return python
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> str:
+    found = os.environ.get("PARACOSM_TEST_LIBRARIES")  # a Python that has them already
+    folder = tmp_path_factory.mktemp("libraries")
+    return found or environment_with(folder, "transformers", "accelerate", "lightning")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["backend", "wire"])
+@pytest.mark.parametrize("script", OF_LIBRARIES)
+def test_libraries(script: str, mode: str, libraries: str) -> None:
+    trains(script, OF_LIBRARIES[script], mode, libraries)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["2.11.0", "2.12.0"])
+def test_other_versions_of_pytorch(version: str, tmp_path: Path) -> None:
+    python = environment_with(tmp_path / "env", f"torch=={version}")
+    for script, printed in PRINTED.items():
+        trains(script, printed, "backend", python)
+
+
+def written(folder: Path, *lines: str) -> Path:
+    script = folder / "script.py"
+    script.write_text("\n".join(["import torch, torch.distributed as dist", *lines]))
+    return script
+
+
+def test_what_only_a_gpu_does_is_refused_with_its_line(tmp_path: Path) -> None:
+    found, _ = emulate(written(tmp_path, "dist.init_process_group()", "torch.cuda.CUDAGraph()"))
+    assert found["status"] == "failed"
+    assert any("torch.cuda.CUDAGraph at script.py:3: " in each["text"] for each in found["notes"])
+
+
+def test_a_script_that_ends_before_it_trains_is_not_emulated(tmp_path: Path) -> None:
+    lines = ("dist.init_process_group()", "dist.barrier()", "print('no data: ending')")
+    found, _ = emulate(written(tmp_path, *lines))
+    assert found["status"] == "failed"
+    assert any("ended before its first iteration" in each["text"] for each in found["notes"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["backend", "wire"])
+def test_a_collective_in_a_forked_process_is_refused(tmp_path: Path, mode: str) -> None:
+    lines = (
+        "import multiprocessing as mp",
+        "dist.init_process_group('gloo')",
+        "def work(): dist.all_reduce(torch.ones(3))",
+        "child = mp.get_context('fork').Process(target=work)",
+        "child.start(), child.join()",
+        "raise SystemExit(child.exitcode)",
+    )
+    found, said = emulate(written(tmp_path, *lines), "--mode", mode)
+    assert found["status"] == "failed"
+    assert "all_reduce at script.py:4, in a process that the script forked" in said
+
+
+@pytest.mark.slow
+def test_another_number_of_spawned_ranks_says_which_world_it_makes(tmp_path: Path) -> None:
+    script = written(tmp_path, "torch.multiprocessing.spawn(print, nprocs=3)")
+    found, said = emulate(script)
+    assert found["exit_code"] == 1
+    assert "the script spawns 3 ranks at script.py:2, but 4 are emulated: --world-size 3" in said
+
+
+@pytest.mark.slow
+def test_a_script_under_python_alone_is_a_rank_as_under_torchrun(tmp_path: Path) -> None:
+    told = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE")}
+    out = tmp_path / "run"
+    told |= {"PARACOSM_WORLD_SIZE": "4", "PARACOSM_DEVICE": "cpu", "PARACOSM_OUT": str(out)}
+    script = str(SCRIPTS / "nanogpt.py")
+    subprocess.run([sys.executable, script], env=told, check=True, timeout=300)
+    assert json.loads((out / "summary.json").read_text())["iterations"] == 4

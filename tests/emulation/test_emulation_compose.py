@@ -1,0 +1,246 @@
+"""Iterations put together from measured computing: every expected time is found by hand.
+
+Two ranks on a link of 1 GB/s: an all-reduce of 10 MB takes 10 ms and moves 20 MB.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paracosm.emulation.compose import compose
+from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.records import (
+    Collective,
+    Group,
+    Iteration,
+    Note,
+    Record,
+    Wait,
+)
+from paracosm.emulation.summary import summarise
+from paracosm.validation import validated
+
+MS = 1e-3
+SIZE = 10_000_000
+LINK = {"bandwidth": "8Gbit/s"}
+
+
+def job(**given: Any) -> EmulateConfig:
+    return validated(EmulateConfig, {"script": "train.py", "workers": 2, **given}, "here")
+
+
+class Script:
+    """Records what a script does that computes and asks on a clock of its own."""
+
+    def __init__(self, use: float = 1.0, timeout: float = 1800.0) -> None:
+        self.now, self.use = 100.0, use
+        self.records: list[Record] = [Group(0, "0", 2, (0, 1), "gloo", timeout)]
+        self.asked = self.iterations = 0
+
+    def compute(self, seconds: float) -> None:
+        self.now += seconds
+
+    def ask(self, size: int = SIZE, takes: float = 0.0) -> int:
+        begin, self.now = self.now, self.now + takes
+        times = (begin, begin, begin, self.now)
+        which = Collective(0, "0", self.asked, "all_reduce", size, -1, *times, -2)
+        self.records.append(which)
+        self.asked += 1
+        return which.number
+
+    def wait(self, number: int = -1, handling: float = 0.0) -> None:
+        begin, self.now = self.now, self.now + handling
+        self.records.append(Wait(0, begin, self.now, "0" if number >= 0 else "", number))
+
+    def end(self) -> None:
+        self.records.append(Iteration(0, self.iterations, self.now, self.use * self.now, 1))
+        self.iterations += 1
+
+
+def iteration_times(records: list[Record]) -> list[float]:
+    ends = [each.end for each in records if isinstance(each, Iteration)]
+    return [after - before for before, after in itertools.pairwise(ends)]
+
+
+def bucketed(script: Script, iterations: int = 3) -> None:
+    """20 ms forward, two buckets 15 ms apart, 5 ms more; 2 ms to handle the results."""
+    for _ in range(iterations):
+        script.compute(20 * MS)
+        script.ask()
+        script.compute(15 * MS)
+        script.ask()
+        script.compute(5 * MS)
+        script.wait(handling=2 * MS)
+        script.end()
+
+
+def test_a_wait_lasts_until_what_it_waits_for_is_done() -> None:
+    script = Script()
+    bucketed(script)
+    # The first bucket is done at 30 ms, the second at 45; the wait begins at 40. A half of the
+    # handling, for the first, passes before the second has come.
+    assert iteration_times(compose(job(**LINK), 0, script.records)) == pytest.approx([46 * MS] * 2)
+
+
+def test_without_communication_only_computing_is_left() -> None:
+    script = Script()
+    bucketed(script)
+    composed = compose(job(communication="none"), 0, script.records)
+    assert iteration_times(composed) == pytest.approx([42 * MS] * 2)
+
+
+def test_what_a_call_takes_here_is_no_computing() -> None:
+    script = Script()
+    for _ in range(3):
+        script.compute(20 * MS)
+        script.wait(script.ask(takes=7 * MS))
+        script.end()
+    times = iteration_times(compose(job(**LINK), 0, script.records))
+    assert times == pytest.approx([30 * MS] * 2)
+
+
+def test_a_wait_for_one_leaves_others_under_way() -> None:
+    script = Script()
+    for _ in range(2):
+        first, second = script.ask(), script.ask()
+        script.wait(first)
+        script.compute(1 * MS)
+        script.wait(second)
+        script.end()
+    # Two comm workers share the link: both are done at 20 ms.
+    times = iteration_times(compose(job(**LINK), 0, script.records))
+    assert times == pytest.approx([21 * MS])
+    # One comm worker takes them one after the other: the first is done at 10 ms.
+    composed = compose(job(**LINK, comm_workers=1), 0, script.records)
+    spans = [each for each in composed if isinstance(each, Collective)]
+    assert spans[1].begun - spans[0].asked == pytest.approx(10 * MS)
+    assert {each.worker for each in spans} == {0}
+
+
+def test_communication_takes_its_share_of_the_core() -> None:
+    script = Script()
+    for _ in range(2):
+        number = script.ask()
+        script.compute(20 * MS)
+        script.wait(number)
+        script.end()
+    assert iteration_times(compose(job(**LINK), 0, script.records)) == pytest.approx([20 * MS])
+    # 20 MB at 4 GB/s: 5 of the 10 ms. Computing goes on at half its speed meanwhile.
+    shared = compose(job(**LINK, core_bandwidth="4GB/s"), 0, script.records)
+    assert iteration_times(shared) == pytest.approx([25 * MS])
+
+
+def test_a_rank_that_sleeps_leaves_its_core_to_communication() -> None:
+    script = Script(use=0.0)
+    for _ in range(2):
+        number = script.ask()
+        script.compute(20 * MS)
+        script.wait(number)
+        script.end()
+    composed = compose(job(**LINK, core_bandwidth="4GB/s"), 0, script.records)
+    assert iteration_times(composed) == pytest.approx([20 * MS])
+
+
+def test_no_link_is_faster_than_the_core_that_feeds_it() -> None:
+    script = Script()
+    for _ in range(2):
+        number = script.ask()
+        script.compute(20 * MS)
+        script.wait(number)
+        script.end()
+    # 20 MB at 0.5 GB/s: the core is busy for 40 ms, and computes for 20.
+    config = job(bandwidth="800Gbit/s", core_bandwidth="500MB/s")
+    assert iteration_times(compose(config, 0, script.records)) == pytest.approx([60 * MS])
+
+
+def test_a_straggler_holds_up_what_it_takes_part_in() -> None:
+    script = Script()
+    for _ in range(4):
+        script.compute(20 * MS)
+        script.wait(script.ask())
+        script.end()
+    config = job(**LINK, what_if="worker 1: compute 1.5x slower")
+    assert iteration_times(compose(config, 0, script.records))[1:] == pytest.approx([40 * MS] * 2)
+
+
+def test_changes_differ_from_the_unchanged_job_by_themselves() -> None:
+    script = Script()
+    for iteration in range(12):
+        script.compute((20 + iteration % 5) * MS)
+        script.wait(script.ask())
+        script.end()
+    before = iteration_times(compose(job(**LINK), 0, script.records))
+    after = iteration_times(compose(job(**LINK, what_if="all_reduce: +3 ms"), 0, script.records))
+    assert [b - a for a, b in zip(before, after, strict=True)] == pytest.approx([3 * MS] * 11)
+
+
+def test_what_takes_longer_than_a_group_waits_is_said_once() -> None:
+    script = Script(timeout=5 * MS)
+    for _ in range(3):
+        script.wait(script.ask())
+        script.end()
+    notes = [each for each in compose(job(**LINK), 0, script.records) if isinstance(each, Note)]
+    assert len(notes) == 1
+    assert "a real group gives up after" in notes[0].text
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(1e-4, 0.05), st.integers(1, 30), st.floats(1e-4, 0.05)),
+        min_size=2,
+        max_size=8,
+    ),
+    st.sampled_from([None, "1GB/s", "20GB/s"]),
+)
+def test_communication_hides_as_far_as_the_core_allows(
+    iterations: list[tuple[float, int, float]], core: str | None
+) -> None:
+    script = Script()
+    for before, megabytes, after in iterations:
+        script.compute(before)
+        number = script.ask(megabytes * 1_000_000)
+        script.compute(after)
+        script.wait(number)
+        script.end()
+    times = iteration_times(compose(job(**LINK, core_bandwidth=core), 0, script.records))
+    per_megabyte = 2e-3 if core == "1GB/s" else 1e-3  # the core's, which is then the slower one
+    taken = {None: 0.0, "1GB/s": 2e-3, "20GB/s": 1e-4}[core]
+    for (before, megabytes, after), time in zip(iterations[1:], times, strict=True):
+        communication, core_time = megabytes * per_megabyte, megabytes * taken
+        beside = communication - core_time  # what can be computed while it is under way
+        expected = before + (communication if after <= beside else after + core_time)
+        assert time == pytest.approx(expected)
+
+
+def test_a_rank_without_a_core_makes_noisy_numbers() -> None:
+    script = Script()
+    bucketed(script, iterations=12)
+    quiet = compose(config := job(**LINK), 0, script.records)
+    assert summarise(config, quiet, 0, script.records).status == "done"
+    busy = [
+        each
+        if not isinstance(each, Iteration)
+        else Iteration(0, each.number, each.end, 0.0, 1, 21 * MS * each.number)
+        for each in script.records
+    ]
+    summary = summarise(config, compose(config, 0, busy), 0, busy)
+    assert summary.status == "noisy"
+    # 21 ms an iteration, beside 42 ms with one. The first collective came at 20 ms.
+    assert summary.noise == ["rank 0 waited for a core 33% of the time"]
+    assert summary.wall_time == pytest.approx(12 * 42 * MS - 20 * MS + 11 * 21 * MS)
+
+
+def test_iterations_that_scatter_make_noisy_numbers() -> None:
+    script = Script()
+    for iteration in range(12):
+        script.compute((20 if iteration % 2 else 40) * MS)
+        script.wait(script.ask(8))
+        script.end()
+    composed = compose(config := job(**LINK), 0, script.records)
+    assert summarise(config, composed, 0, script.records).status == "noisy"
+    assert summarise(config, composed, 1, script.records).status == "failed"
