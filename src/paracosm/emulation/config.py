@@ -32,8 +32,6 @@ from paracosm.factory import is_reference
 from paracosm.quantities import Bandwidth
 from paracosm.timing import Distribution, parse_distribution
 
-_MOST_RANKS = 1_000_000  # of one job
-
 
 @dataclass(frozen=True)
 class RandomDelay:
@@ -252,8 +250,6 @@ class EmulateConfig(ClusterFields):
             if self.cluster_in_file is None:
                 raise InputError("missing number of ranks: add --world-size 16")
             world = len(self.cluster_in_file.workers)
-        if world > _MOST_RANKS:
-            raise self._world_error(f"world_size: {_MOST_RANKS:,} at most, not {world:,}")
         for rank in self.rank:
             if not 0 <= rank < world:
                 raise self._world_error(
