@@ -134,8 +134,15 @@ def _without_output() -> int:
 
 
 def _say(message: str, code: int) -> int:
-    print(f"paracosm: {message}", file=sys.stderr)
+    line = " ".join(message.split())
+    if len(line) > LONGEST:  # by what was given
+        line = f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
+    print(f"paracosm: {line}", file=sys.stderr)
     return code
+
+
+LONGEST = 900
+"""Characters of a message."""
 
 
 if __name__ == "__main__":
