@@ -12,8 +12,6 @@ from pydantic import BaseModel, ValidationError
 
 from paracosm.errors import InputError, unknown
 
-__all__ = ["parse_json", "parse_yaml", "read_json", "read_yaml", "validated"]
-
 Model = TypeVar("Model", bound=BaseModel)
 
 MOST_BYTES = 16 * 2**20
