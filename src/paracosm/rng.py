@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 __all__ = [
     "EmulationStream",
     "FailureStream",
+    "PlanningStream",
     "RelaxationStream",
     "ServerStream",
     "SimulationStream",
@@ -91,6 +92,12 @@ class FailureStream(IntEnum):
     WORKERS = 40
     SERVERS = 41
     LIVES = 42
+
+
+class PlanningStream(IntEnum):
+    """What the random streams of a plan are for, beside those of its training runs."""
+
+    CURVATURE = 30
 
 
 def sequence(seed: int | Sequence[int], *key: int) -> np.random.SeedSequence:

@@ -74,11 +74,17 @@ def test_time_is_updates_over_throughput(small: PlanSummary) -> None:
             )
 
 
-def test_rates_too_high_diverge(tmp_path: Path) -> None:
+def test_rates_too_high_diverge_and_stand_beside_the_bound(tmp_path: Path) -> None:
     found = planned(tmp_path, workers="4", algorithm="asgd", lr="0.2,50", seeds=1)
     slow, wild = found.designs
     assert slow.verdict == "reached"
     assert wild.verdict in ("diverged", "learns nothing")
+    assert found.curvature is not None
+    assert wild.steepness == pytest.approx(50 * found.curvature)
+    assert wild.steepest is not None
+    assert slow.steepness is not None
+    assert slow.steepness < 2
+    assert wild.steepness > wild.steepest
 
 
 def test_a_target_that_nobody_reaches_says_what_came_near(tmp_path: Path, capsys: Capture) -> None:

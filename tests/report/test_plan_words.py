@@ -34,6 +34,8 @@ def design(workers: int, seconds: float | None, **changes: Any) -> PlannedDesign
         "relative_cost": None,
         "staleness": workers - 1.0,
         "best": 0.12,
+        "steepness": 0.41,
+        "steepest": 0.1,
         "is_efficient": seconds is not None,
     }
     return PlannedDesign(workers=workers, **given | changes)
@@ -57,6 +59,7 @@ def plan(*designs: PlannedDesign, **changes: Any) -> PlanSummary:
         "cheapest": None,
         "reference": None,
         "by_workers": [],
+        "curvature": 4.1,
         "runs": 40,
         "updates_made": 9000,
         "cluster": {},
@@ -129,8 +132,14 @@ def test_tables_keep_throughput_and_updates_apart() -> None:
     ]
     assert dict(zip(kept.header, kept.rows[0], strict=True))["updates"] == "240"
     assert dict(zip(kept.header, kept.rows[0], strict=True))["updates/s"] == "6"
-    assert dropped.rows[0][1:] == ("slow", "0.12", "31", "not there after 60 s")
+    assert dropped.rows[0][1:] == ("slow", "0.12", "31", "0.41", "0.1", "not there after 60 s")
     assert tuned.rows[1] == ("32", "none: slow", "", "60 s", "1.9 EUR")
+
+
+def test_other_predictors_are_columns_where_they_were_asked() -> None:
+    said = replace(EIGHT, baselines={"constant_updates": 12.0, "goodput": None})
+    header = VIEW.tables(plan(said))[0].header
+    assert header[-1] == "updates of one worker"
 
 
 def test_a_summary_is_read_back_as_it_was_written() -> None:

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
+from paracosm.planning.baselines import efficiency
 
 __all__ = ["LearningCurve", "goodput_updates", "own_noise_updates", "passage", "read_curves"]
 
@@ -105,18 +106,6 @@ def own_noise_updates(small: LearningCurve, batch: int) -> Floats:
     share = float((1 / ratio).min())
     inverse = (1 / ratio - share) / small.batch + share / batch
     return _updates(small, batch, 1 / inverse)
-
-
-def efficiency(noise_scale: npt.ArrayLike, base: float, batch: float) -> Floats:
-    """Return the statistical efficiency of a batch: progress for each example, relative to `base`.
-
-    EFFICIENCY(M) = (phi + M0) / (phi + M) with the noise scale phi in examples (Qiao et al.,
-    "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI 2021, section
-    3.1): 1 where there is nothing but noise, M0 / M where there is none.
-    """
-    scale = np.asarray(noise_scale, dtype=np.float64)
-    finite = np.where(np.isinf(scale), 0.0, scale)
-    return np.where(np.isinf(scale), 1.0, (finite + base) / (finite + batch))
 
 
 def _updates(small: LearningCurve, batch: int, noise_scale: Floats) -> Floats:

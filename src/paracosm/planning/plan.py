@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import inf, isfinite
 from pathlib import Path
 
 from paracosm.cluster.description import describe_cluster
+from paracosm.models import load_data
+from paracosm.planning.baselines import with_baselines
 from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Design, designs_of
 from paracosm.planning.job import ProfiledJob, check_model, origins, profiled_job
 from paracosm.planning.journal import Journal
 from paracosm.planning.price import WORKER_HOURS
 from paracosm.planning.race import Standing, race
-from paracosm.planning.runs import Runs
+from paracosm.planning.runs import Runs, train_config
 from paracosm.planning.scheduled import coupled_origin
 from paracosm.planning.spread import paired_ratio, spread
+from paracosm.planning.stability import delay_bound, largest_curvature
 from paracosm.results import Planned, PlannedDesign, PlanSummary, TunedWorkers
 from paracosm.results.metrics import MetricSink
+from paracosm.rng import TrainingStream, integer_seed
+from paracosm.training.scheduled import train_on_schedule
 from paracosm.units import format_duration
 
 Standings = Mapping[Design, Standing]
@@ -101,14 +107,18 @@ def _plan(
     best = _fastest(standings, seeds)
     if status == "done" and best is None:
         status = "not reached"
+    curvature = None if status == "interrupted" else _curvature(config, job, standings, seed)
     if metrics is not None:
         _write_curves(standings, seed, config.target.metric, metrics, began)
-    return _summary(
-        *(config, job, standings, seeds),
+    summary = _summary(
+        *(config, job, standings, seeds, curvature),
         status=status,
         runs=runs,
         wall_time=time.perf_counter() - began,
     )
+    with suppress(KeyboardInterrupt):  # the plan is there without them
+        summary = with_baselines(summary, config.learning())
+    return summary
 
 
 def _write_curves(
@@ -144,11 +154,52 @@ def _least(
     return None if best is None or not isfinite(values[best]) else best
 
 
+def _curvature(
+    config: PlanConfig, job: ProfiledJob, standings: Standings, seed: int
+) -> float | None:
+    """Return the largest curvature of the loss before training, and where the target was reached.
+
+    The latter with the first seed's run of the best design with the fewest workers. None where the
+    optimizer is not plain SGD, or gradients are clipped, for which there is no such bound.
+    """
+    if config.clip is not None or config.privacy is not None:
+        return None
+    if config.optimizer.name != "sgd" or config.optimizer.options:
+        return None
+    from paracosm.models.build import build_model
+    from paracosm.training.parameters import ParameterLayout
+
+    data = load_data(config.data, config.data_dir)
+    drawn = integer_seed(seed, TrainingStream.MODEL)
+    model = build_model(config.model, data, drawn, config.learning()["batch"])
+    layout = ParameterLayout.of(model.module)
+    places = [layout.flatten(model.module)]
+    reached = [
+        (design.workers, outcome.time_or_never, number, design)
+        for number, (design, standing) in enumerate(standings.items())
+        if (outcome := standing.outcomes.get(seed)) is not None
+        and outcome.status == "reached"
+        and design.algorithm.rule(design.workers) is not None
+    ]
+    if reached:
+        *_, design = min(reached)
+        rule = design.algorithm.rule(design.workers)
+        assert rule is not None
+        asked = train_config(config, design, config.updates)
+        blocks = job.schedule(design.workers, rule, seed)
+        places.append(train_on_schedule(asked, blocks, job.tensors, seed).parameters)
+    return max(
+        abs(largest_curvature(model, layout, place, data.train_x, data.train_y, seed))
+        for place in places
+    )
+
+
 def _summary(
     config: PlanConfig,
     job: ProfiledJob,
     standings: Standings,
     seeds: range,
+    curvature: float | None,
     *,
     status: str,
     runs: Runs,
@@ -163,7 +214,15 @@ def _summary(
         _planned(config, standing, None if reference is None else standings[reference], seeds)
         for standing in standings.values()
     ]
-    planned = [replace(each, is_efficient=_is_efficient(each, planned)) for each in planned]
+    planned = [
+        replace(
+            each,
+            is_efficient=_is_efficient(each, planned),
+            steepness=_steepness(design, each.staleness, curvature),
+            steepest=None if each.staleness is None else delay_bound(each.staleness),
+        )
+        for design, each in zip(designs, planned, strict=True)
+    ]
     fastest = _fastest(standings, seeds)
     cheapest = _least(standings, seeds, lambda design: float(design.workers))
 
@@ -187,6 +246,7 @@ def _summary(
         cheapest=index(cheapest),
         reference=index(reference),
         by_workers=[_tuned(config, workers, standings, seeds) for workers in config.workers],
+        curvature=curvature,
         runs=runs.made,
         updates_made=runs.updates,
         cluster=describe_cluster(job.cluster),
@@ -230,6 +290,8 @@ def _planned(
         relative_cost=relative_cost,
         staleness=ran[0].staleness if ran else None,
         best=best[0] if best else None,
+        steepness=None,
+        steepest=None,
         is_efficient=False,
         effective=_median([each.effective for each in ran if each.effective is not None]),
     )
@@ -280,6 +342,15 @@ def _is_efficient(design: PlannedDesign, others: Sequence[PlannedDesign]) -> boo
             if theirs != own and theirs[0] <= own[0] and theirs[1] <= own[1]:
                 return False
     return True
+
+
+def _steepness(design: Design, staleness: float | None, curvature: float | None) -> float | None:
+    """Return the step size of a gradient of mean staleness, times the curvature."""
+    if staleness is None or curvature is None:
+        return None
+    algorithm, workers = design.algorithm, design.workers
+    gradients = algorithm.gradients_per_update(workers) if algorithm.sums else 1
+    return design.lr * gradients * algorithm.weight(round(staleness), workers) * curvature
 
 
 def _tuned(

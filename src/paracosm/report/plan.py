@@ -26,6 +26,13 @@ from paracosm.units import format_duration
 
 CURVES = 6  # designs whose metric is drawn against time
 
+BASELINES = {
+    "constant_updates": "updates of one worker",
+    "goodput": "Pollux's goodput",
+    "critical_batch": "McCandlish et al.",
+}
+"""Other predictors of the time to the target, by their names in the summary."""
+
 
 def _short(summary: PlanSummary, index: int | None) -> str | None:
     if index is None:
@@ -55,10 +62,13 @@ def _tables(summary: PlanSummary) -> list[Table]:
 
 def _designs_table(summary: PlanSummary) -> Table:
     """Return designs that were run with all seeds, throughput and updates apart, the best first."""
+    names = [
+        name for name in BASELINES if any((d.baselines or {}).get(name) for d in _kept(summary))
+    ]
     fails = any(each.effective is not None for each in _kept(summary))
     header = (
         *("design", "time", "80 % of seeds", "cost", "updates", "updates/s", "reached"),
-        *("staleness", "efficient"),
+        *("staleness", "efficient", *(BASELINES[name] for name in names)),
         *(["effective time"] if fails else []),
     )
     rows = tuple(
@@ -72,6 +82,7 @@ def _designs_table(summary: PlanSummary) -> Table:
             f"{each.reached:.0%}",
             _plain(each.staleness),
             "yes" if each.is_efficient else "",
+            *(_seconds((each.baselines or {}).get(name)) for name in names),
             *(["" if each.effective is None else f"{each.effective:.1%}"] if fails else []),
         )
         for each in _kept(summary)
@@ -80,19 +91,21 @@ def _designs_table(summary: PlanSummary) -> Table:
 
 
 def _dropped_table(summary: PlanSummary) -> Table:
-    """Return designs that were not run with all seeds."""
+    """Return designs that were not run with all seeds, with the bound of delayed iterations."""
     rows = tuple(
         (
             design_name(each),
             each.verdict,
             _plain(each.best),
             _plain(each.staleness),
+            _plain(each.steepness),
+            _plain(each.steepest),
             each.why,
         )
         for each in summary.designs
         if each.verdict != "reached"
     )
-    header = ("design", "verdict", "best", "staleness", "why")
+    header = ("design", "verdict", "best", "staleness", "lr x curvature", "stable below", "why")
     return Table("Dropped", header, rows)
 
 
@@ -148,6 +161,8 @@ def _remarks(summary: PlanSummary) -> dict[str, str]:
         said["what if"] = "; ".join(summary.what_if)
     if summary.unchanged is not None:
         said["unchanged"] = answer(summary.unchanged)
+    if summary.curvature is not None:
+        said["curvature"] = f"at most {summary.curvature:.3g} where it was looked at"
     return said
 
 

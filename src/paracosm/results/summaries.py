@@ -275,7 +275,10 @@ class PlannedDesign(JsonObject):
         speedup, relative_cost: against the plan's reference, seed by seed, in the median.
         staleness: mean over gradients and tensors, of the first seed.
         best: the best value of the target's metric, over seeds.
+        steepness: step size times curvature; `steepest` what it has to stay below with such a
+            staleness; None where the bound does not apply.
         is_efficient: no other design is faster and costs as little.
+        baselines: seconds to the target that other predictors say, by name.
         effective: share of the workers' time that failures have left, in the median over seeds;
             None where nothing fails.
     """
@@ -296,7 +299,10 @@ class PlannedDesign(JsonObject):
     relative_cost: float | None
     staleness: float | None
     best: float | None
+    steepness: float | None
+    steepest: float | None
     is_efficient: bool
+    baselines: Mapping[str, float | None] | None = None
     effective: float | None = None
 
 
@@ -322,6 +328,7 @@ class PlanSummary(Summary):
         currency: of costs; empty where they are worker-hours.
         fastest, cheapest, reference: indices of designs; None where none reached the target.
             Others are compared with the reference, the best with the fewest workers.
+        curvature: the largest eigenvalue of the Hessian that was found.
         runs, updates_made: what the plan took.
     """
 
@@ -341,6 +348,7 @@ class PlanSummary(Summary):
     cheapest: int | None
     reference: int | None
     by_workers: Sequence[TunedWorkers]
+    curvature: float | None
     runs: int
     updates_made: int
     cluster: Json

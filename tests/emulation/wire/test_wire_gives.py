@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-GIVES = Path(__file__).parents[1] / "scripts" / "gives.py"
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+GIVES, PIPELINE = SCRIPTS / "gives.py", SCRIPTS / "pipeline.py"
 
 
 def emulate(*arguments: object) -> tuple[int, str]:
@@ -18,7 +20,7 @@ def emulate(*arguments: object) -> tuple[int, str]:
         [*command, "--world-size", "4", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=240,
         check=False,
     )
     return done.returncode, done.stdout + done.stderr
@@ -50,3 +52,19 @@ def test_what_cannot_be_known_fails(what: str, why: str) -> None:
     code, said = emulate(GIVES, 0, what)
     assert code == 1
     assert why in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", ["0,3", "0,1"], ids=["first and last", "neighbours"])
+def test_stages_of_a_pipeline_learn_from_real_and_emulated_neighbours(ranks: str) -> None:
+    code, said = emulate("--rank", ranks, PIPELINE, "--shapes")
+    assert code == 0, said
+    norms = [float(each) for each in re.findall(r"gradient of rank \d ([\d.]+)", said)]
+    assert len(norms) == 2
+    assert all(0 < norm < 10 for norm in norms)
+
+
+@pytest.mark.slow
+def test_powersgd_stays_finite_in_groups_that_are_made_anew() -> None:
+    code, said = emulate(SCRIPTS / "powersgd.py", 10)
+    assert code == 0, said

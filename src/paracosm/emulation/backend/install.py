@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from paracosm.emulation.backend.runtime import Runtime
 from paracosm.emulation.rank.launchers import check_identity, identity
 from paracosm.emulation.rank.objects import replace_object_collectives
 from paracosm.emulation.rank.on_import import on_import
+from paracosm.emulation.rank.pipelines import tell_stages
 from paracosm.emulation.records import Note
 from paracosm.errors import InputError
 
@@ -191,34 +191,3 @@ def allow_parts(warn: Callable[[str], None]) -> None:
         planner._validate_global_plan = validated
 
     on_import("torch.distributed.checkpoint.default_planner", change)
-
-
-_NEEDED = ("_StageForwardMeta", "_StageBackwardMeta", "_derive_grad_metas")
-
-
-def tell_stages() -> None:
-    """Have `PipelineStage` of PyTorch learn shapes from itself instead of from its neighbours.
-
-    The gradients that the next stage sends back look like this stage's outputs. What the previous
-    stage sends is known where the script says so: `PipelineStage(..., input_args=...)`.
-    """
-    on_import("torch.distributed.pipelining.stage", _change)
-
-
-def _change(stage: ModuleType) -> None:
-    if not all(hasattr(stage, name) for name in _NEEDED):
-        return  # its stages exchange something else
-
-    def told(self: Any, source: int) -> Any:
-        if source > self.stage_index:
-            gradients = stage._derive_grad_metas(self._stage_meta.outputs)
-            return stage._StageBackwardMeta(backward_metas=gradients)
-        if self._user_meta.inputs is None:
-            raise InputError(
-                f"pipeline stage {self.stage_index} would learn the shape of its inputs from "
-                f"stage {source}, whose rank is emulated: PipelineStage(..., input_args=...) tells "
-                "it"
-            )
-        return stage._StageForwardMeta(forward_metas=self._user_meta.inputs)
-
-    stage.PipelineStage._recv_meta = told

@@ -1,0 +1,64 @@
+"""What a stage of a pipeline learns of its emulated neighbours before the first step."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from paracosm.emulation.rank.on_import import on_import
+from paracosm.errors import InputError
+
+_NEEDED = ("_StageForwardMeta", "_StageBackwardMeta", "_derive_grad_metas")
+
+
+def tell_stages(real: Collection[int] | None = None) -> None:
+    """Have `PipelineStage` of PyTorch learn shapes from itself instead of from emulated neighbours.
+
+    The gradients that the next stage sends back look like this stage's outputs. What the previous
+    stage sends is known where the script says so: `PipelineStage(..., input_args=...)`. `real` are
+    the real ranks of wire mode, where neighbours also vote as this stage does.
+    """
+    on_import("torch.distributed.pipelining.stage", lambda stage: _change(stage, real))
+
+
+def _change(stage: ModuleType, real: Collection[int] | None) -> None:
+    if not all(hasattr(stage, name) for name in _NEEDED):
+        return  # its stages exchange something else
+    receive = stage.PipelineStage._recv_meta
+    vote = stage.PipelineStage._warmup_forward_vote
+
+    def is_real(self: Any, other: int) -> bool:
+        return real is not None and self._resolve_peer_global_rank(other) in real
+
+    def told(self: Any, source: int) -> Any:
+        if is_real(self, source):
+            return receive(self, source)
+        if source > self.stage_index:
+            gradients = stage._derive_grad_metas(self._stage_meta.outputs)
+            return stage._StageBackwardMeta(backward_metas=gradients)
+        if self._user_meta.inputs is None:
+            raise InputError(
+                f"pipeline stage {self.stage_index} would learn the shape of its inputs from "
+                f"stage {source}, whose rank is emulated: PipelineStage(..., input_args=...) tells "
+                "it"
+            )
+        return stage._StageForwardMeta(forward_metas=self._user_meta.inputs)
+
+    def voted(self: Any, has_backward: bool, received_acc: Any = None) -> Any:
+        before, is_same_rank = self.stage_index - 1, self._is_same_rank
+        if before < 0 or is_same_rank(before) or is_real(self, before):
+            return vote(self, has_backward, received_acc)
+        # What an emulated stage says is here already, as if it were on this rank.
+        self._is_same_rank = lambda other: other == before or is_same_rank(other)
+        try:
+            yes = torch.ones(1, dtype=torch.int32, device=self.device)
+            return vote(self, has_backward, yes)
+        finally:
+            del self._is_same_rank
+
+    stage.PipelineStage._recv_meta = told
+    if real is not None:
+        stage.PipelineStage._warmup_forward_vote = voted

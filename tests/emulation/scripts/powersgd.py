@@ -1,0 +1,33 @@
+"""Train with PowerSGD in groups that are made anew many times; argument: how many."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+from torch.nn.parallel import DistributedDataParallel
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    for _ in range(int(sys.argv[1])):
+        dist.init_process_group("gloo")
+        torch.manual_seed(0)
+        model = DistributedDataParallel(torch.nn.Linear(64, 64))
+        state = powerSGD_hook.PowerSGDState(
+            None, matrix_approximation_rank=2, start_powerSGD_iter=2
+        )
+        model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(5):
+            optimizer.zero_grad()
+            model(torch.randn(16, 64)).square().mean().backward()
+            optimizer.step()
+        assert all(torch.isfinite(each).all() for each in model.parameters())
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
