@@ -20,6 +20,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -64,6 +65,7 @@ def main() -> int:
             print("emulation_training.py: needs network namespaces", file=sys.stderr)
             return 2
         start_inside(sys.argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left changed
     network = build(RATE)
     print(f"{environment()}\n{network.about}\n", flush=True)
     with short_slices():

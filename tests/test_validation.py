@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from paracosm.data_files import MOST_BYTES, parse_yaml, read_yaml
 from paracosm.errors import InputError
-from paracosm.validation import MOST_BYTES, parse_yaml, read_yaml, validated
+from paracosm.validation import validated
 
 
 class Inner(BaseModel):

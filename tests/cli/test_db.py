@@ -143,6 +143,20 @@ def test_a_file_that_is_no_database_is_refused_in_a_line(tmp_path: Path, capsys:
         )
 
 
+def test_check_reads_every_page(path: Path, capsys: Capture) -> None:
+    assert call("check", path) == 0
+    assert capsys.readouterr().out == f"{path}: sound, 4 timings\n"
+    pages = bytearray(path.read_bytes())
+    size = int.from_bytes(pages[16:18], "big")
+    for begin in range(size, len(pages), size):  # all but the first, which has the schema
+        pages[begin : begin + 8] = b"\xff" * 8
+    path.write_bytes(pages)
+    assert call("check", path) == 2
+    assert "is damaged" in capsys.readouterr().err
+    assert call("merge", path, "--out", path.with_name("other.db")) == 2
+    assert not path.with_name("other.db").exists()
+
+
 def test_merge_writes_a_new_database_or_adds_to_one(path: Path, capsys: Capture) -> None:
     out = path.with_name("all.db")
     assert call("merge", path, "--out", out) == 0

@@ -176,7 +176,6 @@ def test_another_world_takes_the_place_of_the_size() -> None:
             {"cluster": {"topology": "switch", "workers": 8}, "what_if": "workers: 16"},
             "16 workers of a cluster that has 8",
         ),
-        ({**LINKS, "what_if": "workers: 2000000"}, "1,000,000 at most"),
         (
             {**LINKS, "what_if": ("workers: 4", "worker 5: compute 2x slower")},
             "there are workers 0 to 3, not 5",

@@ -16,7 +16,7 @@ from paracosm.relaxation.spectrum import (
 )
 
 MATRICES = Path(__file__).parents[1] / "data" / "matrices"
-GENEROUS = 30.0  # seconds: a test's answer must not depend on the machine's load
+GENEROUS = 9e9  # numbers read
 
 
 def radius(matrix):
@@ -216,7 +216,7 @@ def test_the_iteration_matrix_of_jacobi_is_that_of_equation_21():
     assert csr.toarray().tolist() == A.tolist()
 
 
-def test_without_time_there_are_bounds_and_diagonal_dominance_still_decides():
+def test_without_a_budget_there_are_bounds_and_diagonal_dominance_still_decides():
     problem = load_problem("laplace2d:30")
     found = iteration_radius(problem.A, budget=0.0)
     exact = math.cos(math.pi / 31)
@@ -226,7 +226,7 @@ def test_without_time_there_are_bounds_and_diagonal_dominance_still_decides():
     assert "below 1 by diagonal dominance: every asynchronous schedule converges" in found.sentence
 
 
-def test_without_time_and_dominance_nothing_is_decided():
+def test_without_a_budget_and_dominance_nothing_is_decided():
     A = load_matrix(MATRICES / "pde900.mtx.gz").A
     found = iteration_radius(A, budget=0.0)
     assert found.value is None

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.data_files import read_json
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Schedule
 from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
-from paracosm.validation import read_json
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]

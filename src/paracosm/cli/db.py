@@ -1,4 +1,4 @@
-"""`paracosm db show`, `db merge`, `db export`: what profile databases hold, and where it goes."""
+"""`paracosm db show`, `check`, `merge`, `export`: what profile databases hold and where it goes."""
 
 from __future__ import annotations
 
@@ -205,6 +205,18 @@ def _rate(timings: Mapping[str, OpTiming]) -> str:
     if timing.op.flops == 0 or timing.time.median <= 0:
         return ""
     return f"{timing.op.flops / timing.time.median / 1e9:,.3g}"
+
+
+def check(database: Annotated[Path, Argument(help="a profile database")]) -> int:
+    """Read all of a profile database, and say whether it is sound.
+
+    Example: paracosm db check profiles.db
+    """
+    with ProfileDatabase.open(database, readonly=True) as opened:
+        opened.check()
+        number = sum(count for _, count in opened.environments())
+    printer()(f"{database}: sound, {number:,} timings")
+    return 0
 
 
 def merge(

@@ -40,6 +40,7 @@ VERBS: Mapping[str, str] = {
     "hardware show": "paracosm.cli.hardware",
     "hardware add": "paracosm.cli.hardware",
     "db show": "paracosm.cli.db",
+    "db check": "paracosm.cli.db",
     "db merge": "paracosm.cli.db",
     "db export": "paracosm.cli.db",
     "measure link": "paracosm.cli.measure_link",

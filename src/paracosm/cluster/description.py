@@ -77,7 +77,7 @@ def load_cluster(path: str | Path) -> Cluster:
             is named), out of range, without effect, or missing; or why the file cannot be read.
     """
     from paracosm.cluster.file import read
-    from paracosm.validation import read_yaml
+    from paracosm.data_files import read_yaml
 
     return read(read_yaml(path, "cluster file"), str(path))
 

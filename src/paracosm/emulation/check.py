@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from paracosm.data_files import read_json
 from paracosm.emulation.communication import communication_of
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.peers import peers_of
@@ -12,7 +13,6 @@ from paracosm.emulation.rank_records import is_measured
 from paracosm.emulation.records import MEASUREMENT, Group, Record, RecordReader
 from paracosm.errors import InputError, require
 from paracosm.results import EmulationSummary
-from paracosm.validation import read_json
 
 
 def check_emulation(config: EmulateConfig) -> None:

@@ -25,14 +25,12 @@ from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.collectives import shares_ports
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.link import Hierarchical, Packets, Sharing
+from paracosm.data_files import read_yaml
 from paracosm.emulation.delays import Delays, is_plain, parse_delays
 from paracosm.errors import InputError
 from paracosm.factory import is_reference
 from paracosm.quantities import Bandwidth
 from paracosm.timing import Distribution, parse_distribution
-from paracosm.validation import read_yaml
-
-_MOST_RANKS = 1_000_000  # of one job
 
 
 @dataclass(frozen=True)
@@ -252,8 +250,6 @@ class EmulateConfig(ClusterFields):
             if self.cluster_in_file is None:
                 raise InputError("missing number of ranks: add --world-size 16")
             world = len(self.cluster_in_file.workers)
-        if world > _MOST_RANKS:
-            raise self._world_error(f"world_size: {_MOST_RANKS:,} at most, not {world:,}")
         for rank in self.rank:
             if not 0 <= rank < world:
                 raise self._world_error(

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
 from paracosm.files import check_seal, sealing
 from paracosm.graphs.build import Columns, Lists, assemble
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op
-from paracosm.validation import parse_json
 
 if TYPE_CHECKING:
     import pyarrow as pa

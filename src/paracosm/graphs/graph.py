@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.data_files import parse_json
 from paracosm.errors import InputError
-from paracosm.validation import parse_json
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]

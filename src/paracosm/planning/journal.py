@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from paracosm.data_files import parse_json
 from paracosm.results import to_builtin
-from paracosm.validation import parse_json
 
 
 class Journal:

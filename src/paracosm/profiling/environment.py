@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
+from paracosm.data_files import parse_json
 from paracosm.errors import InputError, require
 from paracosm.profiling.allocator import DEFAULT, keep_memory
-from paracosm.validation import parse_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
@@ -35,7 +34,20 @@ class Bounds:
     estimate: float | None = None  # by an eigenvalue solver, within the bounds
 
 
-def bound_radius(B: Any, guess: Array | None, scale: Array | None, deadline: float) -> Bounds:
+class Budget:
+    """Operations that may still be spent: numbers read, by which the machine's load moves nothing.
+
+    One core reads some 5e8 a second.
+    """
+
+    def __init__(self, operations: float) -> None:
+        self.left = operations
+
+    def spend(self, operations: float) -> None:
+        self.left -= operations
+
+
+def bound_radius(B: Any, guess: Array | None, scale: Array | None, budget: Budget) -> Bounds:
     """Bound rho(B) of a nonnegative CSR array: the largest over its irreducible blocks."""
     from scipy.sparse.csgraph import connected_components
 
@@ -52,10 +64,10 @@ def bound_radius(B: Any, guess: Array | None, scale: Array | None, deadline: flo
         guess = guess if guess is None else guess[kept]
         scale = scale if scale is None else scale[kept]
         start = np.flatnonzero(np.diff(label[kept], prepend=-1))
-    blocks = _Blocks(B, start, scale)
+    blocks = _Blocks(B, start, scale, budget)
     least, most = blocks.least(blocks.rows), blocks.most(blocks.rows)
     dominant = lone < 1 - ROUNDING and np.all((most <= 1 + ROUNDING) & (least < 1 - 1e-9))
-    bounds = blocks.improve(guess, deadline)
+    bounds = blocks.improve(guess)
     lower, upper = max(lone, bounds.lower), max(lone, bounds.upper)
     estimate = None if bounds.estimate is None else max(lone, bounds.estimate)
     return Bounds(lower, upper, bool(dominant), estimate)
@@ -74,8 +86,11 @@ def _blocks_alone(B: Any, label: NDArray[np.int32], kept: NDArray[np.int64]) -> 
 class _Blocks:
     """A nonnegative block-diagonal matrix of irreducible blocks; block k begins at `start[k]`."""
 
-    def __init__(self, B: Any, start: NDArray[np.int64], scale: Array | None) -> None:
+    def __init__(
+        self, B: Any, start: NDArray[np.int64], scale: Array | None, budget: Budget
+    ) -> None:
         self.B = B
+        self.budget = budget
         self.scale = scale
         self.start = start
         self.size = np.diff(start, append=B.shape[0])
@@ -93,37 +108,38 @@ class _Blocks:
     def over_rows(self, values: Array) -> Array:
         return np.repeat(values, self.size)
 
-    def improve(self, guess: Array | None, deadline: float) -> Bounds:
-        """Tighten the bounds of every block until they meet or time is up."""
+    def improve(self, guess: Array | None) -> Bounds:
+        """Tighten the bounds of every block until they meet or the budget is spent."""
         n = self.B.shape[0]
         v = self.tighten(np.ones(n) if guess is None else guess)
         factored = n <= _LARGEST_FACTORED and self.B.nnz <= _MOST_FACTORED
-        steps, begun = 0, perf_counter()
-        powers_until = begun + (deadline - begun) / 4
-        while self.open(powers_until) and (steps < 10 or not factored):
+        steps, kept = 0, 3 / 4 * self.budget.left  # for what is not a power of B
+        while self.open(kept) and (steps < 10 or not factored):
             v = self.tighten(self.B @ v + v)  # B + I, since B alone may be periodic
             steps += 1
         estimate = None
-        if self.open(deadline) and factored:
-            self.noda(v, deadline)
-        if self.open(deadline) and n <= LARGEST_DENSE:
+        if self.open() and factored:
+            self.noda(v)
+        if self.open() and n <= LARGEST_DENSE:
             estimate = float(np.abs(np.linalg.eigvals(self.B.toarray())).max())
-        elif self.open(deadline):
-            estimate, v = self.eigenvalue(v, deadline)
+        elif self.open():
+            estimate, v = self.eigenvalue(v)
             v = self.tighten(v)
-        while self.open(deadline) and estimate is None:
+        while self.open() and estimate is None:
             v = self.tighten(self.B @ v + v)
         lower, upper = float(self.lower.max()), float(self.upper.max())
         if estimate is not None:
             estimate = min(max(estimate, lower), upper)
         return Bounds(lower, upper, False, estimate)
 
-    def open(self, deadline: float) -> bool:
+    def open(self, kept: float = 0.0) -> bool:
+        """Whether bounds are apart, and more than `kept` of the budget is left."""
         lower, upper = self.lower.max(), self.upper.max()
-        return bool(upper - lower > TIGHT * upper) and perf_counter() < deadline
+        return bool(upper - lower > TIGHT * upper) and self.budget.left > kept
 
     def tighten(self, v: Array) -> Array:
         """Apply Collatz's and Wielandt's bounds to v, made positive and scaled; return it."""
+        self.budget.spend(2 * self.B.nnz + 12 * v.size)  # with the product that made v
         v = np.abs(v)
         largest = self.most(v)
         v /= self.over_rows(np.where(largest > 0, largest, 1.0))  # a vector may miss a whole block
@@ -133,7 +149,7 @@ class _Blocks:
         self.upper = np.minimum(self.upper, self.most(ratio))
         return v
 
-    def noda(self, v: Array, deadline: float) -> None:
+    def noda(self, v: Array) -> None:
         """Noda, Numer. Math. 17 (1971): inverse iteration whose shift is the upper bound.
 
         (upper I - B) is an M-matrix, so that the solution stays positive; convergence is quadratic.
@@ -142,40 +158,42 @@ class _Blocks:
         from scipy.sparse.linalg import splu
 
         for _ in range(40):
-            if not self.open(deadline):
+            if not self.open():
                 return
             apart = self.upper - self.lower
             # A shift that equals rho would make the matrix singular.
             shift = self.upper + np.maximum(1e-3 * apart, 1e-13 * self.upper)
             shifted = (diags_array(self.over_rows(shift)) - self.B).tocsc()
             try:
-                solution = splu(
+                factors = splu(
                     shifted,
                     permc_spec="MMD_AT_PLUS_A",
                     diag_pivot_thresh=0.0,  # an M-matrix needs no pivoting
                     options={"SymmetricMode": True},
-                ).solve(v)
+                )
+                solution = factors.solve(v)
             except RuntimeError:  # singular to rounding: the bounds are as good as they get
                 return
             if not np.all(np.isfinite(solution)):
                 return
+            self.budget.spend(50 * factors.nnz)
             v = self.tighten(solution)
             if (self.upper - self.lower).max() > 0.99 * apart.max():
                 return  # rounding has stopped it
 
-    def eigenvalue(self, v: Array, deadline: float) -> tuple[float | None, Array]:
-        """Return the largest eigenvalue, None where time is up, and its vector where it is known.
+    def eigenvalue(self, v: Array) -> tuple[float | None, Array]:
+        """Return the largest eigenvalue, None if the budget is spent, and its vector if known.
 
         A symmetric matrix has no eigenvalue below what Lanczos has found, which is a bound.
         """
         symmetric = symmetrised(self.B, self.scale)
         if symmetric is not None:
             assert self.scale is not None
-            _, largest, converged = lanczos(symmetric, v * self.scale, deadline)
+            _, largest, converged = lanczos(symmetric, v * self.scale, self.budget)
             # Of one block only, but from here on only the largest bound is asked for.
             self.lower = np.maximum(self.lower, largest * (1 - ROUNDING))
             return largest if converged else None, v
-        found = arnoldi(self.B, "LR", 1, v, deadline)
+        found = arnoldi(self.B, "LR", 1, v, self.budget)
         if found is None:
             return None, v
         values, vectors = found
@@ -186,7 +204,7 @@ class _Blocks:
 LARGEST_DENSE = 100  # rows, for eigenvalues by LAPACK
 
 
-def signed_radius(C: Any, scale: Array | None, deadline: float) -> float | None:
+def signed_radius(C: Any, scale: Array | None, budget: Budget) -> float | None:
     """Return rho(C), or None where it would take long."""
     n = C.shape[0]
     if n <= LARGEST_DENSE:
@@ -194,9 +212,9 @@ def signed_radius(C: Any, scale: Array | None, deadline: float) -> float | None:
     v = np.random.default_rng(0).uniform(0.5, 1.5, n)
     symmetric = symmetrised(C, scale)
     if symmetric is not None:
-        smallest, largest, converged = lanczos(symmetric, v, deadline)
+        smallest, largest, converged = lanczos(symmetric, v, budget)
         return max(-smallest, largest) if converged else None
-    found = arnoldi(C, "LM", 4, v, deadline)
+    found = arnoldi(C, "LM", 4, v, budget)
     return None if found is None else float(np.abs(found[0]).max())
 
 
@@ -211,8 +229,8 @@ def symmetrised(C: Any, scale: Array | None) -> Any | None:
     return scaled if symmetric else None
 
 
-def lanczos(S: Any, v: Array, deadline: float) -> tuple[float, float, bool]:
-    """Return the extreme eigenvalues of the symmetric S, and whether they have settled in time.
+def lanczos(S: Any, v: Array, budget: Budget) -> tuple[float, float, bool]:
+    """Return the extreme eigenvalues of the symmetric S, and whether they have settled.
 
     Plain Lanczos (Paige 1972): lost orthogonality repeats eigenvalues and spoils none.
     """
@@ -228,9 +246,11 @@ def lanczos(S: Any, v: Array, deadline: float) -> tuple[float, float, bool]:
         w -= diagonal[-1] * q
         off.append(math.sqrt(_dot(w, w)))
         steps = len(diagonal)
+        budget.spend(S.nnz + 8 * v.size)
         over = off[-1] <= 1e-14 * max(map(abs, diagonal)) or steps == v.size
-        if steps >= check or over or perf_counter() > deadline:
+        if steps >= check or over or budget.left <= 0:
             check = steps + 25 + steps // 8
+            budget.spend(1000 * steps)
             earlier = -smallest, largest
             smallest, largest = (
                 float(eigvalsh_tridiagonal(diagonal, off[:-1], select="i", select_range=(k, k))[0])
@@ -239,29 +259,34 @@ def lanczos(S: Any, v: Array, deadline: float) -> tuple[float, float, bool]:
             moved = max(-smallest - earlier[0], largest - earlier[1])
             if over or moved <= 1e-12 * max(-smallest, largest):
                 return smallest, largest, True
-            if perf_counter() > deadline:
+            if budget.left <= 0:
                 return smallest, largest, False
         q, before = w / off[-1], q
 
 
 def arnoldi(
-    C: Any, which: Literal["LR", "LM"], number: int, v: Array, deadline: float
+    C: Any, which: Literal["LR", "LM"], number: int, v: Array, budget: Budget
 ) -> tuple[Any, Any] | None:
-    """Return `number` eigenvalues of C and their vectors by ARPACK, or None where time is up."""
+    """Return eigenvalues of C and their vectors by ARPACK, or None if the budget is spent."""
     from scipy.sparse.linalg import ArpackError, LinearOperator, eigs
 
     def multiply(x: Array) -> Array:
-        if perf_counter() > deadline:
-            raise TimeoutError
+        budget.spend(C.nnz + 4 * size * x.size)
+        if budget.left <= 0:
+            raise _SpentError
         return np.asarray(C @ x)
 
-    operator = LinearOperator(C.shape, matvec=multiply, dtype=np.float64)
     size = min(60, C.shape[0])
+    operator = LinearOperator(C.shape, matvec=multiply, dtype=np.float64)
     try:
         values, vectors = eigs(operator, k=number, which=which, v0=v, ncv=size, maxiter=10_000)
-    except (TimeoutError, ArpackError):
+    except (_SpentError, ArpackError):
         return None
     return values, vectors
+
+
+class _SpentError(Exception):
+    """The budget is spent."""
 
 
 def _dot(a: Array, b: Array) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -21,12 +20,21 @@ from paracosm.relaxation.methods import (
 )
 from paracosm.relaxation.problems import Stencil
 from paracosm.relaxation.spec import RunSpec
-from paracosm.relaxation.spectral_bounds import ROUNDING, TIGHT, Bounds, bound_radius, signed_radius
+from paracosm.relaxation.spectral_bounds import (
+    ROUNDING,
+    TIGHT,
+    Bounds,
+    Budget,
+    bound_radius,
+    signed_radius,
+)
 
 Array = NDArray[np.float64]
 
 Name = Literal["jacobi", "gauss-seidel", "sor", "richardson", "second-order-richardson"]
 NAMES: tuple[Name, ...] = get_args(Name)
+
+BUDGET = 5e8  # numbers read: about a second
 
 
 def iteration_radius(
@@ -36,12 +44,12 @@ def iteration_radius(
     omega: float = 1.0,
     beta: float = 0.0,
     stencil: Stencil | None = None,
-    budget: float = 1.0,
+    budget: float = BUDGET,
 ) -> SpectralRadius:
     """Return rho(|C|) of the map that `method` applies to each component; see `iteration_matrix`.
 
-    `stencil` is the same matrix as a stencil, whose eigenvector may be known; after about `budget`
-    seconds bounds are given instead of a value.
+    `stencil` is the same matrix as a stencil, whose eigenvector may be known; once `budget`
+    numbers have been read, bounds are given instead of a value.
     """
     C = iteration_matrix(A, method, omega, beta)
     # All points being alike, |C| has the eigenvectors of |A|'s off-diagonal part.
@@ -149,7 +157,7 @@ def spectral_radius(
     *,
     guess: Array | None = None,
     scale: Array | None = None,
-    budget: float = 1.0,
+    budget: float = BUDGET,
 ) -> SpectralRadius:
     """Return rho(|C|), rho(C) where it is cheap, and what they mean, for any sparse square C.
 
@@ -157,13 +165,14 @@ def spectral_radius(
         C: SciPy CSR array, shape (n, n); for PageRank, the damping times the transition matrix.
         guess: a positive vector near the eigenvector of |C|, shape (n,); never needed.
         scale: s for which diag(s) C diag(s)^-1 may be symmetric, shape (n,); never needed.
-        budget: seconds after which bounds are given instead of values, roughly.
+        budget: numbers that may be read before bounds are given instead of values, some 5e8 a
+            second.
     """
-    deadline = perf_counter() + budget
-    bounds = bound_radius(abs(C), guess, scale, deadline)
+    left = Budget(budget)
+    bounds = bound_radius(abs(C), guess, scale, left)
     value = _value(bounds)
     nonnegative = C.nnz == 0 or C.data.min() >= 0.0
-    signed = value if nonnegative else signed_radius(C, scale, deadline)
+    signed = value if nonnegative else signed_radius(C, scale, left)
     below_one = _below_one(value, bounds)
     sentence = _sentence(value, bounds, below_one, signed)
     return SpectralRadius(value, bounds.lower, bounds.upper, below_one, signed, sentence)

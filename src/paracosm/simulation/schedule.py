@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.cluster import Cluster
+from paracosm.data_files import parse_json
 from paracosm.errors import InputError
 from paracosm.files import check_seal, sealing
 from paracosm.network import Stations
@@ -34,7 +35,6 @@ from paracosm.simulation.steps_kernel import FAULTY, OVER
 from paracosm.simulation.steps_plan import CLOCK, Plan, way_records, write_plan
 from paracosm.simulation.system import DOWNLINK, SERVER, System, Ways, Workload, cluster_ways
 from paracosm.simulation.versions_kernel import Versions, make_versions
-from paracosm.validation import parse_json
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.void]

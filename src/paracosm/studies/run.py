@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from paracosm.data_files import read_json, read_yaml
 from paracosm.errors import InputError
 from paracosm.files import Lock, replacing
 from paracosm.processes import in_processes
@@ -16,7 +17,6 @@ from paracosm.results import Summary, to_builtin, to_json
 from paracosm.studies.kinds import KINDS, Hooks, Outcome
 from paracosm.studies.run_folder import JOURNAL, RunFolder, remove_run_files
 from paracosm.studies.study import Point, Study
-from paracosm.validation import read_json, read_yaml
 
 SWEEP = "sweep.json"
 

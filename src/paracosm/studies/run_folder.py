@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
+from paracosm.data_files import parse_json, parse_yaml
 from paracosm.errors import InputError
 from paracosm.files import FULL, Lock, check_seal, replacing, sealing
 from paracosm.results import SUMMARIES, Summary, to_builtin, to_json
@@ -32,7 +33,6 @@ from paracosm.studies.metrics_file import (
     read_stream,
     stream_to_parquet,
 )
-from paracosm.validation import parse_json, parse_yaml
 
 if TYPE_CHECKING:
     import pyarrow as pa

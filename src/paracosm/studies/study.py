@@ -24,9 +24,10 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from paracosm.cluster.worker_counts import parse_workers
+from paracosm.data_files import read_yaml
 from paracosm.errors import InputError
 from paracosm.studies.kinds import KINDS
-from paracosm.validation import read_yaml, validated
+from paracosm.validation import validated
 
 Grid = dict[str, list[Any]]
 

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from paracosm.data_files import read_json
 from paracosm.errors import InputError, unknown
 from paracosm.timing.distribution import (
     DISTRIBUTION,
@@ -28,7 +29,6 @@ from paracosm.timing.distribution import (
     Slowdown,
 )
 from paracosm.timing.families import FAMILIES, Constant, SampleDistribution
-from paracosm.validation import read_json
 
 _CLASSES: dict[str, type[Distribution]] = FAMILIES | {"scaled": Scaled, "slowdown": Slowdown}
 _TOKEN = re.compile(r'\s*(?:"(?P<quoted>[^"]*)"|(?P<mark>[(),=])|(?P<word>[^"(),=\s][^"(),=]*))')

@@ -18,10 +18,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from paracosm.cluster.cluster import Cluster, Node, assemble
 from paracosm.cluster.link import Hierarchical, Link, Switch
+from paracosm.data_files import read_yaml
 from paracosm.errors import InputError, unknown
 from paracosm.files import replacing
 from paracosm.quantities import Bandwidth, Duration, Size
-from paracosm.validation import read_yaml, validated
+from paracosm.validation import validated
 
 DTYPES = ("float32", "tfloat32", "float16", "bfloat16", "float8")
 """Types of numbers that a datasheet has a peak of."""

@@ -25,7 +25,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from paracosm.cluster.hardware.catalogue import Device
-from paracosm.validation import read_yaml, validated
+from paracosm.data_files import read_yaml
+from paracosm.validation import validated
 
 OP_CLASSES: Mapping[str, str] = {
     "product": "",

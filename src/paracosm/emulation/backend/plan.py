@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.data_files import parse_json
 from paracosm.emulation.records import COLLECTIVES, Note
 from paracosm.errors import InputError
 from paracosm.files import replacing
-from paracosm.validation import parse_json
 
 VERSION = 1
 LARGEST_SMALL = 1 << 16

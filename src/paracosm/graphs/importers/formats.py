@@ -10,10 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.file import contents
 from paracosm.graphs.graph import Graph
-from paracosm.validation import parse_json
 
 _HEAD = 1 << 16
 """Bytes of a file by which its format is known: a trace may have gigabytes."""

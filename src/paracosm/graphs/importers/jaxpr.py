@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from paracosm.data_files import parse_json
 from paracosm.errors import InputError
 from paracosm.graphs.file import contents
 from paracosm.graphs.graph import Graph, TensorArgument
 from paracosm.graphs.importers.calls import Call, bytes_of, elements_of, graph_of_calls
 from paracosm.graphs.importers.shape_rules import shape_of
-from paracosm.validation import parse_json
 
 VERSION = 1
 """Of the dump."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from paracosm.data_files import read_yaml
 from paracosm.errors import InputError, unknown
-from paracosm.validation import read_yaml
 
 Recipe = Literal["megatron", "compiled", "eager"]
 

@@ -149,6 +149,18 @@ class ProfileDatabase:
         """Return all that the database holds."""
         return Timings(tuple(self.timings()), tuple(self.links()), tuple(self.iterations()))
 
+    def check(self) -> None:
+        """Read every page of the file, and every timing.
+
+        Raises:
+            InputError: one is damaged.
+        """
+        with self._explained():
+            (found,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise InputError(f'"{self.path}" is damaged: {" ".join(found.split())}')
+        self.everything()
+
     def contents(self, environments: Collection[Environment] | None = None) -> dict[str, Any]:
         """Return what `paracosm db show --json` prints: of what, where, how many, how stable, since
         when; of some environments, or of all."""

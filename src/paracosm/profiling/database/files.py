@@ -196,6 +196,7 @@ def _holdings(source: Path) -> Timings:
     if is_parquet(source):
         return load_export(source)
     with ProfileDatabase.open(source, readonly=True) as database:
+        database.check()
         return database.everything()
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
 from paracosm.files import check_seal, sealing
 from paracosm.graphs.file import contents
@@ -25,7 +26,6 @@ from paracosm.profiling.jobs.job_profile import (
     check_job_profile,
     job_profile_of,
 )
-from paracosm.validation import parse_json
 
 if TYPE_CHECKING:
     import pyarrow

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from paracosm.data_files import read_yaml
 from paracosm.errors import InputError
 from paracosm.profiling.nodes.exchange import (
     BOTH,
@@ -40,7 +41,7 @@ from paracosm.units import (
     parse_duration,
     parse_size,
 )
-from paracosm.validation import read_yaml, validated
+from paracosm.validation import validated
 
 
 @dataclass(frozen=True, slots=True)

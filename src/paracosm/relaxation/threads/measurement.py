@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paracosm.data_files import parse_json
 from paracosm.errors import InputError
-from paracosm.validation import parse_json
 
 Array = NDArray[np.float64]
 Stamps = NDArray[np.int64]

@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.chakra.trace import Tensors
 from paracosm.graphs.check import cycle_message, node_label
 from paracosm.timeline.kineto import OpSpan
-from paracosm.validation import parse_json
 
 COLLECTIVE = "record_param_comms"
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from paracosm.data_files import parse_json
 from paracosm.errors import InputError
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.chakra.trace import arguments_of, bytes_of
@@ -26,7 +27,6 @@ from paracosm.graphs.importers.pytorch.ops import (
     units_of,
 )
 from paracosm.timeline.kineto import OpSpan, collective_of
-from paracosm.validation import parse_json
 
 _SCHEMA = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?\(")
 _HOST = frozenset(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paracosm.data_files import parse_json
 from paracosm.errors import InputError
 from paracosm.graphs.file import contents
 from paracosm.graphs.graph import Graph, TensorArgument
@@ -27,7 +28,6 @@ from paracosm.graphs.importers.tensorflow.graph_def import (
 )
 from paracosm.graphs.importers.tensorflow.nodes import TENSORFLOW, dtype_of, shape_proto
 from paracosm.graphs.importers.wire import Message, decode
-from paracosm.validation import parse_json
 
 
 @dataclass(frozen=True, slots=True)
