@@ -42,21 +42,6 @@ if TYPE_CHECKING:
     from paracosm.studies import RunFolder
     from paracosm.timeline import Timeline
 
-__all__ = [
-    "Result",
-    "Sweep",
-    "arguments",
-    "emulate",
-    "open_result",
-    "plan",
-    "predict",
-    "profile",
-    "relax",
-    "replay",
-    "study",
-    "train",
-]
-
 S = TypeVar("S", bound=Summary, covariant=True)
 Folder = str | os.PathLike[str]
 Config = Any

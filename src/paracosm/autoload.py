@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from paracosm.emulation.config import Setting
 
-__all__ = ["autoload"]
-
 
 def autoload() -> None:
     """Make this process the real rank of an emulated job, if its environment asks for that.

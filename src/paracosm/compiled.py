@@ -12,8 +12,6 @@ from typing import Any, cast
 import numba
 from numba.core.registry import CPUDispatcher
 
-__all__ = ["columns", "compiled", "compiled_whole", "inlined", "subroutine"]
-
 _njit: Any = numba.njit
 # An entry from C, which nobody asks for, takes a tenth of the time to compile.
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}

@@ -10,8 +10,6 @@ import yaml
 
 from paracosm.errors import InputError
 
-__all__ = ["parse_json", "parse_yaml", "read_json", "read_yaml"]
-
 MOST_BYTES = 16 * 2**20
 MOST_LEVELS = 64
 MOST_VALUES = 1_000_000

@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from types import ModuleType
 
-__all__ = ["InputError", "MissingExtraError", "require", "unknown"]
-
 
 class InputError(ValueError):
     """Input that cannot be used (a file, a flag, a configuration); the message is one line."""

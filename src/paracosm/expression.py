@@ -8,8 +8,6 @@ from typing import Any
 
 from paracosm.errors import InputError
 
-__all__ = ["parse_expression", "read_literal"]
-
 _COMMA = re.compile(r",(?![^(]*\))")  # but not those of a tuple
 _CALL = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 

@@ -17,8 +17,6 @@ from typing import Any
 
 from paracosm.errors import InputError
 
-__all__ = ["call_factory", "is_reference", "named_function", "one_line"]
-
 
 def is_reference(name: str) -> bool:
     """Whether `name` has the form `package.module:factory`."""

@@ -12,8 +12,6 @@ from typing import BinaryIO, Self
 
 from paracosm.errors import InputError
 
-__all__ = ["Lock", "check_seal", "replacing", "sealing"]
-
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:

@@ -16,8 +16,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-__all__ = ["end_with_parent", "in_processes"]
-
 Answer = TypeVar("Answer")
 
 

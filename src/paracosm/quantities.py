@@ -22,8 +22,6 @@ from paracosm.units import (
     parse_size,
 )
 
-__all__ = ["Bandwidth", "Duration", "Size", "read_bandwidth", "read_duration"]
-
 
 def _with_unit(parse: Callable[[Any], float], what: str, example: str) -> Callable[[Any], float]:
     """Return `parse` without plain numbers in texts: `--bandwidth 25` does not mean 25 bytes/s."""

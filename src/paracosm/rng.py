@@ -14,20 +14,6 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "EmulationStream",
-    "FailureStream",
-    "PlanningStream",
-    "RelaxationStream",
-    "ServerStream",
-    "SimulationStream",
-    "TrainingStream",
-    "generator",
-    "integer_seed",
-    "sequence",
-    "stream_keys",
-]
-
 
 class TrainingStream(IntEnum):
     """What the random streams of a training run are for."""

@@ -16,17 +16,6 @@ from numbers import Real
 
 from paracosm.errors import InputError, unknown
 
-__all__ = [
-    "format_bandwidth",
-    "format_duration",
-    "format_number",
-    "format_size",
-    "parse_bandwidth",
-    "parse_duration",
-    "parse_number",
-    "parse_size",
-]
-
 # A unit is (power of ten, factor): 10^power * factor in the SI base unit. The factor of a decimal
 # unit is 1 or a power of two (bits, KiB), so that only minutes and more are rounded.
 Unit = tuple[int, float]

@@ -9,8 +9,6 @@ from pydantic import BaseModel, ValidationError
 
 from paracosm.errors import InputError, unknown
 
-__all__ = ["validated"]
-
 Model = TypeVar("Model", bound=BaseModel)
 
 

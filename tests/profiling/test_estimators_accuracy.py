@@ -7,7 +7,7 @@ import pytest
 from synthetic_device import TYPES, device_time, draw, timings_of
 
 from paracosm.graphs.graph import Op
-from paracosm.profiling.estimators import Estimators, fit_estimators, format_scores
+from paracosm.profiling.estimators import Estimators, fit_estimators
 from paracosm.profiling.samples import OpTiming
 
 METHODS = ("roofline", "mlp", "gaussian")
@@ -84,13 +84,3 @@ def test_what_cross_validation_chose_is_fitted_and_its_scores_are_kept(
     for score in estimators.scores:
         assert score.chosen == min(score.errors, key=lambda method: score.errors[method])
         assert estimators.types[score.name].method == score.chosen
-
-
-def test_the_table_has_a_line_for_every_op_type(timings: list[OpTiming]) -> None:
-    scores = fit_estimators(timings[:65]).scores  # 60 of one type, 5 of the next
-    title, first, second = format_scores(scores).splitlines()
-    assert title.split() == ["op", "type", "samples", *METHODS, "nearest", "chosen"]
-    assert first.split()[:2] == ["dev.add.Tensor", "5"]
-    assert first.split()[2:] == ["-", "-", "-", "-", "roofline"]
-    assert second.split()[:2] == ["dev.matmul.default", "60"]
-    assert second.split()[-1] == scores[1].chosen

@@ -28,25 +28,6 @@ import numpy.typing as npt
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
 
-__all__ = [
-    "BYTES",
-    "COMPUTE",
-    "HOST",
-    "PHASES",
-    "RESOURCES",
-    "Graph",
-    "Op",
-    "Storages",
-    "TensorArgument",
-    "decode_arguments",
-    "encode_arguments",
-    "host_nodes",
-    "numbered",
-    "shapes_of",
-    "waiting_nodes",
-]
-
-
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]

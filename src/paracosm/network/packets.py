@@ -3,24 +3,16 @@
 A stream is what one node sends to one other; its messages travel in order. Its long-run rate is the
 max-min fair one (`paracosm.network.sharing`), and one port limits it, of several the first. **That
 port serves the streams that it limits in turn, `quantum` bytes of each, at the rate that all of
-them have together.** Ports that do not limit a stream let it pass at once. So two streams that meet
-do not flow side by side: who comes late waits until all others had their turn, and then has its
-quantum at the full rate. With a quantum of next to nothing that is max-min sharing, with an endless
-one it is first come, first served.
-
-Round robin is that of Nagle, "On Packet Switches with Infinite Storage", 1987, with the quantum of
-bytes that Shreedhar and Varghese give a stream ("Efficient Fair Queuing using Deficit Round Robin",
-1995); a packet is cut where the quantum ends, so that nothing is owed. That round robin at every
-port comes to max-min fair rates is from Hahne, "Round-Robin Scheduling for Max-Min Fairness in Data
-Networks", 1991.
+them have together.** Ports that do not limit a stream let it pass at once; docs/cluster-file.md
+compares the rule with the others and has its sources. As in Shreedhar, Varghese, "Efficient Fair
+Queuing using Deficit Round Robin", 1995, a turn is a quantum of bytes; a packet is cut where it
+ends, so that nothing is owed.
 
 A message is there when its last turn is over, but not before its narrowest port could have brought
-all of it: a turn at a fast port is a burst that a slow one stretches.
-
-A stream whose next message is there when one ends goes on with the rest of its turn. Streams that
-come at one instant take their places in the order of their requests, behind one that has just used
-up its turn. A stream that another port limits from now on takes the last place there, with what is
-left of its turn.
+all of it: a turn at a fast port is a burst that a slow one stretches. Streams that come at one
+instant take their places in the order of their requests, behind one that has just used up its turn.
+A stream that another port limits from now on takes the last place there, with what is left of its
+turn.
 
 Nothing is done a quantum at a time: while the same streams wait at a port, who ends first and when
 follows from what each still has to send, and all whole rounds until then are one subtraction.

@@ -1,41 +1,24 @@
 """Serial and fair sharing in Python, for simulations that open connections as they go.
 
-**Serial**: ports that messages hold alone, and the requests that queue at them. After Zhang,
-Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effect", sections 3.2 and 3.3: a
-node has a send port and a receive port, which work independently of each other and of what the node
-computes. A transfer holds the send port of its source and the receive port of its target, both for
-the same time. So transfers to several targets are serialised at the sender, and from several
-sources at the receiver. A sender whose target is busy leaves a request there, to be told when it is
-free, and goes on to the next one in its queue.
-
-In the paper a port is a coroutine. Here it is a flag and a queue of requests. One rule does it all:
+**Serial** (Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effect",
+sections 3.2 and 3.3): a transfer holds the send port of its source and the receive port of its
+target, both for the same time; over a half-duplex link all four ports of the two nodes.
 
     **A request waits at one port that it needs and that is busy. When ports are free again, the
     requests that wait at them are looked at in the order in which they were made; each starts, or
     moves on to another busy port that it needs, until the ports are busy again.**
 
-It follows that a port never idles while a request could start, and that **of all requests that
-could start, the one made first does**. Both ends of a transfer are set free before anybody is
-looked at. Were it the sender's turn first, one with a long queue to one target would keep the
-target for itself while others that asked earlier wait; were it the receiver's, a sender's own
-requests would overtake one another for no reason.
+So a port never idles while a request could start, and **of all requests that could start, the one
+made first does**. Both ends of a transfer are set free before anybody is looked at: were it the
+sender's turn first, one with a long queue to one target would keep the target for itself; were it
+the receiver's, a sender's own requests would overtake one another. Nothing is ever scanned: to wait
+and to be found again costs O(1), and O(log w) for the few that wait out of order.
 
-Over a half-duplex link a transfer holds all four ports of the two nodes, so that neither can send
-and receive at the same time; everything else is the same.
-
-A request moves only when a port that it waits at is free. Whether ten thousand senders wait for
-one target or one sender has ten thousand requests for targets that are busy, nothing is ever
-scanned; to wait and to be found again costs O(1), and O(log w) for the few that wait out of order.
-
-**Fair**: max-min fair flows in whole picoseconds. `paracosm.network.compiled_fair` explains sources
-and rounding: messages over the same stations have one rate, so that a route needs a heap of the
-bytes at which its flows end (its *virtual time*) and no look at any of them when the rate changes.
-Both do the same arithmetic, and their answers are equal to the bit.
-
-What differs is when routes are known. A compiled loop is given all of them; a simulation opens
-connections as it goes. So a station is left out of a connection for as long as it is the only one
-there and another of its stations is no wider: around one server, all workers are one route. When a
-second connection comes to such a station, the first one gets it back, in mid-flow if need be.
+**Fair**: max-min fair flows in whole picoseconds, by the arithmetic that
+`paracosm.network.compiled_fair` explains; answers are equal to the bit. A compiled loop is given
+all routes; here a station is left out of a connection for as long as it is the only one there and
+another of its stations is no wider: around one server, all workers are one route. When a second
+connection comes to such a station, the first one gets it back, in mid-flow if need be.
 """
 
 from __future__ import annotations

@@ -29,14 +29,6 @@ from paracosm.planning.gradient_noise import GradientNoise, measure_noise, point
 from paracosm.results import PlannedDesign, PlanSummary
 from paracosm.training import TrainConfig
 
-__all__ = [
-    "Baselines",
-    "SingleWorker",
-    "efficiency",
-    "predict_baselines",
-    "with_baselines",
-]
-
 Floats = npt.NDArray[np.float64]
 
 

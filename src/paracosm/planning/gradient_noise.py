@@ -16,8 +16,6 @@ from paracosm.errors import InputError
 from paracosm.training import TrainConfig
 from paracosm.training.numerics import prepare_numerics
 
-__all__ = ["GradientNoise", "estimate_noise", "measure_noise", "points_of_run"]
-
 MINIBATCHES = 16
 """At each point; the signal is then known where the noise scale is below some dozens of batches."""
 

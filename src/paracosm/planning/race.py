@@ -1,22 +1,9 @@
 """Successive halving of designs: few updates for those that cannot be the answer.
 
 Jamieson, Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization", 2016,
-with rules of its own for what is dropped, since a target is a first passage and designs differ in
-cost. All runs are counted in updates, never in time on the machine that plans.
-
-1. Every design runs with the first seed for a 16th of the updates allowed, then those that are left
-   for a quarter, then for all; in each of these rungs those with the fewest workers first. A run
-   that reached the target is done.
-2. After each of these rungs a design is dropped if
-   - its loss exploded;
-   - it learnt nothing: none of `LOOKS` or more evaluations was better than the initial model;
-   - it is slow: a design of as many workers or fewer has reached the target, and this one was not
-     there after `SLOWER` times as long, at which its run ends;
-   - of those of its workers and its algorithm that are still on their way (they differ in learning
-     rate, and have made the same updates) it is in the worse half.
-3. Of designs that reached the target, those go on to the other seeds that are the fastest for their
-   number of workers, or need at most `SLOWER` times as long as every one of as many workers or
-   fewer. These run to the target or through all updates: what never reaches it is counted.
+with rules of its own for what is dropped (docs/plan.md), since a target is a first passage and
+designs differ in cost. All runs are counted in updates, never in time on the machine that plans.
+In each rung the designs with the fewest workers run first; a run that reached the target is done.
 """
 
 from __future__ import annotations

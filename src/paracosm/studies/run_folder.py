@@ -1,23 +1,9 @@
-"""The run folder: everything that a run leaves behind, readable at every instant.
-
-    study.yaml         what was asked for, with every default filled in
-    environment.json   versions, hardware, seed
-    metrics.arrows     the metrics so far, while the run goes on or after it was killed
-    metrics.parquet    the metrics of a finished run
-    timeline.parquet   the spans of a finished run that recorded them
-    recording.json     the durations that a run measured, to be replayed
-    collectives.parquet  every collective of an emulated job
-    plan.npz           what the real rank of an emulated job communicated, to be replayed
-    runs.jsonl         the training runs of a plan, each as it ends; unchanged-runs.jsonl those
-                       without the changes of what_if
-    summary.json       the key numbers; its presence says that the run is finished
-    report.html        written by `paracosm.report`
-
-The folder of a sweep has a study.yaml, a sweep.json with the summaries of the points that are
-finished, and a run folder for each point.
+"""The run folder (docs/run-folder.md): what a run leaves behind, readable at every instant.
 
 A file appears under its name only when it is complete (it is written beside and renamed), except
-for metrics.arrows, which can be read wherever it was cut off.
+for metrics.arrows, which can be read wherever it was cut off; summary.json says that the run is
+finished. The folder of a sweep has a study.yaml, a sweep.json with the summaries of the points that
+are finished, and a run folder for each point.
 """
 
 from __future__ import annotations

@@ -19,19 +19,6 @@ from paracosm.errors import InputError, unknown
 from paracosm.expression import parse_expression
 from paracosm.units import format_number, parse_number
 
-__all__ = [
-    "Factor",
-    "LearningRateScaling",
-    "Schedule",
-    "WarmUp",
-    "check_ends",
-    "describe_learning_rate",
-    "learning_rate_factor",
-    "parse_schedule",
-    "parse_warm_up",
-    "scaled_learning_rate",
-]
-
 Factor = Callable[[float], float]
 """From the number of updates before to the factor of the learning rate."""
 

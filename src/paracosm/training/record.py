@@ -1,33 +1,10 @@
 """What is recorded of a run: its rows, its updates, whether it diverged or reached its target.
 
-Rows of the long table (node, name, value, step) that `train` writes, to anything with a `metric`
-method, such as a run folder:
-
-- at each update, node = the worker whose gradient it was, step = the update's number (from 1):
-  `minibatch_loss`, `staleness`;
-- at each update besides, node = "job": `examples` (consumed so far);
-- where clients take turns at the workers, at each update, node = the worker: `client`, the number
-  of the client whose gradient it was; and when it happens: `waiting`, the seconds for which a
-  worker waited after what it sent had arrived, until it was answered; `dropped_out`, `gone`,
-  `late`, `stopped`, with the number of the client that was lost while it computed, went away before
-  what it sent was there, was too late for its round, or was told to stop by a server that goes on;
-  at the end, node = "client", step = its number, of all that took part: `client_speed`, where it is
-  not the same of all;
-- at each evaluation, node = "evaluation", step = the number of updates so far: `loss` (over the
-  training set), `test_loss`, `accuracy` (over the test set), `examples`; of large sets, over the
-  examples that `evaluate_examples` allows; `learning_rate` (of the next update) where it changes,
-  and `epsilon` (given away so far) where privacy is asked for;
-- at each evaluation of a run whose messages are compressed, node = "job": `bytes_sent` so far;
-- at the end, node = a worker or server, step = the number of updates: `utilisation.compute`,
-  `utilisation.send`, `utilisation.receive`, fractions of the virtual time;
-- where nodes fail, node = who failed, step = the number of updates: `failure` (seconds until it is
-  back, infinite for never; `away` where a worker goes by itself), and when it is `restart` (seconds
-  that it was away); node = "job":
-  `restart` of the whole job, and `checkpoint` (seconds that it takes).
-
-An update of the job is one of every tensor or of every server's part. Where a gradient changes
-several tensors, each at a time of its own, its rows stand at the last of them, and its staleness is
-the mean over them; of several servers or fragments on the engine, the first one's rows count.
+Rows of the long table (node, name, value, step; docs/run-folder.md) go to anything with a `metric`
+method, such as a run folder. An update of the job is one of every tensor or of every server's part.
+Where a gradient changes several tensors, each at a time of its own, its rows stand at the last of
+them, and its staleness is the mean over them; of several servers or fragments on the engine, the
+first one's rows count.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def environment_with(folder: Path, *packages: str) -> str:
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> str:
-    found = os.environ.get("PARACOSM_TEST_LIBRARIES")  # a Python that has them already
+    found = os.environ.get("TEST_LIBRARIES_PYTHON")  # a Python that has them already
     folder = tmp_path_factory.mktemp("libraries")
     return found or environment_with(folder, "transformers", "accelerate", "lightning")
 

@@ -15,8 +15,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["export"]
-
 _LARGEST = 2_000_000  # equations
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
+from paracosm.data_files import read_yaml
 from paracosm.errors import InputError, unknown
 
 Recipe = Literal["megatron", "compiled", "eager"]
@@ -151,83 +153,9 @@ def architecture(name: str, sequence: int | None = None) -> Transformer:
     return found if sequence is None else replace(found, sequence=sequence)
 
 
-def _gpt(layers: int, width: int, heads: int, sequence: int, vocabulary: int) -> Transformer:
-    return Transformer(layers, width, heads, sequence, vocabulary, recipe="compiled")
-
-
-def _opt(layers: int, width: int, heads: int) -> Transformer:
-    return replace(_gpt(layers, width, heads, 2048, 50_272), fused_qkv=False)
-
-
-def _llama(
-    *sizes: int, kv: int = 0, inner: int, vocabulary: int = 32_000, **experts: int
-) -> Transformer:
-    """Return a decoder with rotary positions, RMS norms, SwiGLU, and no biases."""
-    layers, width, heads, sequence = sizes
-    return Transformer(
-        *(layers, width, heads, sequence, vocabulary, kv, inner),
-        gated=True,
-        rotary=True,
-        rms=True,
-        bias=False,
-        tied=False,
-        fused_qkv=False,
-        recipe="compiled",
-        **experts,
-    )
-
-
 ARCHITECTURES: Mapping[str, Transformer] = {
-    # Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, table 2.
-    "gpt2": _gpt(12, 768, 12, 1024, 50_257),
-    "gpt2-medium": _gpt(24, 1024, 16, 1024, 50_257),
-    "gpt2-large": _gpt(36, 1280, 20, 1024, 50_257),
-    "gpt2-xl": _gpt(48, 1600, 25, 1024, 50_257),
-    # Brown et al., "Language Models are Few-Shot Learners", 2020, table 2.1; 13 B has a width of
-    # 5140 there, which 40 heads of 128 do not make.
-    "gpt3-2.7b": _gpt(32, 2560, 32, 2048, 50_257),
-    "gpt3-6.7b": _gpt(32, 4096, 32, 2048, 50_257),
-    "gpt3-13b": _gpt(40, 5120, 40, 2048, 50_257),
-    "gpt3-175b": _gpt(96, 12_288, 96, 2048, 50_257),
-    # Zhang et al., "OPT: Open Pre-trained Transformer Language Models", 2022, table 1.
-    "opt-125m": _opt(12, 768, 12),
-    "opt-350m": _opt(24, 1024, 16),
-    "opt-1.3b": _opt(24, 2048, 32),
-    "opt-2.7b": _opt(32, 2560, 32),
-    "opt-6.7b": _opt(32, 4096, 32),
-    "opt-13b": _opt(40, 5120, 40),
-    "opt-30b": _opt(48, 7168, 56),
-    "opt-66b": _opt(64, 9216, 72),
-    "opt-175b": _opt(96, 12_288, 96),
-    # MosaicML, llm-foundry, scripts/train/yamls/pretrain/mpt-*.yaml, April 2024.
-    "mpt-125m": _gpt(12, 768, 12, 2048, 50_368),
-    "mpt-350m": _gpt(24, 1024, 16, 2048, 50_368),
-    "mpt-760m": _gpt(24, 1536, 12, 2048, 50_368),
-    "mpt-1b": _gpt(24, 2048, 16, 2048, 50_368),
-    "mpt-3b": _gpt(32, 2560, 20, 2048, 50_368),
-    "mpt-7b": _gpt(32, 4096, 32, 2048, 50_368),
-    "mpt-13b": _gpt(40, 5120, 40, 2048, 50_368),
-    "mpt-30b": _gpt(48, 7168, 56, 2048, 50_368),
-    "mpt-70b": _gpt(80, 8192, 64, 2048, 50_368),
-    # Touvron et al., "Llama 2: Open Foundation and Fine-Tuned Chat Models", 2023, section 2.2.
-    "llama-7b": _llama(32, 4096, 32, 4096, inner=11_008),
-    "llama-13b": _llama(40, 5120, 40, 4096, inner=13_824),
-    "llama-70b": _llama(80, 8192, 64, 4096, kv=8, inner=28_672),
-    # Llama Team, "The Llama 3 Herd of Models", 2024, table 3; of 8192 tokens, section 3.4.
-    "llama-8b": _llama(32, 4096, 32, 8192, kv=8, inner=14_336, vocabulary=128_256),
-    "llama3-70b": _llama(80, 8192, 64, 8192, kv=8, inner=28_672, vocabulary=128_256),
-    "llama-405b": _llama(126, 16_384, 128, 8192, kv=8, inner=53_248, vocabulary=128_256),
-    # Jiang et al., "Mixtral of Experts", 2024, table 1; of 8x22B the published configuration.
-    "mixtral-8x7b": _llama(32, 4096, 32, 4096, kv=8, inner=14_336, experts=8, active=2),
-    "mixtral-8x22b": _llama(56, 6144, 48, 4096, kv=8, inner=16_384, experts=8, active=2),
-    # Dai et al., "DeepSeekMoE", 2024, section 5.1.2; its first, dense layer as the others.
-    "deepseek-moe-16b": _llama(
-        *(28, 2048, 16, 4096),
-        inner=1408,
-        vocabulary=102_400,
-        experts=64,
-        active=6,
-        shared=2,
-    ),
+    name: Transformer(**(family["common"] | own))
+    for family in read_yaml(Path(__file__).with_name("architectures.yaml"), "architectures")
+    for name, own in family["models"].items()
 }
-"""Name -> sizes, each family with its source."""
+"""Name -> sizes, of `architectures.yaml`."""

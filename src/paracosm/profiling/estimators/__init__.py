@@ -1,7 +1,7 @@
 """How long an op takes that nobody timed: estimators trained from the timings of one device."""
 
 from paracosm.profiling.estimators.estimators import Estimators, fit_estimators
-from paracosm.profiling.estimators.methods import Score, format_scores
+from paracosm.profiling.estimators.methods import Score
 from paracosm.profiling.estimators.roofline import SOURCES, Estimate
 
 __all__ = [
@@ -10,5 +10,4 @@ __all__ = [
     "Estimators",
     "Score",
     "fit_estimators",
-    "format_scores",
 ]

@@ -225,21 +225,6 @@ def score_of(name: str, held_out: HeldOut) -> Score:
     )
 
 
-def format_scores(scores: Sequence[Score]) -> str:
-    """Return the scores as a table of text, a line for each op type."""
-    width = max([len("op type"), *(len(score.name) for score in scores)])
-    titles = "".join(f"{method:>10}" for method in METHODS)
-    lines = [f"{'op type':{width}} {'samples':>8}{titles}{'nearest':>16}  chosen"]
-    for score in scores:
-        errors = "".join(
-            f"{score.errors[method]:>10.3f}" if method in score.errors else f"{'-':>10}"
-            for method in METHODS
-        )
-        near = f"{score.near_error:.3f} of {score.near}" if score.near else "-"
-        lines.append(f"{score.name:{width}} {score.samples:>8}{errors}{near:>16}  {score.chosen}")
-    return "\n".join(lines)
-
-
 _GOOD_ENOUGH = 0.02  # mean error of a roofline (a view's, a constant) that nobody need compete with
 
 
