@@ -217,7 +217,7 @@ def test_an_interrupted_sweep_keeps_what_it_has(
     monkeypatch.setattr("paracosm.prediction.run.predict_job", interrupted)
     flags = [*asked, "--workers", "1,2..16", "--bandwidth", "1Gbit/s", "--timeline-ranks", "9"]
     out, most = tmp_path / "run", 4
-    assert main([*flags, "--out", str(out)]) == 1
+    assert main([*flags, "--out", str(out)]) == 130
     assert "interrupted before its end. This is what it had" in capsys.readouterr().out
     summary = RunFolder.open(out).summary
     assert summary is not None
@@ -225,7 +225,7 @@ def test_an_interrupted_sweep_keeps_what_it_has(
     assert [row["workers"] for row in summary["throughput"]] == [1, 2, 4]
     assert (out / "report.html").exists()
     most = 0
-    assert main(flags) == 1
+    assert main(flags) == 130
     assert capsys.readouterr().err == "paracosm: interrupted\n"
 
 
@@ -351,7 +351,7 @@ def test_a_model_that_cannot_be_captured_split_is_split_by_estimate(
             raise InputError("gpt2: its 12 heads cannot be split between 8 ranks")
         return build_graph(nodes, provenance={"examples": 8})
 
-    monkeypatch.setattr("paracosm.graphs.capture.options", capture)
+    monkeypatch.setattr("paracosm.graphs.capture.capture", capture)
     flags = ["predict", "--model", "gpt2", "--db", asked[4], "--hardware", "Old Chip"]
     job = ["--strategy", "tp=8", "--bandwidth", "inf"]
     assert main([*flags, *job]) == 0

@@ -204,6 +204,7 @@ def _check_ranks(job: Job) -> None:
         )
     groups = job.communicators
     for what, numbers, count in (
+        ("program", job.program, len(job.programs)),
         ("rank", groups.members, job.ranks),
         ("communicator", job.communicator, len(groups)),
     ):

@@ -218,7 +218,7 @@ def test_an_interrupt_keeps_the_numbers_that_are_done(
 
     monkeypatch.setattr(prediction_run, "predict_throughput", until)
     flags = ["predict", profile, "--workers", "1..4", *LINK, *FEW, "--out", str(tmp_path / "run")]
-    assert main(flags) == 1
+    assert main(flags) == 130
     assert "up to 2 workers" in capsys.readouterr().out
     summary = RunFolder.open(tmp_path / "run").summary
     assert summary is not None

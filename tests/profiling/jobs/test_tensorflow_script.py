@@ -165,7 +165,7 @@ def test_an_interrupt_keeps_the_steps_that_there_are(folder: Path, capsys: Captu
     out = folder / "job.profile"
     flags = ["--framework", "tensorflow", "--warmup", "0", "--out", str(out)]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert main(["profile", "job", str(path), *flags]) == 1
+    assert main(["profile", "job", str(path), *flags]) == 130
     assert load_job_profile(out).steps == 5
     assert "Interrupted: these are the steps" in capsys.readouterr().out
 

@@ -85,7 +85,7 @@ def test_the_file_gives_the_measurement_back(measured: Measurement, tmp_path: Pa
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "cannot be read"),
+        ("{", "cut off or damaged"),
         ("[]", "not a measurement"),
         ('{"format": "paracosm measured threads", "version": 9}', "version 9"),
         ('{"format": "paracosm measured threads", "version": 1}', "'problem' is missing"),
