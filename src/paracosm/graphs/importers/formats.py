@@ -192,7 +192,9 @@ _HERE = "paracosm.graphs.importers"
 
 FORMATS: Mapping[str, Format] = {
     "chakra": Format(
-        "a Chakra trace", "paracosm.graphs.chakra.convert:read_chakra", ("drop_missing", "data_only")
+        "a Chakra trace",
+        "paracosm.graphs.chakra.convert:read_chakra",
+        ("drop_missing", "data_only"),
     ),
     "pytorch": Format(
         "an execution trace of PyTorch", f"{_HERE}.pytorch:read_execution_trace", ("step", "times")
