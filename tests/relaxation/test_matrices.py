@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from scipy.sparse.linalg import spsolve
 
-from paracosm.relaxation import RelaxConfig, relax, run_relaxation
+from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.problems import Problem, load_matrix
+from paracosm.relaxation.run import relax, run_relaxation
 from paracosm.relaxation.spectrum import iteration_radius
 
 MATRICES = Path(__file__).parents[1] / "data" / "matrices"
