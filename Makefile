@@ -19,7 +19,7 @@ UNHASHED := torch triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cubla
   nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse nvidia-cusparselt-cu13 \
   nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx
 
-.PHONY: demo test test-all lint types format bench lock sbom audit clean browser
+.PHONY: demo test test-all lint types format bench docs links lock sbom audit clean browser
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -32,6 +32,7 @@ test: $(READY) browser lint types
 test-all: $(READY) browser lint types
 	$(BIN)/python -m pytest -m "not real_time" $(BESIDE) $(PATIENTLY)
 	$(BIN)/python -m pytest -m "real_time" $(PATIENTLY)
+	$(MAKE) docs
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -101,6 +102,16 @@ $(READY): pyproject.toml constraints.txt requirements.lock
 	  --editable '.[dev]'
 	touch $(READY)
 
+# The site, in docs/_build/html; a warning is an error. Its gallery is run.
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build/html
+	@echo docs/_build/html/index.html
+
+# Links to other sites, too, which needs a network.
+links: docs
+	$(BIN)/python -m sphinx --builder linkcheck --quiet docs docs/_build/links
+
 clean:
 	find src benchmarks -name '*.nb[ic]' -delete
-	rm -rf .venv .audit build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .audit build dist docs/_build docs/gallery docs/reference .pytest_cache .mypy_cache .ruff_cache .hypothesis

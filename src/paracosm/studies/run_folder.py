@@ -74,7 +74,6 @@ FILES = (
     "schedule.parquet",
     "recording.json",
     "collectives.parquet",
-    "plan.npz",
     JOURNAL,
     UNCHANGED_JOURNAL,
     "sweep.json",
