@@ -24,9 +24,9 @@ from typing import Any, get_args
 
 import child
 from child import Outcome
-from commands import COMMANDS, LONG, QUICK, WAITING, Command
 from damage import TEXTS, damaged, replacement
 from sound import sound_files
+from sound_commands import COMMANDS, LONG, QUICK, WAITING, Command
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import COMMANDS
 from fuzz import WRITTEN
+from sound_commands import COMMANDS
 
 from paracosm.cli.verbs import VERBS
 from paracosm.studies import KINDS

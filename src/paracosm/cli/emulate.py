@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from paracosm.addresses import is_local
 from paracosm.cli.calibrate_link import link
 from paracosm.cli.options import (
     Force,
@@ -154,8 +155,6 @@ def serve(
 
 
 def _check_host(config: EmulateConfig, host: str, listen: bool) -> None:
-    from paracosm.emulation.wire.store import is_local
-
     is_served_here = 0 not in config.rank
     if is_served_here and not is_local(host) and not listen:
         raise InputError(
@@ -182,7 +181,6 @@ def _how_to_start(config: EmulateConfig, host: str) -> Iterator[str]:
             f"  PARACOSM_SERVED={config.port} torchrun --nnodes={config.world} --node-rank={rank} "
             f"--nproc-per-node=1 --master-addr={address} --master-port={config.port} train.py"
         )
-    yield "on another machine leave PARACOSM_SERVED out, and give --plan here"
     yield "the others are emulated until it has gone; Ctrl-C ends this at once"
 
 

@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from paracosm.arrays import Bools, Floats, Ints
+from paracosm.files import replacing
 from paracosm.timeline.timeline import Spans, Timeline
 
 _RESOURCES = ("compute", "send", "receive", "wait")  # in this order on the screen, then the others
@@ -41,7 +42,7 @@ def write_trace(timeline: Timeline, path: str | Path) -> None:
     Messages with exactly one send and one receive span, begun in this order, get an arrow. Events
     are written as they are made; beside the timeline, memory holds a few numbers per span.
     """
-    with _open(path) as file:
+    with replacing(path) as beside, _open(beside, str(path).endswith(".gz")) as file:
         file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
         tracks = _Tracks(timeline)
         events = chain(_span_events(timeline, tracks), _counter_events(timeline, tracks))
@@ -50,8 +51,8 @@ def write_trace(timeline: Timeline, path: str | Path) -> None:
         file.write(",\n".join(tracks.metadata()) + "\n]}\n")
 
 
-def _open(path: str | Path) -> IO[str]:
-    if str(path).endswith(".gz"):
+def _open(path: Path, packed: bool) -> IO[str]:
+    if packed:
         return gzip.open(path, "wt", encoding="utf-8", compresslevel=5)
     return open(path, "w", encoding="utf-8")
 
@@ -119,7 +120,7 @@ def _counter_events(timeline: Timeline, tracks: _Tracks) -> Iterator[str]:
             yield f'{{"ph":"C","name":{_quoted(name)},{where},"args":{{"value":{value!r}}}}}'
 
 
-def _arrows(spans: Spans, begins: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _arrows(spans: Spans, begins: Ints) -> Bools:
     """Return which spans are an end of a message whose both ends are there, in the right order."""
     (sent, first_send, sends), (received, first_receive, receives) = (
         np.unique(
@@ -138,7 +139,7 @@ def _arrows(spans: Spans, begins: NDArray[np.int64]) -> NDArray[np.bool_]:
     return ends_of_arrows
 
 
-def _nanoseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+def _nanoseconds(seconds: Floats) -> Ints:
     return np.rint(seconds * 1e9).astype(np.int64)
 
 

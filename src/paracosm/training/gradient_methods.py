@@ -7,11 +7,10 @@ import pickle
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import joblib
@@ -25,9 +24,12 @@ from torch.func import functional_call, vmap
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from paracosm.arrays import Ints
 from paracosm.errors import InputError
 from paracosm.factory import one_line
-from paracosm.models import DataSet, Model
+from paracosm.files import temporary_folder
+from paracosm.models.data_sets import DataSet
+from paracosm.models.registry import Model
 from paracosm.processes import end_with_parent
 from paracosm.rng import integer_seed
 from paracosm.training.buffers import SHARED, Buffers, State, averaged_over
@@ -52,7 +54,7 @@ class PendingGradient:
         source: Any,
         number: int,
         parameters: Parameters,
-        batch: npt.NDArray[np.int64],
+        batch: Ints,
         replica: int,
     ) -> None:
         self.number = number
@@ -100,7 +102,7 @@ class Request(Protocol):
     def parameters(self) -> Parameters | None: ...
 
     @property
-    def batch(self) -> npt.NDArray[np.int64]: ...
+    def batch(self) -> Ints: ...
 
     @property
     def replica(self) -> int: ...  # whose buffers it changes
@@ -117,9 +119,7 @@ class Method(Protocol):
 class StackedMethod(Method, Protocol):
     """One that computes several gradients by products of stacks of tensors."""
 
-    def stacked(
-        self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64], out: Sequence[Tensor]
-    ) -> Tensor:
+    def stacked(self, tensors: Sequence[Tensor], batches: Ints, out: Sequence[Tensor]) -> Tensor:
         """Return losses [requests], and put gradients where tensors are in `out`.
 
         Tensors are stacks [requests, ...] in the order of the layout, batches [requests, examples].
@@ -244,16 +244,14 @@ class Vectorised:
             gradients += compute_stacked(self, self._layout, chunk)
         return gradients
 
-    def stacked(
-        self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64], out: Sequence[Tensor]
-    ) -> Tensor:
+    def stacked(self, tensors: Sequence[Tensor], batches: Ints, out: Sequence[Tensor]) -> Tensor:
         losses, gradients = self.differentiate(tensors, batches)
         for place, gradient in zip(out, gradients, strict=True):
             place.copy_(gradient)
         return losses
 
     def differentiate(
-        self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64]
+        self, tensors: Sequence[Tensor], batches: Ints
     ) -> tuple[Tensor, Sequence[Tensor]]:
         """Return losses and gradients, as `stacked` does, which puts the latter in their places."""
         indices = torch.from_numpy(batches.reshape(-1))
@@ -352,9 +350,10 @@ class ProcessPool:
         self._buffers = buffers
         self._moving_buffers = traits.moving_buffers
         rows = min(workers, max(processes, _POOL_MEMORY // (4 * layout.size)))
-        # The file lives as long as the pool, which `with` cannot say.
-        self._file = NamedTemporaryFile(dir=_fast_folder(4 * rows * layout.size))  # noqa: SIM115
-        self._matrix = np.memmap(self._file.name, np.float32, "w+", shape=(rows, layout.size))
+        self._kept = ExitStack()
+        folder = self._kept.enter_context(temporary_folder(_fast_folder(4 * rows * layout.size)))
+        file = str(folder / "rows")
+        self._matrix = np.memmap(file, np.float32, "w+", shape=(rows, layout.size))
         try:
             stepper = bytes(dumps((model, layout, traits, seed)))
         except Exception as error:
@@ -364,7 +363,7 @@ class ProcessPool:
             processes,
             timeout=None,
             initializer=_start,
-            initargs=(os.getpid(), stepper, threads, self._file.name, self._matrix.shape),
+            initargs=(os.getpid(), stepper, threads, file, self._matrix.shape),
         )
         self._warming: list[Future[int]] = []
 
@@ -388,7 +387,7 @@ class ProcessPool:
 
     def close(self) -> None:
         self._executor.shutdown(wait=True, kill_workers=True)
-        self._file.close()
+        self._kept.close()
 
     def _compute(self, requests: Sequence[Request]) -> Iterator[Gradient]:
         for row, request in zip(self._matrix, requests, strict=False):

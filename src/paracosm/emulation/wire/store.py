@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import ipaddress
 import json
 import re
 import socket
@@ -156,15 +155,6 @@ def bound(host: str, port: int) -> socket.socket:
     return opened
 
 
-def is_local(host: str) -> bool:
-    """Return whether only this machine reaches an address."""
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return False
-    return all(ipaddress.ip_address(each[4][0]).is_loopback for each in found)
-
-
 _ADDRESS = re.compile(r"/(.+/\d+)/(\d+)")
 _DEVICE = re.compile(r"//[a-z]+//\d+$")
 _DEFAULT = re.compile(r"(?:^|/)default_pg/0//[a-z]+//\d+$")
@@ -182,6 +172,20 @@ def find_address(key: str) -> tuple[str, int] | None:
 
 def address_key(group: str, rank: int) -> str:
     return f"/{group}/{rank}"
+
+
+_MEMBERS = re.compile(r".*/paracosm/members/([^/]+)")
+
+
+def members_key(name: str) -> str:
+    """Return the key under which a real rank tells the members of a group, as JSON."""
+    return f"paracosm/members/{name}"
+
+
+def find_members(key: str) -> str | None:
+    """Return the name of the group whose members a key tells; None for other keys."""
+    found = _MEMBERS.fullmatch(key)
+    return None if found is None else found[1]
 
 
 def is_default(group: str) -> bool:

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from paracosm.arrays import Bools, Floats
 from paracosm.data_files import read_yaml
 from paracosm.errors import InputError
+from paracosm.files import replacing
 from paracosm.profiling.nodes.exchange import (
     BOTH,
     LONGEST,
@@ -239,10 +240,8 @@ def save_calibration(calibration: NodeCalibration, path: str | Path) -> None:
         }
     if calibration.environment:
         mapping["environment"] = dict(calibration.environment)
-    try:
-        Path(path).write_text(yaml.safe_dump(mapping, sort_keys=False), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    with replacing(path) as beside:
+        beside.write_text(yaml.safe_dump(mapping, sort_keys=False), encoding="utf-8")
 
 
 _bandwidth = partial(format_bandwidth, exact=True)
@@ -417,19 +416,19 @@ def correlation(carried: Sequence[Sequence[int]]) -> float | None:
     return float(now @ later) / size if size > 0 else None
 
 
-def counted(carried: Sequence[Sequence[int]]) -> npt.NDArray[np.bool_]:
+def counted(carried: Sequence[Sequence[int]]) -> Bools:
     """Return which intervals tell of sharing, (intervals,): in the others all connections together
     carried less than half of what they usually did, because one of the hosts was busy."""
     total = np.array(carried).sum(axis=1)
     usual = np.median(total)
     if not usual > 0:
         raise InputError("nothing came over several connections most of the time: is a host busy?")
-    enough: npt.NDArray[np.bool_] = total >= usual / 2
+    enough: Bools = total >= usual / 2
     return enough
 
 
-def _deviations(carried: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:
+def _deviations(carried: Sequence[Sequence[int]]) -> Floats:
     """Return ln(bytes) minus its mean over the connections of an interval."""
     logarithms = np.log(np.maximum(np.array(carried, float), SEGMENT))
-    deviations: npt.NDArray[np.float64] = logarithms - logarithms.mean(axis=1, keepdims=True)
+    deviations: Floats = logarithms - logarithms.mean(axis=1, keepdims=True)
     return deviations
