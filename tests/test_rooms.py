@@ -22,7 +22,7 @@ GROUND: dict[str, set[str]] = {
     "validation": set(),
     "compiled": set(),
     "files": set(),
-    "data_files": set(),
+    "data_files": {"files"},
     "processes": set(),
     "arrays": set(),
     "rng": set(),

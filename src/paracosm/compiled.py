@@ -32,14 +32,11 @@ def compiled_whole(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def shaped(shapes: str) -> Callable[[Callable[..., Any]], Any]:
-    """Let a compiled function look, when Python calls it, at the shapes of its arrays.
-
-    Beyond the end of an array it would read and write other memory.
+    """Let a compiled function check the shapes of its arrays, which it would read beyond their end.
 
     Args:
-        shapes: "n: begin end; n+1: offsets; steps 4: stamps", the names of parameters, or of fields
-            of tuples, behind their shape: numbers, and lengths by names of their own, each the same
-            wherever it stands; "*" is any.
+        shapes: "n: begin end; n+1: offsets; * 4: stamps": names of parameters, or of fields of
+            tuples, by shape: "n" is the same length wherever it stands, "*" any.
     """
 
     def make(function: Any) -> Any:

@@ -23,8 +23,8 @@ class MissingExtraError(ImportError):
 def unknown(kind: str, name: str, valid: Iterable[str]) -> InputError:
     """Return the error for a `name` that is not among the `valid` ones, naming the nearest."""
     choices = list(valid)
-    near = [each for each in choices if each.lower() == name.lower()]
-    near = near or get_close_matches(name, choices, n=1, cutoff=0.5)
+    capital = name[:1].swapcase() + name[1:]  # KB is kB; but Gb is not GB
+    near = [capital] if capital in choices else get_close_matches(name, choices, n=1, cutoff=0.5)
     hint = f'did you mean "{near[0]}"?' if near else f"choose from {', '.join(choices)}"
     return InputError(f'unknown {kind} "{name}": {hint}')
 

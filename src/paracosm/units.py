@@ -13,7 +13,6 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from numbers import Real
-from typing import Any
 
 from paracosm.errors import InputError, unknown
 
@@ -123,20 +122,15 @@ def _parse(value: object, kind: str, units: Mapping[str, Unit], signed: bool) ->
     elif isinstance(value, bool) or not isinstance(value, Real):
         raise InputError(f"a {kind} is a number or a string, not {value!r}")
     else:
-        number = as_float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            raise InputError(f"a {kind} of at most 1e308, not a number as large as that") from None
     if math.isnan(number):
         raise InputError(f"a {kind} must be a number, not NaN")
     if number < 0 and not signed:
         raise InputError(f"a {kind} must be 0 or more, not {str(value).strip()}")
     return number
-
-
-def as_float(value: Any) -> float:
-    """Return a number as a float: infinite where it is larger than floats are."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
 
 
 def _parse_text(text: str, kind: str, units: Mapping[str, Unit]) -> float:

@@ -60,7 +60,7 @@ def run(arguments: Sequence[str], folder: Path, waits: bool = False) -> Outcome:
         time.sleep(0.002)
     left = _end_orphans(others, 5)
     _adopt_orphans(False)
-    kind = _kind(os.waitstatus_to_exitcode(ended[1]), folder)
+    kind = _kind(os.waitstatus_to_exitcode(ended[1]), folder, "nan" in " ".join(arguments))
     files = [str(each.relative_to(folder)) for each in (folder / "tmp").rglob("*")]
     if kind in ("ran", "refused"):
         if left:
@@ -82,7 +82,7 @@ def run_here(arguments: Sequence[str]) -> int:
             sys.stdout, sys.stderr = before
 
 
-def _kind(code: int, folder: Path) -> str:
+def _kind(code: int, folder: Path, is_typed: bool) -> str:
     said, printed = _text(folder / "stderr"), _text(folder / "stdout")
     if code < 0:
         number = signal.Signals(-code)
@@ -99,7 +99,8 @@ def _kind(code: int, folder: Path) -> str:
         return f"exit code {code}"
     if max(map(len, [*said.splitlines(), *printed.splitlines(), ""])) > WIDEST:
         return "long"
-    if code == 0 and re.search(r"(?i)\bnan\b", printed + _summaries(folder)):
+    results = _summaries(folder) + ("" if is_typed else printed)  # which may repeat what is typed
+    if code == 0 and re.search(r"(?i)\bnan\b", results):
         return "nan"
     if code == 2:
         return "refused" if said.count("\n") == 1 and said.startswith("paracosm: ") else "untidy"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -14,7 +13,7 @@ from typer import Argument, Option
 
 from paracosm.addresses import is_local
 from paracosm.cli.display import aligned, counter, printer, show_result
-from paracosm.cli.options import ForceFile, Json, Quiet, duration, named
+from paracosm.cli.options import ForceFile, Json, Quiet, check_writable, duration, named
 from paracosm.errors import InputError, unknown
 from paracosm.profiling.nodes.calibration import (
     QUANTITIES,
@@ -291,8 +290,7 @@ def _known(path: Path | None, update: bool, force: bool) -> NodeCalibration:
         raise InputError("--update keeps what the file knows and --force does not: give one")
     if path.exists() and not (update or force):
         raise InputError(f"{path} exists: --force replaces it, --update adds to it")
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise InputError(f"{path}: cannot be written: is its folder there, and yours to write to?")
+    check_writable(path)
     return load_calibration(path) if update and path.exists() else NodeCalibration()
 
 

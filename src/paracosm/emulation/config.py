@@ -199,7 +199,7 @@ class EmulateConfig(ClusterFields):
     @classmethod
     def _calibrated(cls, given: Any) -> Any:
         """Read a file of `--calibrate-link` as the values that stand in it."""
-        if not isinstance(given, dict) or given.get("calibration") is None:
+        if not isinstance(given, dict) or not isinstance(given.get("calibration"), str | Path):
             return given
         path = Path(given["calibration"])
         values = read_yaml(path, "calibration")

@@ -23,7 +23,7 @@ import numpy as np
 from paracosm.arrays import Codes, Floats, Ints
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
-from paracosm.files import check_seal, open_file, sealing
+from paracosm.files import check_seal, read_bytes, sealing
 from paracosm.graphs.build import Columns, Lists, assemble
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op
 
@@ -70,9 +70,7 @@ def _read(path: Path) -> pa.Table:
     import pyarrow as pa
 
     try:
-        with open_file(path) as file:
-            begins = file.read(len(_MAGIC))
-        if begins != _MAGIC:
+        if read_bytes(path, len(_MAGIC)) != _MAGIC:
             raise InputError(f"{path}: not a graph file: paracosm graph capture writes one")
         check_seal(path)
         with pa.OSFile(str(path), "rb") as source, pa.ipc.open_file(source) as reader:

@@ -66,7 +66,7 @@ def _remarks(summary: ReplaySummary) -> dict[str, str]:
 
 
 def _tables(summary: ReplaySummary) -> list[Table]:
-    if summary.replayed is None:
+    if summary.replayed is None or summary.what_ifs is None:
         return []
     replayed, last = summary.replayed, _last(summary)
     rows = [

@@ -64,14 +64,15 @@ class JsonObject(Mapping[str, Any]):
         """Return the object that a mapping, read from JSON for instance, describes.
 
         Names that the type does not know are passed over. A field that is missing is None: the
-        summary of an unfinished run has only what is known so far.
+        summary of an unfinished run has only what is known so far. Where a file is named, only
+        numbers may be null (as JSON has no NaN) besides what may be None.
 
         Raises:
             InputError: a value is not of its field's type; `where` it stands begins the message.
         """
         kinds = _hints(cls)
         known = {
-            name: _typed(kinds[name], found[name], where + name)
+            name: _typed(kinds[name], found[name], where and where + name)
             for name in _fields(cls)
             if name in found
         }
@@ -90,27 +91,26 @@ _hints = cache(get_type_hints)
 
 def _typed(kind: Any, value: Any, where: str) -> Any:
     """Return a value of JSON as its annotation wants it."""
-    if value is None or kind is Any:
-        return value
     origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any or (value is None and (not where or kind is float or NoneType in arguments)):
+        return value
     if origin in (Union, UnionType):
         return _typed(next(each for each in arguments if each is not NoneType), value, where)
     if origin is Sequence and isinstance(value, list | tuple):
         return [_typed(arguments[0], each, where) for each in value]
     if isinstance(value, Mapping):
+        below = where and f"{where}."
         if origin is Mapping:
-            return {
-                key: _typed(arguments[1], each, f"{where}.{key}") for key, each in value.items()
-            }
+            return {key: _typed(arguments[1], each, below + key) for key, each in value.items()}
         if isinstance(kind, type) and issubclass(kind, JsonObject):
-            return value if isinstance(value, kind) else kind.from_dict(value, f"{where}.")
+            return value if isinstance(value, kind) else kind.from_dict(value, below)
     elif origin is Literal or (
         isinstance(value, _SCALARS.get(kind, NoneType))
         and isinstance(value, bool) == (kind is bool)
     ):
         return value
-    shown = str(value) if isinstance(value, int | float | str) else type(value).__name__
-    raise InputError(f"{where}: {shown[:60]!r} cannot stand here")
+    shown = "null" if value is None else str(value)[:60]
+    raise InputError(f"{where}: {shown!r} cannot stand here")
 
 
 _SCALARS: Mapping[Any, Any] = {float: Real, int: Integral, str: str, bool: bool}

@@ -249,6 +249,7 @@ def way_records(ways: Ways) -> Any:
     return records
 
 
+@np.errstate(over="ignore")
 def _picoseconds(seconds: Floats) -> Ints:
     """Return whole picoseconds; what is beyond the clock is at its end."""
     most = float(LAST_INSTANT // 2)

@@ -28,6 +28,7 @@ from typing import IO, Any
 import numpy as np
 
 from paracosm.arrays import Bools, Floats, Ints
+from paracosm.errors import InputError
 from paracosm.files import replacing
 from paracosm.timeline.timeline import Spans, Timeline
 
@@ -140,6 +141,8 @@ def _arrows(spans: Spans, begins: Ints) -> Bools:
 
 
 def _nanoseconds(seconds: Floats) -> Ints:
+    if not np.isfinite(seconds).all():
+        raise InputError("the timeline has a time that is no number: it is damaged")
     return np.rint(seconds * 1e9).astype(np.int64)
 
 

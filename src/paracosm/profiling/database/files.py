@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paracosm.errors import InputError
-from paracosm.files import open_file, read_parquet, replacing, sealing
+from paracosm.files import read_bytes, read_parquet, replacing, sealing
 from paracosm.profiling.database.database import ProfileDatabase
 from paracosm.profiling.database.rows import KINDS, TYPES, Added, Timings, rows_of
 from paracosm.profiling.environment import Environment
@@ -103,8 +103,7 @@ def load_export(path: str | Path) -> Timings:
 
 def is_parquet(path: Path) -> bool:
     try:
-        with open_file(path) as file:
-            return file.read(4) == b"PAR1"
+        return read_bytes(path, 4) == b"PAR1"
     except InputError:
         return False
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
-from paracosm.files import open_file, read_bytes, read_parquet, sealing
+from paracosm.files import read_bytes, read_parquet, sealing
 from paracosm.profiling.jobs.job_profile import (
     RESOURCES,
     SERVER,
@@ -138,8 +138,7 @@ def is_job_profile(path: str | Path) -> bool:
     """Return whether a file is a job profile of either form, by its content."""
     path = Path(path)
     try:
-        with open_file(path) as file:
-            begins = file.read(4)
+        begins = read_bytes(path, 4)
     except InputError:
         return False
     if begins != _PARQUET:
