@@ -20,6 +20,6 @@ def test_a_report_has_its_tables_and_says_what_draws_charts(
     assert main(command) == 0
     page = (out / "report.html").read_text()
     assert "pip install &quot;paracosm[report]&quot;" in page
-    assert "<table" in page
+    assert "<dt>Updates<dd>20" in page
     assert main(["report", str(out), "--images", "png"]) == 2
     assert 'needs matplotlib: pip install "paracosm[report]"' in capsys.readouterr().err
