@@ -122,7 +122,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         OSError: the disk is full; with the name of the file.
     """
     path = Path(path)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished = path.parent / f".{path.name}.{os.getpid()}"
     try:
         try:
             yield unfinished

@@ -60,7 +60,7 @@ def run(arguments: Sequence[str], folder: Path, waits: bool = False) -> Outcome:
         time.sleep(0.002)
     left = _end_orphans(others, 5)
     _adopt_orphans(False)
-    kind = _kind(os.waitstatus_to_exitcode(ended[1]), folder, "nan" in " ".join(arguments))
+    kind = _kind(os.waitstatus_to_exitcode(ended[1]), folder, arguments)
     files = [str(each.relative_to(folder)) for each in (folder / "tmp").rglob("*")]
     if kind in ("ran", "refused"):
         if left:
@@ -82,7 +82,7 @@ def run_here(arguments: Sequence[str]) -> int:
             sys.stdout, sys.stderr = before
 
 
-def _kind(code: int, folder: Path, is_typed: bool) -> str:
+def _kind(code: int, folder: Path, arguments: Sequence[str]) -> str:
     said, printed = _text(folder / "stderr"), _text(folder / "stdout")
     if code < 0:
         number = signal.Signals(-code)
@@ -97,9 +97,11 @@ def _kind(code: int, folder: Path, is_typed: bool) -> str:
             return kind
     if code not in _CODES:
         return f"exit code {code}"
-    if max(map(len, [*said.splitlines(), *printed.splitlines(), ""])) > WIDEST:
+    shown = said if "--json" in arguments else said + printed
+    if max(map(len, [*shown.splitlines(), ""])) > WIDEST:
         return "long"
-    results = _summaries(folder) + ("" if is_typed else printed)  # which may repeat what is typed
+    # What is printed may repeat what was typed.
+    results = _summaries(folder) + ("" if "nan" in " ".join(arguments) else printed)
     if code == 0 and re.search(r"(?i)\bnan\b", results):
         return "nan"
     if code == 2:

@@ -61,9 +61,7 @@ def load_graph(path: str | Path) -> Graph:
     Raises:
         InputError: not a graph, not the whole of it, a newer one, or one that is not sound.
     """
-
-    where = str(path)
-    return assemble(columns_of(_read(Path(path)), where), where)
+    return assemble(columns_of(_read(Path(path)), str(path)), str(path))
 
 
 def _read(path: Path) -> pa.Table:
