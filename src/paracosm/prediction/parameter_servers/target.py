@@ -299,7 +299,6 @@ def _without_requests(profile: JobProfile) -> JobProfile:
     )
 
 
-@np.errstate(over="ignore")
 def _computed_for(profile: JobProfile) -> Floats:
     took = np.nan_to_num(profile.end - profile.begin).mean(axis=0)
     first, waiting = dependents_of(profile.first_dependency, profile.dependencies)

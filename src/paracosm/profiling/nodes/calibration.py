@@ -201,8 +201,8 @@ class _File(BaseModel):
     round_trip: Duration | None = None
     uneven: float | None = Field(None, ge=0, allow_inf_nan=False)
     burst: Size | None = None
-    alpha: SecondsAByte | None = None
-    beta: Duration | None = None
+    alpha: SecondsAByte | None = Field(None, le=1)
+    beta: Duration | None = Field(None, le=1e6)
     window: Window | None = None
     found: dict[str, Found] = {}
     environment: dict[str, str] = {}
