@@ -23,6 +23,7 @@ GROUND: dict[str, set[str]] = {
     "files": set(),
     "data_files": set(),
     "processes": set(),
+    "arrays": set(),
     "rng": set(),
     "quantities": {"units"},
 }

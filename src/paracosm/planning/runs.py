@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from paracosm.errors import InputError
-from paracosm.faults import JobFailures
+from paracosm.faults.node_failures import JobFailures
 from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Design, Outcome
 from paracosm.planning.failures import FailureRecord, failing_schedule
