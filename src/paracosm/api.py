@@ -453,34 +453,20 @@ def open_result(folder: Folder) -> Result[Any]:
     path = Path(folder)
     if (path / "sweep.json").is_file():
         return Sweep(path)
-    if (path / "tuning.json").is_file():
-        return Tuned(path)
     return _opened(RunFolder.open(path), None)
 
 
 class Tuned(Result[TuningSummary]):
     """What `paracosm relax tune` found; `table` has a row for each trial."""
 
-    def __init__(self, path: Path) -> None:
-        from paracosm.studies.run_folder import check_format, read_json
-
-        found = read_json(path / "tuning.json")
-        check_format(path, found.get("environment") or {})
-        super().__init__(TuningSummary.from_dict(found), path, [])
-        self._folder = path
-
     @property
     def table(self) -> pa.Table:
         """A row for each trial: its values, median and quartiles, failures."""
         from pyarrow import csv
 
-        return csv.read_csv(self._folder / "trials.csv")
+        from paracosm.studies.run_folder import TRIALS
 
-    def _image(self) -> str:
-        return _embedded((self._folder / "landscape.png").read_bytes(), "landscape")
-
-    def _there(self) -> list[str]:
-        return ["summary", "table", "save"]
+        return csv.read_csv(self._folders[0].path / TRIALS)
 
 
 def arguments(verb: str) -> dict[str, str]:
@@ -585,8 +571,10 @@ def _reported(result: Result[Any], out: Folder | None) -> Result[Any]:
 
 def _opened(run: RunFolder, keep: object) -> Result[Any]:
     from paracosm.report.kinds import described
+    from paracosm.studies.run_folder import TRIALS
 
-    return Result(described([run])[0].numbers, run.path, [run], keep)
+    kind = Tuned if (run.path / TRIALS).is_file() else Result
+    return kind(described([run])[0].numbers, run.path, [run], keep)
 
 
 def _steps(text: str) -> list[int]:

@@ -27,7 +27,7 @@ from paracosm.cli.options import (
     with_fields_of,
     with_run_flags,
 )
-from paracosm.cli.run_verb import run_verb
+from paracosm.cli.run_verb import run_verb, write_report_of
 from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
@@ -82,9 +82,7 @@ def tune(
         Option(help="times the fault-free time at which a run counts as not converging"),
     ] = 20.0,
     seed: Seed = None,
-    out: Annotated[
-        Path | None, Option(help="folder for tuning.json, trials.csv and landscape.png")
-    ] = None,
+    out: Annotated[Path | None, Option(help="run folder to write")] = None,
     force: Force = False,
     jobs: Annotated[int, Option(min=1, help="runs to carry out at a time")] = 1,
     json: Json = False,
@@ -97,10 +95,9 @@ def tune(
     --fault "uniform(-100, 100) every 1000s" --checkpoint "cost=1s"
     --tune "alpha=1.05..20, omega=1..500" --trials 30 --out runs/tune
     """
-    from paracosm.studies.run_folder import claim_folder
     from paracosm.studies.tuning import count_runs
     from paracosm.studies.tuning import tune as search
-    from paracosm.studies.tuning_figure import FILES, write_tuning
+    from paracosm.studies.tuning_folder import tuning_folder, write_tuning
     from paracosm.studies.tuning_runs import parse_space
 
     check_folder(out, force, "tuning")
@@ -109,8 +106,8 @@ def tune(
     varied = parse_space(space)
     config, first = _asked(study, arguments, seed, varied)
     total = count_runs(config, varied, seeds, trials)
-    if out is not None:
-        claim_folder(out, force, "tuning", FILES)
+    asked = to_builtin(config.model_dump(exclude_unset=True))
+    folder = None if out is None else tuning_folder(out, asked, varied, first, force)
     with counter(total, hidden=json or quiet, unit="runs") as shown:
         counts = itertools.count(1)
 
@@ -124,11 +121,12 @@ def tune(
                 ran=ran,
             )  # fmt: skip
         except BaseException:
-            if out is not None and not any(out.iterdir()):
-                out.rmdir()
+            if folder is not None:
+                folder.discard()
             raise
-    if out is not None:
-        write_tuning(tuning, out, to_builtin(config.model_dump(exclude_unset=True)))
+    if folder is not None and out is not None:
+        write_tuning(tuning, folder)
+        write_report_of([out])
     show_result(tuning.summary(), json, quiet, lambda: _show_tuning(tuning, out))
     return 0 if tuning.status == "done" else 1
 
@@ -156,8 +154,12 @@ def _asked(
 
 
 def _show_tuning(tuning: Tuning, out: Path | None) -> None:
+    from paracosm.report.answers import answer
+
     say = printer()
     best, found = tuning.best, tuning.best.measured
+    say(answer(tuning.summary()))
+    say()
     if tuning.status == "interrupted":
         say("Interrupted: the best so far, not validated.")
     rows = [("", "best", "within 1 % of it")]
@@ -183,7 +185,7 @@ def _show_tuning(tuning: Tuning, out: Path | None) -> None:
     if tuning.status == "failed":
         say("No trial's median run converged: widen the ranges.", style="red")
     if out is not None:
-        say(f"landscape: {out / 'landscape.png'}")
+        say(f"report: {out / 'report.html'}")
 
 
 def _validation(tuning: Tuning) -> Table:

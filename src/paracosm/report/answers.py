@@ -44,7 +44,7 @@ def answer(summary: Summary) -> str:
 
 def relaxation_answer(summary: RelaxationSummary) -> str | None:
     """Say what became of an iteration, and how its synchronous twin compares."""
-    if summary.virtual_time is None or summary.sweeps is None:
+    if None in (summary.virtual_time, summary.sweeps):
         return None
     if summary.status == "diverged":
         said = _diverged(summary)

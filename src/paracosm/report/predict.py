@@ -32,7 +32,7 @@ from paracosm.report.workers_charts import (
 )
 from paracosm.results import JobSummary
 from paracosm.timeline import Spans
-from paracosm.units import format_duration, format_size
+from paracosm.units import format_duration
 
 ROWS = 15  # of a chart of bars
 SPANS = 3000  # of a timeline; of more, the longest are drawn
@@ -216,8 +216,8 @@ WIDEST = 2.0  # times the longest time: an interval beyond is not to hide the ot
 
 
 def compared(runs: Sequence[Run]) -> list[Chart | None]:
-    """Return the charts of several runs; none of a single one."""
-    return [] if len(runs) == 1 else [_times(runs), _throughputs(runs), _peaks(runs)]
+    """Return the iteration times of several runs, beside measured ones; none of a single one."""
+    return [] if len(runs) == 1 else [_times(runs)]
 
 
 def _times(runs: Sequence[Run]) -> Chart | None:
@@ -256,40 +256,3 @@ def _times_of(run: Run) -> dict[str, float]:
     measured = run.numbers.get("measured")
     times = {"predicted": run.numbers["iteration_time"]}
     return {**times, "measured": measured["iteration_time"]} if measured else times
-
-
-def _throughputs(runs: Sequence[Run]) -> Chart | None:
-    rates = {
-        run: value for run in runs if (value := run.numbers.get("examples_per_second")) is not None
-    }
-    labels = {run: f"{value:,.1f} examples/s" for run, value in rates.items()}
-    return _against_batch("throughput", "Throughput", "examples/s", rates, labels)
-
-
-def _peaks(runs: Sequence[Run]) -> Chart | None:
-    peaks = {run: value for run in runs if (value := run.numbers.get("peak_memory")) is not None}
-    factor, unit = size_unit(max(peaks.values(), default=0))
-    scaled = {run: value * factor for run, value in peaks.items()}
-    labels = {run: format_size(value) for run, value in peaks.items()}
-    return _against_batch("peak_memory", "Peak memory", f"peak memory ({unit})", scaled, labels)
-
-
-def _against_batch(
-    name: str, title: str, label: str, values: dict[Run, float], labels: dict[Run, str]
-) -> Chart | None:
-    shown = [run for run in values if run.numbers.get("batch")]
-    if len({run.numbers["batch"] for run in shown}) < 2:
-        return None
-    marks = []
-    for run in shown:
-        batch, text = run.numbers["batch"], f"batch {run.numbers['batch']:,}: {labels[run]}"
-        place = np.array([float(batch)]), np.array([values[run]])
-        marks.append(Dots(*place, (text,), run.index, name.replace("_", " ")))
-    highest = max(values[run] for run in shown)
-    return Chart(
-        name=name,
-        title=f"{title} against batch",
-        x=Axis("batch (examples)", switch="batch"),
-        y=Axis(label, limits=(0.0, 1.08 * highest or 1.0)),
-        marks=tuple(marks),
-    )

@@ -92,19 +92,15 @@ FIGURES: Mapping[str, Figure] = {
 }
 
 
-QUANTITIES = (
-    Quantity(
-        "examples_per_second",
-        "Throughput",
-        lambda summary: summary.get("examples_per_second"),
-        "examples/s",
-    ),
-    Quantity(
-        "steps_per_second", "Throughput", lambda summary: summary.get("steps_per_second"), "steps/s"
-    ),
-    Quantity("iteration", "Iteration time", lambda summary: summary.get("iteration_time"), "s"),
-    Quantity("efficiency_varied", "Efficiency", lambda summary: summary.get("efficiency"), "%"),
-    Quantity("memory_varied", "Peak memory", lambda summary: summary.get("peak_memory"), "B"),
+QUANTITIES = tuple(
+    Quantity(name, title, lambda summary, key=key: summary.get(key), unit)
+    for name, title, key, unit in (
+        ("throughput", "Throughput", "examples_per_second", "examples/s"),
+        ("steps", "Steps of all workers", "steps_per_second", "steps/s"),
+        ("iteration", "Iteration time", "iteration_time", "s"),
+        ("varied_efficiency", "Efficiency", "efficiency", "%"),
+        ("peak_memory", "Peak memory", "peak_memory", "B"),
+    )
 )
 
 

@@ -60,11 +60,11 @@ def runs_side_by_side(runs: Sequence[Run]) -> Trials:
 
 
 def varied_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Return what runs differ in; a cluster file says how many workers there are."""
+    """Return what runs differ in; files say how many workers there are, and examples in a batch."""
     asked = []
     for run in runs:
-        workers = run.numbers.get("workers")
-        own = {} if workers is None else {"workers": workers}
+        found = {name: run.numbers.get(name) for name in ("workers", "batch")}
+        own = {name: value for name, value in found.items() if value is not None}
         asked.append(asked_of(run.folder) | own)
     return differing(asked)
 
