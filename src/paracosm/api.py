@@ -573,8 +573,9 @@ def _opened(run: RunFolder, keep: object) -> Result[Any]:
     from paracosm.report.kinds import described
     from paracosm.studies.run_folder import TRIALS
 
+    summary: Any = described([run])[0].numbers
     kind = Tuned if (run.path / TRIALS).is_file() else Result
-    return kind(described([run])[0].numbers, run.path, [run], keep)
+    return kind(summary, run.path, [run], keep)
 
 
 def _steps(text: str) -> list[int]:

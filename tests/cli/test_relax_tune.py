@@ -34,12 +34,11 @@ def test_a_search_prints_the_best_with_its_spread_and_leaves_its_files(
     printed = capsys.readouterr().out
     record = json.loads((out / "summary.json").read_text())
     best = record["best"]
-    assert f'--checkpoint "{best["checkpoint"]}"' in printed
+    assert re.search(rf'policy +"{re.escape(best["checkpoint"])}"', printed)
     median = best["in_search"]["time_over_fault_free"]["median"]
-    assert f"the best {median:.3f} times as long" in printed
     for words in ("quartiles", "without checkpoints", "Young's interval", "Daly's interval"):
         assert words in printed
-    assert "Fresh seeds, 3 to 5" in printed
+    assert re.search(r"fresh seeds +3 to 5", printed)
     assert printed.endswith(f"report: {out / 'report.html'}\n")
     run = RunFolder.open(out)
     assert run.study["tune"]["problem"] == "laplace2d:5"
@@ -148,6 +147,6 @@ def test_an_interrupted_search_keeps_the_best_so_far(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         printed, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert printed.startswith("Interrupted: the best so far, not validated.")
+    assert printed.startswith("Interrupted, not validated: best of ")
     assert json.loads((out / "summary.json").read_text())["status"] == "interrupted"
     assert (out / "report.html").exists()

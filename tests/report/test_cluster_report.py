@@ -115,7 +115,7 @@ def test_figures_of_a_sweep_are_there_and_valid_for_plotly(tmp_path: Path) -> No
     figures = figures_of(page_of(tmp_path, make_job(tmp_path / "run")))
     expected = ["scaling", "efficiency", "time_by_workers", "exposed_communication"]
     expected += ["parts_by_workers", "ranks", "time_by_phase", "time_by_op", "time_by_place"]
-    assert list(figures) == [*expected, "coverage", "timeline", "memory"]
+    assert list(figures) == [*expected, "timeline", "memory"]
     for figure in figures.values():
         go.Figure(figure)  # raises for any property that Plotly does not know
 

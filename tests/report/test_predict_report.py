@@ -18,7 +18,7 @@ from paracosm.timeline import Timeline
 
 FIGURES = [
     *("time_by_phase", "time_by_op", "time_by_place"),
-    *("coverage", "iteration", "memory"),
+    *("iteration", "memory"),
 ]
 SUMMARY: dict[str, Any] = {
     "kind": "iteration",
@@ -100,9 +100,6 @@ def test_bars_are_as_long_as_the_times(tmp_path: Path) -> None:
     (bars,) = figures["time_by_phase"]["data"]
     assert bars["x"] == [400, 800]
     assert figures["time_by_phase"]["layout"]["yaxis"]["ticktext"] == ["forward", "backward"]
-    shares = {each["meta"]["series"]: each["x"] for each in figures["coverage"]["data"]}
-    assert shares["exact"] == [0.75]
-    assert shares["estimated"] == [pytest.approx(0.25, abs=1e-4)]
 
 
 def test_the_iteration_is_drawn_by_phase_and_its_memory_over_time(tmp_path: Path) -> None:

@@ -95,8 +95,7 @@ def test_runs_are_named_by_no_more_than_tells_them_apart() -> None:
 def test_designs_that_take_as_long_are_as_fast() -> None:
     runs = [trial(5.0, {"what_if": each}) for each in ("none", "links: bandwidth 2x")]
     assert sweep_sentence(Trials(runs, GOAL)) == (
-        "Accuracy >= 0.95 is reached soonest with what if none: 5 s, as fast as what if links: "
-        "bandwidth 2x."
+        "Accuracy >= 0.95 is reached soonest with unchanged: 5 s, as fast as links: bandwidth 2x."
     )
 
 

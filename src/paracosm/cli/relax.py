@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from rich.table import Table
 from typer import Option
 
-from paracosm.cli.display import aligned, counter, printer, show_result
+from paracosm.cli.display import counter, printer, show_result
 from paracosm.cli.options import (
     Force,
     ForceFile,
@@ -27,7 +26,7 @@ from paracosm.cli.options import (
     with_fields_of,
     with_run_flags,
 )
-from paracosm.cli.run_verb import run_verb, write_report_of
+from paracosm.cli.run_verb import run_verb, show_summary, write_report_of
 from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
@@ -38,8 +37,7 @@ from paracosm.validation import validated
 
 if TYPE_CHECKING:
     from paracosm.relaxation.threads import Measurement
-    from paracosm.studies.tuning import Tuning
-    from paracosm.studies.tuning_runs import Outcomes, Parameter
+    from paracosm.studies.tuning_runs import Parameter
 
 
 @with_run_flags(RelaxConfig)
@@ -53,14 +51,6 @@ def relax(
     --time "normal(10, 3)" --tolerance 1e-6 --out runs/jacobi20
     """
     return run_verb("relax", study, arguments)
-
-
-_NAMES = {
-    "best": "best",
-    "no checkpoints": "without checkpoints",
-    "young": "Young's interval",
-    "daly": "Daly's interval",
-}
 
 
 @with_fields_of(RelaxConfig)
@@ -127,7 +117,8 @@ def tune(
     if folder is not None and out is not None:
         write_tuning(tuning, folder)
         write_report_of([out])
-    show_result(tuning.summary(), json, quiet, lambda: _show_tuning(tuning, out))
+    if not quiet:
+        show_summary(tuning.summary(), out, json)
     return 0 if tuning.status == "done" else 1
 
 
@@ -151,74 +142,6 @@ def _asked(
     if (complete := complete_checkpoint(policy, space)) is not None:
         asked["checkpoint"] = complete
     return validated(RelaxConfig, asked, where), study.seed
-
-
-def _show_tuning(tuning: Tuning, out: Path | None) -> None:
-    from paracosm.report.answers import answer
-
-    say = printer()
-    best, found = tuning.best, tuning.best.measured
-    say(answer(tuning.summary()))
-    say()
-    if tuning.status == "interrupted":
-        say("Interrupted: the best so far, not validated.")
-    rows = [("", "best", "within 1 % of it")]
-    for name, value in best.values.items():
-        low, high = (_written(name, bound) for bound in tuning.near_best[name])
-        rows.append((name, _written(name, value), f"{low} to {high}" if low != high else ""))
-    say(aligned(rows))
-    if best.setting.checkpoint is not None:
-        say(f'--checkpoint "{best.setting.checkpoint}"')
-    free = tuning.fault_free
-    median, lower, upper = map(format_duration, (free.median, free.lower, free.upper))
-    failing = f", {found.failures:.0%} not converged" if found.failures else ""
-    say(
-        f"\n{len(tuning.trials)} trials with seeds {_range(tuning.seeds)}: without faults "
-        f"{median} ({lower} to {upper}), the best {_ratio(found.ratio.median)} times as long "
-        f"({_quartiles(found)}){failing}."
-    )
-    if tuning.validation:
-        say(f"Fresh seeds, {_range(tuning.fresh_seeds)}:\n")
-        say(_validation(tuning))
-    for sentence in tuning.remarks():
-        say(sentence)
-    if tuning.status == "failed":
-        say("No trial's median run converged: widen the ranges.", style="red")
-    if out is not None:
-        say(f"report: {out / 'report.html'}")
-
-
-def _validation(tuning: Tuning) -> Table:
-    policy = tuning.best.setting.checkpoint
-    rows = [["", ">omega", ">time / without faults", ">quartiles", ">time", ">not converged"]]
-    for name, found in tuning.validation.items():
-        omega = tuning.suggestions.get(name)
-        if name == "best" and policy is not None:
-            omega = policy.omega
-        outcome = [
-            _ratio(found.ratio.median),
-            _quartiles(found),
-            format_duration(found.time.median),
-        ]
-        written = "" if omega is None else format_duration(omega)
-        rows.append([_NAMES[name], written, *outcome, f"{found.failures:.0%}"])
-    return aligned(rows if policy is not None else [[name, *row] for name, _, *row in rows])
-
-
-def _ratio(value: float) -> str:
-    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
-
-
-def _quartiles(found: Outcomes) -> str:
-    return f"{_ratio(found.ratio.lower)} to {_ratio(found.ratio.upper)}"
-
-
-def _range(seeds: range) -> str:
-    return f"{seeds.start} to {seeds.stop - 1}" if len(seeds) > 1 else str(seeds.start)
-
-
-def _written(name: str, value: float) -> str:
-    return format_duration(value) if name == "omega" else f"{value:g}"
 
 
 def measure(

@@ -231,8 +231,10 @@ def tuning_answer(summary: TuningSummary) -> str:
     """Say which values are best, and how long a run takes with them."""
     values = ", ".join(f"{name}={summary.best[name]:g}" for name in summary.space)
     ratio = summary.best["in_search"]["time_over_fault_free"]["median"]
+    best = "Interrupted, not validated: best" if summary.status == "interrupted" else "Best"
     return (
-        f"Best of {summary.trials:,} trials: {values}, {ratio:.3g} times as long as without faults."
+        f"{best} of {summary.trials:,} trials: {values}, {ratio:.3g} times as long as without "
+        "faults."
     )
 
 

@@ -38,10 +38,6 @@ ROWS = 15  # of a chart of bars
 SPANS = 3000  # of a timeline; of more, the longest are drawn
 LANES = ("host", "compute", "memory", "communication")
 PHASES = ("forward", "backward", "optimizer", "other")
-SOURCES = (
-    *("exact", "recorded", "interpolated", "estimated", "unknown"),
-    *("efficiency", "pooled", "datasheet"),
-)
 
 
 def sections(runs: Sequence[Run]) -> list[Section]:
@@ -52,7 +48,6 @@ def sections(runs: Sequence[Run]) -> list[Section]:
         ("Throughput", throughput_charts(runs)),
         ("Ranks", [rank_bars(runs)]),
         ("Where the time goes", [_bars(runs, "phase"), _bars(runs, "op"), _bars(runs, "place")]),
-        ("How durations are known", [_coverage(runs)]),
         (
             "The iteration",
             [
@@ -108,33 +103,6 @@ def _marks(
     if alone:
         return Boxes(np.zeros(len(rows)), values * factor, rows, labels, 0.6, 0, "time")
     return Dots(values * factor, rows, labels, run.index, "time")
-
-
-def _coverage(runs: Sequence[Run]) -> Chart:
-    shown = [run for run in runs if run.numbers.get("coverage")]
-    reached = np.zeros(len(shown))
-    marks = []
-    for color, source in enumerate(SOURCES):
-        shares = np.array([run.numbers["coverage"].get(source, 0.0) for run in shown])
-        rows = np.flatnonzero(shares)
-        if len(rows):
-            labels = tuple(f"{shown[row].name}: {shares[row]:.1%} {source}" for row in rows)
-            begin = reached[rows]
-            marks.append(
-                Boxes(
-                    begin, begin + shares[rows], rows.astype(np.float64), labels, 0.6, color, source
-                )
-            )
-        reached += shares
-    return row_chart(
-        "coverage",
-        "Share of the time by how it is known",
-        Axis("share of the ops' time", percent=True, limits=(0, 1.02)),
-        [run.name for run in shown],
-        marks,
-        "Exact: measured as it is. Unknown: from flops and bytes alone.",
-        pixels=30,
-    )
 
 
 def _timeline(run: Run, of_several: bool) -> Chart | None:

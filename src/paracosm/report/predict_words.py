@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import PurePath
 from typing import Any
@@ -92,15 +92,16 @@ FIGURES: Mapping[str, Figure] = {
 }
 
 
-QUANTITIES = tuple(
-    Quantity(name, title, lambda summary, key=key: summary.get(key), unit)
-    for name, title, key, unit in (
-        ("throughput", "Throughput", "examples_per_second", "examples/s"),
-        ("steps", "Steps of all workers", "steps_per_second", "steps/s"),
-        ("iteration", "Iteration time", "iteration_time", "s"),
-        ("varied_efficiency", "Efficiency", "efficiency", "%"),
-        ("peak_memory", "Peak memory", "peak_memory", "B"),
-    )
+def _number(key: str) -> Callable[[Summary], float | None]:
+    return lambda summary: summary.get(key)
+
+
+QUANTITIES = (
+    Quantity("throughput", "Throughput", _number("examples_per_second"), "examples/s"),
+    Quantity("steps", "Steps of all workers", _number("steps_per_second"), "steps/s"),
+    Quantity("iteration", "Iteration time", _number("iteration_time"), "s"),
+    Quantity("varied_efficiency", "Efficiency", _number("efficiency"), "%"),
+    Quantity("peak_memory", "Peak memory", _number("peak_memory"), "B"),
 )
 
 

@@ -118,17 +118,26 @@ def best_sentence(
         name: median_of(each, lambda trial: None if trial.failure else cost(trial.summary))
         for name, each in designs.items()
     }
-    known = [name for name in costs if isfinite(costs[name])]
-    if len(designs) < 2 or not known:
+    if len(designs) < 2 or not any(map(isfinite, costs.values())):
         return None
-    best = min(known, key=lambda name: costs[name])
+    return said_of_best(designs, costs, what, write)
+
+
+def said_of_best(
+    designs: Mapping[Any, Sequence[Trial]],
+    costs: Mapping[Any, float],
+    what: str,
+    write: Callable[[float], str],
+) -> str:
+    """Return "WHAT 8 workers: 12 s, 3 times as fast as 1 worker. More than 8 do not pay."."""
+    best = min(costs, key=lambda name: costs[name])
     count = len(designs[best])
     of_seeds = f" (median of {count} seeds)" if count > 1 else ""
     first = f"{what} {design_name(best)}: {write(costs[best])}{of_seeds}"
-    return f"{first}{compared(best, costs)}.{paying(costs)}"
+    return f"{first}{_compared(best, costs)}.{_paying(costs)}"
 
 
-def compared(best: Any, costs: Mapping[Any, float]) -> str:
+def _compared(best: Any, costs: Mapping[Any, float]) -> str:
     cost = costs[best]
 
     def ratio(others: Mapping[Any, float]) -> tuple[float, Any] | None:
@@ -156,7 +165,7 @@ def _faster(ratio: float, other: str) -> str:
     return f"{'' if times == '1' else f'{times} times '}as fast as {other}"
 
 
-def paying(costs: Mapping[Any, float]) -> str:
+def _paying(costs: Mapping[Any, float]) -> str:
     by_workers: dict[int, float] = {}
     for name, cost in costs.items():
         if (workers := dict(name).get("workers")) is not None:

@@ -16,11 +16,10 @@ from paracosm.report.sweeps import (
     Trial,
     Trials,
     by_design,
-    compared,
     design_of,
     in_order,
     median_of,
-    paying,
+    said_of_best,
     told_apart,
     varied_of,
 )
@@ -116,22 +115,14 @@ def _fastest(trials: Trials) -> str:
         costs = {name: median_of(each, _seconds_an_example) for name, each in designs.items()}
     else:
         costs = {name: median_of(each, lambda trial: trial.time) for name, each in designs.items()}
-    known = sorted((cost, place) for place, cost in enumerate(costs.values()) if isfinite(cost))
-    if not known:
-        reached = "" if trials.goal is None else f" {_capital(trials.goal.text)} is never reached."
-        return reached.strip()
-    names = list(costs)
-    cost, place = known[0]
-    best = names[place]
-    count = len(designs[best])
-    of_seeds = f" (median of {count} seeds)" if count > 1 else ""
+    if not any(map(isfinite, costs.values())):
+        return "" if trials.goal is None else f"{_capital(trials.goal.text)} is never reached."
     if trials.goal is None:
-        first = f"Most examples/s with {design_name(best)}: {1 / cost:,.0f}{of_seeds}"
-    else:
-        goal = _capital(trials.goal.text)
-        first = f"{goal} is reached soonest with {design_name(best)}: "
-        first += f"{format_duration(float(f'{cost:.3g}'))}{of_seeds}"
-    return f"{first}{compared(best, costs)}.{paying(costs)}"
+        return said_of_best(designs, costs, "Most examples/s with", lambda cost: f"{1 / cost:,.0f}")
+    return said_of_best(
+        *(designs, costs, f"{_capital(trials.goal.text)} is reached soonest with"),
+        lambda cost: format_duration(float(f"{cost:.3g}")),
+    )
 
 
 def _seconds_an_example(trial: Trial) -> float | None:

@@ -54,7 +54,9 @@ def _near(summary: TuningSummary) -> str:
 
 FIGURES: Mapping[str, Figure] = {
     "Best": _best,
+    "Policy": lambda summary: summary.best["checkpoint"] and f'"{summary.best["checkpoint"]}"',
     "Within 1 % of it": lambda summary: _near(summary) or None,
+    "Fresh seeds": figure("fresh_seeds", lambda seeds: f"{seeds[0]:,} to {seeds[1]:,}"),
     "Trials": figure("trials", "{:,}".format),
     "Seeds": figure("seeds", lambda seeds: f"{seeds[0]:,} to {seeds[1]:,}"),
     "Without faults": figure("fault_free_time", lambda time: format_duration(time["median"])),
@@ -117,11 +119,9 @@ def _map(summary: TuningSummary, trials: Trials, first: str, second: str) -> Cha
     marks += _dots(trials, failed, (first, second), "most runs did not converge", 3)
     best = trials["trial"] == summary.best["trial"]
     marks += _dots(trials, best, (first, second), "best", 1)
-    return Chart(
-        *("landscape", f"Time to tolerance over {first} and {second}"),
-        *(_axis(summary, first), _axis(summary, second), tuple(marks)),
-        height=400,
-    )
+    title = f"Time to tolerance over {first} and {second}"
+    axes = _axis(summary, first), _axis(summary, second)
+    return Chart("landscape", title, *axes, tuple(marks), height=400)
 
 
 def _slice(summary: TuningSummary, trials: Trials, name: str) -> Chart:

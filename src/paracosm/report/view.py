@@ -64,6 +64,8 @@ def argument(name: str, value: Any) -> str:
     """Return "16 workers", "lr 0.1", "asgd"."""
     if name == "workers":
         return f"{value:,} worker{'' if value == 1 else 's'}"
+    if name == "what_if":
+        return "unchanged" if value == "none" else str(value)
     words = name.replace("_", " ")
     if isinstance(value, bool):
         return words if value else f"no {words}"
