@@ -141,8 +141,8 @@ def knee_text(rows: Sequence[ThroughputRow]) -> str | None:
         return "with none of these numbers of workers"
     best = max(good, key=lambda row: row.workers)
     if best is known[-1]:
-        return f"up to {best.workers:,} workers, the most that were tried"
-    return f"up to {best.workers:,} workers"
+        return f"up to {_count(best.workers, 'worker')}, the most that were tried"
+    return f"up to {_count(best.workers, 'worker')}"
 
 
 def throughput_answer(summary: ThroughputSummary) -> str:
