@@ -119,7 +119,7 @@ def tune(
         write_report_of([out])
     if not quiet:
         show_summary(tuning.summary(), out, json)
-    return 0 if tuning.status == "done" else 1
+    return INTERRUPTED if tuning.status == "interrupted" else int(tuning.status != "done")
 
 
 def _asked(

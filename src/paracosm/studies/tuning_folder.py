@@ -19,9 +19,12 @@ MEASURED = ("time_over_fault_free", "lower_quartile", "upper_quartile", "mean", 
 def tuning_folder(
     path: Path, asked: Mapping[str, Any], space: Sequence[Parameter], seed: int, force: bool = False
 ) -> RunFolder:
-    """Return the run folder of a search that is about to begin; `asked` is what it runs."""
+    """Return the run folder of a search that is about to begin; `asked` is what it runs.
+
+    It replaces a search for the same that did not come to its end.
+    """
     varied = {each.name: f"{each.low:g}..{each.high:g}" for each in space}
-    return RunFolder.create(path, {"seed": seed, TUNE: {"tune": varied, **asked}}, force)
+    return RunFolder.create(path, {"seed": seed, TUNE: {"tune": varied, **asked}}, force, True)
 
 
 def write_tuning(tuning: Tuning, folder: RunFolder) -> None:
