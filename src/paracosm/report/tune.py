@@ -64,17 +64,23 @@ FIGURES: Mapping[str, Figure] = {
 
 
 def _tables(summary: TuningSummary) -> list[Table]:
+    intervals = {"best": summary.best.get("omega"), **summary.suggested_intervals}
     rows = tuple(
         (
             COMPARED[name],
+            "" if (interval := intervals.get(name)) is None else format_duration(interval),
             f"{ratio['median']:.3f}",
             f"{ratio['lower_quartile']:.3f} to {ratio['upper_quartile']:.3f}",
+            format_duration(found["time"]["median"]),
             f"{found['failures']:.0%}",
         )
         for name, found in summary.validation.items()
         if None not in (ratio := found["time_over_fault_free"]).values()
     )
-    header = ("with fresh seeds", "time / without faults", "quartiles", "not converged")
+    header = (
+        *("with fresh seeds", "omega", "time / without faults"),
+        *("quartiles", "time", "not converged"),
+    )
     return [Table("With fresh seeds", header, rows)] if rows else []
 
 
