@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from paracosm.relaxation import RelaxConfig, run_relaxation
+from paracosm.relaxation.config import RelaxConfig
+from paracosm.relaxation.run import run_relaxation
 from paracosm.relaxation.spec import spec_of
 from paracosm.relaxation.twin import MOST, SWEEPS, TIMES, compare, twin_spec
 from paracosm.report.answers import answer
