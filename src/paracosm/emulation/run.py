@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from paracosm.cluster.changes import parse_change
+from paracosm.cluster.changes import parse_change, with_twice_the_bandwidth
 from paracosm.emulation.check import load_measured
 from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.delays import Delays, summarise_delays
@@ -117,8 +117,11 @@ class _Runs:
         """Return the summary with what faster links would bring, where that can be put together."""
         time, parts = summary.iteration_time, summary.breakdown or {}
         exposed = parts.get("exposed_communication", 0.0)
-        limited = config.has_links and config.communication in (None, "cluster")
-        if not (self.measured and limited and time and exposed > WAITS * time.median):
+        by_links = config.has_links and config.communication in (None, "cluster")
+        if not (self.measured and by_links and time and exposed > WAITS * time.median):
+            return summary
+        cluster = config.resolve_cluster()
+        if cluster is None or with_twice_the_bandwidth(cluster) is None:
             return summary
         faster = (*config.what_if, parse_change("links: bandwidth 2x"))
         asked = config.model_copy(update={"what_if": faster, "delays": None})

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from paracosm.arrays import Floats
 from paracosm.cluster import Cluster
-from paracosm.cluster.changes import apply_changes, parse_change
+from paracosm.cluster.changes import with_twice_the_bandwidth
 from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.hardware import find_hardware
@@ -194,9 +194,24 @@ def _run_on_cluster(
         )
 
     versions = (changed, config.unchanged) if config.what_if else (changed,)
+
+    def gain(version: PredictConfig, job: JobPrediction) -> float | None:
+        """Return by how much the largest job is faster with links that are twice as fast."""
+        lost = job.parts["exposed_communication"] + job.parts["waiting"]
+        if job.workers != version.jobs[-1][0] or lost <= WAITS * job.iteration_time:
+            return None
+        faster = with_twice_the_bandwidth(job.cluster)
+        if faster is None:
+            return None
+        return job.iteration_time / predicted(version, -1, faster).iteration_time - 1
+
+    def with_gain(version: PredictConfig, index: int) -> tuple[JobPrediction, float | None]:
+        job = predicted(version, index)
+        return job, gain(version, job)
+
     found, status = _until_interrupted(
         range(len(jobs)),
-        lambda index: [predicted(version, index) for version in versions],
+        lambda index: [with_gain(version, index) for version in versions],
         progress if several else None,
     )
     measured = measured_iteration(config, timed)
@@ -211,7 +226,7 @@ def _run_on_cluster(
             f"estimated: each into {strategy.tensor} parts, but not embedding, head, loss"
         )
 
-    def summarised(predictions: Sequence[JobPrediction]) -> JobSummary:
+    def summarised(predictions: Sequence[tuple[JobPrediction, float | None]]) -> JobSummary:
         return summarise_jobs(
             *(predictions, alone, timed.split, facts),
             devices=devices.origin,
@@ -220,13 +235,6 @@ def _run_on_cluster(
         )
 
     summary = summarised([each[0] for each in found])
-    job = found[-1][0]
-    if _waits_for_links(job) and status == "done":
-        faster = apply_changes(job.cluster, [parse_change("links: bandwidth 2x")])
-        gain = job.iteration_time / predicted(changed, len(jobs) - 1, faster).iteration_time - 1
-        *rows, last_row = summary.throughput
-        last_row = replace(last_row, if_twice_as_fast={"links": gain})
-        summary = replace(summary, throughput=[*rows, last_row])
     if config.what_if:
         unchanged = summarised([each[1] for each in found])
         summary = replace(
@@ -234,18 +242,13 @@ def _run_on_cluster(
             what_if=list(map(str, config.what_if)),
             unchanged={key: unchanged[key] for key in OF_JOB},
         )
-    last = found[-1][0].schedule
+    last = found[-1][0][0].schedule
     # The ranks that were wanted are those of the largest number.
     shown = shown_ranks(last, config.timeline_ranks if status == "done" else None)
     return summary, job_timeline(last, shown)
 
 
 WAITS = 0.05  # of an iteration: less communication than that is not worth faster links
-
-
-def _waits_for_links(job: JobPrediction) -> bool:
-    lost = job.parts["exposed_communication"] + job.parts["waiting"]
-    return lost > WAITS * job.iteration_time and len(job.cluster.nodes) > 1
 
 
 def _run_throughput(
