@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from paracosm.report.plan_words import plan_sentence, strategy_plan_sentence
@@ -136,13 +137,11 @@ def knee_text(rows: Sequence[ThroughputRow]) -> str | None:
     known = [row for row in rows if row.efficiency is not None]
     if len(known) < 2:
         return None
-    good = [row for row in known if (row.efficiency or 0.0) >= HALF]
+    good = list(takewhile(lambda row: (row.efficiency or 0.0) >= HALF, known))
     if not good:
         return "with none of these numbers of workers"
-    best = max(good, key=lambda row: row.workers)
-    if best is known[-1]:
-        return f"up to {_count(best.workers, 'worker')}, the most that were tried"
-    return f"up to {_count(best.workers, 'worker')}"
+    tried = ", the most that were tried" if len(good) == len(known) else ""
+    return f"up to {_count(good[-1].workers, 'worker')}{tried}"
 
 
 def throughput_answer(summary: ThroughputSummary) -> str:
@@ -173,24 +172,23 @@ def emulation_answer(summary: EmulationSummary) -> str:
         what = summary.no_iteration_time or "no iteration was measured"
         return f"{world}, {what} ({summary.status})."
     said = f"{world}, an iteration takes {_short(time.median)}"
-    parts = summary.breakdown or {}
-    whole = sum(parts.get(part, 0.0) for part in ("compute", "exposed_communication", "waiting"))
-    exposed = parts.get("exposed_communication", 0.0)
-    if whole > 0:
+    if (exposed := exposed_share(summary)) is not None:
         kinds = {kind: each["exposed"] for kind, each in (summary.collectives or {}).items()}
-        most = max(kinds, key=lambda kind: kinds[kind], default=None)
-        of_what = "" if most is None or not kinds[most] else f", most of it for {_named(most)}"
-        said += f": {percent(exposed / whole)} of it waits for communication{of_what}"
-    faster = summary.twice_bandwidth
-    if faster is not None:
-        said += f"; with twice the bandwidth {_short(faster)}"
+        most = max(kinds, key=lambda kind: kinds[kind], default="")
+        of_what = f", most of it for {most.replace('_', '-')}" if kinds.get(most) else ""
+        said += f": {percent(exposed)} of it waits for communication{of_what}"
+    if summary.twice_bandwidth is not None:
+        said += f"; with twice the bandwidth {_short(summary.twice_bandwidth)}"
     if summary.unchanged is not None and summary.unchanged.iteration_time is not None:
         said += f"; unchanged {_short(summary.unchanged.iteration_time.median)}"
     return f"{said}."
 
 
-def _named(collective: str) -> str:
-    return collective.replace("_", "-")
+def exposed_share(summary: EmulationSummary) -> float | None:
+    """Return the share of an iteration that waits for communication; None where nobody knows."""
+    parts = summary.breakdown or {}
+    whole = sum(parts.get(part, 0.0) for part in ("compute", "exposed_communication", "waiting"))
+    return parts["exposed_communication"] / whole if whole else None
 
 
 def replay_answer(summary: ReplaySummary) -> str | None:

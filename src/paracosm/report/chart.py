@@ -203,11 +203,6 @@ def row_chart(
     return Chart(name, title, x, y, tuple(marks), caption, height=height, wide=wide)
 
 
-def dot(run: int, row: int, x: float, label: str, series: str, symbol: Symbol) -> Dots:
-    """Return a single symbol in a row."""
-    return Dots(np.array([x]), np.array([float(row)]), (label,), run, series, symbol)
-
-
 HISTOGRAMS = 20  # rows of a chart of histograms
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from paracosm.report.answers import exposed_share
 from paracosm.report.chart import overview_of
 from paracosm.report.emulate import sections
 from paracosm.report.sweep_charts import Quantity, side_by_side
@@ -216,17 +217,9 @@ def _median(summary: EmulationSummary) -> float | None:
     return None if summary.iteration_time is None else summary.iteration_time.median
 
 
-def _exposed(summary: EmulationSummary) -> float | None:
-    parts = summary.breakdown
-    if not parts:
-        return None
-    whole = sum(parts[part] for part in ("compute", "exposed_communication", "waiting"))
-    return parts["exposed_communication"] / whole if whole else None
-
-
 QUANTITIES = (
     Quantity("iteration_time", "Iteration time, median", _median, "s"),
-    Quantity("exposed", "Exposed communication", _exposed, "%"),
+    Quantity("exposed", "Exposed communication", exposed_share, "%"),
 )
 
 ROWS = 16  # groups or ranks in a table

@@ -13,10 +13,7 @@ from paracosm.report.chart import (
     Curve,
     Dots,
     Floats,
-    Mark,
     Section,
-    Symbol,
-    dot,
     extremes,
     row_chart,
     shown_sections,
@@ -43,7 +40,6 @@ PHASES = ("forward", "backward", "optimizer", "other")
 def sections(runs: Sequence[Run]) -> list[Section]:
     """Return every section that the runs have data for."""
     parts: list[tuple[str, list[Chart | None]]] = [
-        ("Predictions", compared(runs)),
         ("Scaling", scaling_charts(runs)),
         ("Throughput", throughput_charts(runs)),
         ("Ranks", [rank_bars(runs)]),
@@ -178,49 +174,3 @@ def _held(run: Run) -> tuple[Floats, Floats]:
     if len(held):
         held = held[held.node.codes == held.node.codes[held.value.argmax()]]
     return held.time, held.value
-
-
-WIDEST = 2.0  # times the longest time: an interval beyond is not to hide the others
-
-
-def compared(runs: Sequence[Run]) -> list[Chart | None]:
-    """Return the iteration times of several runs, beside measured ones; none of a single one."""
-    return [] if len(runs) == 1 else [_times(runs)]
-
-
-def _times(runs: Sequence[Run]) -> Chart | None:
-    shown = [run for run in runs if run.numbers.get("iteration_time") is not None]
-    if not shown:
-        return None
-    longest = max(max(_times_of(run).values()) for run in shown)
-    factor, unit = time_unit(longest)
-    marks: list[Mark] = []
-    highest = longest
-    for row, run in enumerate(shown):
-        interval = run.numbers.get("interval")
-        if interval:
-            low, high = interval["low"], interval["high"]
-            highest = max(highest, high)
-            label = f"interval {format_duration(low)} to {format_duration(high)}"
-            ends = (np.array([low * factor]), np.array([high * factor]))
-            color, place = run.index, np.array([float(row)])
-            marks.append(Boxes(*ends, place, (label,), 0.08, color, "interval", run.index))
-    for row, run in enumerate(shown):
-        for series, seconds in _times_of(run).items():
-            label = f"{series} {format_duration(seconds)}"
-            symbol: Symbol = "diamond" if series == "predicted" else "cross"
-            marks.append(dot(run.index, row, seconds * factor, label, series, symbol))
-    return row_chart(
-        *("iteration_time", "Iteration time"),
-        Axis(f"time ({unit})", limits=(0.0, 1.03 * factor * min(highest, WIDEST * longest))),
-        [run.name for run in shown],
-        marks,
-        "The bar is where the iteration is thought to lie, with 90 %.",
-        pixels=30,
-    )
-
-
-def _times_of(run: Run) -> dict[str, float]:
-    measured = run.numbers.get("measured")
-    times = {"predicted": run.numbers["iteration_time"]}
-    return {**times, "measured": measured["iteration_time"]} if measured else times

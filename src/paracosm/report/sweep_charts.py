@@ -61,6 +61,14 @@ class Metric:
     missing: str = "never get there"  # what became of trials without a value
 
 
+UNITS: Mapping[str, tuple[Callable[[float], tuple[float, str]], Callable[[float], str]]] = {
+    "s": (time_unit, format_duration),
+    "B": (size_unit, format_size),
+    "%": (lambda _: (100.0, "%"), "{:.1%}".format),
+}
+"""Unit of a quantity -> the one that suits the largest of several, and how one is written."""
+
+
 @dataclass(frozen=True)
 class Quantity:
     """What is drawn of runs side by side, read from their summaries in SI units."""
@@ -75,17 +83,11 @@ class Quantity:
         known = [found for run in runs if (found := self.value(run.numbers)) is not None]
         if not known:
             return None
-        factor, label = 1.0, self.unit
-        write: Callable[[float], str] = f"{{:,.4g}} {self.unit}".format
-        if self.unit == "s":
-            factor, label = time_unit(max(known))
-            write = format_duration
-        elif self.unit == "B":
-            factor, label = size_unit(max(known))
-            write = format_size
-        elif self.unit == "%":
-            factor, write = 100.0, "{:.1%}".format
-        named = f"{self.title.lower()} ({label})" if self.unit in ("s", "B", "%") else label
+        unit_of, write = UNITS.get(
+            self.unit, (lambda _: (1.0, self.unit), f"{{:,.4g}} {self.unit}".format)
+        )
+        factor, label = unit_of(max(known))
+        named = f"{self.title.lower()} ({label})" if self.unit in UNITS else label
 
         def value(trial: Trial) -> float | None:
             found = None if trial.failure else self.value(trial.summary)
