@@ -20,7 +20,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from paracosm.errors import InputError, unknown
+from paracosm.errors import InputError, require, unknown
 from paracosm.files import temporary_folder
 from paracosm.results import (
     EmulationSummary,
@@ -103,14 +103,14 @@ class Result(Generic[S]):
     @cached_property
     def figures(self) -> Mapping[str, Any]:
         """The report's figures by name, as `plotly.graph_objects.Figure`."""
-        from plotly.graph_objects import Figure
-
         from paracosm.report.figures import plotly_figure
+
+        figure = require("plotly.graph_objects", "report", "figures in Plotly's form").Figure
 
         if not self._folders:
             raise self._missing("figures")
         names = [run.name for run in self._runs]
-        return {chart.name: Figure(plotly_figure(chart, names)) for chart in self._charts}
+        return {chart.name: figure(plotly_figure(chart, names)) for chart in self._charts}
 
     @property
     def points(self) -> list[Result[S]]:

@@ -10,7 +10,7 @@ from keyword import iskeyword
 
 import pytest
 
-from paracosm.cli import main
+from paracosm.cli import main, verbs
 from paracosm.cli.verbs import VERBS
 
 Capture = pytest.CaptureFixture[str]
@@ -105,3 +105,14 @@ def test_no_word_of_a_help_turns_into_a_picture(verb: str, capsys: Capture) -> N
     """Rich draws `:factory:` as one."""
     assert main([*verb.split(), "--help"]) == 0
     assert all(ord(letter) < 1 << 16 for letter in capsys.readouterr().out)
+
+
+def test_ctrl_c_while_a_verb_is_imported_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def interrupted(verb: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(verbs, "_command", interrupted)
+    assert main(["train"]) == 130
+    assert capsys.readouterr().err == "paracosm: interrupted\n"

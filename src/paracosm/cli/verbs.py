@@ -78,10 +78,7 @@ class Verb(TyperCommand):
         """Run the verb, unless two of its flags exclude each other."""
         if ctx.params.get("json") and ctx.params.get("quiet"):
             raise InputError("--json prints and --quiet does not: give one of them")
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise typer.Abort("interrupted") from None
+        return super().invoke(ctx)
 
 
 def _command(verb: str) -> Any:
@@ -123,6 +120,13 @@ class Program(TyperGroup):
         verbs: Any = dict.fromkeys(VERBS)  # each command is made when it is looked up
         self.commands = verbs
         self._lists = False
+
+    def invoke(self, ctx: Any) -> Any:
+        """Import and run a verb, and say so where Ctrl-C ends it: Typer would say nothing."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Abort("interrupted") from None
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of a verb, or one that is good for a list of verbs."""
