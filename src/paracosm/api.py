@@ -20,7 +20,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from paracosm.errors import InputError, unknown
+from paracosm.errors import InputError, require, unknown
 from paracosm.files import temporary_folder
 from paracosm.results import (
     EmulationSummary,
@@ -73,7 +73,7 @@ class Result(Generic[S]):
     @property
     def sentence(self) -> str:
         """The answer in one sentence."""
-        from paracosm.report.view import answer
+        from paracosm.report.answers import answer
 
         return answer(self.summary)
 
@@ -103,14 +103,14 @@ class Result(Generic[S]):
     @cached_property
     def figures(self) -> Mapping[str, Any]:
         """The report's figures by name, as `plotly.graph_objects.Figure`."""
-        from plotly.graph_objects import Figure
-
         from paracosm.report.figures import plotly_figure
+
+        figure = require("plotly.graph_objects", "report", "figures in Plotly's form").Figure
 
         if not self._folders:
             raise self._missing("figures")
         names = [run.name for run in self._runs]
-        return {chart.name: Figure(plotly_figure(chart, names)) for chart in self._charts}
+        return {chart.name: figure(plotly_figure(chart, names)) for chart in self._charts}
 
     @property
     def points(self) -> list[Result[S]]:
@@ -454,34 +454,20 @@ def open_result(folder: Folder) -> Result[Any]:
     path = Path(folder)
     if (path / "sweep.json").is_file():
         return Sweep(path)
-    if (path / "tuning.json").is_file():
-        return Tuned(path)
     return _opened(RunFolder.open(path), None)
 
 
 class Tuned(Result[TuningSummary]):
     """What `paracosm relax tune` found; `table` has a row for each trial."""
 
-    def __init__(self, path: Path) -> None:
-        from paracosm.studies.run_folder import check_format, read_json
-
-        found = read_json(path / "tuning.json")
-        check_format(path, found.get("environment") or {})
-        super().__init__(TuningSummary.from_dict(found), path, [])
-        self._folder = path
-
     @property
     def table(self) -> pa.Table:
         """A row for each trial: its values, median and quartiles, failures."""
         from pyarrow import csv
 
-        return csv.read_csv(self._folder / "trials.csv")
+        from paracosm.studies.run_folder import TRIALS
 
-    def _image(self) -> str:
-        return _embedded((self._folder / "landscape.png").read_bytes(), "landscape")
-
-    def _there(self) -> list[str]:
-        return ["summary", "table", "save"]
+        return csv.read_csv(self._folders[0].path / TRIALS)
 
 
 def arguments(verb: str) -> dict[str, str]:
@@ -587,8 +573,11 @@ def _reported(result: Result[Any], out: Folder | None) -> Result[Any]:
 
 def _opened(run: RunFolder, keep: object) -> Result[Any]:
     from paracosm.report.kinds import described
+    from paracosm.studies.run_folder import TRIALS
 
-    return Result(described([run])[0].numbers, run.path, [run], keep)
+    summary: Any = described([run])[0].numbers
+    kind = Tuned if (run.path / TRIALS).is_file() else Result
+    return kind(summary, run.path, [run], keep)
 
 
 def _steps(text: str) -> list[int]:

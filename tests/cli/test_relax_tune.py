@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from paracosm.cli import main
+from paracosm.studies import RunFolder
 
 Capture = pytest.CaptureFixture[str]
 FLAGS = [
@@ -30,17 +32,35 @@ def test_a_search_prints_the_best_with_its_spread_and_leaves_its_files(
     out = tmp_path / "tune"
     assert main([*FLAGS, *SEARCH, *COST, "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    record = json.loads((out / "tuning.json").read_text())
+    record = json.loads((out / "summary.json").read_text())
     best = record["best"]
-    assert f'--checkpoint "{best["checkpoint"]}"' in printed
+    assert re.search(rf'policy +"{re.escape(best["checkpoint"])}"', printed)
     median = best["in_search"]["time_over_fault_free"]["median"]
-    assert f"the best {median:.3f} times as long" in printed
     for words in ("quartiles", "without checkpoints", "Young's interval", "Daly's interval"):
         assert words in printed
-    assert "Fresh seeds, 3 to 5" in printed
-    assert printed.endswith(f"landscape: {out / 'landscape.png'}\n")
-    assert {path.name for path in out.iterdir()} == {"tuning.json", "trials.csv", "landscape.png"}
-    assert record["relax"]["problem"] == "laplace2d:5"
+    assert re.search(r"fresh seeds +3 to 5", printed)
+    assert printed.endswith(f"report: {out / 'report.html'}\n")
+    run = RunFolder.open(out)
+    assert run.study["tune"]["problem"] == "laplace2d:5"
+    assert run.study["tune"]["tune"] == {"alpha": "1.05..20", "omega": "1..500"}
+    page = (out / "report.html").read_text()
+    said = printed.splitlines()[0]
+    assert said == (
+        f"Best of 5 trials: alpha={best['alpha']:g}, omega={best['omega']:g}, {median:.3g} times "
+        "as long as without faults."
+    )
+    assert said in page
+    figures = json.loads(re.search(r'id="figures-data">(.*?)</script>', page)[1])
+    assert list(figures) == ["landscape", "alpha", "omega"]
+    shown = [trace for trace in figures["landscape"]["data"] if trace["meta"]["series"] != "best"]
+    assert sum(len(trace["x"]) for trace in shown) == 5  # every trial once
+    (star,) = [t for t in figures["alpha"]["data"] if t["meta"]["series"] == "best"]
+    assert (star["x"], star["y"]) == (
+        pytest.approx([best["alpha"]]),
+        pytest.approx([median], rel=1e-5),
+    )
+    assert main(["report", str(out), "--out", str(tmp_path / "again.html")]) == 0
+    assert (tmp_path / "again.html").read_text() == page
 
 
 def test_the_policy_that_is_printed_runs_as_it_did_in_the_search(capsys: Capture) -> None:
@@ -127,6 +147,6 @@ def test_an_interrupted_search_keeps_the_best_so_far(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         printed, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert printed.startswith("Interrupted: the best so far, not validated.")
-    assert json.loads((out / "tuning.json").read_text())["status"] == "interrupted"
-    assert (out / "landscape.png").exists()
+    assert printed.startswith("Interrupted, not validated: best of ")
+    assert json.loads((out / "summary.json").read_text())["status"] == "interrupted"
+    assert (out / "report.html").exists()

@@ -6,6 +6,7 @@ Two ranks on a link of 1 GB/s: an all-reduce of 10 MB takes 10 ms and moves 20 M
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,14 +16,18 @@ from hypothesis import strategies as st
 from paracosm.emulation.compose import compose
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.records import (
+    MEASUREMENT,
     Collective,
     Group,
     Iteration,
     Note,
     Record,
     Wait,
+    write_records,
 )
+from paracosm.emulation.run import run_emulation
 from paracosm.emulation.summary import summarise
+from paracosm.report.answers import answer
 from paracosm.validation import validated
 
 MS = 1e-3
@@ -244,3 +249,19 @@ def test_iterations_that_scatter_make_noisy_numbers() -> None:
     composed = compose(config := job(**LINK), 0, script.records)
     assert summarise(config, composed, 0, script.records).status == "noisy"
     assert summarise(config, composed, 1, script.records).status == "failed"
+
+
+def test_the_answer_says_what_twice_the_bandwidth_brings(tmp_path: Path) -> None:
+    script = Script()
+    bucketed(script, iterations=6)
+    write_records(script.records, tmp_path / MEASUREMENT)
+    summary = run_emulation(job(**LINK, measured=tmp_path)).summary
+    assert summary.iteration_time is not None
+    assert summary.iteration_time.median == pytest.approx(46 * MS)
+    # At 2 GB/s the second bucket is done at 40 ms, when the wait begins: only the handling is left.
+    assert summary.twice_bandwidth == pytest.approx(42 * MS)
+    said = answer(summary)
+    assert said.startswith("In a world of 2, an iteration takes 46 ms: ")
+    assert said.endswith(", most of it for all-reduce; with twice the bandwidth 42 ms.")
+    free = run_emulation(job(bandwidth="inf", measured=tmp_path)).summary
+    assert free.twice_bandwidth is None  # it waits for nothing

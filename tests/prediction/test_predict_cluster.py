@@ -410,6 +410,36 @@ RING = ["--strategy", "ddp, all_reduce=ring", *LINKS]
 STEP = 10e-6 + GRADIENTS / 4 / 100e6  # of the 6 of a ring
 
 
+def test_the_answer_says_what_twice_the_bandwidth_brings(asked: list[str], capsys: Capture) -> None:
+    summary = summary_of([*asked, *RING], capsys)
+    gain = summary["throughput"][-1]["if_twice_as_fast"]["links"]
+    assert gain == pytest.approx((ALONE + 6 * STEP) / (ALONE + 6 * (10e-6 + 5e-6)) - 1)
+    assert main([*asked, *RING]) == 0
+    said = capsys.readouterr().out.splitlines()[1]  # after what is known of the timings
+    # 4 x 8 examples in 500 + 6 x 20 us, of 4 x 8 in 500 us; 90 us of the 620 in place of 120.
+    assert said.startswith(
+        "4 workers give 51,613 examples/s, 80.6 % of ideal: an iteration takes 620 us"
+    )
+    assert said.endswith("Links twice as fast: +5%.")
+    # Nobody waits for links without a limit, and nothing is asked of them.
+    free = ["--strategy", "ddp", "--workers", "4", "--bandwidth", "inf"]
+    assert "if_twice_as_fast" not in summary_of([*asked, *free], capsys)["throughput"][-1]
+
+
+def test_the_answer_says_up_to_how_many_workers_half_of_ideal_is_kept(
+    asked: list[str], capsys: Capture
+) -> None:
+    """Over links of 10 MB/s a ring of W takes 2 (W - 1) (10 us + 4 kB / W / 10 MB/s)."""
+    flags = ["--strategy", "ddp, all_reduce=ring", "--latency", "10us", "--bandwidth", "10MB/s"]
+    summary = summary_of([*asked, *flags, "--workers", "1,2,4"], capsys)
+    ring = [2 * (w - 1) * (10e-6 + GRADIENTS / w / 10e6) for w in (1, 2, 4)]
+    shares = [ALONE / (ALONE + each) for each in ring]
+    assert [row["efficiency"] for row in summary["throughput"]] == pytest.approx(shares)
+    assert shares[1] > 0.5 > shares[2]
+    assert main([*asked, *flags, "--workers", "1,2,4"]) == 0
+    assert "Efficiency is at least 50% up to 2 workers." in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("changes", "seconds"),
     [

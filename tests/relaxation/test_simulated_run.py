@@ -77,7 +77,7 @@ def test_metrics_are_the_history_and_the_end() -> None:
     assert {row[1] for row in residuals} == {"observer"}
     updates = {row[1]: row[3] for row in sink if row[2] == "updates"}
     assert updates == {f"processor{i}": n for i, n in enumerate(result.updates.tolist())}
-    assert {row[2] for row in sink} == {"residual", "updates"}
+    assert {row[2] for row in sink} == {"residual", "updates", "synchronous_residual"}
 
 
 def test_metrics_of_faults_and_of_the_error() -> None:

@@ -107,7 +107,7 @@ class Browser:
         wait_for(
             lambda: self.run(
                 "document.readyState === 'complete' && location.protocol === 'file:' && "
-                "[...document.querySelectorAll('.plot')].every(p => p.querySelector('.main-svg'))"
+                "[...document.querySelectorAll('.plot')].every(p => p.querySelector('.drawing'))"
             )
         )
 
@@ -140,6 +140,21 @@ class Browser:
     def move(self, x: float, y: float) -> None:
         """Move the mouse."""
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def drag(self, x1: float, y1: float, x2: float, y2: float) -> None:
+        """Press the mouse at one place and release it at another."""
+        for kind, x, y in (
+            ("mouseMoved", x1, y1),
+            ("mousePressed", x1, y1),
+            ("mouseMoved", x2, y2),
+            ("mouseReleased", x2, y2),
+        ):
+            buttons = {"button": "left", "buttons": 1, "clickCount": 1}
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **buttons)
+
+    def downloads_to(self, folder: Path) -> None:
+        """Save what pages offer to save in `folder`."""
+        self.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
 
     def screenshot(self, path: Path) -> None:
         """Save the whole page as a PNG."""

@@ -101,12 +101,12 @@ def make_job(path: Path, **changed: Any) -> RunFolder:
 
 def test_the_page_says_what_the_job_is_and_whether_it_fits(tmp_path: Path) -> None:
     text = text_of(page_of(tmp_path, make_job(tmp_path / "run")))
-    assert "resnet50, batch 8, dp=16, 16 workers" in text
+    assert "resnet50, batch 8, dp, 1 to 16 workers" in text
     assert "Strategy dp=16 Workers 16 Iteration time 1.25 s" in text
     assert "Efficiency 80.0%" in text
     assert "Fits into memory no" in text
     assert "one replica 1 s on one device, 8 examples/s" in text
-    assert "baselines roofline 600 ms" in text
+    assert "baselines, one replica roofline 600 ms" in text
     assert "devices V100: 0.4 times as fast by the timings of V100" in text
     assert "worker0 and 14 alike 750 ms 250 ms 250 ms 3.221 GB" in text
 
@@ -115,7 +115,7 @@ def test_figures_of_a_sweep_are_there_and_valid_for_plotly(tmp_path: Path) -> No
     figures = figures_of(page_of(tmp_path, make_job(tmp_path / "run")))
     expected = ["scaling", "efficiency", "time_by_workers", "exposed_communication"]
     expected += ["parts_by_workers", "ranks", "time_by_phase", "time_by_op", "time_by_place"]
-    assert list(figures) == [*expected, "coverage", "timeline", "memory"]
+    assert list(figures) == [*expected, "timeline", "memory"]
     for figure in figures.values():
         go.Figure(figure)  # raises for any property that Plotly does not know
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from paracosm.report.answers import answer
 from paracosm.report.plan import VIEW
-from paracosm.report.view import answer
 from paracosm.results import Planned, PlannedDesign, PlanSummary, TunedWorkers, read_summary
 
 NEVER = Planned(median=None, low=None, high=None)

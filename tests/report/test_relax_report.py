@@ -167,7 +167,7 @@ def test_several_runs_share_a_table_and_every_figure(tmp_path: Path) -> None:
     for n in (1, 10, 300):
         assert f"jacobi, {n} processor{'s' * (n > 1)}<td>" in html
     for name, figure in figures_of(html).items():
-        if not name.startswith("timeline"):
+        if not name.startswith(("timeline", "time_to", "sweeps_to")):
             shown = {trace["meta"]["run"] for trace in figure["data"]} - {-1}
             assert shown == {0, 1, 2}, name
 
@@ -219,5 +219,6 @@ def test_every_figure_as_a_file(tmp_path: Path) -> None:
     one = write_images(runs[:1], tmp_path / "one", "svg")
     assert [file.stem for file in one] == FIGURES
     two = write_images(runs, tmp_path / "two", "png")
-    assert [file.stem for file in two] == [*FIGURES[:-1], "timeline_1", "timeline_2"]
+    against = ["time_to_tolerance", "sweeps_to_tolerance"]
+    assert [file.stem for file in two] == [*against, *FIGURES[:-1], "timeline_1", "timeline_2"]
     assert all(file.stat().st_size > 5000 for file in (*one, *two))

@@ -54,9 +54,7 @@ def test_key_numbers_remarks_and_tables(tmp_path: Path) -> None:
 def test_all_figures_are_there_and_valid_for_plotly(tmp_path: Path) -> None:
     run = make_emulation(tmp_path / "run", with_delays=True, beside=BESIDE)
     figures = figures_of(page_of(tmp_path, run))
-    assert list(figures) == [
-        *("compared_iterations", *FIGURES[:3], "iteration_time_by_delay", "timeline"),
-    ]
+    assert list(figures) == [*FIGURES[:3], "iteration_time_by_delay", "timeline"]
     for figure in figures.values():
         go.Figure(figure)  # raises for any property that Plotly does not know
 
@@ -193,13 +191,11 @@ def test_a_prediction_stands_beside(tmp_path: Path) -> None:
     html = page_of(tmp_path, run)
     assert "Predicted 62 ms (+1.8%)" in text_of(html)
     assert "prediction runs/predicted" in text_of(html)
-    found = traces(figures_of(html), "compared_iterations")
-    assert found["predicted"][0]["x"] == [62]
 
 
 def test_several_runs_are_compared_by_their_iterations(tmp_path: Path) -> None:
     runs = [
-        make_emulation(tmp_path / "plain"),
+        make_emulation(tmp_path / "plain", asked={"what_if": []}),
         make_emulation(
             tmp_path / "slow", asked={"what_if": ["all_reduce: +7 ms"]}, records=job(delay=7e-3)
         ),
@@ -208,13 +204,16 @@ def test_several_runs_are_compared_by_their_iterations(tmp_path: Path) -> None:
     assert "train.py, 8 ranks, all_reduce: +7 ms" in text_of(html)
     figures = figures_of(html)
     assert list(figures) == [
-        *("compared_iterations", "iteration_times", "iteration_parts"),
+        *("iteration_time", "exposed", "iteration_times", "iteration_parts"),
         *("timeline_1", "timeline_2"),
     ]
-    dots = traces(figures, "compared_iterations")["median"]
-    assert [dot["meta"]["run"] for dot in dots] == [0, 1]
-    assert dots[0]["x"][0] == pytest.approx(60.88, abs=0.01)
-    assert dots[1]["x"][0] == pytest.approx(69.99, abs=0.01)
+    (dots,) = figures["iteration_time"]["data"]
+    assert dots["x"] == pytest.approx([60.88, 69.99], abs=0.01)
+    names = figures["iteration_time"]["layout"]["yaxis"]["ticktext"]
+    assert names == ["unchanged", "all_reduce: +7 ms"]
+    assert (
+        "An iteration is shortest with unchanged: 60.88 ms, 1.1 times as fast as all_reduce: +7 ms."
+    ) in text_of(html)
     rows = figures["iteration_parts"]["layout"]["yaxis"]["ticktext"]
     assert rows == ["train.py, 8 ranks", "train.py, 8 ranks, all_reduce: +7 ms"]
 

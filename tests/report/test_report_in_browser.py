@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
-from chromium import NAMES, Browser, find_chromium
+from chromium import NAMES, Browser, find_chromium, wait_for
+from PIL import Image
 from synthetic import make_run
 from synthetic_relaxation import make_relaxation
 
@@ -67,23 +69,11 @@ def relaxations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "report.html"
 
 
-def traces(browser: Browser, figure: str) -> list[dict[str, object]]:
-    """Return run, series and visibility of each trace, as Plotly has it now."""
-    return json.loads(
-        browser.run(
-            f"JSON.stringify(document.querySelector('#{figure} .plot').data"
-            ".map(t => ({...t.meta, visible: t.visible})))"
-        )
-    )
-
-
-def visible(browser: Browser, figure: str, **which: object) -> set[object]:
-    """Return the visibilities of the traces of a run or series."""
-    return {
-        trace["visible"]
-        for trace in traces(browser, figure)
-        if all(trace[key] == value for key, value in which.items())
-    }
+def drawn(browser: Browser, figure: str, **which: object) -> bool:
+    """Whether the figure shows a trace of a run or series."""
+    conditions = "".join(f"[data-{key}={json.dumps(str(value))}]" for key, value in which.items())
+    selector = json.dumps(f"#{figure} .trace{conditions}")
+    return bool(browser.run(f"document.querySelectorAll({selector}).length > 0"))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -102,8 +92,8 @@ def test_it_renders_without_an_error_or_a_request(
     assert browser.run("document.documentElement.scrollWidth") <= width
     assert browser.run(
         "[...document.querySelectorAll('figure')].every(f => {"
-        " const marks = f.querySelectorAll('.trace, .point, .scatterlayer path');"
-        " const plot = f.querySelector('.main-svg').getBoundingClientRect();"
+        " const marks = [...f.querySelectorAll('.trace')].filter(t => t.getAttribute('d'));"
+        " const plot = f.querySelector('.drawing').getBoundingClientRect();"
         " const frame = f.getBoundingClientRect();"
         " return marks.length && plot.width > 100 && plot.right <= frame.right + 1"
         "   && plot.bottom <= frame.bottom + 1; })"
@@ -111,101 +101,171 @@ def test_it_renders_without_an_error_or_a_request(
 
 
 @pytest.mark.parametrize("page", ["several", "relaxations"])
-def test_no_label_is_cut_off(browser: Browser, page: str, request: pytest.FixtureRequest) -> None:
-    browser.open(request.getfixturevalue(page), 420)
-    assert (
-        browser.run(
-            "[...document.querySelectorAll('.xtick text, .ytick text, .xtitle, .ytitle')]"
-            ".filter(t => { const b = t.getBoundingClientRect();"
-            " const svg = t.closest('.main-svg').getBoundingClientRect();"
-            " if (!b.width) return false;"  # Plotly itself leaves this one out
-            " return b.left < svg.left - 1 || b.bottom > svg.bottom + 1 || b.top < svg.top - 1; })"
-            ".map(t => t.textContent).join()"
-        )
-        == ""
+@pytest.mark.parametrize("width", [420, 1280])
+def test_no_label_is_cut_off_or_covers_another(
+    browser: Browser, page: str, width: int, request: pytest.FixtureRequest
+) -> None:
+    browser.open(request.getfixturevalue(page), width)
+    found = browser.run(
+        "(() => { const boxes = t => t.getBoundingClientRect(), wrong = [];"
+        " for (const svg of document.querySelectorAll('.drawing')) {"
+        "  const frame = boxes(svg), texts = [...svg.querySelectorAll('text')];"
+        "  for (const t of texts) { const b = boxes(t);"
+        "   if (b.left < frame.left - 1 || b.right > frame.right + 1 || b.top < frame.top - 1"
+        "       || b.bottom > frame.bottom + 1) wrong.push('cut ' + t.textContent); }"
+        "  for (const which of ['x', 'y']) {"
+        "   const ticks = [...svg.querySelectorAll('.tick.' + which)].map(boxes);"
+        "   ticks.forEach((a, i) => ticks.slice(i + 1).forEach(b => {"
+        "    if (a.left < b.right && b.left < a.right && a.top < b.bottom - 3"
+        "        && b.top < a.bottom - 3) wrong.push('covered'); })); } }"
+        " return wrong.join(); })()"
     )
+    assert found == ""
 
 
 def test_a_click_on_a_run_hides_it_everywhere_and_another_shows_it(
     browser: Browser, several: Path
 ) -> None:
     browser.open(several)
-    assert visible(browser, "loss_time", run=1, series="training loss") == {True}
+    assert drawn(browser, "loss_time", run=1, series="training loss")
     browser.click('[data-run="1"]')
     for figure in ("loss_updates", "loss_time", "accuracy_time", "staleness", "utilisation"):
-        assert visible(browser, figure, run=1) == {False}
-        assert True in visible(browser, figure, run=2)
+        assert not drawn(browser, figure, run=1)
+        assert drawn(browser, figure, run=2)
     assert browser.run("document.querySelector('[data-run=\"1\"]').ariaPressed") == "false"
     browser.click('[data-run="1"]')
-    assert visible(browser, "loss_time", run=1, series="training loss") == {True}
+    assert drawn(browser, "loss_time", run=1, series="training loss")
     # What was hidden before for another reason still is.
-    assert visible(browser, "loss_time", run=1, series="minibatch loss") == {False}
+    assert not drawn(browser, "loss_time", run=1, series="minibatch loss")
 
 
 def test_a_reference_line_belongs_to_no_run(browser: Browser, relaxations: Path) -> None:
     browser.open(relaxations)
     browser.click('[data-run="0"]')
-    assert visible(browser, "residual_time", run=0) == {False}
-    assert visible(browser, "residual_time", series="tolerance") == {True}
+    assert not drawn(browser, "residual_time", run=0)
+    assert drawn(browser, "residual_time", series="tolerance")
     browser.click('#residual_time [data-series="tolerance"]')
-    assert visible(browser, "residual_time", series="tolerance") == {False}
+    assert not drawn(browser, "residual_time", series="tolerance")
 
 
 def test_a_click_on_a_series_hides_it_in_its_figure_only(browser: Browser, one: Path) -> None:
     browser.open(one)
-    assert visible(browser, "loss_updates", series="minibatch loss") == {True}
+    assert drawn(browser, "loss_updates", series="minibatch loss")
     browser.click('#loss_updates [data-series="minibatch loss"]')
-    assert visible(browser, "loss_updates", series="minibatch loss") == {False}
-    assert visible(browser, "loss_updates", series="training loss") == {True}
-    assert visible(browser, "loss_time", series="minibatch loss") == {True}
+    assert not drawn(browser, "loss_updates", series="minibatch loss")
+    assert drawn(browser, "loss_updates", series="training loss")
+    assert drawn(browser, "loss_time", series="minibatch loss")
 
 
-def test_a_click_switches_between_linear_and_log(browser: Browser, one: Path) -> None:
+TICKS = "[...document.querySelectorAll('#{} .tick.{}')].map(t => t.textContent)"
+
+
+def test_a_click_switches_to_a_logarithmic_axis_of_plain_numbers(
+    browser: Browser, one: Path
+) -> None:
     browser.open(one)
-    scale = "document.querySelector('#loss_time .plot')._fullLayout.{}axis.type"
-    before = browser.run(scale.format("y"))
-    other = {"linear": "log", "log": "linear"}[before]
-    browser.click(f'#loss_time [data-axis="y"] [data-scale="{other}"]')
-    assert browser.run(scale.format("y")) == other
-    assert browser.run(scale.format("x")) == "linear"
-    browser.click('#loss_time [data-axis="x"] [data-scale="log"]')
-    assert browser.run(scale.format("x")) == "log"
-    assert browser.problems == []
-
-
-def test_logarithmic_axes_have_plain_numbers(browser: Browser, one: Path) -> None:
-    browser.open(one)
-    browser.click('#loss_updates [data-axis="y"] [data-scale="log"]')
-    ticks = "[...document.querySelectorAll('#loss_updates .ytick text')].map(t => t.textContent)"
+    ticks = TICKS.format("loss_updates", "y")
     # The loss falls from 2.3 to 0.16, that of minibatches a little further.
-    browser.wait(f"{ticks}.slice(-4).join() === '0.2,0.5,1,2'")
+    linear = browser.run(ticks)
+    assert "1.5" in linear
+    browser.click('#loss_updates [data-axis="y"] [data-scale="log"]')
+    assert browser.run(ticks)[-4:] == ["0.2", "0.5", "1", "2"]
     browser.click('#loss_updates [data-axis="y"] [data-scale="linear"]')
-    browser.wait(f"{ticks}.includes('1.5')")
+    assert browser.run(ticks) == linear
+    browser.click('#loss_time [data-axis="x"] [data-scale="log"]')
+    assert "0.05" in browser.run(TICKS.format("loss_time", "x"))  # an update takes 20 ms
     assert browser.problems == []
 
 
 def test_the_mouse_over_a_curve_shows_its_value(browser: Browser, one: Path) -> None:
     browser.open(one)
-    x, y = browser.run(
+    point = (
         "(() => { const plot = document.querySelector('#accuracy_time .plot');"
         " plot.scrollIntoView({block: 'center'});"
-        " const trace = plot.data[0], layout = plot._fullLayout;"
-        " const box = plot.getBoundingClientRect();"
-        " return [box.x + layout._size.l + layout.xaxis.d2p(trace.x[5]),"
-        "         box.y + layout._size.t + layout.yaxis.d2p(trace.y[5])]; })()"
+        " const path = plot.querySelector('.trace'), at = path.getAttribute('d').slice(1);"
+        " const [x, y] = at.split('L')[5].split(' ').map(Number);"
+        " const box = plot.getBoundingClientRect(); return [box.x + x, box.y + y]; })()"
     )
+    x, y = browser.run(point)
     browser.move(x - 30, y)
     browser.move(x, y)
-    hover = browser.wait("document.querySelector('#accuracy_time .hovertext')?.textContent")
+    told = browser.wait("document.querySelector('#accuracy_time .told')?.textContent")
     # Update 120 of 20 ms each; 1 - 2.3 / sqrt(120) / 3.
-    assert "0.93" in hover
-    assert "2.4" in hover
+    assert told == "test accuracy 0.930013 at 2.4"
+
+
+def test_dragging_zooms_and_a_double_click_goes_back(browser: Browser, one: Path) -> None:
+    browser.open(one)
+    ticks = TICKS.format("loss_updates", "x")
+    before = browser.run(ticks)
+    left, top, width, height = browser.run(
+        "(() => { const p = document.querySelector('#loss_updates .plot');"
+        " p.scrollIntoView({block: 'center'}); const b = p.getBoundingClientRect();"
+        " return [b.x, b.y, b.width, b.height]; })()"
+    )
+    browser.drag(left + 0.4 * width, top + 0.3 * height, left + 0.6 * width, top + 0.6 * height)
+    assert browser.run(ticks) != before
+    browser.run(
+        "document.querySelector('#loss_updates .plot').dispatchEvent(new MouseEvent('dblclick'))"
+    )
+    assert browser.run(ticks) == before
+
+
+@pytest.mark.parametrize("ending", ["svg", "png"])
+def test_a_button_saves_a_figure(
+    browser: Browser, several: Path, tmp_path: Path, ending: str
+) -> None:
+    browser.open(several)
+    browser.downloads_to(tmp_path)
+    browser.click(f"#loss_time [data-save={ending}]")
+    file = tmp_path / f"loss_time.{ending}"
+    wait_for(lambda: file.exists() and file.stat().st_size > 0)
+    if ending == "svg":
+        root = ElementTree.fromstring(file.read_text())
+        texts = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
+        # Its title, its legend and its axes are in it.
+        assert "Loss against virtual time" in texts
+        assert "asgd, 16 workers" in texts
+        assert "loss" in texts
+    else:
+        image = Image.open(file)
+        assert image.width == 2 * 960
+        assert len(image.convert("RGB").getcolors(1 << 20)) > 8  # curves of several colours
+    assert browser.problems == []
 
 
 def test_figures_follow_the_colours_of_the_page(browser: Browser, one: Path) -> None:
     browser.open(one, scheme="light")
-    color = "document.querySelector('#loss_time .plot')._fullLayout.font.color"
+    color = "document.querySelector('#loss_time .drawing').getAttribute('fill')"
     light = browser.run(color)
     browser.theme("dark")
     browser.wait(f"{color} !== {json.dumps(light)}")
     assert browser.problems == []
+
+
+@pytest.mark.parametrize("page", ["one", "several", "relaxations"])
+def test_a_page_is_small_and_soon_there(
+    browser: Browser, page: str, request: pytest.FixtureRequest
+) -> None:
+    file = request.getfixturevalue(page)
+    assert file.stat().st_size < 1_500_000
+    times = []
+    for _ in range(3):
+        browser.open(file)
+        times.append(
+            browser.run("performance.getEntriesByType('navigation')[0].domComplete") / 1000
+        )
+    assert min(times) < 0.5
+
+
+def test_the_names_of_runs_stay_while_their_numbers_scroll(browser: Browser, several: Path) -> None:
+    browser.open(several, 400)
+    first = "document.querySelector('table.numbers tbody th')"
+    before = browser.run(f"{first}.getBoundingClientRect().left")
+    moved = browser.run(
+        f"(() => {{ const s = {first}.closest('.scroll'); s.scrollLeft = 200;"
+        " return s.scrollLeft; })()"
+    )
+    assert moved == 200  # there is more than 400 pixels show
+    assert browser.run(f"{first}.getBoundingClientRect().left") == before
+    assert browser.run(f"{first}.offsetWidth") < 200

@@ -15,8 +15,15 @@ from written_page import figures_of, page_of, text_of
 from paracosm.report.chart import Area, Chart, Curve, Dots
 from paracosm.report.figures import plotly_figure
 from paracosm.report.kinds import described
-from paracosm.report.train_sweep import Goal, Trial, Trials, rounded_up, sweep_sentence, trials_of
-from paracosm.report.train_sweep_charts import quantity, sweep_charts
+from paracosm.report.sweep_charts import quantity, sweep_charts
+from paracosm.report.sweeps import Goal, Trial, Trials
+from paracosm.report.train_sweep import (
+    failure_of,
+    rounded_up,
+    sweep_sentence,
+    training_metrics,
+    trials_of,
+)
 from paracosm.results import TrainingSummary
 
 CHANCE = {"accuracy": 0.1, "loss": 2.3, "examples": 400}
@@ -37,7 +44,13 @@ def trial(
         "chance": CHANCE,
     }
     summary = TrainingSummary.from_dict(known | changes)
-    return Trial(varied, summary, time, None if time is None else round(10 * time))
+    return Trial(
+        varied, summary, failure_of(summary), time, None if time is None else round(10 * time)
+    )
+
+
+def training_charts(trials: Trials) -> list[Chart]:
+    return sweep_charts(trials, training_metrics(trials))
 
 
 def by_workers(algorithm: str, times: dict[int, float | None], **changes: Any) -> list[Trial]:
@@ -82,8 +95,7 @@ def test_runs_are_named_by_no_more_than_tells_them_apart() -> None:
 def test_designs_that_take_as_long_are_as_fast() -> None:
     runs = [trial(5.0, {"what_if": each}) for each in ("none", "links: bandwidth 2x")]
     assert sweep_sentence(Trials(runs, GOAL)) == (
-        "Accuracy >= 0.95 is reached soonest with what if none: 5 s, as fast as what if links: "
-        "bandwidth 2x."
+        "Accuracy >= 0.95 is reached soonest with unchanged: 5 s, as fast as links: bandwidth 2x."
     )
 
 
@@ -131,17 +143,17 @@ def test_where_nothing_was_computed_throughput_decides() -> None:
         "Most examples/s with 4 workers: 2,000, 2 times as fast as 1 worker. More than 2 do not "
         "pay."
     )
-    assert [chart.name for chart in sweep_charts(Trials(runs, None))] == ["throughput"]
+    assert [chart.name for chart in training_charts(Trials(runs, None))] == ["throughput"]
 
 
 def test_nothing_is_compared_where_only_the_seed_differs() -> None:
     runs = Trials([trial(1.0, {"seed": 0}), trial(2.0, {"seed": 1})], GOAL)
     assert sweep_sentence(runs) is None
-    assert sweep_charts(runs) == []
+    assert training_charts(runs) == []
 
 
 def charts_of(runs: list[Trial], goal: Goal | None = GOAL) -> dict[str, Chart]:
-    found = {chart.name: chart for chart in sweep_charts(Trials(runs, goal))}
+    found = {chart.name: chart for chart in training_charts(Trials(runs, goal))}
     for chart in found.values():
         go.Figure(plotly_figure(chart, ["a", "b"]))  # raises for what Plotly does not know
     return found

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+import paracosm
 from paracosm.cli import main
+from paracosm.errors import MissingExtraError
 
 
-def test_a_report_has_its_tables_and_says_what_draws_charts(
+def test_a_report_draws_its_figures_alone_and_images_say_what_draws_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for module in ("plotly", "plotly.offline", "matplotlib"):
@@ -19,7 +21,10 @@ def test_a_report_has_its_tables_and_says_what_draws_charts(
     command = ["train", "--timing-only", "--updates", "20", "--out", str(out), "--quiet"]
     assert main(command) == 0
     page = (out / "report.html").read_text()
-    assert "pip install &quot;paracosm[report]&quot;" in page
+    assert 'id="figures-data"' in page
+    assert "const drawing =" in page
     assert "<dt>Updates<dd>20" in page
     assert main(["report", str(out), "--images", "png"]) == 2
     assert 'needs matplotlib: pip install "paracosm[report]"' in capsys.readouterr().err
+    with pytest.raises(MissingExtraError, match=r"paracosm\[report\]"):
+        _ = paracosm.open(out).figures

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import sys
 from collections.abc import Callable
@@ -18,9 +17,10 @@ from paracosm.errors import InputError, MissingExtraError
 from paracosm.faults import CheckpointPolicy
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.run import run_relaxation
-from paracosm.studies.run_folder import claim_folder
+from paracosm.report import write_images
+from paracosm.studies import RunFolder
 from paracosm.studies.tuning import Tuning, count_runs, tune
-from paracosm.studies.tuning_figure import FILES, write_tuning
+from paracosm.studies.tuning_folder import tuning_folder, write_tuning
 from paracosm.studies.tuning_runs import (
     Parameter,
     Setting,
@@ -313,13 +313,14 @@ def test_what_cannot_be_tuned_is_refused(
 
 
 def test_the_files_hold_the_search(tmp_path: Path, landscape: Tuning) -> None:
-    claim_folder(tmp_path / "tune", False, "tuning", FILES)
-    write_tuning(landscape, tmp_path / "tune", {"problem": "laplace2d:10"})
-    record = json.loads((tmp_path / "tune" / "tuning.json").read_text())
-    assert record["best"]["alpha"] == landscape.best.values["alpha"]
-    assert record["relax"] == {"problem": "laplace2d:10"}
-    assert record["environment"]["seed"] == 0
-    with (tmp_path / "tune" / "trials.csv").open() as stream:
+    out = tmp_path / "tune"
+    folder = tuning_folder(out, {"problem": "laplace2d:10"}, landscape.space, 0)
+    write_tuning(landscape, folder)
+    run = RunFolder.open(out)
+    assert run.results == landscape.summary()
+    assert run.study["tune"]["problem"] == "laplace2d:10"
+    assert run.environment["seed"] == 0
+    with (out / "trials.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert [float(row["omega"]) for row in rows] == [
         trial.values["omega"] for trial in landscape.trials
@@ -328,27 +329,23 @@ def test_the_files_hold_the_search(tmp_path: Path, landscape: Tuning) -> None:
         landscape.best.measured.ratio.median
     )
     with pytest.raises(InputError, match="not empty"):
-        claim_folder(tmp_path / "tune", False, "tuning", FILES)
-    (tmp_path / "tune" / "mine").touch()
-    claim_folder(tmp_path / "tune", True, "tuning", FILES)
-    assert [path.name for path in (tmp_path / "tune").iterdir()] == ["mine"]
+        tuning_folder(out, {}, landscape.space, 0)
+    (out / "mine").touch()
+    tuning_folder(out, {}, landscape.space, 0, force=True).discard()
+    assert [path.name for path in out.iterdir()] == ["mine"]
 
 
 @pytest.mark.parametrize(
-    "space",
+    ("space", "figures"),
     [
-        "omega=1..500",
-        "alpha=0.9..1, omega=1..5",
-        "alpha=1.05..9, omega=1..500, relaxation=0.5..1.05",
+        ("omega=1..500", ["omega"]),
+        ("alpha=0.9..1, omega=1..5", ["landscape", "alpha", "omega"]),
+        ("alpha=1.05..9, omega=1..500", ["landscape", "alpha", "omega"]),
     ],
 )
-def test_every_landscape_can_be_drawn(tmp_path: Path, space: str) -> None:
-    from matplotlib.image import imread
-
+def test_every_landscape_can_be_drawn(tmp_path: Path, space: str, figures: list[str]) -> None:
     policy = "alpha=2, omega=10, cost=1s"
     found = tune(config(**SMALL, checkpoint=policy), parse_space(space), seeds=2, trials=4)
-    write_tuning(found, tmp_path, {})
-    pixels = imread(tmp_path / "landscape.png")
-    panels = len(found.space) + (len(found.space) > 1)
-    assert pixels.shape[1] > 400 * panels
-    assert pixels.std() > 0.05  # not empty
+    write_tuning(found, tuning_folder(tmp_path / "tune", {}, found.space, 0))
+    written = write_images([RunFolder.open(tmp_path / "tune")], tmp_path / "images")
+    assert [file.stem for file in written] == figures

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from rich.table import Table
 from typer import Option
 
-from paracosm.cli.display import aligned, counter, printer, show_result
+from paracosm.cli.display import counter, printer, show_result
 from paracosm.cli.options import (
     Force,
     ForceFile,
@@ -28,10 +26,9 @@ from paracosm.cli.options import (
     with_fields_of,
     with_run_flags,
 )
-from paracosm.cli.run_verb import run_verb
+from paracosm.cli.run_verb import run_verb, show_summary, write_report_of
 from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError
-from paracosm.files import Lock
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.results import to_builtin
 from paracosm.studies import Study, load_study
@@ -40,8 +37,7 @@ from paracosm.validation import validated
 
 if TYPE_CHECKING:
     from paracosm.relaxation.threads import Measurement
-    from paracosm.studies.tuning import Tuning
-    from paracosm.studies.tuning_runs import Outcomes, Parameter
+    from paracosm.studies.tuning_runs import Parameter
 
 
 @with_run_flags(RelaxConfig)
@@ -55,14 +51,6 @@ def relax(
     --time "normal(10, 3)" --tolerance 1e-6 --out runs/jacobi20
     """
     return run_verb("relax", study, arguments)
-
-
-_NAMES = {
-    "best": "best",
-    "no checkpoints": "without checkpoints",
-    "young": "Young's interval",
-    "daly": "Daly's interval",
-}
 
 
 @with_fields_of(RelaxConfig)
@@ -84,9 +72,7 @@ def tune(
         Option(help="times the fault-free time at which a run counts as not converging"),
     ] = 20.0,
     seed: Seed = None,
-    out: Annotated[
-        Path | None, Option(help="folder for tuning.json, trials.csv and landscape.png")
-    ] = None,
+    out: Annotated[Path | None, Option(help="run folder to write")] = None,
     force: Force = False,
     jobs: Annotated[int, Option(min=1, help="runs to carry out at a time")] = 1,
     json: Json = False,
@@ -101,7 +87,7 @@ def tune(
     """
     from paracosm.studies.tuning import count_runs
     from paracosm.studies.tuning import tune as search
-    from paracosm.studies.tuning_figure import write_tuning
+    from paracosm.studies.tuning_folder import tuning_folder, write_tuning
     from paracosm.studies.tuning_runs import parse_space
 
     check_folder(out, force, "tuning")
@@ -111,40 +97,29 @@ def tune(
     config, first = _asked(study, arguments, seed, varied)
     total = count_runs(config, varied, seeds, trials)
     asked = to_builtin(config.model_dump(exclude_unset=True))
-    with (
-        nullcontext() if out is None else _held(out, asked, force),
-        counter(total, hidden=json or quiet, unit="runs") as shown,
-    ):
+    folder = None if out is None else tuning_folder(out, asked, varied, first, force)
+    with counter(total, hidden=json or quiet, unit="runs") as shown:
         counts = itertools.count(1)
 
         def ran(count: int) -> None:
             for done in itertools.islice(counts, count):
                 shown(done)
 
-        tuning = search(
-            config, varied, seeds=seeds, trials=trials, seed=first, limit=limit, jobs=jobs, ran=ran
-        )
-        if out is not None:
-            write_tuning(tuning, out, asked)
-    show_result(tuning.summary(), json, quiet, lambda: _show_tuning(tuning, out))
+        try:
+            tuning = search(
+                config, varied, seeds=seeds, trials=trials, seed=first, limit=limit, jobs=jobs,
+                ran=ran,
+            )  # fmt: skip
+        except BaseException:
+            if folder is not None:
+                folder.discard()
+            raise
+    if folder is not None and out is not None:
+        write_tuning(tuning, folder)
+        write_report_of([out])
+    if not quiet:
+        show_summary(tuning.summary(), out, json)
     return INTERRUPTED if tuning.status == "interrupted" else int(tuning.status != "done")
-
-
-@contextmanager
-def _held(folder: Path, asked: dict[str, Any], force: bool) -> Iterator[None]:
-    """Write into a folder that holds nothing else than an interrupted tuning of the same; nothing
-    is left of what comes to nothing."""
-    from paracosm.studies.run_folder import claim_folder
-    from paracosm.studies.tuning_figure import FILES, was_interrupted
-
-    make_folder(folder)
-    try:
-        with Lock(folder):
-            claim_folder(folder, force or was_interrupted(folder, asked), "tuning", FILES)
-            yield
-    finally:
-        with suppress(OSError):  # it is not empty
-            folder.rmdir()
 
 
 def _asked(
@@ -167,70 +142,6 @@ def _asked(
     if (complete := complete_checkpoint(policy, space)) is not None:
         asked["checkpoint"] = complete
     return validated(RelaxConfig, asked, where), study.seed
-
-
-def _show_tuning(tuning: Tuning, out: Path | None) -> None:
-    say = printer()
-    best, found = tuning.best, tuning.best.measured
-    if tuning.status == "interrupted":
-        say("Interrupted: the best so far, not validated.")
-    rows = [("", "best", "within 1 % of it")]
-    for name, value in best.values.items():
-        low, high = (_written(name, bound) for bound in tuning.near_best[name])
-        rows.append((name, _written(name, value), f"{low} to {high}" if low != high else ""))
-    say(aligned(rows))
-    if best.setting.checkpoint is not None:
-        say(f'--checkpoint "{best.setting.checkpoint}"')
-    free = tuning.fault_free
-    median, lower, upper = map(format_duration, (free.median, free.lower, free.upper))
-    failing = f", {found.failures:.0%} not converged" if found.failures else ""
-    say(
-        f"\n{len(tuning.trials)} trials with seeds {_range(tuning.seeds)}: without faults "
-        f"{median} ({lower} to {upper}), the best {_ratio(found.ratio.median)} times as long "
-        f"({_quartiles(found)}){failing}."
-    )
-    if tuning.validation:
-        say(f"Fresh seeds, {_range(tuning.fresh_seeds)}:\n")
-        say(_validation(tuning))
-    for sentence in tuning.remarks():
-        say(sentence)
-    if tuning.status == "failed":
-        say("No trial's median run converged: widen the ranges.", style="red")
-    if out is not None and (out / "landscape.png").is_file():
-        say(f"landscape: {out / 'landscape.png'}")
-
-
-def _validation(tuning: Tuning) -> Table:
-    policy = tuning.best.setting.checkpoint
-    rows = [["", ">omega", ">time / without faults", ">quartiles", ">time", ">not converged"]]
-    for name, found in tuning.validation.items():
-        omega = tuning.suggestions.get(name)
-        if name == "best" and policy is not None:
-            omega = policy.omega
-        outcome = [
-            _ratio(found.ratio.median),
-            _quartiles(found),
-            format_duration(found.time.median),
-        ]
-        written = "" if omega is None else format_duration(omega)
-        rows.append([_NAMES[name], written, *outcome, f"{found.failures:.0%}"])
-    return aligned(rows if policy is not None else [[name, *row] for name, _, *row in rows])
-
-
-def _ratio(value: float) -> str:
-    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
-
-
-def _quartiles(found: Outcomes) -> str:
-    return f"{_ratio(found.ratio.lower)} to {_ratio(found.ratio.upper)}"
-
-
-def _range(seeds: range) -> str:
-    return f"{seeds.start} to {seeds.stop - 1}" if len(seeds) > 1 else str(seeds.start)
-
-
-def _written(name: str, value: float) -> str:
-    return format_duration(value) if name == "omega" else f"{value:g}"
 
 
 def measure(

@@ -7,9 +7,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from paracosm.cli.display import aligned, printer, show_result
 from paracosm.cli.options import Force, Json, Quiet, check_folder
-from paracosm.results import ReplaySummary
+from paracosm.cli.run_verb import show_summary
 
 
 def replay(
@@ -44,27 +43,6 @@ def replay(
     summary = api.replay(
         traces, what_if=changes, steps=steps, alone=alone, out=out, force=force
     ).summary
-    show_result(summary, json, quiet, lambda: _show(summary, out))
+    if not quiet:
+        show_summary(summary, out, json)
     return 0
-
-
-def _show(summary: ReplaySummary, out: Path | None) -> None:
-    from paracosm.report.replay import VIEW
-    from paracosm.report.view import answer
-
-    say = printer()
-    say(answer(summary))
-    say()
-    steps = f"{len(summary.steps):,} steps" if len(summary.steps) > 1 else "1 step"
-    ranks = f"{len(summary.ranks):,} ranks" if len(summary.ranks) > 1 else "1 rank"
-    parts = f", played in {summary.parts:,} parts" if summary.parts > 1 else ""
-    say(f"{ranks}, {steps}, {summary.tasks:,} tasks{parts}")
-    if summary.alone:
-        say("one rank alone: its collectives are as long as they were, with their waiting")
-    for part in VIEW.tables(summary):
-        say()
-        say(aligned([(part.title, *(f">{word}" for word in part.header[1:])), *part.rows]))
-    say()
-    say(aligned([("", ""), *VIEW.remarks(summary).items()]))
-    if out is not None:
-        say(f"report: {out / 'report.html'}")

@@ -67,7 +67,7 @@ def trace(
     folder = RunFolder.open(run)
     timeline = folder.timeline()
     if timeline is None and folder.kind == "predict":
-        raise InputError(f"{run}: no timeline: the run is not finished, or of op latencies")
+        raise InputError(f"{run}: no timeline: the run is not finished")
     if timeline is None:
         raise InputError(
             f"{run}: no timeline was recorded: the run is not finished, or too long; "

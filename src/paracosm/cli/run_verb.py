@@ -16,8 +16,9 @@ from paracosm.cli.options import RunFlags, check_folder
 from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError
 from paracosm.files import Lock
+from paracosm.report.answers import answer
 from paracosm.report.kinds import described, view_of
-from paracosm.report.view import TROUBLES, Figure, View, answer, endings_of, verdict
+from paracosm.report.view import TROUBLES, Figure, View, endings_of, verdict
 from paracosm.results import Summary, to_json
 from paracosm.studies import (
     KINDS,
@@ -149,9 +150,9 @@ def show_summary(
     is_noisy = summary.status == "noisy"
     if is_noisy:
         say(ended.why or "", style=STYLES[ended.level])
-    if view.leads:
-        say(answer(summary), style=STYLES[ended.level])
-        say()
+    said_first = answer(summary)
+    say(said_first, style=STYLES[ended.level])
+    say()
     facts = [("status", ended.word)]
     for label, write in view.figures.items():
         if (text := write(summary)) is not None:
@@ -163,7 +164,7 @@ def show_summary(
     for part in view.tables(summary):
         say()
         say(aligned([(part.title, *(f">{word}" for word in part.header[1:])), *part.rows]))
-    told = view.leads and (summary.status not in view.endings or ended.why == answer(summary))
+    told = summary.status not in view.endings or ended.why == said_first
     if ended.why is not None and not told and not is_noisy:
         say(ended.why, style=STYLES[ended.level])
     if out is not None:

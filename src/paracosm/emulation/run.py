@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from paracosm.cluster.changes import parse_change
+from paracosm.cluster.changes import parse_change, with_twice_the_bandwidth
 from paracosm.emulation.check import load_measured
 from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.delays import Delays, summarise_delays
@@ -24,6 +24,7 @@ from paracosm.emulation.result import EmulationResult, Metrics, Sink, result_of
 from paracosm.emulation.wire.connection import allow_open_files
 from paracosm.errors import InputError, require
 from paracosm.files import temporary_folder
+from paracosm.results import EmulationSummary
 
 
 def run_emulation(
@@ -52,6 +53,7 @@ def run_emulation(
         after = _run_delays(config, config.delays, runs)
     else:
         after, _ = runs.once(config)
+    after = replace(after, summary=runs.with_twice_the_bandwidth(config, after.summary))
     if before is None:
         return after
     old, new = before.summary.iteration_time, after.summary.iteration_time
@@ -84,6 +86,9 @@ def _run_delays(config: EmulateConfig, delays: Delays, runs: _Runs) -> Emulation
     return replace(shown, summary=replace(shown.summary, delays=listed, knee=knee))
 
 
+WAITS = 0.02  # of an iteration: less communication than that is not worth faster links
+
+
 @dataclass
 class _Runs:
     """Runs of the script: one for all jobs of a world where it measures computing alone."""
@@ -105,6 +110,23 @@ class _Runs:
         )
         heard.end(result)
         return result, ended
+
+    def with_twice_the_bandwidth(
+        self, config: EmulateConfig, summary: EmulationSummary
+    ) -> EmulationSummary:
+        """Return the summary with what faster links would bring, where that can be put together."""
+        time, parts = summary.iteration_time, summary.breakdown or {}
+        exposed = parts.get("exposed_communication", 0.0)
+        by_links = config.has_links and config.communication in (None, "cluster")
+        if not (self.measured and by_links and time and exposed > WAITS * time.median):
+            return summary
+        cluster = config.resolve_cluster()
+        if cluster is None or with_twice_the_bandwidth(cluster) is None:
+            return summary
+        faster = (*config.what_if, parse_change("links: bandwidth 2x"))
+        asked = config.model_copy(update={"what_if": faster, "delays": None})
+        found = self.once(asked, shown=False)[0].summary.iteration_time
+        return replace(summary, twice_bandwidth=None if found is None else found.median)
 
     def _run(self, config: EmulateConfig, heard: Metrics) -> tuple[list[Record], Ended]:
         if config.measured is not None:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from paracosm.arrays import Floats
 from paracosm.cluster import Cluster
+from paracosm.cluster.changes import with_twice_the_bandwidth
 from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.hardware import find_hardware
@@ -177,11 +178,13 @@ def _run_on_cluster(
     ideal = ideal_throughput(replica, strategy)
     check_changes(replica, largest, strategy, changed.of_collectives)
 
-    def predicted(asked: PredictConfig, index: int) -> JobPrediction:
+    def predicted(
+        asked: PredictConfig, index: int, cluster: Cluster | None = None
+    ) -> JobPrediction:
         workers, strategy = asked.jobs[index]
         return predict_job(
             replica,
-            asked.resolve_cluster(workers),
+            asked.resolve_cluster(workers) if cluster is None else cluster,
             strategy,
             relative=relative,
             duration_cv=config.duration_cv,
@@ -191,9 +194,24 @@ def _run_on_cluster(
         )
 
     versions = (changed, config.unchanged) if config.what_if else (changed,)
+
+    def gain(version: PredictConfig, job: JobPrediction) -> float | None:
+        """Return by how much the largest job is faster with links that are twice as fast."""
+        lost = job.parts["exposed_communication"] + job.parts["waiting"]
+        if job.workers != version.jobs[-1][0] or lost <= WAITS * job.iteration_time:
+            return None
+        faster = with_twice_the_bandwidth(job.cluster)
+        if faster is None:
+            return None
+        return job.iteration_time / predicted(version, -1, faster).iteration_time - 1
+
+    def with_gain(version: PredictConfig, index: int) -> tuple[JobPrediction, float | None]:
+        job = predicted(version, index)
+        return job, gain(version, job)
+
     found, status = _until_interrupted(
         range(len(jobs)),
-        lambda index: [predicted(version, index) for version in versions],
+        lambda index: [with_gain(version, index) for version in versions],
         progress if several else None,
     )
     measured = measured_iteration(config, timed)
@@ -208,7 +226,7 @@ def _run_on_cluster(
             f"estimated: each into {strategy.tensor} parts, but not embedding, head, loss"
         )
 
-    def summarised(predictions: Sequence[JobPrediction]) -> JobSummary:
+    def summarised(predictions: Sequence[tuple[JobPrediction, float | None]]) -> JobSummary:
         return summarise_jobs(
             *(predictions, alone, timed.split, facts),
             devices=devices.origin,
@@ -224,10 +242,13 @@ def _run_on_cluster(
             what_if=list(map(str, config.what_if)),
             unchanged={key: unchanged[key] for key in OF_JOB},
         )
-    last = found[-1][0].schedule
+    last = found[-1][0][0].schedule
     # The ranks that were wanted are those of the largest number.
     shown = shown_ranks(last, config.timeline_ranks if status == "done" else None)
     return summary, job_timeline(last, shown)
+
+
+WAITS = 0.05  # of an iteration: less communication than that is not worth faster links
 
 
 def _run_throughput(

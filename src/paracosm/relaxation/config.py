@@ -234,6 +234,7 @@ class RelaxConfig(ClusterFields):
     checkpoint: Annotated[CheckpointPolicy | None, _TEXT] = Field(
         None, description='policy: "alpha=2, omega=10" and scope, monitor, cost, restore'
     )
+    twin: bool = Field(True, description="run the same iteration synchronously as well, to compare")
     timeline: int = Field(
         20_000, ge=0, le=10**8, description="updates that the timeline records, from the first on"
     )
@@ -297,7 +298,9 @@ class RelaxConfig(ClusterFields):
             idle["the cluster file says what there is"] = set(LINK_FIELDS)
         if self.cluster is not None:
             idle["the cluster says how fast they are"] = {"speeds"}
-        if not self.synchronous:
+        if self.synchronous:
+            idle["a synchronous iteration is its own twin"] = {"twin"}
+        else:
             idle["an asynchronous iteration has no barrier (synchronous has)"] = {"barrier"}
         if self.memory == "distributed" and self.latency_jitter is None:
             idle["without latency_jitter no message is overtaken"] = {"order"}

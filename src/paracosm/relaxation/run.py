@@ -15,8 +15,10 @@ from paracosm.relaxation.config import Function, RelaxConfig
 from paracosm.relaxation.methods import Method, method_divides, parse_method
 from paracosm.relaxation.result import RelaxationResult, summarise
 from paracosm.relaxation.spec import RunSpec, check_spec, spec_of
+from paracosm.relaxation.twin import compare, twin_spec
 from paracosm.results import RelaxationSummary
 from paracosm.results.metrics import MetricSink
+from paracosm.results.summaries import RelaxationTwin
 from paracosm.timeline import Labels, Timeline
 from paracosm.validation import validated
 
@@ -157,6 +159,8 @@ def run_relaxation(
 ) -> RelaxationRun:
     """Simulate an asynchronous iteration; with changes (`what_if`), the unchanged one first.
 
+    Its synchronous twin comes last, unless `twin` says otherwise: see `twin_spec`.
+
     Args:
         config: what to solve, how, and on which simulated processors.
         seed: decides everything that is random.
@@ -169,7 +173,7 @@ def run_relaxation(
     """
     unchanged = None
     if config.what_if:
-        plain = config.model_copy(update={"what_if": (), "timeline": 0})
+        plain = config.model_copy(update={"what_if": (), "timeline": 0, "twin": False})
         unchanged = run_relaxation(plain, seed, progress=progress).summary
     run = _run(spec_of(config, seed), metrics, progress, announce)
     if unchanged is None:
@@ -212,8 +216,35 @@ def _run(
     result = solve(spec, observed)
     if metrics is not None:
         _put_end(metrics, result, last, time.perf_counter() - started)
-    summary = summarise(spec, result, radius)
+    summary = replace(summarise(spec, result, radius), twin=_twin(spec, result, metrics, progress))
     return RelaxationRun(summary, _timeline(spec, result), metrics, result)
+
+
+def _twin(
+    spec: RunSpec,
+    result: RelaxationResult,
+    metrics: MetricSink | None,
+    progress: RunProgress | None,
+) -> RelaxationTwin | None:
+    """Run the synchronous twin, if there is one: its residual is a metric of its own."""
+    other = None if result.status == "interrupted" else twin_spec(spec, result)
+    if other is None:
+        return None
+
+    def pulse(virtual_time: float, relaxations: int, _rows: Any) -> None:
+        if progress is not None:
+            progress(result.relaxations + relaxations, virtual_time)
+
+    twin = solve(other, pulse)
+    if twin.status == "interrupted":
+        return None
+    if metrics is not None:
+        steps = np.rint(twin.sweeps * twin.x.size).astype(int)
+        rows = zip(twin.times.tolist(), steps.tolist(), twin.residuals.tolist(), strict=True)
+        for virtual_time, step, residual in rows:
+            wall = result.wall_time + twin.wall_time
+            metrics.metric(virtual_time, wall, "twin", "synchronous_residual", residual, step)
+    return compare(result, twin)
 
 
 def _put_history(metrics: MetricSink, rows: Any, wall_time: float) -> None:

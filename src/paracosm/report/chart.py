@@ -203,11 +203,6 @@ def row_chart(
     return Chart(name, title, x, y, tuple(marks), caption, height=height, wide=wide)
 
 
-def dot(run: int, row: int, x: float, label: str, series: str, symbol: Symbol) -> Dots:
-    """Return a single symbol in a row."""
-    return Dots(np.array([x]), np.array([float(row)]), (label,), run, series, symbol)
-
-
 HISTOGRAMS = 20  # rows of a chart of histograms
 
 
@@ -226,6 +221,11 @@ def shown_sections(parts: Iterable[tuple[str, Iterable[Chart | None]]]) -> list[
         for title, charts in parts
     )
     return [Section(title, charts) for title, charts in found if charts]
+
+
+def overview_of(charts: Iterable[Chart | None]) -> Section | None:
+    """Return the section that comes first of several runs; None where it has no chart."""
+    return next(iter(shown_sections([("What it depends on", charts)])), None)
 
 
 def _says_more(chart: Chart) -> bool:

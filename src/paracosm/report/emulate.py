@@ -18,8 +18,6 @@ from paracosm.report.chart import (
     Level,
     Mark,
     Section,
-    Symbol,
-    dot,
     extremes,
     row_chart,
     shown_sections,
@@ -37,7 +35,7 @@ def sections(runs: Sequence[Run]) -> list[Section]:
     """Return every section that the runs have data for."""
     timelines = (iteration_timeline(run, len(runs) > 1) for run in runs)
     parts: list[tuple[str, list[Chart | None]]] = [
-        ("Iterations", [compared_iterations(runs), iteration_times(runs)]),
+        ("Iterations", [iteration_times(runs)]),
         ("Where an iteration goes", [iteration_parts(runs), _collectives(runs)]),
         ("Added delay", [delay_chart(runs)]),
         ("A typical iteration", list(islice(filter(None, timelines), TIMELINES))),
@@ -80,7 +78,6 @@ def _collectives(runs: Sequence[Run]) -> Chart | None:
 
 
 RANKS = 24  # bars of real ranks
-CLOSE = 0.7  # of the longest time
 
 
 def iteration_times(runs: Sequence[Run]) -> Chart | None:
@@ -141,41 +138,6 @@ def iteration_parts(runs: Sequence[Run]) -> Chart | None:
     )
 
 
-def compared_iterations(runs: Sequence[Run]) -> Chart | None:
-    """Return median, p10 and p90 of several runs, or of one with a prediction beside."""
-    shown = [run for run in runs if run.numbers.get("iteration_time")]
-    if not shown or (len(runs) == 1 and _predicted(runs[0]) is None):
-        return None
-    times = [run.numbers["iteration_time"] for run in shown]
-    predictions = [each for run in shown if (each := _predicted(run)) is not None]
-    lowest = min(*(time["p10"] for time in times), *predictions, np.inf)
-    highest = max(*(time["p90"] for time in times), *predictions, 0.0)
-    # Times that are close together are looked at from close by.
-    room = 0.25 * (highest - lowest) or 0.1 * highest
-    limits = (lowest - room if lowest > CLOSE * highest else 0.0, highest + room)
-    factor, unit = time_unit(highest)
-    marks: list[Mark] = []
-    for row, (run, time) in enumerate(zip(shown, times, strict=True)):
-        ends = np.array([time["p10"] * factor]), np.array([time["p90"] * factor])
-        label = f"{format_duration(time['p10'])} to {format_duration(time['p90'])}"
-        place = np.array([float(row)])
-        marks.append(Boxes(*ends, place, (label,), 0.06, run.index, "p10 to p90", run.index))
-        symbols: dict[str, Symbol] = {"median": "diamond", "predicted": "cross"}
-        for series, seconds in (("median", time["median"]), ("predicted", _predicted(run))):
-            if seconds is not None:
-                label = f"{series} {format_duration(seconds)}"
-                x = seconds * factor
-                marks.append(dot(run.index, row, x, label, series, symbols[series]))
-    return row_chart(
-        "compared_iterations",
-        "Iteration time" + ("" if len(shown) > 1 else ", emulated and predicted"),
-        Axis(f"time ({unit})", limits=(limits[0] * factor, limits[1] * factor)),
-        [run.name if len(runs) > 1 else "iteration" for run in shown],
-        sorted(marks, key=lambda mark: isinstance(mark, Dots)),
-        pixels=30,
-    )
-
-
 def _after_first(run: Run, metric: str) -> tuple[Floats, Floats]:
     """Return step and value of a metric of the rank that the summary's top is about."""
     series = run.series(metric)
@@ -214,10 +176,6 @@ def _drawn(breakdown: Mapping[str, float]) -> dict[str, float]:
         "waiting": late,
         "idle": breakdown["waiting"],
     }
-
-
-def _predicted(run: Run) -> Any:
-    return (run.numbers.get("beside") or {}).get("iteration_time")
 
 
 FIT = 1  # colours, in a chart of one run

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from paracosm.report.answers import exposed_share
+from paracosm.report.chart import overview_of
 from paracosm.report.emulate import sections
+from paracosm.report.sweep_charts import Quantity, side_by_side
+from paracosm.report.sweeps import best_sentence
 from paracosm.report.view import Figure, Table, View, cluster_text, figure
 from paracosm.results import EmulationSummary
 from paracosm.units import format_duration, format_size
@@ -209,6 +213,15 @@ def _notes(summary: EmulationSummary) -> dict[str, str]:
     return lines
 
 
+def _median(summary: EmulationSummary) -> float | None:
+    return None if summary.iteration_time is None else summary.iteration_time.median
+
+
+QUANTITIES = (
+    Quantity("iteration_time", "Iteration time, median", _median, "s"),
+    Quantity("exposed", "Exposed communication", exposed_share, "%"),
+)
+
 ROWS = 16  # groups or ranks in a table
 
 
@@ -330,6 +343,10 @@ def _with_others(
 VIEW = View(
     figures=FIGURES,
     sections=sections,
+    overview=lambda runs: overview_of(side_by_side(runs, QUANTITIES)),
+    compare=lambda runs: best_sentence(
+        *(runs, "An iteration is shortest with", _median, format_duration)
+    ),
     subject=_subject,
     name=_name,
     so_far=_so_far,

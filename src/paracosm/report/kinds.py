@@ -8,7 +8,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paracosm.errors import InputError
-from paracosm.report import emulate_words, plan, predict_words, relax, replay, strategy_plan, train
+from paracosm.report import (
+    emulate_words,
+    plan,
+    predict_words,
+    relax,
+    replay,
+    strategy_plan,
+    train,
+    tune,
+)
 from paracosm.report.chart import Chart, Section, look_of
 from paracosm.report.view import Run, View, arguments_of, asked_of, design_name, differing, verdict
 from paracosm.results import SUMMARIES, Summary
@@ -22,11 +31,11 @@ VIEWS: Mapping[str, View] = {
     "iteration": predict_words.VIEW,
     "job": predict_words.VIEW,
     "throughput": predict_words.VIEW,
-    "op latencies": predict_words.VIEW,
     "emulation": emulate_words.VIEW,
     "replay": replay.VIEW,
     "plan": plan.VIEW,
     "strategy plan": strategy_plan.VIEW,
+    "tuning": tune.VIEW,
 }
 """By the kind of the summary."""
 

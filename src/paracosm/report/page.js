@@ -1,97 +1,139 @@
 "use strict";
-// Draws the figures, in the page's colours, and connects the switches of runs, series and scale.
+// Draws the figures, in the page's colours, and connects the switches of runs, series and scale,
+// the mouse, and the buttons that save a figure.
 (() => {
   const figures = JSON.parse(document.getElementById("figures-data").textContent);
   const hiddenRuns = new Set();
+  const runChips = [...document.querySelectorAll("[data-run]")];
+  const runs = Math.max(1, runChips.length);
 
   const color = (name) =>
     getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const family = getComputedStyle(document.body).fontFamily.replaceAll('"', "'");
+  const themed = () => ({
+    font: family,
+    ink: color("--ink"),
+    soft: color("--soft"),
+    line: color("--line"),
+  });
+  const ON_PAPER = { font: family, ink: "#1d2127", soft: "#444b55", line: "#e3e5e8" };
+  const SAVED = 960; // pixels: the width of a figure in a file
 
-  const themed = (layout) => {
-    const axes = ["xaxis", "yaxis"].flatMap((axis) => [
-      [`${axis}.gridcolor`, color("--line")],
-      [`${axis}.linecolor`, color("--line")],
-      ...(layout[axis].minor ? [[`${axis}.minor.gridcolor`, color("--line")]] : []),
-    ]);
-    return Object.fromEntries([
-      ["font.color", color("--soft")],
-      ["font.family", getComputedStyle(document.body).fontFamily],
-      ["font.size", 12],
-      ["modebar.bgcolor", "rgba(0,0,0,0)"],
-      ["modebar.color", color("--soft")],
-      ["modebar.activecolor", color("--ink")],
-      ["hoverlabel.font.family", getComputedStyle(document.body).fontFamily],
-      ...axes,
-    ]);
-  };
-
-  const plots = Object.entries(figures).map(([name, { data, layout }]) => {
-    const figure = document.getElementById(name);
-    const plot = figure.querySelector(".plot");
-    const hiddenSeries = new Set(data.filter((t) => !t.visible).map((t) => t.meta.series));
-    return { figure, plot, data, layout, hiddenSeries };
+  const plots = Object.entries(figures).map(([name, figure]) => {
+    const place = document.getElementById(name);
+    const { xaxis, yaxis } = figure.layout;
+    return {
+      name,
+      figure,
+      place,
+      plot: place.querySelector(".plot"),
+      hiddenSeries: new Set(figure.data.filter((t) => !t.visible).map((t) => t.meta.series)),
+      log: { x: xaxis.type === "log", y: yaxis.type === "log" },
+      zoom: { x: null, y: null },
+    };
   });
 
-  const visibility = ({ data, hiddenSeries }) =>
-    data.map(({ meta }) => !hiddenRuns.has(meta.run) && !hiddenSeries.has(meta.series));
+  const shownIn = ({ hiddenSeries }) => ({ meta }) =>
+    !hiddenRuns.has(meta.run) && !hiddenSeries.has(meta.series);
 
-  // A finger that drags over a figure scrolls the page; a mouse zooms, and has tools for it.
-  const mouse = matchMedia("(hover: hover) and (pointer: fine)").matches;
-  const config = {
-    responsive: true,
-    displaylogo: false,
-    displayModeBar: mouse ? "hover" : false,
-    modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
-    // Plotly can offer to upload a chart. Not from here.
-    showSendToCloud: false,
-    plotlyServerURL: "",
+  const draw = (each) => {
+    const { plot, figure, log, zoom } = each;
+    const look = { ...themed(), width: plot.clientWidth, height: figure.layout.height };
+    each.drawn = drawing.draw(figure, look, shownIn(each), log, zoom);
+    plot.replaceChildren(each.drawn.svg);
   };
+  const drawAll = () => plots.forEach(draw);
 
-  // A logarithmic axis has 1, 2, 5, 10, 20, ... where there is room, else powers of ten, as plain
-  // numbers; one that shows less than a factor of three, or is linear, has what Plotly finds.
-  // What it changes itself is no reason to look again: labels and lengths could go on for ever.
-  const settling = new Set();
-  const ticks = (plot) => {
-    if (settling.has(plot)) return;
-    const changes = {};
-    for (const name of ["xaxis", "yaxis"]) {
-      const axis = plot._fullLayout[name];
-      if (axis.tickvals || axis.tickformat.endsWith("%")) continue;
-      const decades = Math.abs(axis.range[1] - axis.range[0]);
-      const room = axis._length / (name === "xaxis" ? 36 : 16);
-      let dtick = null;
-      if (axis.type === "log" && decades > 0.48) {
-        dtick = 3 * decades <= room ? "D2" : Math.max(1, Math.ceil(decades / room));
-      }
-      const wanted = { dtick, tickmode: dtick ? "linear" : "auto", tickformat: dtick ? ",~g" : "" };
-      for (const [key, value] of Object.entries(wanted)) {
-        if ((axis[key] ?? null) !== value && (dtick || key !== "dtick")) {
-          changes[`${name}.${key}`] = value;
-        }
-      }
+  drawAll();
+  let width = innerWidth;
+  addEventListener("resize", () => {
+    if (innerWidth !== width) drawAll();
+    width = innerWidth;
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+
+  // The mouse: what is under it; dragging zooms, a double click goes back.
+  const inFrame = ({ frame }, x, y) =>
+    x >= frame.left && x <= frame.right && y >= frame.top && y <= frame.bottom;
+
+  const tell = (each, x, y) => {
+    each.plot.querySelector(".told")?.remove();
+    const found = inFrame(each.drawn, x, y) ? drawing.nearest(each.drawn, x, y) : null;
+    if (!found) return;
+    const said = document.createElement("div");
+    said.className = "told";
+    said.textContent = drawing.told(found);
+    if (runs > 1 && found.trace.meta.run >= 0) {
+      const run = runChips[found.trace.meta.run];
+      said.append(Object.assign(document.createElement("b"), { textContent: run.textContent }));
     }
-    if (!Object.keys(changes).length) return;
-    settling.add(plot);
-    Plotly.relayout(plot, changes).finally(() => settling.delete(plot));
+    each.plot.append(said);
+    const [left, top] = found.at;
+    const room = each.plot.clientWidth - said.offsetWidth;
+    said.style.left = `${Math.max(0, Math.min(left + 12, room))}px`;
+    said.style.top = `${Math.max(0, top - said.offsetHeight - 10)}px`;
   };
 
-  for (const { plot, data, layout } of plots) {
-    Plotly.newPlot(plot, data, { ...layout, dragmode: mouse ? "zoom" : false }, config);
-    Plotly.relayout(plot, themed(layout));
-    ticks(plot);
-    plot.on("plotly_relayout", () => ticks(plot));
+  for (const each of plots) {
+    const { plot } = each;
+    const at = (event) => {
+      const box = plot.getBoundingClientRect();
+      return [event.clientX - box.left, event.clientY - box.top];
+    };
+    let from = null;
+    let marked = null;
+    const ends = (event) => {
+      const { frame } = each.drawn;
+      const [x, y] = at(event);
+      const to = [
+        Math.max(frame.left, Math.min(x, frame.right)),
+        Math.max(frame.top, Math.min(y, frame.bottom)),
+      ];
+      return [0, 1].map((axis) => [from[axis], to[axis]].sort((a, b) => a - b));
+    };
+    plot.addEventListener("pointerdown", (event) => {
+      const [x, y] = at(event);
+      if (event.pointerType !== "mouse") tell(each, x, y);
+      else if (event.button === 0 && inFrame(each.drawn, x, y)) {
+        from = [x, y];
+        plot.setPointerCapture(event.pointerId);
+        event.preventDefault();
+      }
+    });
+    plot.addEventListener("pointermove", (event) => {
+      if (!from) return tell(each, ...at(event));
+      const [[x1, x2], [y1, y2]] = ends(event);
+      marked ??= plot.appendChild(Object.assign(document.createElement("div"), { className: "marked" }));
+      Object.assign(marked.style, { left: `${x1}px`, top: `${y1}px`, width: `${x2 - x1}px`, height: `${y2 - y1}px` });
+    });
+    plot.addEventListener("pointerup", (event) => {
+      if (!from) return;
+      const [across, up] = ends(event);
+      from = marked = null;
+      plot.querySelector(".marked")?.remove();
+      const { frame, scales } = each.drawn;
+      const wide = across[1] - across[0];
+      const high = up[1] - up[0];
+      if (Math.max(wide, high) < 8) return;
+      const share = (x) => (x - frame.left) / (frame.right - frame.left);
+      const rise = (y) => (frame.bottom - y) / (frame.bottom - frame.top);
+      if (wide >= 8) each.zoom.x = across.map((x) => scales.x.value(share(x)));
+      if (high >= 8) each.zoom.y = [...up].reverse().map((y) => scales.y.value(rise(y)));
+      draw(each);
+    });
+    plot.addEventListener("pointerleave", () => plot.querySelector(".told")?.remove());
+    plot.addEventListener("dblclick", () => {
+      each.zoom = { x: null, y: null };
+      draw(each);
+    });
   }
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-    for (const { plot, layout } of plots) Plotly.relayout(plot, themed(layout));
-  });
 
   const press = (button, on) => button.setAttribute("aria-pressed", on);
   const toggle = (set, value) => set.delete(value) || set.add(value);
 
-  const runChips = [...document.querySelectorAll("[data-run]")];
   const showRuns = () => {
     for (const chip of runChips) press(chip, !hiddenRuns.has(Number(chip.dataset.run)));
-    for (const each of plots) Plotly.restyle(each.plot, { visible: visibility(each) });
+    drawAll();
   };
   for (const chip of runChips) {
     const run = Number(chip.dataset.run);
@@ -108,24 +150,54 @@
     });
   }
 
+  const save = (blob, name) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  };
+
+  const saved = async (each, format) => {
+    const look = { ...ON_PAPER, width: SAVED, height: each.figure.layout.height };
+    const title = each.place.querySelector("h3").textContent;
+    const svg = drawing.picture(each.figure, title, look, shownIn(each), each.log, each.zoom, runs);
+    const text = new XMLSerializer().serializeToString(svg);
+    const blob = new Blob([text], { type: "image/svg+xml" });
+    if (format === "svg") return save(blob, `${each.name}.svg`);
+    const image = new Image();
+    image.src = URL.createObjectURL(blob);
+    await image.decode();
+    const canvas = document.createElement("canvas");
+    canvas.width = 2 * svg.getAttribute("width");
+    canvas.height = 2 * svg.getAttribute("height");
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    URL.revokeObjectURL(image.src);
+    canvas.toBlob((png) => save(png, `${each.name}.png`));
+  };
+
   for (const each of plots) {
-    for (const chip of each.figure.querySelectorAll("[data-series]")) {
+    for (const chip of each.place.querySelectorAll("[data-series]")) {
       chip.addEventListener("click", () => {
         toggle(each.hiddenSeries, chip.dataset.series);
         press(chip, !each.hiddenSeries.has(chip.dataset.series));
-        Plotly.restyle(each.plot, { visible: visibility(each) });
+        draw(each);
       });
     }
-    for (const group of each.figure.querySelectorAll("[data-axis]")) {
-      const axis = `${group.dataset.axis}axis`;
+    for (const group of each.place.querySelectorAll("[data-axis]")) {
+      const { axis } = group.dataset;
       const buttons = [...group.querySelectorAll("[data-scale]")];
       for (const button of buttons) {
         button.addEventListener("click", () => {
           for (const other of buttons) press(other, other === button);
-          const { scale } = button.dataset;
-          Plotly.relayout(each.plot, { [`${axis}.type`]: scale, [`${axis}.autorange`]: true });
+          each.log[axis] = button.dataset.scale === "log";
+          each.zoom[axis] = null;
+          draw(each);
         });
       }
+    }
+    for (const button of each.place.querySelectorAll("[data-save]")) {
+      button.addEventListener("click", () => saved(each, button.dataset.save));
     }
   }
 })();

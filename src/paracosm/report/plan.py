@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from paracosm.report.answers import answer
 from paracosm.report.chart import (
     Axis,
     Chart,
@@ -20,7 +21,7 @@ from paracosm.report.chart import (
     time_unit,
 )
 from paracosm.report.plan_words import METRICS, cost_text, design_name, target_name
-from paracosm.report.view import Figure, Run, Table, View, answer, figure
+from paracosm.report.view import Figure, Run, Table, View, figure
 from paracosm.results import PlannedDesign, PlanSummary, TunedWorkers
 from paracosm.units import format_duration
 
@@ -296,5 +297,4 @@ VIEW = View(
     tables=_tables,
     remarks=_remarks,
     endings={"not reached": answer},
-    leads=True,
 )

@@ -13,10 +13,7 @@ from paracosm.report.chart import (
     Curve,
     Dots,
     Floats,
-    Mark,
     Section,
-    Symbol,
-    dot,
     extremes,
     row_chart,
     shown_sections,
@@ -32,27 +29,21 @@ from paracosm.report.workers_charts import (
 )
 from paracosm.results import JobSummary
 from paracosm.timeline import Spans
-from paracosm.units import format_duration, format_size
+from paracosm.units import format_duration
 
 ROWS = 15  # of a chart of bars
 SPANS = 3000  # of a timeline; of more, the longest are drawn
 LANES = ("host", "compute", "memory", "communication")
 PHASES = ("forward", "backward", "optimizer", "other")
-SOURCES = (
-    *("exact", "recorded", "interpolated", "estimated", "unknown"),
-    *("efficiency", "pooled", "datasheet"),
-)
 
 
 def sections(runs: Sequence[Run]) -> list[Section]:
     """Return every section that the runs have data for."""
     parts: list[tuple[str, list[Chart | None]]] = [
-        ("Predictions", compared(runs)),
         ("Scaling", scaling_charts(runs)),
         ("Throughput", throughput_charts(runs)),
         ("Ranks", [rank_bars(runs)]),
         ("Where the time goes", [_bars(runs, "phase"), _bars(runs, "op"), _bars(runs, "place")]),
-        ("How durations are known", [_coverage(runs)]),
         (
             "The iteration",
             [
@@ -108,33 +99,6 @@ def _marks(
     if alone:
         return Boxes(np.zeros(len(rows)), values * factor, rows, labels, 0.6, 0, "time")
     return Dots(values * factor, rows, labels, run.index, "time")
-
-
-def _coverage(runs: Sequence[Run]) -> Chart:
-    shown = [run for run in runs if run.numbers.get("coverage")]
-    reached = np.zeros(len(shown))
-    marks = []
-    for color, source in enumerate(SOURCES):
-        shares = np.array([run.numbers["coverage"].get(source, 0.0) for run in shown])
-        rows = np.flatnonzero(shares)
-        if len(rows):
-            labels = tuple(f"{shown[row].name}: {shares[row]:.1%} {source}" for row in rows)
-            begin = reached[rows]
-            marks.append(
-                Boxes(
-                    begin, begin + shares[rows], rows.astype(np.float64), labels, 0.6, color, source
-                )
-            )
-        reached += shares
-    return row_chart(
-        "coverage",
-        "Share of the time by how it is known",
-        Axis("share of the ops' time", percent=True, limits=(0, 1.02)),
-        [run.name for run in shown],
-        marks,
-        "Exact: measured as it is. Unknown: from flops and bytes alone.",
-        pixels=30,
-    )
 
 
 def _timeline(run: Run, of_several: bool) -> Chart | None:
@@ -210,86 +174,3 @@ def _held(run: Run) -> tuple[Floats, Floats]:
     if len(held):
         held = held[held.node.codes == held.node.codes[held.value.argmax()]]
     return held.time, held.value
-
-
-WIDEST = 2.0  # times the longest time: an interval beyond is not to hide the others
-
-
-def compared(runs: Sequence[Run]) -> list[Chart | None]:
-    """Return the charts of several runs; none of a single one."""
-    return [] if len(runs) == 1 else [_times(runs), _throughputs(runs), _peaks(runs)]
-
-
-def _times(runs: Sequence[Run]) -> Chart | None:
-    shown = [run for run in runs if run.numbers.get("iteration_time") is not None]
-    if not shown:
-        return None
-    longest = max(max(_times_of(run).values()) for run in shown)
-    factor, unit = time_unit(longest)
-    marks: list[Mark] = []
-    highest = longest
-    for row, run in enumerate(shown):
-        interval = run.numbers.get("interval")
-        if interval:
-            low, high = interval["low"], interval["high"]
-            highest = max(highest, high)
-            label = f"interval {format_duration(low)} to {format_duration(high)}"
-            ends = (np.array([low * factor]), np.array([high * factor]))
-            color, place = run.index, np.array([float(row)])
-            marks.append(Boxes(*ends, place, (label,), 0.08, color, "interval", run.index))
-    for row, run in enumerate(shown):
-        for series, seconds in _times_of(run).items():
-            label = f"{series} {format_duration(seconds)}"
-            symbol: Symbol = "diamond" if series == "predicted" else "cross"
-            marks.append(dot(run.index, row, seconds * factor, label, series, symbol))
-    return row_chart(
-        *("iteration_time", "Iteration time"),
-        Axis(f"time ({unit})", limits=(0.0, 1.03 * factor * min(highest, WIDEST * longest))),
-        [run.name for run in shown],
-        marks,
-        "The bar is where the iteration is thought to lie, with 90 %.",
-        pixels=30,
-    )
-
-
-def _times_of(run: Run) -> dict[str, float]:
-    measured = run.numbers.get("measured")
-    times = {"predicted": run.numbers["iteration_time"]}
-    return {**times, "measured": measured["iteration_time"]} if measured else times
-
-
-def _throughputs(runs: Sequence[Run]) -> Chart | None:
-    rates = {
-        run: value for run in runs if (value := run.numbers.get("examples_per_second")) is not None
-    }
-    labels = {run: f"{value:,.1f} examples/s" for run, value in rates.items()}
-    return _against_batch("throughput", "Throughput", "examples/s", rates, labels)
-
-
-def _peaks(runs: Sequence[Run]) -> Chart | None:
-    peaks = {run: value for run in runs if (value := run.numbers.get("peak_memory")) is not None}
-    factor, unit = size_unit(max(peaks.values(), default=0))
-    scaled = {run: value * factor for run, value in peaks.items()}
-    labels = {run: format_size(value) for run, value in peaks.items()}
-    return _against_batch("peak_memory", "Peak memory", f"peak memory ({unit})", scaled, labels)
-
-
-def _against_batch(
-    name: str, title: str, label: str, values: dict[Run, float], labels: dict[Run, str]
-) -> Chart | None:
-    shown = [run for run in values if run.numbers.get("batch")]
-    if len({run.numbers["batch"] for run in shown}) < 2:
-        return None
-    marks = []
-    for run in shown:
-        batch, text = run.numbers["batch"], f"batch {run.numbers['batch']:,}: {labels[run]}"
-        place = np.array([float(batch)]), np.array([values[run]])
-        marks.append(Dots(*place, (text,), run.index, name.replace("_", " ")))
-    highest = max(values[run] for run in shown)
-    return Chart(
-        name=name,
-        title=f"{title} against batch",
-        x=Axis("batch (examples)", switch="batch"),
-        y=Axis(label, limits=(0.0, 1.08 * highest or 1.0)),
-        marks=tuple(marks),
-    )

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
+from paracosm.report.answers import HALF, knee_text
+from paracosm.report.chart import overview_of
 from paracosm.report.predict import sections
 from paracosm.report.strategy_plan import search_words, strategies_table
+from paracosm.report.sweep_charts import Quantity, side_by_side
+from paracosm.report.sweeps import best_sentence
 from paracosm.report.throughput import (
     THROUGHPUT_FIGURES,
     job_tables,
@@ -17,7 +22,7 @@ from paracosm.report.throughput import (
     throughput_remarks,
     throughput_tables,
 )
-from paracosm.report.view import Figure, Table, View, cluster_text, figure
+from paracosm.report.view import Figure, Run, Table, View, cluster_text, figure
 from paracosm.results import (
     IterationSummary,
     JobSummary,
@@ -60,6 +65,10 @@ def _unchanged(summary: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _knee(summary: Summary) -> str | None:
+    return knee_text(summary.throughput) if isinstance(summary, JobSummary) else None
+
+
 def _rate(rate: float) -> str:
     return f"{rate:,.1f}" if rate >= 10 else f"{rate:.3g}"
 
@@ -76,10 +85,38 @@ FIGURES: Mapping[str, Figure] = {
     "Error": figure("measured", lambda measured: _signed(measured["error"])),
     "Examples/s": figure("examples_per_second", _rate),
     "Efficiency": figure("efficiency", "{:.1%}".format),
+    f"At least {HALF:.0%} efficient": _knee,
     "Peak memory": figure("peak_memory", format_size),
     "Fits into memory": figure("fits", lambda fits: "yes" if fits else "no"),
     "Coverage": _coverage,
 }
+
+
+def _number(key: str) -> Callable[[Summary], float | None]:
+    return lambda summary: summary.get(key)
+
+
+QUANTITIES = (
+    Quantity("throughput", "Throughput", _number("examples_per_second"), "examples/s"),
+    Quantity("steps", "Steps of all workers", _number("steps_per_second"), "steps/s"),
+    Quantity("iteration", "Iteration time", _number("iteration_time"), "s"),
+    Quantity("varied_efficiency", "Efficiency", _number("efficiency"), "%"),
+    Quantity("peak_memory", "Peak memory", _number("peak_memory"), "B"),
+)
+
+
+def _compare(runs: Sequence[Run]) -> str | None:
+    """Say which of several runs gives the most examples/s, or steps/s."""
+    rates = {"examples_per_second": "examples/s", "steps_per_second": "steps/s"}
+    key = next((key for key in rates if all(run.numbers.get(key) for run in runs)), None)
+    if key is None:
+        return None
+    return best_sentence(
+        runs,
+        f"Most {rates[key]} with",
+        lambda summary: 1 / summary[key],
+        lambda cost: f"{_rate(1 / cost)} {rates[key]}",
+    )
 
 
 def _subject(known: Mapping[str, Any]) -> str | None:
@@ -94,7 +131,11 @@ def _name(known: Mapping[str, Any]) -> str | None:
     parts = [PurePath(str(model)).stem if str(model).endswith(".graph") else str(model)]
     parts += [] if batch is None else [f"batch {batch}"]
     if isinstance(workers := known.get("workers"), int):
-        parts += [str(known.get("strategy") or ""), f"{workers:,} workers"]
+        strategy, rows = str(known.get("strategy") or ""), list(known.get("throughput") or [])
+        if len(rows) > 1:  # what the strategy says of data parallelism is of the last of them
+            strategy = re.sub(r"\bdp=\d+", "dp", strategy)
+        first = f"{rows[0]['workers']:,} to " if len(rows) > 1 else ""
+        parts += [strategy, f"{first}{workers:,} workers"]
     return ", ".join(part for part in parts if part)
 
 
@@ -108,7 +149,7 @@ def _remarks(summary: Summary) -> dict[str, str]:
                 "strategies": "" if summary.search is None else search_words(summary.search),
                 "memory": " ".join(summary.misfits[1:3]),
                 "one replica": _replica(summary.replica),
-                "baselines": _baselines(summary, summary.replica.iteration_time),
+                "baselines, one replica": _baselines(summary, summary.replica.iteration_time),
                 "devices": "; ".join(
                     f"{device}: {origin}" for device, origin in summary.devices.items()
                 ),
@@ -117,7 +158,7 @@ def _remarks(summary: Summary) -> dict[str, str]:
         case IterationSummary():
             lines = {
                 "bottleneck": summary.bottleneck,
-                "baselines": _baselines(summary, summary.iteration_time),
+                "baselines, the iteration": _baselines(summary, summary.iteration_time),
                 "machine": _machine(summary.measured),
                 **_of_timings(summary),
             }
@@ -258,11 +299,12 @@ def _signed(error: float) -> str:
 VIEW = View(
     figures=FIGURES,
     sections=sections,
+    overview=lambda runs: overview_of(side_by_side(runs, QUANTITIES)),
+    compare=_compare,
     subject=_subject,
     name=_name,
     remarks=_remarks,
     tables=_tables,
-    leads=True,
     endings={
         "interrupted": lambda summary: (
             "The run was interrupted before its end. This is what it had predicted, up to "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paracosm.cluster.description import link_in_words
+from paracosm.report.answers import answer
 from paracosm.report.chart import (
     Axis,
     Chart,
@@ -22,6 +22,7 @@ from paracosm.report.chart import (
     Symbol,
     extremes,
     histogram_height,
+    overview_of,
     shown_sections,
     time_unit,
 )
@@ -32,6 +33,8 @@ from paracosm.report.shared_charts import (
     staleness_of,
     utilisation_chart,
 )
+from paracosm.report.sweep_charts import Quantity, side_by_side
+from paracosm.report.sweeps import best_sentence
 from paracosm.report.timeline_charts import (
     PHASES,
     first_timelines,
@@ -56,6 +59,14 @@ def _staleness_figure(which: str) -> Figure:
     return write
 
 
+def _synchronous(summary: RelaxationSummary) -> str | None:
+    twin = summary.twin
+    if twin is None:
+        return None
+    ended = "" if twin.status == "converged" else f" ({twin.status})"
+    return f"{format_duration(float(f'{twin.virtual_time:.4g}'))}{ended}"
+
+
 FIGURES: Mapping[str, Figure] = {
     "Method": figure("method", str),
     "Read at": figure("read", str),
@@ -64,6 +75,7 @@ FIGURES: Mapping[str, Figure] = {
     "Error": figure("error", "{:.3g}".format),
     "Sweeps": figure("sweeps", "{:,.1f}".format),
     "Virtual time": figure("virtual_time", format_duration),
+    "Synchronous": _synchronous,
     "Relaxations": figure("relaxations", "{:,}".format),
     "Updates": figure("updates", "{:,}".format),
     "Mean staleness": _staleness_figure("mean"),
@@ -97,24 +109,6 @@ def _so_far(series: Callable[[str], Series]) -> dict[str, Any]:
     if len(error := series("error")):
         found["error"] = float(error.value[-1])
     return found
-
-
-def _diverged(summary: RelaxationSummary) -> str:
-    residual, initial = summary.residual, summary.initial_residual
-    finite = residual is not None and math.isfinite(residual)
-    reached = f"reached {residual:.3g}" if finite else "was no finite number any more"
-    began = "" if initial is None else f" from {initial:.3g}"
-    rate = summary.growth_rate
-    grew = "" if rate is None or rate <= 1 else f", growing by the factor {rate:.4g} a sweep"
-    return f"The iteration diverged: the residual{began} {reached}{grew}."
-
-
-def _stopped(summary: RelaxationSummary) -> str:
-    reason = summary.reason or "the run reached its limit before it converged"
-    residual, tolerance = summary.residual, summary.tolerance
-    known = residual is not None and tolerance is not None
-    where = f": the residual is {residual:.3g}, the tolerance {tolerance:.3g}" if known else ""
-    return f"{reason[0].upper()}{reason[1:].rstrip('.')}{where}."
 
 
 def _remarks(summary: RelaxationSummary) -> dict[str, str]:
@@ -205,17 +199,42 @@ def _checkpoints(checkpoints: Mapping[str, Any]) -> str:
     return ", ".join(parts) + (f". {advice}" if advice else "")
 
 
+def _time_to_converge(summary: RelaxationSummary) -> float | None:
+    return summary.virtual_time if summary.status == "converged" else None
+
+
+def _gain(summary: RelaxationSummary) -> float | None:
+    twin = summary.twin
+    if twin is None or not twin.run_time or twin.twin_time is None:
+        return None
+    return twin.twin_time / twin.run_time
+
+
+QUANTITIES = (
+    Quantity("time_to_tolerance", "Virtual time to the tolerance", _time_to_converge, "s"),
+    Quantity(
+        *("sweeps_to_tolerance", "Sweeps to the tolerance"),
+        lambda summary: summary.sweeps if summary.status == "converged" else None,
+        "sweeps",
+    ),
+    Quantity("gain", "Speed beside the same iteration, synchronous", _gain, "times as fast"),
+)
+
 MARKED = 200  # a run of more processors is drawn as a line
 
 
 def sections(runs: Sequence[Run]) -> list[Section]:
     """Return every section that the runs have data for."""
     busy = utilisation_chart(runs, _shares, "Utilisation of processors")
+    is_full = all(share > FULL for run in runs for share in _shares(run).values())
     parts: list[tuple[str, list[Chart | None]]] = [
         ("Convergence", [residual_chart(runs, "time"), residual_chart(runs, "sweeps")]),
         ("Processors", [_updates(runs), _staleness(runs)]),
-        ("Where the time went", [busy]),
-        ("First updates", first_timelines(runs, partial(timeline_chart, phases=PHASES))),
+        ("Where the time went", [None if is_full else busy]),
+        (
+            "First updates",
+            [] if is_full else first_timelines(runs, partial(timeline_chart, phases=PHASES)),
+        ),
     ]
     return shown_sections(parts)
 
@@ -288,12 +307,18 @@ def _shares(run: Run) -> Shares:
     return utilisation(phased, until) if until > 0 else {}
 
 
-CURVES = {"error": "error of the iterate", "residual": "residual"}
+CURVES = {
+    "error": "error of the iterate",
+    "synchronous_residual": "synchronous",
+    "residual": "residual",
+}
 EVENTS: Mapping[str, tuple[str, Symbol]] = {
     "checkpoint": ("checkpoints", "dot"),
     "rollback": ("rollbacks", "triangle"),
     "fault": ("faults", "cross"),
 }
+FULL = 0.995  # of the time: processors that compute so much of it have nothing else to show
+TWIN = 1  # colour of the synchronous iteration, in a chart of one run
 MOST_EVENTS = 400  # of a kind and a run; more are drawn evenly spread
 QUIET_CHECKPOINTS = 30  # more than these hide the curve, and are switched off to begin with
 
@@ -312,13 +337,13 @@ def residual_chart(runs: Sequence[Run], against: str) -> Chart | None:
             if len(values):
                 kept = extremes(np.log(values.value))
                 x = scale.x(run, values)[kept]
-                marks.append(
-                    Curve(x, values.value[kept], run.index, series, faint=metric == "error")
-                )
+                color = TWIN if metric == "synchronous_residual" and len(runs) == 1 else None
+                faint = metric != "residual" and color is None
+                marks.append(Curve(x, values.value[kept], run.index, series, faint, color))
     if not marks:
         return None
     marks += _levels(runs, marks)
-    hidden = {CURVES["error"]} if len(runs) > 2 else set()
+    hidden = {CURVES["error"], CURVES["synchronous_residual"]} if len(runs) > 2 else set()
     for metric, (series, symbol) in EVENTS.items():
         for run in runs:
             events = _positive(run.series(metric))
@@ -400,9 +425,13 @@ def _positive(series: Series) -> Series:
 VIEW = View(
     figures=FIGURES,
     sections=sections,
+    overview=lambda runs: overview_of(side_by_side(runs, QUANTITIES)),
+    compare=lambda runs: best_sentence(
+        *(runs, "Converges soonest with", _time_to_converge, format_duration)
+    ),
     subject=_subject,
     name=_name,
     so_far=_so_far,
     remarks=_remarks,
-    endings={"diverged": _diverged, "stopped": _stopped},
+    endings=dict.fromkeys(("diverged", "stopped"), answer),
 )

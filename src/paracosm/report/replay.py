@@ -57,6 +57,10 @@ def _remarks(summary: ReplaySummary) -> dict[str, str]:
     lines = {
         "bottleneck": summary.replayed.bottleneck,
         "then": "" if last.bottleneck == summary.replayed.bottleneck else last.bottleneck,
+        "parts": f"played in {summary.parts:,} parts" if summary.parts > 1 else "",
+        "one rank alone": "its collectives are as long as they were, with their waiting"
+        if summary.alone
+        else "",
         "clocks": "; ".join(
             f"that of rank {rank} set by {format_duration(abs(seconds))}"
             for rank, seconds in (summary.clocks_moved or {}).items()
@@ -265,5 +269,4 @@ VIEW = View(
     remarks=_remarks,
     tables=_tables,
     sections=sections,
-    leads=True,
 )

@@ -26,7 +26,6 @@ from paracosm.report.view import Run
 RECORDED = ("compute", "send", "receive")
 RESOURCES = ("copy", "compute", "wait", "update", "send", "receive")
 NAMED_NODES = 20  # more nodes than this are shown as a crowd of dots
-MOST_PIXELS = 150  # of a row of the crowd, however many runs share it
 SHARE = Axis("share of virtual time", percent=True, limits=(0, 1.02))
 
 
@@ -58,11 +57,12 @@ def utilisation_chart(
     shares_of: Callable[[Run], Shares] = recorded_shares,
     title: str = "Utilisation of workers and ports",
 ) -> Chart:
-    """Return bars for the nodes of one run, dots for many nodes or runs."""
+    """Return bars for the nodes of one run, dots for many nodes, means for several runs."""
     shares = [shares_of(run) for run in runs]
-    if len(runs) == 1 and len({node for node, _ in shares[0]}) <= NAMED_NODES:
-        return _bars(shares[0], title)
-    return _crowds(runs, shares, title)
+    if len(runs) > 1:
+        return _means(runs, shares, title)
+    few = len({node for node, _ in shares[0]}) <= NAMED_NODES
+    return _bars(shares[0], title) if few else _crowds(shares[0], title)
 
 
 def _bars(shares: Shares, title: str) -> Chart:
@@ -87,37 +87,39 @@ def _bars(shares: Shares, title: str) -> Chart:
     return row_chart("utilisation", title, SHARE, nodes, marks, pixels=30)
 
 
-def _crowds(runs: Sequence[Run], shares: Sequence[Shares], title: str) -> Chart:
-    groups = {(node_group(node), resource) for each in shares for node, resource in each}
+def _crowds(shares: Shares, title: str) -> Chart:
+    """Return a dot for each of many nodes, in a row for each kind of them and resource."""
+    groups = {(node_group(node), resource) for node, resource in shares}
     rows = sorted(groups, key=lambda row: (row[0], RESOURCES.index(row[1])))
-    room = 0.8 / len(runs)
     marks = []
-    for run, each in zip(runs, shares, strict=True):
-        middle = (run.index - (len(runs) - 1) / 2) * room
-        for row, (group, resource) in enumerate(rows):
-            nodes = [node for node, of in each if of == resource and node_group(node) == group]
-            if nodes:
-                marks.append(_crowd(run, each, nodes, resource, row + middle, room * 0.6))
+    for row, (group, resource) in enumerate(rows):
+        nodes = [node for node, of in shares if of == resource and node_group(node) == group]
+        values: Floats = np.array([shares[node, resource] for node in nodes])
+        chosen = quantiles(values)
+        # Multiples of the golden ratio spread evenly: neighbours in rank do not cover each other.
+        spread = (np.arange(len(chosen), dtype=np.float64) * 0.6180339887 + 0.5) % 1 - 0.5
+        labels = tuple(f"{nodes[i]}, {resource}: {values[i]:.1%}" for i in chosen.tolist())
+        marks.append(Dots(values[chosen], row + 0.5 * spread, labels, 0, "node"))
     names = [f"{group}s, {resource}" for group, resource in rows]
     caption = "A dot is a node; of more than 200 alike, 200 are shown, evenly by rank."
-    pixels = min(max(36, 14 * len(runs)), MOST_PIXELS)
-    return row_chart("utilisation", title, SHARE, names, marks, caption, pixels=pixels)
+    return row_chart("utilisation", title, SHARE, names, marks, caption, pixels=36)
 
 
-def _crowd(
-    run: Run, shares: Shares, nodes: list[str], resource: str, middle: float, room: float
-) -> Dots:
-    values: Floats = np.array([shares[node, resource] for node in nodes])
-    chosen = quantiles(values)
-    # Multiples of the golden ratio spread evenly: neighbours in rank do not cover each other.
-    spread: Floats = (np.arange(len(chosen), dtype=np.float64) * 0.6180339887 + 0.5) % 1 - 0.5
-    return Dots(
-        x=values[chosen],
-        y=np.float64(middle) + spread * room,
-        labels=tuple(f"{nodes[i]}, {resource}: {values[i]:.1%}" for i in chosen.tolist()),
-        run=run.index,
-        series="node",
-    )
+def _means(runs: Sequence[Run], shares: Sequence[Shares], title: str) -> Chart:
+    """Return a row for each run, with the mean of each kind of nodes and resource."""
+    groups = {(node_group(node), resource) for each in shares for node, resource in each}
+    marks = []
+    for color, (group, resource) in enumerate(sorted(groups)):
+        for run, each in zip(runs, shares, strict=True):
+            own = [s for (n, of), s in each.items() if of == resource and node_group(n) == group]
+            if own:
+                mean, series = sum(own) / len(own), f"{group}s, {resource}"
+                label = f"{series}: {mean:.1%} in the mean ({min(own):.1%} to {max(own):.1%})"
+                at = np.array([mean]), np.array([float(run.index)])
+                marks.append(Dots(*at, (label,), run.index, series, "diamond", color))
+    names = [run.name for run in runs]
+    caption = "The mean over nodes of a kind."
+    return row_chart("utilisation", title, SHARE, names, marks, caption, pixels=26)
 
 
 Histogram = tuple[Floats, Floats]

@@ -169,5 +169,4 @@ VIEW = View(
     name=_name,
     subject=figure("hardware", str),
     tables=_tables,
-    leads=True,
 )

@@ -30,7 +30,10 @@ def _saturation_figure(summary: Summary) -> str | None:
     if not isinstance(summary, ThroughputSummary) or len(summary.throughput) < 2:
         return None
     found = summary.saturation
-    return "not yet" if found is None else f"{found.workers:,} workers ({found.because})"
+    if found is None:
+        return "not yet"
+    row = next(row for row in summary.throughput if row.workers == found.workers)
+    return f"{found.workers:,} workers, {_rate(row.steps_per_second)} steps/s ({found.because})"
 
 
 def _of_profile(key: str, form: str) -> Figure:
@@ -60,7 +63,7 @@ def throughput_name(known: Mapping[str, Any]) -> str | None:
 def throughput_remarks(summary: ThroughputSummary) -> dict[str, str]:
     """Return what was assumed, what the profile is, and what coarse models say."""
     return {
-        "coarse models": _models_text(summary),
+        f"coarse models, {summary.workers:,} workers": _models_text(summary),
         "target": _target(summary.target),
         "profiled": _profiled(summary.job_profile),
     }
@@ -81,7 +84,7 @@ def _rates_table(summary: ThroughputSummary) -> Table:
         *(["examples/s"] if examples else []),
         *(["after start", "its spread"] if started else []),
         *(["in step", "apart", "lead/step"] if has_band else []),
-        *("efficiency", "bottleneck", *(name for key, name in MODELS.items() if key in SHOWN)),
+        *("efficiency", "bottleneck", *(f"{MODELS[key]} (steps/s)" for key in SHOWN)),
     )
     models = [{each.workers: each for each in summary.baselines[key]} for key in SHOWN]
     return Table(

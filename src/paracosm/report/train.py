@@ -21,6 +21,7 @@ from paracosm.report.chart import (
     histogram,
     histogram_height,
     look_of,
+    overview_of,
     shade_of,
     shown_sections,
     time_unit,
@@ -32,10 +33,11 @@ from paracosm.report.shared_charts import (
     staleness_of,
     utilisation_chart,
 )
+from paracosm.report.sweep_charts import sweep_charts
+from paracosm.report.sweeps import varied_of
 from paracosm.report.timeline_charts import first_timelines, timeline_chart
 from paracosm.report.train_clients import client_charts
-from paracosm.report.train_sweep import sweep_sentence, trials_of, varied_of
-from paracosm.report.train_sweep_charts import sweep_charts
+from paracosm.report.train_sweep import sweep_sentence, training_metrics, trials_of
 from paracosm.report.train_words import is_at_chance, training_sentence
 from paracosm.report.view import Figure, Run, Verdict, View, figure
 from paracosm.results import TrainingSummary
@@ -175,6 +177,11 @@ def _looks(runs: Sequence[Run]) -> list[Look]:
     return found
 
 
+def _against_varied(runs: Sequence[Run]) -> list[Chart]:
+    trials = trials_of(runs)
+    return sweep_charts(trials, training_metrics(trials))
+
+
 LOSSES = {"minibatch_loss": "minibatch loss", "test_loss": "test loss", "loss": "training loss"}
 WIDE_RANGE = 30.0  # a loss that falls by more than this factor is shown on a logarithmic axis
 
@@ -306,9 +313,7 @@ def _ends(runs: Sequence[Run]) -> list[float]:
 VIEW = View(
     figures=FIGURES,
     sections=sections,
-    overview=lambda runs: next(
-        iter(shown_sections([("What it depends on", sweep_charts(trials_of(runs)))])), None
-    ),
+    overview=lambda runs: overview_of(_against_varied(runs)),
     looks=_looks,
     compare=lambda runs: sweep_sentence(trials_of(runs)),
     subject=_subject,
@@ -321,5 +326,4 @@ VIEW = View(
     remarks=_remarks,
     endings=dict.fromkeys(("diverged", "stopped", "interrupted"), training_sentence),
     doubt=_doubt,
-    leads=True,
 )

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import ceil, floor, inf, isfinite, log10
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from paracosm.report.chart import time_unit
+from paracosm.report.sweep_charts import Metric
+from paracosm.report.sweeps import (
+    Goal,
+    Trial,
+    Trials,
+    by_design,
+    design_of,
+    in_order,
+    median_of,
+    said_of_best,
+    told_apart,
+    varied_of,
+)
 from paracosm.report.train_words import came_to, is_at_chance
-from paracosm.report.view import Run, argument, asked_of, design_name, differing
+from paracosm.report.view import Run, design_name
 from paracosm.results import TrainingSummary
 from paracosm.units import format_duration
 
@@ -19,56 +32,13 @@ if TYPE_CHECKING:
     from paracosm.studies import Series
 
 LEARNT = 0.9  # of the first loss
-PAYS = 1.1  # times as fast as with fewer workers, below which more of them do not pay
 NAMED = 3  # designs that a sentence names
-
-
-@dataclass(frozen=True)
-class Goal:
-    """What the times and updates of several runs are counted to."""
-
-    text: str  # "accuracy >= 0.95", "training loss 0.4"
-    is_asked: bool  # whether it is the runs' own target; else a loss that all reach that learn
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One of several runs: what it varies, and how soon it got to the goal."""
-
-    varied: Mapping[str, Any]  # by argument, those that the run takes no notice of left out
-    summary: TrainingSummary
-    time: float | None = None  # virtual seconds to the goal; None where it never came there
-    updates: int | None = None  # to the goal
-
-    @property
-    def failure(self) -> str | None:
-        """Why the run learnt nothing: "diverged" or "at chance"; None where it did."""
-        if self.summary.status == "diverged":
-            return "diverged"
-        return "at chance" if is_at_chance(self.summary) else None
-
-
-@dataclass(frozen=True)
-class Trials:
-    """Several runs, in the order of the report, and what their times are counted to."""
-
-    runs: Sequence[Trial]
-    goal: Goal | None  # None where no run learnt anything, or nothing was computed
-
-    @property
-    def variables(self) -> dict[str, list[Any]]:
-        """The arguments that differ, the seed among them, each with its values in order."""
-        found: dict[str, dict[Any, None]] = {}
-        for trial in self.runs:
-            for name, value in trial.varied.items():
-                found.setdefault(name, {})[value] = None
-        return {name: list(values) for name, values in found.items()}
 
 
 def trials_of(runs: Sequence[Run]) -> Trials:
     """Compare runs: by their common target, else by the lowest loss that all reach that learn."""
     found = [
-        Trial(varied, run.numbers)
+        Trial(varied, run.numbers, failure_of(run.numbers))
         for varied, run in zip(varied_of(runs), runs, strict=True)
         if isinstance(run.numbers, TrainingSummary)
     ]
@@ -98,6 +68,13 @@ def trials_of(runs: Sequence[Run]) -> Trials:
     )
 
 
+def failure_of(summary: TrainingSummary) -> str | None:
+    """Why a run learnt nothing: "diverged" or "at chance"; None where it did."""
+    if summary.status == "diverged":
+        return "diverged"
+    return "at chance" if is_at_chance(summary) else None
+
+
 def _start(loss: Series) -> float:
     return LEARNT * float(loss.value[0]) if len(loss) else -inf
 
@@ -119,53 +96,14 @@ def rounded_up(value: float) -> float:
     return next(each for each in candidates if each >= value)
 
 
-def varied_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Return what runs differ in; a cluster file says how many workers there are."""
-    asked = []
-    for run in runs:
-        workers = run.numbers.get("workers")
-        own = {} if workers is None else {"workers": workers}
-        asked.append(asked_of(run.folder) | own)
-    return differing(asked)
-
-
-def design_of(varied: Mapping[str, Any], *without: str) -> tuple[tuple[str, Any], ...]:
-    """Return what makes a design: what is varied but for the seed, and for some names."""
-    return tuple((n, value) for n, value in varied.items() if n not in ("seed", *without))
-
-
-def by_design(trials: Trials, *without: str) -> dict[tuple[tuple[str, Any], ...], list[Trial]]:
-    """Return the trials of each design, seed by seed."""
-    found: dict[tuple[tuple[str, Any], ...], list[Trial]] = {}
-    for trial in trials.runs:
-        found.setdefault(design_of(trial.varied, *without), []).append(trial)
-    return found
-
-
 def sweep_sentence(trials: Trials) -> str | None:
     """Say which design is best, by how much, and where it stops paying; None for one design."""
     computed = [each for each in trials.runs if each.summary.final_loss is not None]
-    trials = _told_apart(replace(trials, runs=computed) if computed else trials)
+    trials = told_apart(replace(trials, runs=computed) if computed else trials)
     if len(by_design(trials)) < 2:
         return None
     parts = [_fastest(trials), _lowest(trials), *_failing(trials)]
     return " ".join(part for part in parts if part) or None
-
-
-def _told_apart(trials: Trials) -> Trials:
-    """Return the trials with no more arguments than it takes to tell their designs apart."""
-    count = len(by_design(trials))
-    names = [name for name in trials.variables if name != "seed"]
-    kept = next(
-        names[:number]
-        for number in range(len(names) + 1)
-        if len(by_design(trials, *names[number:])) == count
-    )
-    runs = [
-        replace(each, varied={n: v for n, v in each.varied.items() if n in (*kept, "seed")})
-        for each in trials.runs
-    ]
-    return replace(trials, runs=runs)
 
 
 def _fastest(trials: Trials) -> str:
@@ -174,25 +112,17 @@ def _fastest(trials: Trials) -> str:
     if trials.goal is None and any(each.summary.final_loss is not None for each in trials.runs):
         return ""
     if trials.goal is None:
-        costs = {name: _median(each, _seconds_an_example) for name, each in designs.items()}
+        costs = {name: median_of(each, _seconds_an_example) for name, each in designs.items()}
     else:
-        costs = {name: _median(each, lambda trial: trial.time) for name, each in designs.items()}
-    known = sorted((cost, place) for place, cost in enumerate(costs.values()) if isfinite(cost))
-    if not known:
-        reached = "" if trials.goal is None else f" {_capital(trials.goal.text)} is never reached."
-        return reached.strip()
-    names = list(costs)
-    cost, place = known[0]
-    best = names[place]
-    count = len(designs[best])
-    of_seeds = f" (median of {count} seeds)" if count > 1 else ""
+        costs = {name: median_of(each, lambda trial: trial.time) for name, each in designs.items()}
+    if not any(map(isfinite, costs.values())):
+        return "" if trials.goal is None else f"{_capital(trials.goal.text)} is never reached."
     if trials.goal is None:
-        first = f"Most examples/s with {design_name(best)}: {1 / cost:,.0f}{of_seeds}"
-    else:
-        goal = _capital(trials.goal.text)
-        first = f"{goal} is reached soonest with {design_name(best)}: "
-        first += f"{format_duration(float(f'{cost:.3g}'))}{of_seeds}"
-    return f"{first}{_compared(best, costs)}.{_paying(costs)}"
+        return said_of_best(designs, costs, "Most examples/s with", lambda cost: f"{1 / cost:,.0f}")
+    return said_of_best(
+        *(designs, costs, f"{_capital(trials.goal.text)} is reached soonest with"),
+        lambda cost: format_duration(float(f"{cost:.3g}")),
+    )
 
 
 def _seconds_an_example(trial: Trial) -> float | None:
@@ -200,62 +130,17 @@ def _seconds_an_example(trial: Trial) -> float | None:
     return 1 / rate if rate else None
 
 
-def _compared(best: Any, costs: Mapping[Any, float]) -> str:
-    cost = costs[best]
-
-    def ratio(others: Mapping[Any, float]) -> tuple[float, Any] | None:
-        known = [(value, name) for name, value in others.items() if isfinite(value)]
-        return min(known, key=lambda each: each[0]) if known else None
-
-    said = []
-    own = dict(best)
-    if "workers" in own:
-        fewest = min(dict(name)["workers"] for name in costs)
-        alone = ratio({n: c for n, c in costs.items() if dict(n)["workers"] == fewest})
-        if alone is not None and own["workers"] != fewest:
-            said.append(_faster(alone[0] / cost, argument("workers", fewest)))
-    if "algorithm" in own:
-        others = {n: c for n, c in costs.items() if dict(n).get("algorithm") != own["algorithm"]}
-        if (other := ratio(others)) is not None:
-            said.append(_faster(other[0] / cost, design_name(other[1])))
-    if not said and (other := ratio({n: c for n, c in costs.items() if n != best})) is not None:
-        said.append(_faster(other[0] / cost, design_name(other[1])))
-    return f", {' and '.join(said)}" if said else ""
-
-
-def _faster(ratio: float, other: str) -> str:
-    times = f"{ratio:.2g}"
-    return f"{'' if times == '1' else f'{times} times '}as fast as {other}"
-
-
-def _paying(costs: Mapping[Any, float]) -> str:
-    by_workers: dict[int, float] = {}
-    for name, cost in costs.items():
-        if (workers := dict(name).get("workers")) is not None:
-            by_workers[workers] = min(cost, by_workers.get(workers, inf))
-    numbers = sorted(by_workers)
-    if len(numbers) < 2 or not any(map(isfinite, by_workers.values())):
-        return ""
-    enough = next(
-        number
-        for number in numbers
-        if isfinite(by_workers[number])
-        and all(by_workers[number] < PAYS * by_workers[more] for more in numbers if more > number)
-    )
-    if enough == numbers[-1]:
-        return f" More workers pay up to {enough:,}, the most that were tried."
-    return f" More than {enough:,} do not pay."
-
-
 def _lowest(trials: Trials) -> str:
     if trials.goal is None or trials.goal.is_asked:
         return ""
     designs = by_design(trials)
-    losses = {name: _median(each, lambda t: t.summary.final_loss) for name, each in designs.items()}
+    losses = {
+        name: median_of(each, lambda t: t.summary.final_loss) for name, each in designs.items()
+    }
     best = min(losses, key=lambda name: losses[name])
     if not isfinite(losses[best]):
         return ""
-    middle = sorted(designs[best], key=lambda trial: _order(trial.summary.final_loss))
+    middle = sorted(designs[best], key=lambda trial: in_order(trial.summary.final_loss))
     shown = middle[(len(middle) - 1) // 2].summary
     took = format_duration(shown.virtual_time)
     return f"Lowest at the end: {design_name(best)}, {came_to(shown)} after {took}."
@@ -318,14 +203,38 @@ def _listed(words: Iterable[str], joined: str) -> str:
     return f"{', '.join(first)} {joined} {last}" if first else last
 
 
-def _median(trials: Sequence[Trial], value: Callable[[Trial], float | None]) -> float:
-    """Return the median over seeds; a run without a value never gets one."""
-    return median(_order(value(trial)) for trial in trials)
-
-
-def _order(value: float | None) -> float:
-    return inf if value is None or not isfinite(value) else value
-
-
 def _capital(text: str) -> str:
     return text[0].upper() + text[1:]
+
+
+def training_metrics(trials: Trials) -> list[Metric]:
+    """Return what is drawn of training runs against what they vary."""
+    found = [
+        Metric(
+            *("final_loss", "Final training loss", "training loss"),
+            lambda trial: None if trial.failure == "diverged" else trial.summary.final_loss,
+            "loss {:.4g}".format,
+        )
+    ]
+    if trials.goal is not None:
+        factor, unit = time_unit(max((trial.time or 0.0 for trial in trials.runs), default=0.0))
+        found += [
+            Metric(
+                *("time_to_goal", f"Time to {trials.goal.text}", f"virtual time ({unit})"),
+                lambda trial: None if trial.time is None else trial.time * factor,
+                lambda value: format_duration(value / factor),
+            ),
+            Metric(
+                *("updates_to_goal", f"Updates to {trials.goal.text}", "updates"),
+                lambda trial: trial.updates,
+                "{:,.0f} updates".format,
+            ),
+        ]
+    return [
+        *found,
+        Metric(
+            *("throughput", "Throughput", "examples/s"),
+            lambda trial: trial.summary.examples_per_second,
+            "{:,.0f} examples/s".format,
+        ),
+    ]

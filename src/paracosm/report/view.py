@@ -10,25 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from paracosm.cluster.description import link_in_words
 from paracosm.report.chart import Look, Section, look_of
-from paracosm.report.plan_words import plan_sentence, strategy_plan_sentence
-from paracosm.report.train_words import training_sentence
-from paracosm.results import (
-    EmulationSummary,
-    IterationSummary,
-    JobSummary,
-    PlanSummary,
-    ProfileSummary,
-    RelaxationSummary,
-    ReplaySummary,
-    StrategyPlanSummary,
-    Summary,
-    ThroughputSummary,
-    TrainingSummary,
-    TuningSummary,
-)
-from paracosm.results.summaries import Lateness
+from paracosm.results import Summary
 from paracosm.timeline import Timeline
-from paracosm.units import format_duration
 
 if TYPE_CHECKING:
     from paracosm.studies import RunFolder, Series
@@ -81,6 +64,8 @@ def argument(name: str, value: Any) -> str:
     """Return "16 workers", "lr 0.1", "asgd"."""
     if name == "workers":
         return f"{value:,} worker{'' if value == 1 else 's'}"
+    if name == "what_if":
+        return "unchanged" if value == "none" else str(value)
     words = name.replace("_", " ")
     if isinstance(value, bool):
         return words if value else f"no {words}"
@@ -173,7 +158,6 @@ class View:
     endings: Mapping[str, Ending] = field(default_factory=dict)  # status -> why a run ended so
     # What is wrong with a run that ended as it should: it has learnt nothing, say
     doubt: Callable[[Any], Verdict | None] = lambda summary: None
-    leads: bool = False  # whether the answer in a sentence comes first
 
 
 def figure(key: str, form: Callable[[Any], str]) -> Figure:
@@ -229,101 +213,3 @@ def cluster_text(cluster: Mapping[str, Any]) -> str:
             value = ", ".join(f"{ends} ({link_in_words(link)})" for ends, link in value.items())
         parts.append(f"{name.replace('_', ' ')} {value}")
     return "; ".join(parts)
-
-
-def answer(summary: Summary) -> str:
-    """Return what a run came to; of one that is not finished, that it is not."""
-    if summary.status == "unfinished":
-        return "The run is not finished: it is still going on, or it was killed."
-    match summary:
-        case TrainingSummary():
-            return training_sentence(summary)
-        case RelaxationSummary():
-            where = f"{summary.processors:,} processor{_s(summary.processors)}"
-            return (
-                f"{summary.method} on {where} {summary.status} after {summary.sweeps:,.1f} sweeps, "
-                f"{format_duration(summary.virtual_time)} of virtual time."
-            )
-        case IterationSummary():
-            return (
-                f"An iteration of {summary.model} takes {format_duration(summary.iteration_time)} "
-                f"({format_duration(summary.interval.low)} to "
-                f"{format_duration(summary.interval.high)}). {summary.bottleneck}"
-            )
-        case JobSummary():
-            rate = summary.examples_per_second
-            speed = "" if rate is None else f", {rate:,.1f} examples/s"
-            chosen = "" if summary.search is None else ", the fastest strategy that fits"
-            return (
-                f"With {summary.workers:,} worker{_s(summary.workers)} "
-                f"({summary.strategy}{chosen}) an iteration takes "
-                f"{format_duration(summary.iteration_time)}{speed}. {summary.bottleneck}"
-            )
-        case ThroughputSummary():
-            return (
-                f"{summary.workers:,} worker{_s(summary.workers)} make "
-                f"{_rate_or_band(summary)}. {summary.bottleneck}"
-            )
-        case EmulationSummary():
-            time = summary.iteration_time
-            what = summary.no_iteration_time or "no iteration was measured"
-            if time is not None:
-                what = f"an iteration takes {format_duration(time.median)}"
-            return f"In a world of {summary.world_size:,}, {what} ({summary.status})."
-        case ReplaySummary() if summary.replayed is not None:
-            last = summary.together or [summary.replayed, *summary.what_ifs][-1]
-            change = "" if last is summary.replayed else f", {last.what_if}"
-            return (
-                f"An iteration takes {format_duration(summary.iteration_time)} as traced, and "
-                f"{format_duration(last.iteration_time)} replayed{change}. {last.bottleneck} "
-                f"{latest_rank(summary.lateness)}".rstrip()
-            )
-        case ProfileSummary():
-            real = summary.iteration_time
-            time_text = "" if real is None else f"; an iteration takes {format_duration(real)}"
-            return f"{summary.distinct_ops:,} ops, {summary.timings:,} timings{time_text}."
-        case PlanSummary():
-            return plan_sentence(summary)
-        case StrategyPlanSummary():
-            return strategy_plan_sentence(summary)
-        case TuningSummary():
-            values = ", ".join(f"{name}={summary.best[name]:g}" for name in summary.space)
-            ratio = summary.best["in_search"]["time_over_fault_free"]["median"]
-            return (
-                f"Best of {summary.trials:,} trials: {values}, {ratio:.3g} times as long as "
-                "without faults."
-            )
-    return f"The run ended as: {summary.status}."
-
-
-def latest_rank(late: Lateness | None) -> str:
-    """Return the sentence on the rank for which the others wait longest; "" without any."""
-    if late is None or not late.ranks[0].lateness:
-        return ""
-    rank, steps = late.ranks[0], len(late.steps)
-    most = f", {format_duration(rank.most)} at most" if rank.last > 1 else ""
-    latest = f"; the others wait longest for it in {rank.steps:,} of {steps:,} steps"
-    return (
-        f"Rank {rank.rank} comes last to {rank.last:,} of {rank.collectives:,} collectives, "
-        f"{format_duration(rank.mean)} after the others in the mean{most}"
-        f"{latest if steps > 1 else ''}."
-    )
-
-
-WIDE_BAND = 0.1  # relative difference between workers in step and apart that is worth saying
-
-
-def _rate_or_band(summary: ThroughputSummary) -> str:
-    """Say the steps/s of most workers: after a start that was asked for, or as a band where it
-    depends on whether they are in step, or in the steady state."""
-    row, start = summary.throughput[-1], summary.target.get("start")
-    if row.after_start is not None:
-        how = "a common" if start == "together" else "a staggered"
-        return f"{row.after_start.steps_per_second:.4g} steps/s after {how} start"
-    if row.in_step and row.apart and abs(row.apart / row.in_step - 1) > WIDE_BAND:
-        return f"{row.in_step:.4g} (in step) to {row.apart:.4g} steps/s (apart)"
-    return f"{row.steps_per_second:.4g} steps/s"
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"

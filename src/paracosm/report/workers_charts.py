@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from paracosm.report.chart import Area, Axis, Chart, Curve, Dots, Level, Mark, Symbol, time_unit
+from paracosm.report.chart import Area, Axis, Chart, Curve, Dots, Mark, Symbol, time_unit
 from paracosm.report.throughput import MODELS, RESOURCES, ideal_examples
 from paracosm.report.timeline_charts import lane_timeline, part_bars
 from paracosm.report.view import Run
@@ -252,9 +252,9 @@ def _saturation(run: Run, rows: Sequence[Row]) -> list[Mark]:
     if found is None:
         return []
     label = f"saturates at {found.workers:,} workers: {found.because}"
-    level = next(_rate(row) for row in rows if row.workers == found.workers)
-    ends = float(found.workers), float(rows[-1].workers)
-    return [Level(level, *ends, label, "saturation")]
+    rate = next(_rate(row) for row in rows if row.workers == found.workers)
+    place = np.array([float(found.workers)]), np.array([rate])
+    return [Dots(*place, (label,), run.index, "saturation", "diamond")]
 
 
 def _busy(run: Run, rows: Sequence[Row], x: Axis) -> Chart:

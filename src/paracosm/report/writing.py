@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
-from paracosm.errors import MissingExtraError, require
 from paracosm.files import replacing
+from paracosm.report.answers import answer
 from paracosm.report.chart import (
     Area,
     Axis,
@@ -38,7 +38,6 @@ from paracosm.report.view import (
     Run,
     Table,
     Verdict,
-    answer,
     arguments_of,
     endings_of,
 )
@@ -86,7 +85,7 @@ def _lead(runs: Sequence[Run]) -> str:
     if len(runs) > 1:
         return lead(view.compare(runs)) + troubles(runs)
     why = runs[0].verdict.why
-    said = answer(runs[0].numbers) if why is None and view.leads else why
+    said = answer(runs[0].numbers) if why is None else why
     return lead(said, runs[0].verdict.level)
 
 
@@ -191,15 +190,12 @@ def page(title: str, subtitle: str, body: str, figures: Mapping[str, Any]) -> st
 
 
 def _scripts(figures: Mapping[str, Any]) -> str:
-    try:
-        plotly = require("plotly.offline", "report", "drawing charts")
-    except MissingExtraError as error:
-        return f"<style>.plot{{display:none}}</style><p>No charts: {escape(str(error))}</p>"
+    data = json.dumps(figures, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # "</script>" in a name would end the element.
-    data = json.dumps(figures, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    data = data.replace("<", "\\u003c")
     return (
         f'<script type="application/json" id="figures-data">{data}</script>\n'
-        f"<script>{plotly.get_plotlyjs()}</script>\n"
+        f"<script>{_read('drawing.js')}</script>\n"
         f"<script>{_read('page.js')}</script>"
     )
 
@@ -320,7 +316,7 @@ def _figure(chart: Chart) -> str:
     switches = "".join(
         _scale(which, axis) for which, axis in (("x", chart.x), ("y", chart.y)) if axis.switch
     )
-    switches = f"<span class=switches>{switches}</span>" if switches else ""
+    switches = f"<span class=switches>{switches}{SAVE}</span>"
     chips = "".join(
         f'<button class=chip data-series="{escape(name)}" '
         f'aria-pressed="{_truth(name not in chart.hidden)}">{_sample(mark)}{escape(name)}</button>'
@@ -334,6 +330,12 @@ def _figure(chart: Chart) -> str:
         f'<div class=plot style="height:{chart.height}px" role=img '
         f'aria-label="{escape(chart.title)}"></div>{caption}</figure>'
     )
+
+
+SAVE = (
+    '<span class=switch role=group aria-label="Save the figure">'
+    "<button data-save=png>PNG</button><button data-save=svg>SVG</button></span>"
+)
 
 
 def _scale(which: str, axis: Axis) -> str:

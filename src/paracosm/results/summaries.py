@@ -375,8 +375,25 @@ class Staleness(JsonObject):
     counts: Sequence[int]
 
 
+class RelaxationTwin(JsonObject):
+    """The same iteration, synchronous.
+
+    Attributes:
+        level: of the residual, up to which both are compared; None: to the end of each.
+        run_time, twin_time: virtual seconds to it; None where one of them diverged.
+    """
+
+    status: str
+    residual: float
+    sweeps: float
+    virtual_time: float
+    level: float | None
+    run_time: float | None
+    twin_time: float | None
+
+
 class RelaxationSummary(Summary):
-    """Of `paracosm relax`."""
+    """Of `paracosm relax`; `twin` is None of a synchronous run, and where it was not asked for."""
 
     kind: Literal["relaxation"] = "relaxation"
     problem: str
@@ -411,6 +428,7 @@ class RelaxationSummary(Summary):
     checkpoints: Json | None = None
     growth_rate: float | None = None
     unchanged: Json | None = None
+    twin: RelaxationTwin | None = None
 
 
 class Measured(JsonObject):
@@ -727,7 +745,12 @@ class IterationTimes(JsonObject):
 
 
 class EmulationSummary(Summary):
-    """Of `paracosm emulate`. Of several real ranks the numbers are those of the slowest one."""
+    """Of `paracosm emulate`. Of several real ranks the numbers are those of the slowest one.
+
+    Attributes:
+        twice_bandwidth: seconds of an iteration with links of twice the bandwidth; None where the
+            job was not put together from a measurement, or waits for little.
+    """
 
     kind: Literal["emulation"] = "emulation"
     exit_code: int | None
@@ -759,6 +782,7 @@ class EmulationSummary(Summary):
     beside: Json | None = None
     unchanged: EmulationSummary | None = None
     ratio: float | None = None
+    twice_bandwidth: float | None = None
 
 
 class ProfileSummary(Summary):

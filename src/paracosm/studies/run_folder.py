@@ -44,6 +44,11 @@ UNFINISHED = "unfinished"
 REPLAY = "replay"
 """Traces that were played again: a run of no study, since its arguments are the traces."""
 
+TUNE = "tune"
+"""A search for the best arguments of many relaxations, whose trials are in a table beside it."""
+
+TRIALS = "trials.csv"
+
 FORMAT = 2
 """Of the run folder: another one is written by another version of Paracosm.
 
@@ -57,6 +62,7 @@ SUMMARY_KINDS = {
     "emulate": "emulation",
     "plan": "plan",
     REPLAY: "replay",
+    TUNE: "tuning",
 }
 """Front door -> kind of summary that its runs have, unless the summary itself says another."""
 
@@ -76,6 +82,7 @@ FILES = (
     "collectives.parquet",
     JOURNAL,
     UNCHANGED_JOURNAL,
+    TRIALS,
     "sweep.json",
     "report.html",
 )
@@ -274,7 +281,7 @@ class RunFolder:
     @property
     def kind(self) -> str | None:
         """Which front door the run came through: "train", "replay", ...; None for none of them."""
-        return next((kind for kind in (*KINDS, REPLAY) if kind in self.study), None)
+        return next((kind for kind in (*KINDS, REPLAY, TUNE) if kind in self.study), None)
 
     def metrics(self, name: str | None = None) -> pa.Table:
         """Return the long table, all of it or the rows of one metric, in the order of writing.
@@ -346,11 +353,6 @@ def check_format(folder: Path, environment: Mapping[str, Any]) -> None:
             f"{folder}: written by another version of Paracosm (format {found}, and this one "
             f"reads {FORMAT}): run it again, or use the version that wrote it"
         )
-
-
-def read_json(file: Path) -> dict[str, Any]:
-    """Return the mapping in a JSON file."""
-    return _mapping(file, parse_json)
 
 
 def remove_run_files(folder: Path, files: Collection[str] = FILES) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from paracosm.errors import InputError, require
 from paracosm.faults import INTERVALS, CheckpointPolicy, advice, mean_time_between_faults
 from paracosm.relaxation.config import RelaxConfig
+from paracosm.results import TuningSummary
 from paracosm.studies.tuning_runs import (
     Outcomes,
     Parameter,
@@ -305,29 +306,29 @@ class Tuning:
     validation: Mapping[str, Outcomes]
     limit: float  # times the fault-free time at which a run counts as not converging
 
-    def summary(self) -> dict[str, Any]:
-        """Return the key numbers: plain numbers, strings, lists and mappings."""
+    def summary(self) -> TuningSummary:
+        """Return the key numbers."""
         checkpoint = self.best.setting.checkpoint
-        return {
-            "status": self.status,
-            "space": {parameter.name: [parameter.low, parameter.high] for parameter in self.space},
-            "trials": len(self.trials),
-            "seeds": [self.seeds.start, self.seeds.stop - 1],
-            "fresh_seeds": [self.fresh_seeds.start, self.fresh_seeds.stop - 1],
-            "limit": self.limit,
-            "fault_free_time": _plain(self.fault_free),
-            "time_between_faults": self.between_faults,
-            "best": {
+        return TuningSummary(
+            status=self.status,
+            space={parameter.name: [parameter.low, parameter.high] for parameter in self.space},
+            trials=len(self.trials),
+            seeds=[self.seeds.start, self.seeds.stop - 1],
+            fresh_seeds=[self.fresh_seeds.start, self.fresh_seeds.stop - 1],
+            limit=self.limit,
+            fault_free_time=_plain(self.fault_free),
+            time_between_faults=self.between_faults,
+            best={
                 "trial": self.best.number,
                 **self.best.values,
                 "checkpoint": None if checkpoint is None else str(checkpoint),
                 "in_search": _measured(self.best.measured),
             },
-            "near_best": {name: list(bounds) for name, bounds in self.near_best.items()},
-            "suggested_intervals": dict(self.suggestions),
-            "validation": {name: _measured(found) for name, found in self.validation.items()},
-            "remarks": self.remarks(),
-        }
+            near_best={name: list(bounds) for name, bounds in self.near_best.items()},
+            suggested_intervals=dict(self.suggestions),
+            validation={name: _measured(found) for name, found in self.validation.items()},
+            remarks=self.remarks(),
+        )
 
     def remarks(self) -> list[str]:
         """Return sentences on what the numbers do not say themselves."""

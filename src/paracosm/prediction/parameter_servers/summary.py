@@ -136,9 +136,11 @@ def _sentence(
     """Say where throughput saturates and why, or what limits the largest number."""
     if saturated is not None:
         point = next(each for each in points if each.throughput.workers == saturated.workers)
+        more = max(row.steps_per_second or 0.0 for row in rows if row.workers > saturated.workers)
+        gain = max(0.0, more / (saturated.steps_per_second or 1.0) - 1)
         return (
-            f"Saturates at {saturated.workers:,} workers: {_limit(point, saturated)}. More of them "
-            "bring less than a tenth of one alone, each."
+            f"Saturates at {saturated.workers:,} workers: {_limit(point, saturated)}. Up to "
+            f"{rows[-1].workers:,} bring {gain:.0%} more."
         )
     workers, limit = rows[-1].workers, _limit(points[-1], rows[-1])
     if len(rows) == 1:

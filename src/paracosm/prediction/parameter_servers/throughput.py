@@ -157,7 +157,8 @@ LITTLE = 0.1  # of what one worker brings alone: less for each further worker is
 def saturates_at(throughput: Mapping[int, float], alone: float) -> int | None:
     """Return the first number of workers from which on more of them bring little, if any.
 
-    They bring less than `LITTLE` of a worker alone each, in the mean, up to every larger number.
+    They bring less than `LITTLE` of a worker alone each, in the mean, up to every larger number,
+    and all together less than `LITTLE` of what there is.
     `throughput` is steps/s by number of workers, `alone` that of one worker.
     """
     numbers = sorted(throughput)
@@ -166,7 +167,8 @@ def saturates_at(throughput: Mapping[int, float], alone: float) -> int | None:
             (throughput[more] - throughput[number]) / (more - number)
             for more in numbers[place + 1 :]
         )
-        if max(gains) < LITTLE * alone:
+        most = max(throughput[more] for more in numbers[place + 1 :])
+        if max(gains) < LITTLE * alone and most <= (1 + LITTLE) * throughput[number]:
             return number
     return None
 

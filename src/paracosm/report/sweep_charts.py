@@ -32,10 +32,11 @@ from paracosm.report.chart import (
     size_unit,
     time_unit,
 )
-from paracosm.report.train_sweep import Trial, Trials, design_of
-from paracosm.report.view import argument, design_name
+from paracosm.report.sweeps import Trial, Trials, design_of, runs_side_by_side
+from paracosm.report.view import Run, argument, design_name
 from paracosm.units import (
     format_duration,
+    format_size,
     parse_bandwidth,
     parse_duration,
     parse_number,
@@ -57,6 +58,52 @@ class Metric:
     label: str  # of the axis, with its unit
     value: Callable[[Trial], float | None]
     write: Callable[[float], str]
+    missing: str = "never get there"  # what became of trials without a value
+
+
+UNITS: Mapping[str, tuple[Callable[[float], tuple[float, str]], Callable[[float], str]]] = {
+    "s": (time_unit, format_duration),
+    "B": (size_unit, format_size),
+    "%": (lambda _: (100.0, "%"), "{:.1%}".format),
+}
+"""Unit of a quantity -> the one that suits the largest of several, and how one is written."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What is drawn of runs side by side, read from their summaries in SI units."""
+
+    name: str  # of the chart
+    title: str
+    value: Callable[[Any], float | None]  # of a summary; None where it has none
+    unit: str  # "s", "B", "%", or what is counted
+
+    def metric(self, runs: Sequence[Run]) -> Metric | None:
+        """Return the metric in the unit that suits the runs; None where none has a value."""
+        known = [found for run in runs if (found := self.value(run.numbers)) is not None]
+        if not known:
+            return None
+        unit_of, write = UNITS.get(
+            self.unit, (lambda _: (1.0, self.unit), f"{{:,.4g}} {self.unit}".format)
+        )
+        factor, label = unit_of(max(known))
+        named = f"{self.title.lower()} ({label})" if self.unit in UNITS else label
+
+        def value(trial: Trial) -> float | None:
+            found = None if trial.failure else self.value(trial.summary)
+            return None if found is None else found * factor
+
+        return Metric(
+            *(self.name, self.title, named, value),
+            lambda scaled: write(scaled / factor),
+            "have none",
+        )
+
+
+def side_by_side(runs: Sequence[Run], quantities: Sequence[Quantity]) -> list[Chart]:
+    """Return charts of several runs against what they vary, one for each quantity they have."""
+    metrics = [found for each in quantities if (found := each.metric(runs)) is not None]
+    return sweep_charts(runs_side_by_side(runs), metrics)
 
 
 @dataclass(frozen=True)
@@ -68,7 +115,7 @@ class Scale:
     places: Mapping[Any, float]
 
 
-def sweep_charts(trials: Trials) -> list[Chart]:
+def sweep_charts(trials: Trials, metrics: Sequence[Metric]) -> list[Chart]:
     """Return the charts of what several runs vary; none where nothing but the seed differs."""
     variables = {n: v for n, v in trials.variables.items() if n != "seed" and len(v) > 1}
     scale = _scale(variables)
@@ -80,7 +127,7 @@ def sweep_charts(trials: Trials) -> list[Chart]:
     roles = (scale.argument, hue, shade, "seed")
     panels = list(dict.fromkeys(_panel(trial, roles) for trial in trials.runs))
     charts = []
-    for metric in _metrics(trials):
+    for metric in metrics:
         heights = _heights(metric, trials)
         if heights is None:
             continue
@@ -129,7 +176,7 @@ def _caption(own: Sequence[Trial], metric: Metric, scale: Scale, panels_left_out
         said.append(f"Medians over {max(designs.values())} seeds{band}.")
     lost = [trial for trial in own if metric.value(trial) is None or trial.failure is not None]
     if lost and metric.name != "throughput":
-        what = "learn nothing" if metric.name == "final_loss" else "never get there"
+        what = "learn nothing" if metric.name == "final_loss" else metric.missing
         why = Counter(trial.failure or trial.summary.status for trial in lost)
         reasons = ", ".join(
             f"{count:,} {word if word != 'done' else 'too slow'}" for word, count in why.items()
@@ -140,38 +187,6 @@ def _caption(own: Sequence[Trial], metric: Metric, scale: Scale, panels_left_out
     if panels_left_out > 0:
         said.append(f"{panels_left_out:,} more combinations are not shown.")
     return " ".join(said)
-
-
-def _metrics(trials: Trials) -> list[Metric]:
-    found = [
-        Metric(
-            *("final_loss", "Final training loss", "training loss"),
-            lambda trial: None if trial.failure == "diverged" else trial.summary.final_loss,
-            "loss {:.4g}".format,
-        )
-    ]
-    if trials.goal is not None:
-        factor, unit = time_unit(max((trial.time or 0.0 for trial in trials.runs), default=0.0))
-        found += [
-            Metric(
-                *("time_to_goal", f"Time to {trials.goal.text}", f"virtual time ({unit})"),
-                lambda trial: None if trial.time is None else trial.time * factor,
-                lambda value: format_duration(value / factor),
-            ),
-            Metric(
-                *("updates_to_goal", f"Updates to {trials.goal.text}", "updates"),
-                lambda trial: trial.updates,
-                "{:,.0f} updates".format,
-            ),
-        ]
-    return [
-        *found,
-        Metric(
-            *("throughput", "Throughput", "examples/s"),
-            lambda trial: trial.summary.examples_per_second,
-            "{:,.0f} examples/s".format,
-        ),
-    ]
 
 
 def _scale(variables: Mapping[str, Sequence[Any]]) -> Scale | None:

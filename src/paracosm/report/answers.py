@@ -1,0 +1,267 @@
+"""The answer of a run in one or two sentences: one function for each kind of summary.
+
+The terminal, the report and a result in Python begin with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
+from typing import Any
+
+from paracosm.report.plan_words import plan_sentence, strategy_plan_sentence
+from paracosm.report.train_words import percent, training_sentence
+from paracosm.results import (
+    EmulationSummary,
+    IterationSummary,
+    JobSummary,
+    PlanSummary,
+    ProfileSummary,
+    RelaxationSummary,
+    ReplaySummary,
+    StrategyPlanSummary,
+    Summary,
+    ThroughputRow,
+    ThroughputSummary,
+    TrainingSummary,
+    TuningSummary,
+)
+from paracosm.results.summaries import Lateness, RelaxationTwin
+from paracosm.units import format_duration
+
+HALF = 0.5  # of ideal: the efficiency up to which numbers of workers are counted as good
+WIDE_BAND = 0.1  # relative difference between workers in step and apart that is worth saying
+ALIKE = 0.01  # relative difference between times that is none
+
+
+def answer(summary: Summary) -> str:
+    """Return what a run came to; of one that is not finished, that it is not."""
+    if summary.status == "unfinished":
+        return "The run is not finished: it is still going on, or it was killed."
+    say = _ANSWERS.get(type(summary))
+    return (say and say(summary)) or f"The run ended as: {summary.status}."
+
+
+def relaxation_answer(summary: RelaxationSummary) -> str | None:
+    """Say what became of an iteration, and how its synchronous twin compares."""
+    if None in (summary.virtual_time, summary.sweeps):
+        return None
+    if summary.status == "diverged":
+        said = _diverged(summary)
+    elif summary.status == "stopped":
+        said = _stopped(summary)
+    else:
+        how = "synchronous" if summary.synchronous else "asynchronous"
+        said = (
+            f"{how} {summary.method} on {_count(summary.processors, 'processor')} "
+            f"{summary.status} after {_short(summary.virtual_time)}, "
+            f"{_few(summary.sweeps)} sweeps."
+        )
+    twin = "" if summary.twin is None else _twin(summary, summary.twin)
+    return " ".join(filter(None, [f"{said[0].upper()}{said[1:]}", twin]))
+
+
+def _diverged(summary: RelaxationSummary) -> str:
+    residual, initial = summary.residual, summary.initial_residual
+    finite = residual is not None and math.isfinite(residual)
+    reached = f"reached {residual:.3g}" if finite else "was no finite number any more"
+    began = "" if initial is None else f" from {initial:.3g}"
+    rate = summary.growth_rate
+    grew = "" if rate is None or rate <= 1 else f", growing by the factor {rate:.4g} a sweep"
+    return f"The iteration diverged: the residual{began} {reached}{grew}."
+
+
+def _stopped(summary: RelaxationSummary) -> str:
+    reason = summary.reason or "the run reached its limit before it converged"
+    residual, tolerance = summary.residual, summary.tolerance
+    known = residual is not None and tolerance is not None
+    where = f": the residual is {residual:.3g}, the tolerance {tolerance:.3g}" if known else ""
+    return f"{reason.rstrip('.')}{where}."
+
+
+def _twin(summary: RelaxationSummary, twin: RelaxationTwin) -> str:
+    if twin.status == "diverged":
+        also = "diverges as well" if summary.status == "diverged" else "diverges"
+        return f"The same iteration, synchronous, {also}."
+    if twin.run_time is None or twin.twin_time is None:
+        came = "converges" if twin.status == "converged" else f"comes to {twin.residual:.3g}"
+        return f"The same iteration, synchronous, {came} in {_short(twin.virtual_time)}."
+    own, other = twin.run_time, twin.twin_time
+    to = f" to a residual of {twin.level:.3g}" if twin.level is not None else ""
+    sweeps = "" if twin.level is not None else f", {_few(twin.sweeps)} sweeps"
+    ratio = other / own if own else 1.0
+    if abs(ratio - 1) < ALIKE:
+        how = "as fast as synchronous"
+    elif ratio > 1:
+        how = f"{ratio:.2g} times as fast as synchronous"
+    else:
+        how = f"slower than synchronous by a factor of {1 / ratio:.2g}"
+    return f"Asynchronous is {how}{to} here ({_short(own)} against {_short(other)}{sweeps})."
+
+
+def iteration_answer(summary: IterationSummary) -> str:
+    """Say how long an iteration on one device takes, and what limits it."""
+    return (
+        f"An iteration of {summary.model} takes {format_duration(summary.iteration_time)} "
+        f"({format_duration(summary.interval.low)} to "
+        f"{format_duration(summary.interval.high)}). {summary.bottleneck}"
+    )
+
+
+def job_answer(summary: JobSummary) -> str:
+    """Say what the most workers give, from where on more of them lose, and what would help."""
+    rows, last = summary.throughput, summary.throughput[-1] if summary.throughput else None
+    rate = summary.examples_per_second
+    chosen = "" if summary.search is None else ", the fastest strategy that fits"
+    how = f"({summary.strategy}{chosen})"
+    time = format_duration(summary.iteration_time)
+    if rate is None or last is None:
+        said = f"With {_count(summary.workers, 'worker')} {how} an iteration takes {time}."
+    else:
+        share = "" if last.efficiency is None else f", {percent(last.efficiency)} of ideal"
+        give = "gives" if summary.workers == 1 else "give"
+        said = (
+            f"{_count(summary.workers, 'worker')} {give} {_rate(rate)} examples/s{share}: an "
+            f"iteration takes {time} {how}."
+        )
+    knee = knee_text(rows)
+    gain = None if last is None else (last.if_twice_as_fast or {}).get("links")
+    links = "" if gain is None else f"Links twice as fast: {gain:+.0%}."
+    reaches = "" if knee is None else f"Efficiency is at least {HALF:.0%} {knee}."
+    return " ".join(filter(None, [said, reaches, summary.bottleneck, links]))
+
+
+def knee_text(rows: Sequence[ThroughputRow]) -> str | None:
+    """Say up to which of several numbers of workers at least half of the ideal is kept."""
+    known = [row for row in rows if row.efficiency is not None]
+    if len(known) < 2:
+        return None
+    good = list(takewhile(lambda row: (row.efficiency or 0.0) >= HALF, known))
+    if not good:
+        return "with none of these numbers of workers"
+    tried = ", the most that were tried" if len(good) == len(known) else ""
+    return f"up to {_count(good[-1].workers, 'worker')}{tried}"
+
+
+def throughput_answer(summary: ThroughputSummary) -> str:
+    """Say what workers with parameter servers make, and where more of them bring little."""
+    return (
+        f"{_count(summary.workers, 'worker')} make {_rate_or_band(summary)}. {summary.bottleneck}"
+    )
+
+
+def _rate_or_band(summary: ThroughputSummary) -> str:
+    """Say the steps/s of most workers: after a start that was asked for, or as a band where it
+    depends on whether they are in step, or in the steady state."""
+    row, start = summary.throughput[-1], summary.target.get("start")
+    if row.after_start is not None:
+        how = "a common" if start == "together" else "a staggered"
+        return f"{row.after_start.steps_per_second:.4g} steps/s after {how} start"
+    if row.in_step and row.apart and abs(row.apart / row.in_step - 1) > WIDE_BAND:
+        return f"{row.in_step:.4g} (in step) to {row.apart:.4g} steps/s (apart)"
+    share = "" if row.efficiency is None else f", {percent(row.efficiency)} of ideal"
+    return f"{row.steps_per_second:.4g} steps/s{share}"
+
+
+def emulation_answer(summary: EmulationSummary) -> str:
+    """Say how long an iteration takes, what of it is waiting for whom, and what links change."""
+    time = summary.iteration_time
+    world = f"In a world of {summary.world_size:,}"
+    if time is None:
+        what = summary.no_iteration_time or "no iteration was measured"
+        return f"{world}, {what} ({summary.status})."
+    said = f"{world}, an iteration takes {_short(time.median)}"
+    if (exposed := exposed_share(summary)) is not None:
+        kinds = {kind: each["exposed"] for kind, each in (summary.collectives or {}).items()}
+        most = max(kinds, key=lambda kind: kinds[kind], default="")
+        of_what = f", most of it for {most.replace('_', '-')}" if kinds.get(most) else ""
+        said += f": {percent(exposed)} of it waits for communication{of_what}"
+    if summary.twice_bandwidth is not None:
+        said += f"; with twice the bandwidth {_short(summary.twice_bandwidth)}"
+    if summary.unchanged is not None and summary.unchanged.iteration_time is not None:
+        said += f"; unchanged {_short(summary.unchanged.iteration_time.median)}"
+    return f"{said}."
+
+
+def exposed_share(summary: EmulationSummary) -> float | None:
+    """Return the share of an iteration that waits for communication; None where nobody knows."""
+    parts = summary.breakdown or {}
+    whole = sum(parts.get(part, 0.0) for part in ("compute", "exposed_communication", "waiting"))
+    return parts["exposed_communication"] / whole if whole else None
+
+
+def replay_answer(summary: ReplaySummary) -> str | None:
+    """Say how long an iteration takes as traced, replayed and changed, and who comes last."""
+    if summary.replayed is None:
+        return None
+    last = summary.together or [summary.replayed, *summary.what_ifs][-1]
+    change = "" if last is summary.replayed else f", {last.what_if}"
+    return (
+        f"An iteration takes {format_duration(summary.iteration_time)} as traced, and "
+        f"{format_duration(last.iteration_time)} replayed{change}. {last.bottleneck} "
+        f"{latest_rank(summary.lateness)}".rstrip()
+    )
+
+
+def latest_rank(late: Lateness | None) -> str:
+    """Return the sentence on the rank for which the others wait longest; "" without any."""
+    if late is None or not late.ranks[0].lateness:
+        return ""
+    rank, steps = late.ranks[0], len(late.steps)
+    most = f", {format_duration(rank.most)} at most" if rank.last > 1 else ""
+    latest = f"; the others wait longest for it in {rank.steps:,} of {steps:,} steps"
+    return (
+        f"Rank {rank.rank} comes last to {rank.last:,} of {rank.collectives:,} collectives, "
+        f"{format_duration(rank.mean)} after the others in the mean{most}"
+        f"{latest if steps > 1 else ''}."
+    )
+
+
+def profile_answer(summary: ProfileSummary) -> str:
+    """Say how many ops were timed, and what an iteration took."""
+    real = summary.iteration_time
+    time_text = "" if real is None else f"; an iteration takes {format_duration(real)}"
+    return f"{summary.distinct_ops:,} ops, {summary.timings:,} timings{time_text}."
+
+
+def tuning_answer(summary: TuningSummary) -> str:
+    """Say which values are best, and how long a run takes with them."""
+    values = ", ".join(f"{name}={summary.best[name]:g}" for name in summary.space)
+    ratio = summary.best["in_search"]["time_over_fault_free"]["median"]
+    best = "Interrupted, not validated: best" if summary.status == "interrupted" else "Best"
+    return (
+        f"{best} of {summary.trials:,} trials: {values}, {ratio:.3g} times as long as without "
+        "faults."
+    )
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _short(seconds: float) -> str:
+    return format_duration(float(f"{seconds:.4g}"))
+
+
+def _few(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 1000 else f"{rate:,.1f}" if rate >= 10 else f"{rate:.3g}"
+
+
+_ANSWERS: Mapping[type[Summary], Callable[[Any], str | None]] = {
+    TrainingSummary: training_sentence,
+    RelaxationSummary: relaxation_answer,
+    IterationSummary: iteration_answer,
+    JobSummary: job_answer,
+    ThroughputSummary: throughput_answer,
+    EmulationSummary: emulation_answer,
+    ReplaySummary: replay_answer,
+    ProfileSummary: profile_answer,
+    PlanSummary: plan_sentence,
+    StrategyPlanSummary: strategy_plan_sentence,
+    TuningSummary: tuning_answer,
+}

@@ -1,0 +1,193 @@
+"""Several runs side by side: what they vary, and which design is best by a cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, isfinite
+from statistics import median
+from typing import Any
+
+from paracosm.report.view import Run, argument, asked_of, design_name, differing
+
+PAYS = 1.1  # times as fast as with fewer workers, below which more of them do not pay
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the times and updates of several runs are counted to."""
+
+    text: str  # "accuracy >= 0.95", "training loss 0.4"
+    is_asked: bool  # whether it is the runs' own target; else a loss that all reach that learn
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One of several runs: what it varies, and how soon it got to the goal."""
+
+    varied: Mapping[str, Any]  # by argument, those that the run takes no notice of left out
+    summary: Any
+    failure: str | None = None  # why it came to nothing: "diverged", "at chance"
+    time: float | None = None  # virtual seconds to the goal; None where it never came there
+    updates: int | None = None  # to the goal
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Several runs, in the order of the report, and what their times are counted to."""
+
+    runs: Sequence[Trial]
+    goal: Goal | None = None  # None where there is none, or no run came near it
+
+    @property
+    def variables(self) -> dict[str, list[Any]]:
+        """The arguments that differ, the seed among them, each with its values in order."""
+        found: dict[str, dict[Any, None]] = {}
+        for trial in self.runs:
+            for name, value in trial.varied.items():
+                found.setdefault(name, {})[value] = None
+        return {name: list(values) for name, values in found.items()}
+
+
+def runs_side_by_side(runs: Sequence[Run]) -> Trials:
+    """Return runs as trials, with what each varies; those that ended badly say how."""
+    return Trials(
+        [
+            Trial(varied, run.numbers, run.verdict.word if run.verdict.level == "bad" else None)
+            for varied, run in zip(varied_of(runs), runs, strict=True)
+        ]
+    )
+
+
+def varied_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return what runs differ in; files say how many workers there are, and examples in a batch."""
+    asked = []
+    for run in runs:
+        found = {name: run.numbers.get(name) for name in ("workers", "batch")}
+        own = {name: value for name, value in found.items() if value is not None}
+        asked.append(asked_of(run.folder) | own)
+    return differing(asked)
+
+
+def design_of(varied: Mapping[str, Any], *without: str) -> tuple[tuple[str, Any], ...]:
+    """Return what makes a design: what is varied but for the seed, and for some names."""
+    return tuple((n, value) for n, value in varied.items() if n not in ("seed", *without))
+
+
+def by_design(trials: Trials, *without: str) -> dict[tuple[tuple[str, Any], ...], list[Trial]]:
+    """Return the trials of each design, seed by seed."""
+    found: dict[tuple[tuple[str, Any], ...], list[Trial]] = {}
+    for trial in trials.runs:
+        found.setdefault(design_of(trial.varied, *without), []).append(trial)
+    return found
+
+
+def told_apart(trials: Trials) -> Trials:
+    """Return the trials with no more arguments than it takes to tell their designs apart."""
+    count = len(by_design(trials))
+    names = [name for name in trials.variables if name != "seed"]
+    kept = next(
+        names[:number]
+        for number in range(len(names) + 1)
+        if len(by_design(trials, *names[number:])) == count
+    )
+    runs = [
+        replace(each, varied={n: v for n, v in each.varied.items() if n in (*kept, "seed")})
+        for each in trials.runs
+    ]
+    return replace(trials, runs=runs)
+
+
+def best_sentence(
+    runs: Sequence[Run],
+    what: str,
+    cost: Callable[[Any], float | None],
+    write: Callable[[float], str],
+) -> str | None:
+    """Say which design has the least cost, by how much, and up to how many workers pay.
+
+    Args:
+        runs: several.
+        what: how the sentence begins: "An iteration is shortest with".
+        cost: of a summary; None where the run came to nothing.
+        write: writes a cost.
+    """
+    trials = told_apart(runs_side_by_side(runs))
+    designs = by_design(trials)
+    costs = {
+        name: median_of(each, lambda trial: None if trial.failure else cost(trial.summary))
+        for name, each in designs.items()
+    }
+    if len(designs) < 2 or not any(map(isfinite, costs.values())):
+        return None
+    return said_of_best(designs, costs, what, write)
+
+
+def said_of_best(
+    designs: Mapping[Any, Sequence[Trial]],
+    costs: Mapping[Any, float],
+    what: str,
+    write: Callable[[float], str],
+) -> str:
+    """Return "WHAT 8 workers: 12 s, 3 times as fast as 1 worker. More than 8 do not pay."."""
+    best = min(costs, key=lambda name: costs[name])
+    count = len(designs[best])
+    of_seeds = f" (median of {count} seeds)" if count > 1 else ""
+    first = f"{what} {design_name(best)}: {write(costs[best])}{of_seeds}"
+    return f"{first}{_compared(best, costs)}.{_paying(costs)}"
+
+
+def _compared(best: Any, costs: Mapping[Any, float]) -> str:
+    cost = costs[best]
+
+    def ratio(others: Mapping[Any, float]) -> tuple[float, Any] | None:
+        known = [(value, name) for name, value in others.items() if isfinite(value)]
+        return min(known, key=lambda each: each[0]) if known else None
+
+    said = []
+    own = dict(best)
+    if "workers" in own:
+        fewest = min(dict(name)["workers"] for name in costs)
+        alone = ratio({n: c for n, c in costs.items() if dict(n)["workers"] == fewest})
+        if alone is not None and own["workers"] != fewest:
+            said.append(_faster(alone[0] / cost, argument("workers", fewest)))
+    if "algorithm" in own:
+        others = {n: c for n, c in costs.items() if dict(n).get("algorithm") != own["algorithm"]}
+        if (other := ratio(others)) is not None:
+            said.append(_faster(other[0] / cost, design_name(other[1])))
+    if not said and (other := ratio({n: c for n, c in costs.items() if n != best})) is not None:
+        said.append(_faster(other[0] / cost, design_name(other[1])))
+    return f", {' and '.join(said)}" if said else ""
+
+
+def _faster(ratio: float, other: str) -> str:
+    times = f"{ratio:.2g}"
+    return f"{'' if times == '1' else f'{times} times '}as fast as {other}"
+
+
+def _paying(costs: Mapping[Any, float]) -> str:
+    by_workers: dict[int, float] = {}
+    for name, cost in costs.items():
+        if (workers := dict(name).get("workers")) is not None:
+            by_workers[workers] = min(cost, by_workers.get(workers, inf))
+    numbers = sorted(by_workers)
+    if len(numbers) < 2 or not any(map(isfinite, by_workers.values())):
+        return ""
+    enough = next(
+        number
+        for number in numbers
+        if isfinite(by_workers[number])
+        and all(by_workers[number] < PAYS * by_workers[more] for more in numbers if more > number)
+    )
+    if enough == numbers[-1]:
+        return f" More workers pay up to {enough:,}, the most that were tried."
+    return f" More than {enough:,} do not pay."
+
+
+def median_of(trials: Sequence[Trial], value: Callable[[Trial], float | None]) -> float:
+    """Return the median over seeds; a run without a value never gets one."""
+    return median(in_order(value(trial)) for trial in trials)
+
+
+def in_order(value: float | None) -> float:
+    return inf if value is None or not isfinite(value) else value

@@ -1,0 +1,183 @@
+"""Tunings: what is said of them, and the landscape of their trials."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from paracosm.report.chart import (
+    WIDE,
+    Axis,
+    Chart,
+    Curve,
+    Dots,
+    Floats,
+    Mark,
+    Section,
+    shown_sections,
+)
+from paracosm.report.view import Figure, Run, Table, View, figure
+from paracosm.results import TuningSummary
+from paracosm.units import format_duration
+
+LABELS: Mapping[str, str] = {
+    "alpha": "alpha: growth of the residual put down to a fault",
+    "omega": "omega: time between checkpoints (s)",
+    "relaxation": "relaxation factor",
+}
+COMPARED = {"best": "best", "no checkpoints": "without checkpoints"} | {
+    name: f"{name.title()}'s interval" for name in ("young", "daly")
+}
+CLASSES: Mapping[str, tuple[float, int]] = {
+    "within 1 % of the best": (0.01, 2),
+    "1 to 10 % longer": (0.1, 5),
+    "10 to 100 % longer": (1.0, 4),
+    "longer": (np.inf, 1),
+}
+"""Trials on the map -> how much longer than the best they take at most, and their colour."""
+
+Trials = Mapping[str, Floats]
+"""The columns of the trials."""
+
+
+def _best(summary: TuningSummary) -> str:
+    return ", ".join(f"{name} {summary.best[name]:g}" for name in summary.space)
+
+
+def _near(summary: TuningSummary) -> str:
+    bounds = {name: found for name, found in summary.near_best.items() if found[0] < found[1]}
+    return ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in bounds.items())
+
+
+FIGURES: Mapping[str, Figure] = {
+    "Best": _best,
+    "Policy": lambda summary: summary.best["checkpoint"] and f'"{summary.best["checkpoint"]}"',
+    "Within 1 % of it": lambda summary: _near(summary) or None,
+    "Fresh seeds": figure("fresh_seeds", lambda seeds: f"{seeds[0]:,} to {seeds[1]:,}"),
+    "Trials": figure("trials", "{:,}".format),
+    "Seeds": figure("seeds", lambda seeds: f"{seeds[0]:,} to {seeds[1]:,}"),
+    "Without faults": figure("fault_free_time", lambda time: format_duration(time["median"])),
+}
+
+
+def _tables(summary: TuningSummary) -> list[Table]:
+    intervals = {"best": summary.best.get("omega"), **summary.suggested_intervals}
+    rows = tuple(
+        (
+            COMPARED[name],
+            "" if (interval := intervals.get(name)) is None else format_duration(interval),
+            f"{ratio['median']:.3f}",
+            f"{ratio['lower_quartile']:.3f} to {ratio['upper_quartile']:.3f}",
+            format_duration(found["time"]["median"]),
+            f"{found['failures']:.0%}",
+        )
+        for name, found in summary.validation.items()
+        if None not in (ratio := found["time_over_fault_free"]).values()
+    )
+    header = (
+        *("with fresh seeds", "omega", "time / without faults"),
+        *("quartiles", "time", "not converged"),
+    )
+    return [Table("With fresh seeds", header, rows)] if rows else []
+
+
+def sections(runs: Sequence[Run]) -> list[Section]:
+    """Return the landscape of one tuning: its first two parameters, and each alone."""
+    summary, trials = runs[0].numbers, _trials(runs[0])
+    if len(runs) > 1 or not isinstance(summary, TuningSummary) or trials is None:
+        return []
+    names = list(summary.space)
+    charts = [_map(summary, trials, *names[:2])] if len(names) > 1 else []
+    return shown_sections(
+        [("The landscape", [*charts, *(_slice(summary, trials, name) for name in names)])]
+    )
+
+
+def _trials(run: Run) -> Trials | None:
+    file = run.folder.path / "trials.csv"
+    if not file.is_file():
+        return None
+    with file.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    return {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
+
+
+def _axis(summary: TuningSummary, name: str) -> Axis:
+    low, high = summary.space[name]
+    log = high >= WIDE * low
+    margin = (high / low) ** 0.04 if log else 0.04 * (high - low)
+    limits = (low / margin, high * margin) if log else (low - margin, high + margin)
+    return Axis(LABELS.get(name, name), log=log, switch=name, limits=limits)
+
+
+def _map(summary: TuningSummary, trials: Trials, first: str, second: str) -> Chart:
+    time, failed = trials["time_over_fault_free"], trials["failures"] > 0.5
+    longer = time / time[~failed].min(initial=np.inf) - 1
+    marks: list[Mark] = []
+    least = -np.inf
+    for series, (most, color) in CLASSES.items():
+        chosen = ~failed & (longer > least) & (longer <= most)
+        least = most
+        marks += _dots(trials, chosen, (first, second), series, color)
+    marks += _dots(trials, failed, (first, second), "most runs did not converge", 3)
+    best = trials["trial"] == summary.best["trial"]
+    marks += _dots(trials, best, (first, second), "best", 1)
+    title = f"Time to tolerance over {first} and {second}"
+    axes = _axis(summary, first), _axis(summary, second)
+    return Chart("landscape", title, *axes, tuple(marks), height=400)
+
+
+def _slice(summary: TuningSummary, trials: Trials, name: str) -> Chart:
+    failed = trials["failures"] > 0.5
+    ended = ~failed & np.isfinite(trials["upper_quartile"])
+    x, low, high = (trials[each][ended] for each in (name, "lower_quartile", "upper_quartile"))
+    gap = np.full(len(x), np.nan)
+    bars = np.column_stack([x, x, gap]).ravel(), np.column_stack([low, high, gap]).ravel()
+    places = (name, "time_over_fault_free")
+    marks: list[Mark] = [Curve(*bars, 0, "quartiles", faint=True)] if len(x) else []
+    marks += _dots(trials, ~failed, places, "median", 0)
+    top, bottom = float(np.max(high, initial=1.0)), float(np.min(low, initial=1.0))
+    at_top = {**trials, "time_over_fault_free": np.full(len(failed), top)}
+    marks += _dots(at_top, failed, places, "most runs did not converge", 3)
+    marks += _dots(trials, trials["trial"] == summary.best["trial"], places, "best", 1)
+    if name == "omega":
+        for color, (whose, interval) in enumerate(summary.suggested_intervals.items(), start=4):
+            if interval is not None:
+                ends = np.full(2, float(interval)), np.array([bottom, top])
+                marks.append(Curve(*ends, 0, COMPARED[whose], color=color))
+    y = Axis("time to tolerance / without faults", log=top >= WIDE * bottom, switch="time")
+    return Chart(name, f"Time to tolerance over {name}", _axis(summary, name), y, tuple(marks))
+
+
+def _dots(
+    trials: Trials, chosen: Any, places: tuple[str, str], series: str, color: int
+) -> list[Mark]:
+    if not chosen.any():
+        return []
+    x, y = (trials[name][chosen] for name in places)
+    labels = tuple(
+        f"trial {trial:.0f}: {', '.join(f'{name} {trials[name][row]:.4g}' for name in places)}, "
+        f"{ratio:.4g} times as long as without faults"
+        for row, trial, ratio in zip(
+            np.flatnonzero(chosen).tolist(),
+            trials["trial"][chosen].tolist(),
+            trials["time_over_fault_free"][chosen].tolist(),
+            strict=True,
+        )
+    )
+    symbol: Any = {"best": "diamond", "most runs did not converge": "cross"}.get(series, "dot")
+    return [Dots(x, y, labels, 0, series, symbol, color)]
+
+
+VIEW = View(
+    figures=FIGURES,
+    sections=sections,
+    subject=lambda known: known.get("problem"),
+    name=lambda known: f"tuning of {', '.join(known['space'])}" if known.get("space") else None,
+    remarks=lambda summary: {f"remark {n}": r for n, r in enumerate(summary.remarks, start=1)},
+    tables=_tables,
+    endings={"failed": lambda summary: "No trial's median run converged: widen the ranges."},
+)
