@@ -24,8 +24,8 @@ from retiming import prepare_retiming
 from paracosm.cluster import Cluster, cluster_from_mapping
 from paracosm.graphs import Graph
 from paracosm.graphs.capture import CaptureOptions, capture
-from paracosm.jobs import Job
 from paracosm.jobs.expand import expand, picoseconds
+from paracosm.jobs.job import Job
 from paracosm.jobs.strategies import Replica, build_job, parse_strategy
 from paracosm.simulation import replay_job
 from paracosm.simulation.events import replay_tasks

@@ -27,15 +27,9 @@ from typing import Any
 import numpy as np
 import simpy
 
-from paracosm.jobs import (
-    Codebook,
-    Job,
-    ProgramWriter,
-    TaskGraph,
-    write_communicators,
-    write_job,
-)
 from paracosm.jobs.expand import expand
+from paracosm.jobs.job import Job, TaskGraph
+from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
 from paracosm.simulation.events import replay_tasks
 from paracosm.simulation.events_kernel import arrange, play
 

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from paracosm.compiled import compiled
 from paracosm.errors import InputError
-from paracosm.jobs import Job
 from paracosm.jobs.check import check_job
 from paracosm.jobs.expand import PICOSECOND
+from paracosm.jobs.job import Job
 from paracosm.simulation.folding import fold_ranks, unfolded
 from paracosm.simulation.static import Played, chain_sums, play_static
 from paracosm.simulation.straggler_penalty import StoredOrder, store_order

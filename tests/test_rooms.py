@@ -25,6 +25,7 @@ GROUND: dict[str, set[str]] = {
     "processes": set(),
     "parcels": set(),
     "backends": {"parcels", "processes"},
+    "arrays": set(),
     "rng": set(),
     "quantities": {"units"},
 }

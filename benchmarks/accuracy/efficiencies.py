@@ -30,15 +30,8 @@ from op_work import graph_of_shapes, passes_of
 from printing import folder_of, print_table
 from scipy.optimize import least_squares
 
-from paracosm.cluster.hardware import (
-    Device,
-    Efficiencies,
-    Efficiency,
-    Hardware,
-    find_hardware,
-    load_catalogue,
-    load_efficiencies,
-)
+from paracosm.cluster.hardware.catalogue import Device, Hardware, find_hardware, load_catalogue
+from paracosm.cluster.hardware.efficiency import Efficiencies, Efficiency, load_efficiencies
 from paracosm.errors import InputError
 from paracosm.graphs import Graph, Op
 from paracosm.prediction.datasheets import COUNTED, NONE, class_of, common_error, durations_on

@@ -28,10 +28,12 @@ from printing import folder_of, mape, print_table, signed
 
 from paracosm.cluster.hardware import Hardware, find_hardware, load_efficiencies
 from paracosm.errors import InputError
-from paracosm.graphs import PHASES, Graph, Op
+from paracosm.graphs.graph import PHASES, Graph, Op
 from paracosm.graphs.transformer import architecture, transformer_graph
-from paracosm.jobs.strategies import OF_GPUS, Replica, Strategy, build_job
-from paracosm.prediction import PredictConfig
+from paracosm.jobs.strategies.build import build_job
+from paracosm.jobs.strategies.strategy import Strategy
+from paracosm.jobs.strategies.work import OF_GPUS, Replica
+from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.datasheets import durations_on
 from paracosm.prediction.run import run_prediction
 from paracosm.simulation import replay_job

@@ -10,7 +10,8 @@ import numpy as np
 from paracosm.errors import InputError
 from paracosm.graphs import Graph
 from paracosm.prediction.predict import predict
-from paracosm.profiling.estimators import Estimate, fit_estimators
+from paracosm.profiling.estimators.estimators import fit_estimators
+from paracosm.profiling.estimators.roofline import Estimate
 from paracosm.profiling.profiler import ModelProfile
 from paracosm.profiling.samples import OpTiming, at_one_speed, usual_probe
 

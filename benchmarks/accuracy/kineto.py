@@ -27,10 +27,11 @@ from printing import folder_of, mape, print_table, signed
 
 from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
-from paracosm.prediction.traces import job_of_traces
+from paracosm.prediction.traces.job import job_of_traces
 from paracosm.prediction.traces.outcome import outcome_of, replayed, traced_times
 from paracosm.prediction.traces.run import changed
-from paracosm.timeline.kineto import KinetoTrace, is_kineto, read_kineto, steps_of
+from paracosm.timeline.kineto.read import is_kineto, read_kineto
+from paracosm.timeline.kineto.trace import KinetoTrace, steps_of
 from paracosm.units import format_duration
 
 Traces = dict[str, KinetoTrace]

@@ -23,16 +23,14 @@ import numpy as np
 from printing import folder_of, mape, print_table, signed
 from scipy.optimize import least_squares
 
-from paracosm.cluster.hardware import (
-    Efficiencies,
-    Efficiency,
-    find_hardware,
-    load_efficiencies,
-)
+from paracosm.cluster.hardware.catalogue import find_hardware
+from paracosm.cluster.hardware.efficiency import Efficiencies, Efficiency, load_efficiencies
 from paracosm.errors import InputError
-from paracosm.graphs import PHASES, Graph
+from paracosm.graphs.graph import PHASES, Graph
 from paracosm.graphs.transformer import Transformer, transformer_graph
-from paracosm.jobs.strategies import OF_GPUS, Replica, build_job, parse_strategy
+from paracosm.jobs.strategies.build import build_job
+from paracosm.jobs.strategies.strategy import parse_strategy
+from paracosm.jobs.strategies.work import OF_GPUS, Replica
 from paracosm.prediction.datasheets import durations_on
 from paracosm.simulation import replay_job
 from paracosm.units import format_duration

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.jobs import Program
+from paracosm.jobs.job import Program
 from paracosm.prediction.traces.outcome import replayed
 from paracosm.prediction.traces.segments import QUEUE
 from paracosm.prediction.traces.traced import WORK, TracedJob, TracedRank

@@ -32,8 +32,9 @@ from typing import Any
 import numpy as np
 
 from paracosm.errors import InputError
-from paracosm.graphs import PHASES, RESOURCES, Graph, Node, Op, build_graph
-from paracosm.simulation import Schedule, replay
+from paracosm.graphs.build import Node, build_graph
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op
+from paracosm.simulation.replay_graph import Schedule, replay
 
 
 @dataclass(frozen=True, slots=True)

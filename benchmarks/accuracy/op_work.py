@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from op_latencies import VIEWS, Row
 
-from paracosm.graphs import Graph, Node, Op, TensorArgument, build_graph
-from paracosm.graphs.graph import encode_arguments
+from paracosm.graphs.build import Node, build_graph
+from paracosm.graphs.graph import Graph, Op, TensorArgument, encode_arguments
 
 __all__ = ["graph_of_shapes", "passes_of"]
 

@@ -30,7 +30,9 @@ from paracosm.cluster import Link, switch
 from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
 from paracosm.graphs import Graph, Node, Op, build_graph
-from paracosm.jobs.strategies import Replica, Strategy, build_job
+from paracosm.jobs.strategies.build import build_job
+from paracosm.jobs.strategies.strategy import Strategy
+from paracosm.jobs.strategies.work import Replica
 from paracosm.simulation import replay_job
 
 __all__ = [

@@ -28,10 +28,12 @@ from pathlib import Path
 import numpy as np
 from printing import folder_of, mape, print_table, signed
 
-from paracosm.cluster.hardware import Efficiencies, Efficiency, find_hardware, load_efficiencies
+from paracosm.cluster.hardware.catalogue import find_hardware
+from paracosm.cluster.hardware.efficiency import Efficiencies, Efficiency, load_efficiencies
 from paracosm.errors import InputError
 from paracosm.graphs.transformer import Transformer, architecture, transformer_graph
-from paracosm.jobs.strategies import OF_GPUS, Replica, Strategy, parse_strategy
+from paracosm.jobs.strategies.strategy import Strategy, parse_strategy
+from paracosm.jobs.strategies.work import OF_GPUS, Replica
 from paracosm.prediction.datasheets import durations_on
 from paracosm.prediction.job import JobPrediction, predict_job
 

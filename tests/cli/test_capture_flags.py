@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from paracosm.cli.verbs import _command
-from paracosm.models import OPTIMIZERS
+from paracosm.models.optimizers import OPTIMIZERS
 from paracosm.prediction.config import CAPTURE, PredictConfig
 
 FLAGS = sorted(CAPTURE)

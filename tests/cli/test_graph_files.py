@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from paracosm.cli import main
-from paracosm.graphs import Node, Op, build_graph, fingerprint, load_graph, save_graph
-from paracosm.graphs.graph import TensorArgument, encode_arguments
+from paracosm.graphs.build import Node, build_graph
+from paracosm.graphs.file import load_graph, save_graph
+from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
+from paracosm.graphs.summary import fingerprint
 
 Capture = pytest.CaptureFixture[str]
 DATA = Path(__file__).parents[1] / "data" / "chakra"

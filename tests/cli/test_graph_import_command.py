@@ -11,7 +11,7 @@ import pytest
 
 from paracosm.cli import main
 from paracosm.graphs import load_graph
-from paracosm.graphs.importers import FORMATS
+from paracosm.graphs.importers.formats import FORMATS
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "importers"

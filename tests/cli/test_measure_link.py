@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from paracosm.cli import main
-from paracosm.cluster import load_cluster
 from paracosm.profiling.database import ProfileDatabase
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.links.measure import Links, LinkSettings
@@ -63,25 +62,6 @@ def test_flags_become_settings_and_timings_a_table_and_rows_of_the_database(
         assert len(database.links()) == 4
 
 
-def test_the_cluster_file_is_one_that_a_training_run_takes(
-    pretended: list[LinkSettings], tmp_path: Path, capsys: Capture
-) -> None:
-    path = tmp_path / "node.yaml"
-    flags = ["--cluster-file", str(path), "--workers", "3"]
-    assert main(["measure", "link", *flags, "--kinds", "all-reduce,send-recv", "--quiet"]) == 0
-    cluster = load_cluster(path)
-    assert len(cluster.workers) == 3
-    link = cluster.link("worker0", "server0")
-    assert link.latency == pytest.approx(1e-3, rel=1e-3)
-    assert link.bandwidth == pytest.approx(1e9, rel=1e-3)
-    assert capsys.readouterr().out == ""
-    assert main(["measure", "link", *flags]) == 2
-    assert capsys.readouterr().err == f"paracosm: {path} exists: --force replaces it\n"
-    assert len(pretended) == 1
-    flags = ["--compute", "1ms", "--message-size", "1MB", "--timing-only", "--updates", "3"]
-    assert main(["train", "--cluster", str(path), *flags, "--quiet"]) == 0
-
-
 def test_json_is_the_summary_and_nothing_else(
     pretended: list[LinkSettings], capsys: Capture
 ) -> None:
@@ -109,9 +89,6 @@ def test_json_is_the_summary_and_nothing_else(
         (["--sizes", ""], "at least one size"),
         (["--precision", "0"], "precision must be above 0"),
         (["--json", "--quiet"], "give one of them"),
-        (["--force"], "--force replaces the cluster file"),
-        (["--cluster-file", "x.yaml", "--kinds", "host-copy"], "add send-recv to --kinds"),
-        (["--cluster-file", "x.yaml", "--sizes", "1kB"], "need two --sizes or more"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_in_one_line(
@@ -144,25 +121,3 @@ def test_where_nothing_can_be_measured_the_exit_code_is_1(
         "nothing was measured\n\n"
         "left out (needs 1 CUDA device, here are 0): host to device, pinned memory\n"
     )
-
-
-def test_a_cluster_file_that_cannot_be_written_is_refused_before_anything_is_measured(
-    pretended: list[LinkSettings], tmp_path: Path, capsys: Capture
-) -> None:
-    assert main(["measure", "link", "--cluster-file", str(tmp_path), "--force"]) == 2
-    assert "cannot be written" in capsys.readouterr().err
-    assert pretended == []
-
-
-def test_what_was_measured_is_printed_even_if_no_cluster_file_can_be_made_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    time = spread_of([1e-3])
-    copy = Links([LinkTiming("host copy", "uni-direct", 1000, 1, HERE, time)], interrupted=True)
-    monkeypatch.setattr("paracosm.cli.measure_link.measure_links", lambda *_, **__: copy)
-    path = tmp_path / "node.yaml"
-    assert main(["measure", "link", "--cluster-file", str(path)]) == 2
-    printed = capsys.readouterr()
-    assert "host copy, uni-direct" in printed.out
-    assert "no link between processes was measured" in printed.err
-    assert not path.exists()

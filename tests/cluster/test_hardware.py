@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 
 from paracosm.cluster import Link
-from paracosm.cluster.hardware import (
-    OP_CLASSES,
-    Efficiencies,
-    Efficiency,
+from paracosm.cluster.hardware.catalogue import (
     add_to_catalogue,
     find_hardware,
     load_catalogue,
+    user_folder,
+)
+from paracosm.cluster.hardware.efficiency import (
+    OP_CLASSES,
+    Efficiencies,
+    Efficiency,
     load_efficiencies,
     op_time,
-    user_folder,
 )
 from paracosm.cluster.link import Hierarchical
 from paracosm.errors import InputError

@@ -11,7 +11,8 @@ import pytest
 from paracosm.cluster import Cluster, Link, star
 from paracosm.engine import Simulator, Worker
 from paracosm.errors import InputError
-from paracosm.timeline import Timeline, check
+from paracosm.timeline.analysis import check
+from paracosm.timeline.timeline import Timeline
 
 SERIAL = Link(bandwidth=10.0, sharing="serial")
 FAIR = Link(bandwidth=10.0)

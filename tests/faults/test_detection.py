@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.faults import DetectionScore, score
+from paracosm.faults.checkpoint import DetectionScore, score
 
 TIMES = st.lists(st.floats(0, 100), max_size=12)
 

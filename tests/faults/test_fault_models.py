@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from paracosm.errors import InputError
-from paracosm.faults import (
+from paracosm.faults.models import (
     BitFlip,
     DataFault,
     ExponentFlip,

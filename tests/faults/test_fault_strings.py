@@ -11,31 +11,33 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.faults import (
+from paracosm.faults.fault import (
     At,
     AtRandom,
-    BitFlip,
     Count,
-    DataFault,
     Every,
-    ExponentFlip,
     Fault,
-    Lose,
     Node,
     OnNode,
     OnProcessor,
     Rows,
     Share,
+    parse_fault,
+    parse_faults,
+)
+from paracosm.faults.models import (
+    BitFlip,
+    DataFault,
+    ExponentFlip,
+    FaultModel,
+    Lose,
     Shuffle,
     SignFlip,
     Slow,
     Stale,
     Stop,
     UniformPerturbation,
-    parse_fault,
-    parse_faults,
 )
-from paracosm.faults.models import FaultModel
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 TIME = st.floats(0, 1e300)

@@ -14,15 +14,9 @@ import pytest
 from fault_monitor import exceeds
 from numpy.typing import NDArray
 
-from paracosm.faults import (
-    CheckpointPolicy,
-    DataFault,
-    Fault,
-    advice,
-    fault_times,
-    parse_checkpoint,
-    parse_fault,
-)
+from paracosm.faults.checkpoint import CheckpointPolicy, advice, parse_checkpoint
+from paracosm.faults.fault import Fault, fault_times, parse_fault
+from paracosm.faults.models import DataFault
 
 SIDE = PROCESSORS = 10
 SEEDS = range(10)

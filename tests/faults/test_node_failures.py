@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.faults import FailureFields, JobFailures, Mtbf, failure_instants, parse_mtbf
+from paracosm.faults.node_failures import (
+    FailureFields,
+    JobFailures,
+    Mtbf,
+    failure_instants,
+    parse_mtbf,
+)
 
 SECONDS = st.floats(1e-3, 1e12)
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paracosm.faults import Fault, Periods, Strike, parse_fault, strikes
+from paracosm.faults.fault import Fault, parse_fault
+from paracosm.faults.strikes import Periods, Strike, strikes
 
 WORKERS, SERVERS = ("worker0", "worker1", "worker2"), ("server0",)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.faults import (
+from paracosm.faults.fault import (
     Count,
     OnProcessor,
     Rows,

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
-from paracosm.graphs import PHASES, RESOURCES, Graph, Node, Op, build_graph
-from paracosm.graphs.graph import TensorArgument, encode_arguments
+from paracosm.graphs.build import Node, build_graph
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, TensorArgument, encode_arguments
 
 MATMUL = Op(
     "aten.mm.default",

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from paracosm.graphs import PHASES, RESOURCES, Graph, fingerprint
 from paracosm.graphs.capture import CaptureOptions, capture, training_step
 from paracosm.graphs.capture.record import record
-from paracosm.graphs.summary import peak_memory
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph
+from paracosm.graphs.summary import fingerprint, peak_memory
 
 SMALL = {"batch": 2, "shape": (3, 32, 32)}
 STEPS = {

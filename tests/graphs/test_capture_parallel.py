@@ -6,9 +6,9 @@ import pytest
 import torch.distributed as dist
 
 from paracosm.errors import InputError
-from paracosm.graphs import PHASES, RESOURCES, Graph, fingerprint
 from paracosm.graphs.capture import CaptureOptions, capture
-from paracosm.graphs.summary import peak_memory
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph
+from paracosm.graphs.summary import fingerprint, peak_memory
 
 GATHER, SCATTER = "c10d._allgather_base_.default", "c10d._reduce_scatter_base_.default"
 REDUCE = "_c10d_functional.all_reduce.default"

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from paracosm.graphs import PHASES, RESOURCES, Graph, Op
 from paracosm.graphs.capture import CaptureOptions, capture, training_step
 from paracosm.graphs.capture.record import record
 from paracosm.graphs.capture.step import TrainingStep
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op
 from paracosm.models import Workload
 
 PRODUCTS = ("convolution", "addmm", "mm", "bmm", "scaled_dot_product")

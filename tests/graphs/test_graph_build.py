@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from random_graphs import MATMUL, REDUCE, VIEW, assert_same, four_op_graph, four_ops, node_lists
 
 from paracosm.errors import InputError
-from paracosm.graphs import Graph, Node, Op, build_graph, check, fingerprint
-from paracosm.graphs.check import find_cycle
+from paracosm.graphs.build import Node, build_graph
+from paracosm.graphs.check import check, find_cycle
+from paracosm.graphs.graph import Graph, Op
+from paracosm.graphs.summary import fingerprint
 
 A = Op("a")
 

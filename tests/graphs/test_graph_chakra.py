@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from random_graphs import assert_same, four_op_graph, graphs
 
 from paracosm.errors import InputError, MissingExtraError
-from paracosm.graphs import RESOURCES, Graph, build_graph
-from paracosm.graphs.chakra import read_chakra, write_chakra
+from paracosm.graphs.build import build_graph
+from paracosm.graphs.chakra.convert import read_chakra, write_chakra
 from paracosm.graphs.chakra.trace import message
+from paracosm.graphs.graph import RESOURCES, Graph
 
 DATA = Path(__file__).parents[1] / "data" / "chakra"
 FORMS = ("et", "json")

@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 from random_graphs import assert_same, four_op_graph, graphs
 
 from paracosm.errors import InputError
-from paracosm.graphs import Graph, build_graph, fingerprint, load_graph, save_graph
+from paracosm.graphs.build import build_graph
+from paracosm.graphs.file import load_graph, save_graph
+from paracosm.graphs.graph import Graph
+from paracosm.graphs.summary import fingerprint
 
 
 def read(path: Path) -> pa.Table:

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.graphs import TensorArgument
-from paracosm.graphs.graph import decode_arguments, encode_arguments
+from paracosm.graphs.graph import TensorArgument, decode_arguments, encode_arguments
 
 tensors = st.integers(0, 4).flatmap(
     lambda rank: st.builds(

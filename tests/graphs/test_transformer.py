@@ -12,20 +12,16 @@ from hypothesis import strategies as st
 
 from paracosm.cluster import switch
 from paracosm.errors import InputError
-from paracosm.graphs import PHASES, RESOURCES, Graph, fingerprint
-from paracosm.graphs.summary import peak_memory
-from paracosm.graphs.transformer import (
-    Split,
-    Transformer,
-    architecture,
-    describe_routing,
-    transformer_graph,
-)
-from paracosm.graphs.transformer.architecture import Recipe
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph
+from paracosm.graphs.summary import fingerprint, peak_memory
+from paracosm.graphs.transformer.architecture import Recipe, Transformer, architecture
+from paracosm.graphs.transformer.graph import transformer_graph
 from paracosm.graphs.transformer.ops import GROUPED
-from paracosm.graphs.transformer.share import routed
-from paracosm.jobs import KINDS
-from paracosm.jobs.strategies import Replica, Strategy, build_job
+from paracosm.graphs.transformer.share import Split, describe_routing, routed
+from paracosm.jobs.job import KINDS
+from paracosm.jobs.strategies.build import build_job
+from paracosm.jobs.strategies.strategy import Strategy
+from paracosm.jobs.strategies.work import Replica
 
 GPT = Transformer(layers=40, width=6144, heads=48, sequence=2048)  # the 18.4 B of Megatron-LM
 SMALL = Transformer(layers=3, width=64, heads=8, sequence=16, vocabulary=1000)

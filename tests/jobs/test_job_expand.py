@@ -8,8 +8,9 @@ import pytest
 from paracosm.cluster import Link, star
 from paracosm.cluster.link import Sharing
 from paracosm.errors import InputError
-from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
 from paracosm.jobs.expand import expand, first_rows, task_label
+from paracosm.jobs.job import Job
+from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
 from paracosm.network import Stations
 
 PS = 1e-12

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
 from paracosm.jobs.check import check_job
+from paracosm.jobs.job import Job
+from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
 
 
 def two_ranks(**changes: Any) -> Job:

@@ -15,8 +15,10 @@ from torch import nn
 from paracosm.errors import InputError
 from paracosm.graphs.capture import CaptureOptions, capture
 from paracosm.graphs.capture.step import load_workload
-from paracosm.models import DATA_SETS, MODELS, OPTIMIZERS, DataSet, built_in, check_trainable
 from paracosm.models.build import build_model
+from paracosm.models.data_sets import DATA_SETS, DataSet, check_trainable
+from paracosm.models.optimizers import OPTIMIZERS
+from paracosm.models.registry import MODELS, built_in
 from paracosm.prediction.config import PredictConfig
 from paracosm.profiling.jobs.pytorch import JobOptions
 from paracosm.training import TrainConfig, TrainingResult, train

@@ -9,12 +9,8 @@ import numpy as np
 import pytest
 
 from paracosm.cluster import Link, star
-from paracosm.faults import (
-    FailureFields,
-    Mtbf,
-    expected_makespan,
-    failure_instants,
-)
+from paracosm.faults.checkpoint import expected_makespan
+from paracosm.faults.node_failures import FailureFields, Mtbf, failure_instants
 from paracosm.planning.failures import FailureRecord, failing_schedule
 from paracosm.simulation.rollback import Block, Checkpoint, Restore
 from paracosm.simulation.schedule import Rule, Schedule, asgd, backup, ssgd, ssp, stream_schedule

@@ -19,7 +19,7 @@ from paracosm.planning.plan import run_plan
 from paracosm.planning.runs import train_config
 from paracosm.results import PlanSummary
 from paracosm.studies import RunFolder
-from paracosm.training.algorithms import parse_algorithm
+from paracosm.training.algorithms.registry import parse_algorithm
 
 Capture = pytest.CaptureFixture[str]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from paracosm.models import Model
+from paracosm.models.registry import Model
 from paracosm.planning.stability import delay_bound, largest_curvature
 from paracosm.training.parameters import ParameterLayout
 

@@ -11,12 +11,14 @@ from fake_database import GPU, make_database, timing
 from paracosm.cli import main
 from paracosm.cluster.hardware import find_hardware, load_efficiencies
 from paracosm.errors import InputError
-from paracosm.graphs import Graph, Node, Op, TensorArgument, build_graph, save_graph
-from paracosm.graphs.graph import encode_arguments
+from paracosm.graphs.build import Node, build_graph
+from paracosm.graphs.file import save_graph
+from paracosm.graphs.graph import Graph, Op, TensorArgument, encode_arguments
 from paracosm.graphs.transformer import architecture, transformer_graph
-from paracosm.prediction import PredictConfig, run_prediction
+from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.datasheets import class_of, corrected_by, dtype_of, durations_on
 from paracosm.prediction.replica import read_measured
+from paracosm.prediction.run import run_prediction
 from paracosm.validation import validated
 
 

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.graphs import Node, Op, TensorArgument, build_graph, encode_arguments
+from paracosm.graphs.build import Node, build_graph
+from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 from paracosm.prediction import constant, predict
-from paracosm.profiling.estimators import Estimate
+from paracosm.profiling.estimators.roofline import Estimate
 
 X = TensorArgument((2, 3), "float32")
 CONV = Op("aten.convolution.default", encode_arguments([X, X], {}), flops=10, bytes_read=8)

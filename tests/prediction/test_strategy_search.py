@@ -11,9 +11,10 @@ import pytest
 
 from paracosm.cluster.hardware import find_hardware
 from paracosm.errors import InputError
-from paracosm.jobs.strategies import Strategy
-from paracosm.prediction import PredictConfig, run_prediction
+from paracosm.jobs.strategies.strategy import Strategy
+from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.job import predict_job
+from paracosm.prediction.run import run_prediction
 from paracosm.prediction.strategy_bounds import RECOMPUTED, Network
 from paracosm.prediction.strategy_search import (
     Candidate,

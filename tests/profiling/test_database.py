@@ -17,7 +17,8 @@ from some_timings import CPU, DAY, GPU, RELU, iteration, link, some, timing
 
 from paracosm.errors import InputError
 from paracosm.graphs.graph import Op
-from paracosm.profiling.database import ProfileDatabase, pool, pool_spreads
+from paracosm.profiling.database.database import ProfileDatabase
+from paracosm.profiling.database.rows import pool, pool_spreads
 from paracosm.profiling.samples import OpTiming, spread_of
 
 

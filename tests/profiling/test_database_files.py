@@ -16,8 +16,9 @@ from some_timings import CPU, GPU, iteration, link, timing
 
 from paracosm.errors import InputError
 from paracosm.graphs.graph import Op
-from paracosm.profiling.database import ProfileDatabase, Timings, export, load_export
-from paracosm.profiling.database.files import COLUMNS
+from paracosm.profiling.database.database import ProfileDatabase
+from paracosm.profiling.database.files import COLUMNS, export, load_export
+from paracosm.profiling.database.rows import Timings
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import CACHES, IterationTiming, LinkTiming, OpTiming, Spread
 

@@ -11,9 +11,10 @@ import pytest
 from some_timings import CPU, GPU, RELU, iteration, link, some, timing
 
 from paracosm.errors import InputError
-from paracosm.profiling.database import Added, ProfileDatabase, Timings, export, merge
 from paracosm.profiling.database import database as database_module
-from paracosm.profiling.database.rows import insert
+from paracosm.profiling.database.database import ProfileDatabase
+from paracosm.profiling.database.files import export, merge
+from paracosm.profiling.database.rows import Added, Timings, insert
 
 
 def made(path: Path, timings: Timings) -> Path:

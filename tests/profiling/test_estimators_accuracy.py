@@ -7,7 +7,7 @@ import pytest
 from synthetic_device import TYPES, device_time, draw, timings_of
 
 from paracosm.graphs.graph import Op
-from paracosm.profiling.estimators import Estimators, fit_estimators
+from paracosm.profiling.estimators.estimators import Estimators, fit_estimators
 from paracosm.profiling.samples import OpTiming
 
 METHODS = ("roofline", "mlp", "gaussian")

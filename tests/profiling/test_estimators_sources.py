@@ -14,8 +14,8 @@ from synthetic_device import ENVIRONMENT, add, device_time, draw, matmul, timing
 
 from paracosm.errors import InputError
 from paracosm.graphs.graph import Op, TensorArgument, decode_arguments, encode_arguments
-from paracosm.profiling.estimators import Estimators, fit_estimators
 from paracosm.profiling.estimators.describe import describe
+from paracosm.profiling.estimators.estimators import Estimators, fit_estimators
 from paracosm.profiling.estimators.roofline import pool
 from paracosm.profiling.samples import OpTiming, spread_of
 

@@ -9,10 +9,9 @@ import torch
 from in_situ import time_in_situ
 
 from paracosm.errors import InputError
-from paracosm.graphs import Op, TensorArgument, fingerprint
 from paracosm.graphs.capture import CaptureOptions, capture, training_step
-from paracosm.graphs.graph import encode_arguments
-from paracosm.graphs.summary import peak_memory
+from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
+from paracosm.graphs.summary import fingerprint, peak_memory
 from paracosm.profiling import ModelProfile, ProfileDatabase, Settings, profile, profile_model
 from paracosm.profiling.environment import HostClock
 

@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from paracosm.errors import InputError
-from paracosm.graphs import Op, TensorArgument
-from paracosm.graphs.graph import encode_arguments
+from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 from paracosm.profiling.environment import (
     CudaClock,
     HostClock,

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from paracosm.jobs import POLICIES, TaskGraph
+from paracosm.jobs.job import POLICIES, TaskGraph
 
 __all__ = ["Instants", "max_min_rates", "replay_tasks_literally"]
 

@@ -13,8 +13,9 @@ from scipy.sparse import coo_array, csc_matrix, csr_array, eye_array
 
 from paracosm.cluster import Link, ring, switch
 from paracosm.errors import InputError
-from paracosm.relaxation import RelaxConfig, relax, run_relaxation
+from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.problems import load_problem
+from paracosm.relaxation.run import relax, run_relaxation
 from paracosm.validation import validated
 
 MATRICES = Path(__file__).parents[1] / "data" / "matrices"

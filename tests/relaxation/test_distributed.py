@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from paracosm.cluster import Cluster, Link, switch
-from paracosm.relaxation import RelaxConfig, relax, run_relaxation
+from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.problems import load_problem
+from paracosm.relaxation.run import relax, run_relaxation
 from paracosm.rng import stream_keys
 from paracosm.timing import parse_distribution
 from paracosm.timing.compiled import uniform

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import spsolve
 
 from paracosm.cluster import Link, switch
-from paracosm.relaxation import RelaxationResult, RelaxConfig, relax, relax_map, run_relaxation
+from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.problems import load_problem, problem_from
+from paracosm.relaxation.result import RelaxationResult
+from paracosm.relaxation.run import relax, relax_map, run_relaxation
 from paracosm.relaxation.simulate import _play, _prepared
 from paracosm.relaxation.spec import RunSpec
 from paracosm.relaxation.state import Run

@@ -19,7 +19,8 @@ from scipy.sparse import csr_array
 from paracosm.cluster import Cluster, Link, hierarchical, switch
 from paracosm.cluster.link import Packets, Sharing
 from paracosm.errors import InputError
-from paracosm.relaxation import RelaxConfig, relax, run_relaxation
+from paracosm.relaxation.config import RelaxConfig
+from paracosm.relaxation.run import relax, run_relaxation
 from paracosm.rng import stream_keys
 from paracosm.timing import parse_distribution
 from paracosm.timing.compiled import uniform

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from paracosm.cluster import Link, switch
-from paracosm.relaxation import RelaxationResult, RelaxConfig, relax, run_relaxation
+from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.problems import load_problem
+from paracosm.relaxation.result import RelaxationResult
+from paracosm.relaxation.run import relax, run_relaxation
 
 PROBLEM = load_problem("laplace2d:10", seed=1)
 GIVEN: dict[str, Any] = {"processors": 5, "time": "normal(10, 3)", "timeline": 10_000}

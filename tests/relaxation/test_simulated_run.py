@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paracosm.relaxation import RelaxConfig, relax, run_relaxation
+from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.problems import load_problem
+from paracosm.relaxation.run import relax, run_relaxation
 
 BASE: dict[str, Any] = {"problem": "laplace2d:10", "processors": 5, "time": "normal(10, 2)"}
 

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paracosm.relaxation import RelaxationResult, RelaxConfig, relax, run_relaxation
+from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.problems import load_problem
+from paracosm.relaxation.result import RelaxationResult
+from paracosm.relaxation.run import relax, run_relaxation
 
 PROBLEM = load_problem("laplace2d:6")
 

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from paracosm.jobs import (
-    KINDS,
-    Codebook,
-    Job,
-    ProgramWriter,
-    write_communicators,
-    write_job,
-)
+from paracosm.jobs.job import KINDS, Job
+from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
 
 LANES = ("compute", "communication", "send", "receive")
 

@@ -10,7 +10,7 @@ from itertools import accumulate
 import numpy as np
 from hypothesis import strategies as st
 
-from paracosm.jobs import POLICIES, TaskGraph
+from paracosm.jobs.job import POLICIES, TaskGraph
 
 
 @dataclass(frozen=True)

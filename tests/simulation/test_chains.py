@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paracosm.jobs import Codebook, Program, ProgramWriter, write_communicators, write_job
+from paracosm.jobs.job import Program
+from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
 from paracosm.simulation.folding import Chains, contract, fold_ranks
 
 

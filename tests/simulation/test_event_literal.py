@@ -13,8 +13,8 @@ from replay_literal_events import replay_tasks_literally
 from task_graphs import layered_graphs, task_graphs
 
 from paracosm.errors import InputError
-from paracosm.jobs import Job, TaskGraph
 from paracosm.jobs.expand import expand
+from paracosm.jobs.job import Job, TaskGraph
 from paracosm.simulation.events import replay_tasks
 
 

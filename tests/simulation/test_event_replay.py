@@ -9,7 +9,7 @@ import pytest
 from task_graphs import Row, task_graph
 
 from paracosm.errors import InputError
-from paracosm.jobs import TaskGraph
+from paracosm.jobs.job import TaskGraph
 from paracosm.simulation.events import replay_tasks
 
 

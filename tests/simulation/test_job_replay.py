@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from random_jobs import slowly, static_jobs
 
 from paracosm.errors import InputError
-from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
 from paracosm.jobs.expand import expand
-from paracosm.simulation import JobSchedule, replay_job
+from paracosm.jobs.job import Job
+from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
 from paracosm.simulation.events import replay_tasks
+from paracosm.simulation.job_schedule import JobSchedule
+from paracosm.simulation.replay_job import replay_job
 
 
 def instants(schedule: JobSchedule, rank: int) -> list[tuple[int, int, int]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
+from paracosm.jobs.job import Job
+from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
 from paracosm.simulation import replay_job
 
 

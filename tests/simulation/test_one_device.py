@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.graphs import RESOURCES, Graph, Node, Op, build_graph
-from paracosm.graphs.graph import COMPUTE, HOST
-from paracosm.simulation import Schedule, replay
+from paracosm.graphs.build import Node, build_graph
+from paracosm.graphs.graph import COMPUTE, HOST, RESOURCES, Graph, Op
+from paracosm.simulation.replay_graph import Schedule, replay
 
 
 def chain(*nodes: tuple[str, str], dependencies: Sequence[tuple[int, ...]] = ()) -> Graph:

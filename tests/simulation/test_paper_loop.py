@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from replay_literal import Task, replay_literally
 
-from paracosm.graphs import RESOURCES, Graph, Node, Op, build_graph
-from paracosm.graphs.graph import host_nodes
-from paracosm.simulation import replay
+from paracosm.graphs.build import Node, build_graph
+from paracosm.graphs.graph import RESOURCES, Graph, Op, host_nodes
+from paracosm.simulation.replay_graph import replay
 
 WAITING = "aten._local_scalar_dense.default"
 

@@ -10,7 +10,8 @@ from random_jobs import static_jobs
 from retiming import prepare_retiming
 
 from paracosm.errors import InputError
-from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
+from paracosm.jobs.job import Job
+from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
 from paracosm.simulation import replay_job
 
 

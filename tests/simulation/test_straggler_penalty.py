@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from random_jobs import static_jobs
 from scipy import stats
 
-from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
+from paracosm.jobs.job import Job
+from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
 from paracosm.simulation import replay_job
 from paracosm.simulation.replay_job import drawn_durations
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from paracosm.backends import Backend
 from paracosm.errors import InputError, MissingExtraError
 from paracosm.faults import CheckpointPolicy
-from paracosm.relaxation import RelaxConfig, run_relaxation
+from paracosm.relaxation.config import RelaxConfig
+from paracosm.relaxation.run import run_relaxation
 from paracosm.studies.run_folder import claim_folder
 from paracosm.studies.tuning import Tuning, count_runs, tune
 from paracosm.studies.tuning_figure import FILES, write_tuning

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
+from paracosm.arrays import Floats
 from paracosm.errors import InputError
-from paracosm.timeline import (
-    Timeline,
+from paracosm.timeline.analysis import (
     breakdown,
     busy_time,
     check,
@@ -26,7 +26,7 @@ from paracosm.timeline import (
     union,
     utilisation,
 )
-from paracosm.timeline.analysis import Floats
+from paracosm.timeline.timeline import Timeline
 
 
 def test_utilisation_by_hand():

@@ -10,7 +10,8 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from paracosm.training import ALGORITHMS, Algorithm
+from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.algorithms.registry import ALGORITHMS
 
 PAGE = Path(__file__).parents[2] / "docs" / "algorithms.md"
 BEGIN = "<!-- From the classes; tests/training/test_algorithm_page.py writes it. -->\n"

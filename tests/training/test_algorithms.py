@@ -14,8 +14,11 @@ import yaml
 from quadratic import LR, run
 
 from paracosm.errors import InputError
-from paracosm.training import ALGORITHMS, Metrics, TrainConfig, TrainingResult, train
-from paracosm.training.algorithms import parse_algorithm
+from paracosm.training.algorithms.registry import ALGORITHMS, parse_algorithm
+from paracosm.training.config import TrainConfig
+from paracosm.training.record import Metrics
+from paracosm.training.result import TrainingResult
+from paracosm.training.train import train
 
 
 def end(**arguments: Any) -> float:

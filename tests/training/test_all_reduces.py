@@ -16,10 +16,10 @@ from paracosm.engine import Simulator, Worker
 from paracosm.errors import InputError
 from paracosm.timeline import Timeline
 from paracosm.training import TrainConfig, train
-from paracosm.training.algorithms import Algorithm, Topology
+from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.parameters import ParameterLayout, strided
 from paracosm.training.store import Contribution
-from paracosm.training.team import AllReduces
+from paracosm.training.team import AllReduces, Topology
 from paracosm.training.worker import TrainingWorker
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.timeline import check
+from paracosm.timeline.analysis import check
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
 from paracosm.training.clients import Clients
 from paracosm.validation import validated

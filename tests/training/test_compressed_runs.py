@@ -16,10 +16,14 @@ from valley import CURVATURE, START
 
 from paracosm.errors import InputError
 from paracosm.results import read_summary
-from paracosm.training import ALGORITHMS, Metrics, TrainConfig, TrainingResult, train
-from paracosm.training.compression import Compression, parse_codec
+from paracosm.training.algorithms.registry import ALGORITHMS
+from paracosm.training.compression.codecs import parse_codec
+from paracosm.training.compression.messages import Compression
+from paracosm.training.config import TrainConfig
+from paracosm.training.record import Metrics
+from paracosm.training.result import TrainingResult
 from paracosm.training.store import Gradient, Numerics
-from paracosm.training.train import schedule_rule
+from paracosm.training.train import schedule_rule, train
 from paracosm.validation import validated
 
 LR = 0.25

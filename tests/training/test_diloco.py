@@ -19,8 +19,8 @@ from paracosm.errors import InputError
 from paracosm.models.shards import BatchSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
-from paracosm.training.algorithms import parse_algorithm
 from paracosm.training.algorithms.diloco import StreamingDiLoCo
+from paracosm.training.algorithms.registry import parse_algorithm
 from paracosm.training.parameters import ParameterLayout
 
 SEED = 3

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from quadratic import LR, run
 
 from paracosm.errors import InputError
-from paracosm.faults import failure_instants, parse_mtbf
+from paracosm.faults.node_failures import failure_instants, parse_mtbf
 from paracosm.rng import TrainingStream, generator
 from paracosm.timing import parse_distribution
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train

@@ -13,8 +13,11 @@ import yaml
 import paracosm
 from paracosm.errors import InputError
 from paracosm.planning.config import PlanConfig
-from paracosm.training import ALGORITHMS, Metrics, TrainConfig, TrainingResult, train
-from paracosm.training.algorithms import parse_algorithm
+from paracosm.training.algorithms.registry import ALGORITHMS, parse_algorithm
+from paracosm.training.config import TrainConfig
+from paracosm.training.record import Metrics
+from paracosm.training.result import TrainingResult
+from paracosm.training.train import train
 
 EXAMPLE = "examples/own_algorithm/warm_start.py:WarmStart"
 ROOT = Path(__file__).parents[2]

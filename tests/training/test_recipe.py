@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from paracosm.training import ALGORITHMS, Metrics, TrainConfig, TrainingResult, train
+from paracosm.training.algorithms.registry import ALGORITHMS
+from paracosm.training.config import TrainConfig
+from paracosm.training.record import Metrics
+from paracosm.training.result import TrainingResult
+from paracosm.training.train import train
 
 RECIPE: dict[str, Any] = {
     "lr_schedule": "linear(updates=8, end=0.5)",

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from paracosm.errors import InputError
-from paracosm.timeline import check
+from paracosm.timeline.analysis import check
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
 from paracosm.training.numerics import _evenly
 from paracosm.training.store import Gradient

@@ -10,7 +10,8 @@ from layer_profiles.parts import BUFFER, Message, Part, message_of, part_of, red
 from layer_profiles.plan import Plan
 from layer_profiles.profiles import Profiles
 from layer_profiles.sizes import Sizes
-from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
+from paracosm.jobs.job import Job
+from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
 
 __all__ = ["COPIES", "overhead_of", "plan_job"]
 

@@ -15,7 +15,8 @@ from paracosm.cluster import Cluster, Node
 from paracosm.cluster.cluster import assemble
 from paracosm.cluster.link import Switch
 from paracosm.errors import InputError
-from paracosm.jobs.strategies import Replica, Strategy
+from paracosm.jobs.strategies.strategy import Strategy
+from paracosm.jobs.strategies.work import Replica
 
 __all__ = ["plan_strategy"]
 

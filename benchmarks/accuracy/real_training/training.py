@@ -14,8 +14,8 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.profiling.jobs import JobProfile
-from paracosm.profiling.jobs.pytorch import Job, JobOptions, started
-from paracosm.profiling.jobs.pytorch.job import FACTS
+from paracosm.profiling.jobs.pytorch.job import FACTS, Job, started
+from paracosm.profiling.jobs.pytorch.options import JobOptions
 from paracosm.profiling.processes import Processes
 from real_training.recorded import RecordedRun, run_of_iterations, run_of_servers
 from real_training.store import parse_update_rule

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.errors import InputError
-from paracosm.graphs import RESOURCES, Graph, Op, TensorArgument, decode_arguments
+from paracosm.graphs.graph import RESOURCES, Graph, Op, TensorArgument, decode_arguments
 
 __all__ = ["A100", "Accelerator", "durations_on"]
 

@@ -12,8 +12,11 @@ from paracosm.cluster.changes import parse_change
 from paracosm.cluster.link import Hierarchical
 from paracosm.errors import InputError
 from paracosm.graphs.transformer import Transformer, transformer_graph
-from paracosm.jobs.strategies import Replica, Strategy, build_job
-from paracosm.simulation import JobSchedule, replay_job
+from paracosm.jobs.strategies.build import build_job
+from paracosm.jobs.strategies.strategy import Strategy
+from paracosm.jobs.strategies.work import Replica
+from paracosm.simulation.job_schedule import JobSchedule
+from paracosm.simulation.replay_job import replay_job
 from transformer_plans.accelerator import Accelerator, durations_on
 
 __all__ = ["Plan", "PlanTime", "predict_plan"]

@@ -27,16 +27,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Floats, Ints
 from paracosm.cluster.cluster import Cluster
 from paracosm.cluster.link import Hierarchical, Link, Ring, Switch
 from paracosm.errors import InputError, unknown
 
-Ints = npt.NDArray[np.int64]
 TimeOf = Callable[[float], float]
 """Seconds by the size in bytes."""
-Floats = npt.NDArray[np.float64]
 Way = Callable[[Cluster, Ints], TimeOf]
 """Of groups (a row each) that do the same at the same time, what it takes the first."""
 

@@ -20,8 +20,8 @@ from paracosm.errors import InputError, unknown
 from paracosm.units import format_duration, parse_duration, parse_number
 
 if TYPE_CHECKING:  # not loaded in the process of a real rank
+    from paracosm.arrays import Floats
     from paracosm.results.summaries import EmulationSummary
-    from paracosm.timeline.analysis import Floats
 
 FEWEST_DELAYS = 3
 FEWEST_FOR_KNEE = 5  # a line with a knee has four numbers of its own

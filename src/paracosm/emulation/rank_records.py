@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from paracosm.arrays import Floats
 from paracosm.emulation.records import (
     Collective,
     Exchange,
@@ -19,7 +20,6 @@ from paracosm.emulation.records import (
     Record,
     Wait,
 )
-from paracosm.timeline.analysis import Floats
 
 One = TypeVar("One", bound=Record)
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from paracosm.arrays import Floats
 from paracosm.emulation.check import compare_with
 from paracosm.emulation.compose import compose
 from paracosm.emulation.config import EmulateConfig
@@ -26,7 +27,7 @@ from paracosm.emulation.summary import summarise
 from paracosm.files import sealing
 from paracosm.results import EmulationSummary
 from paracosm.timeline import Labels, Timeline, union
-from paracosm.timeline.analysis import Floats, exposed_of_each, exposure_between
+from paracosm.timeline.analysis import exposed_of_each, exposure_between
 from paracosm.units import format_size
 
 Files = Mapping[str, Callable[[Path], None]]

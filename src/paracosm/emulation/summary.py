@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from paracosm.arrays import Floats
 from paracosm.cluster.description import describe_cluster
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.rank_records import (
@@ -22,7 +23,7 @@ from paracosm.emulation.rank_records import (
 from paracosm.emulation.records import COLLECTIVES, Collective, Exchange, Note, Record
 from paracosm.results import EmulationSummary
 from paracosm.results.summaries import IterationTimes
-from paracosm.timeline.analysis import Floats, exposure_between
+from paracosm.timeline.analysis import exposure_between
 from paracosm.units import format_bandwidth, format_duration
 
 MEGABYTE = 1e6

@@ -9,9 +9,9 @@ from math import inf, isfinite
 from typing import Annotated, Any, Literal, cast, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import PlainSerializer, PlainValidator
 
+from paracosm.arrays import Ints
 from paracosm.errors import InputError, unknown
 from paracosm.faults.models import MODELS, DataFault, FaultModel, Lose, ProcessorFault, Slow
 from paracosm.timing.distribution import inside
@@ -308,9 +308,9 @@ def choose_components(
     size: int,
     rng: np.random.Generator,
     *,
-    rows: NDArray[np.int64] | None = None,
-    owned: NDArray[np.int64] | None = None,
-) -> NDArray[np.int64] | None:
+    rows: Ints | None = None,
+    owned: Ints | None = None,
+) -> Ints | None:
     """Return the indices of the values that a data fault strikes, ascending; None: all `size`.
 
     Args:

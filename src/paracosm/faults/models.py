@@ -9,14 +9,13 @@ from math import inf, isfinite
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from paracosm.arrays import Floats, Ints
 from paracosm.errors import InputError
 from paracosm.timing.distribution import DURATION, Parameter, inside
 from paracosm.units import format_number, parse_number
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
+Indices = Ints
 
 
 class FaultModel(ABC):

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Codes, Floats, Ints
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.check import check, node_label
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, Storages, numbered
@@ -117,15 +117,8 @@ def _unknown(node: Node, where: str) -> InputError:
 def _lists(lists: Sequence[Sequence[int]]) -> Lists:
     counts = np.array([len(each) for each in lists], dtype=np.int64)
     offsets = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
-    values: npt.NDArray[np.int64] = np.array(
-        [value for each in lists for value in each], dtype=np.int64
-    )
+    values: Ints = np.array([value for each in lists for value in each], dtype=np.int64)
     return Lists(offsets, values)
-
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

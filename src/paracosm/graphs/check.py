@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Codes, Ints
 from paracosm.errors import InputError
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph
 
@@ -114,7 +114,7 @@ def _check_ids(graph: Graph, where: str) -> None:
 
 
 def _check_codes(graph: Graph, where: str) -> None:
-    codes: list[tuple[str, npt.NDArray[np.int32], int, int]] = [
+    codes: list[tuple[str, Codes, int, int]] = [
         ("op", graph.op, 0, len(graph.ops)),
         ("name", graph.name, 0, len(graph.names)),
         ("phase", graph.phase, 0, len(PHASES)),
@@ -211,9 +211,6 @@ def in_issue_order(
         cycle = find_cycle(offsets, wanted)
         raise InputError(f"{where}: {cycle_message([label(row) for row in cycle])}{hint}")
     return order
-
-
-Ints = npt.NDArray[np.int64]
 
 
 def find_cycle(offsets: Ints, dependencies: Ints) -> list[int]:

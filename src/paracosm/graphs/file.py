@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Codes, Floats, Ints
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
 from paracosm.files import check_seal, sealing
@@ -31,7 +31,6 @@ from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
 
 _MAGIC = b"ARROW1"
 
@@ -98,8 +97,6 @@ def _read(path: Path) -> pa.Table:
 VERSION = 1
 """Of the format; raised when a reader of the old one would misread the new one."""
 
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
 Texts = tuple[tuple[str, ...], Codes]
 
 _VERSION = "paracosm_graph"
@@ -214,7 +211,7 @@ def _integers(table: pa.Table, name: str, where: str) -> Ints:
     return np.asarray(column.to_numpy(), dtype=np.int64)
 
 
-def _durations(table: pa.Table, where: str) -> npt.NDArray[np.float64]:
+def _durations(table: pa.Table, where: str) -> Floats:
     import pyarrow as pa
 
     column = _cast(table, "duration", pa.float64(), where)

@@ -23,14 +23,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Bools, Codes, Floats, Ints
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
 
 PHASES = ("forward", "backward", "optimizer", "other")
 RESOURCES = ("compute", "host", "memory", "communication")
@@ -250,9 +246,7 @@ def _decode(value: Any) -> Any:
 Entry = TypeVar("Entry", bound=Hashable)
 
 
-def numbered(
-    entries: Sequence[Entry], codes: npt.NDArray[np.int32]
-) -> tuple[tuple[Entry, ...], npt.NDArray[np.int32]]:
+def numbered(entries: Sequence[Entry], codes: Codes) -> tuple[tuple[Entry, ...], Codes]:
     """Return the distinct entries that occur, as they are first met, and the codes for them.
 
     Equal entries become one. Negative codes stand for no entry and stay.
@@ -287,7 +281,7 @@ WAITS = frozenset(
 have it first."""
 
 
-def waiting_nodes(graph: Graph, asynchronous: bool) -> npt.NDArray[np.bool_]:
+def waiting_nodes(graph: Graph, asynchronous: bool) -> Bools:
     """Return for every node that the host carries out whether it needs values for that.
 
     A view needs none. What a synchronous device computes does.
@@ -298,7 +292,7 @@ def waiting_nodes(graph: Graph, asynchronous: bool) -> npt.NDArray[np.bool_]:
     return np.asarray(waits | computes, dtype=np.bool_)
 
 
-def host_nodes(graph: Graph, asynchronous: bool) -> npt.NDArray[np.bool_]:
+def host_nodes(graph: Graph, asynchronous: bool) -> Bools:
     """Return for every node whether the host carries it out.
 
     On a synchronous device (a CPU) these are the compute nodes as well; copies and communication

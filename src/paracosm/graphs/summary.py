@@ -7,12 +7,10 @@ import json
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Codes, Ints
 from paracosm.graphs.check import node_label
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, numbered
-
-Ints = npt.NDArray[np.int64]
 
 
 def summarize(graph: Graph, largest: int = 10) -> dict[str, Any]:
@@ -62,7 +60,7 @@ def _memory(graph: Graph) -> dict[str, Any]:
 
 
 def _by(
-    words: tuple[str, ...], codes: npt.NDArray[np.int32], flops: Ints, moved: Ints
+    words: tuple[str, ...], codes: Codes, flops: Ints, moved: Ints
 ) -> dict[str, dict[str, int]]:
     return {
         word: {
@@ -131,7 +129,7 @@ def _key(op: Op) -> tuple[str, ...] | tuple[str, int, int, int]:
     return (op.name, op.arguments) if op.arguments else work
 
 
-def memory_curve(graph: Graph) -> npt.NDArray[np.int64]:
+def memory_curve(graph: Graph) -> Ints:
     """Return the bytes that are held while each of the n nodes runs.
 
     A storage is held from the start of the node that allocates it to the end of the last one that

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Bools, Codes, Ints
 from paracosm.errors import InputError
 from paracosm.jobs.job import KINDS, Job
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
 
 SHOWN = 6  # ranks of a group that a message lists
 COLLECTIVE, SEND, RECEIVE = (KINDS.index(kind) for kind in ("collective", "send", "receive"))
@@ -83,9 +80,7 @@ def _check_roles(job: Job, calls: list[list[_Calls | None]]) -> None:
                 )
 
 
-def _check_members(
-    job: Job, used: npt.NDArray[np.bool_], rank: Ints, role: Ints, group: Codes
-) -> None:
+def _check_members(job: Job, used: Bools, rank: Ints, role: Ints, group: Codes) -> None:
     number = np.repeat(np.arange(len(used)), np.diff(job.communicators.offsets))
     there = used[number]
     number, members = number[there], job.communicators.members[there]

@@ -7,14 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Codes, Ints
 from paracosm.errors import InputError
 from paracosm.jobs.job import KINDS, POLICIES, Job, Program, TaskGraph
 from paracosm.network import Stations
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
 
 COLLECTIVE, SEND, RECEIVE = (KINDS.index(kind) for kind in ("collective", "send", "receive"))
 
@@ -214,7 +211,7 @@ LONGEST = 9e6
 """Seconds that a job may take: 104 days; 2**63 picoseconds are 106."""
 
 
-def picoseconds(program: Program, speed: float, names: tuple[str, ...]) -> npt.NDArray[np.int64]:
+def picoseconds(program: Program, speed: float, names: tuple[str, ...]) -> Ints:
     """Return the n durations of a program on a rank of this relative speed, rounded.
 
     Only tasks of the rank alone (kind "task") depend on its speed.

@@ -7,14 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Codes, Floats, Ints
 from paracosm.cluster.link import Sharing
 from paracosm.network import Stations
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
 
 KINDS = ("task", "collective", "send", "receive")
 """Work of the rank alone; an operation at which all ranks of a communicator meet; a message that

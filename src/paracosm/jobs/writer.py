@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.arrays import Codes, Floats, Ints
 from paracosm.errors import InputError, unknown
 from paracosm.jobs.job import KINDS, POLICIES, STEPS, Communicators, Job, Program
 from paracosm.network import Stations
@@ -248,10 +249,6 @@ def write_job(
         provenance=provenance,
     )
 
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
 
 Place = tuple[str, int]
 """A row: the name of an anchor, and how many rows after it."""

@@ -3,22 +3,7 @@
 Names are known without PyTorch, which is imported where something is built.
 """
 
-from paracosm.models.data_sets import DATA_SETS, DataSet, check_trainable, load_data
-from paracosm.models.optimizers import OPTIMIZERS, Optimizer, parse_optimizer
-from paracosm.models.registry import MODELS, BuiltIn, Model, Workload, built_in, canonical
+from paracosm.models.data_sets import DataSet, load_data
+from paracosm.models.registry import MODELS, Workload, built_in
 
-__all__ = [
-    "DATA_SETS",
-    "MODELS",
-    "OPTIMIZERS",
-    "BuiltIn",
-    "DataSet",
-    "Model",
-    "Optimizer",
-    "Workload",
-    "built_in",
-    "canonical",
-    "check_trainable",
-    "load_data",
-    "parse_optimizer",
-]
+__all__ = ["MODELS", "DataSet", "Workload", "built_in", "load_data"]

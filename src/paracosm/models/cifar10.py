@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.arrays import Ints
 from paracosm.errors import InputError
 
 _PIXELS = 3 * 32 * 32
@@ -29,14 +30,12 @@ _WHERE = (
     "as data_dir (--data-dir)"
 )
 
-Arrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+Arrays = tuple[npt.NDArray[np.uint8], Ints]
 
 
 def cifar10(
     data_dir: Path | None = None,
-) -> tuple[
-    npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.int64]
-]:
+) -> tuple[npt.NDArray[np.float32], Ints, npt.NDArray[np.float32], Ints]:
     """Read CIFAR-10, training set first: images (n, 3, 32, 32) and labels (n,) of each.
 
     As in TensorFlow's CIFAR-10 tutorial, an image's mean is subtracted and it is divided by

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.arrays import Codes, Floats, Ints
 from paracosm.errors import InputError, unknown
 from paracosm.rng import generator
 
-Indices = npt.NDArray[np.int64]
+Indices = Ints
 
 _SCHEMES = ("shared", "iid", "dirichlet(0.5)", "classes(2)", "sizes(0.5)", "bootstrap(50)")
 _WITH_PARAMETER = re.compile(r"(dirichlet|classes|sizes|bootstrap)\(\s*([^()\s]+)\s*\)")
@@ -154,7 +155,7 @@ def _drawn(examples: int, clients: int, size: int, rng: np.random.Generator) -> 
     )
 
 
-def _by_largest_remainder(whole: int, weights: npt.NDArray[np.float64]) -> Indices:
+def _by_largest_remainder(whole: int, weights: Floats) -> Indices:
     """Divide a whole number in proportion to weights."""
     exact = whole * (weights / weights.sum())
     counts: Indices = np.floor(exact).astype(np.int64)
@@ -221,7 +222,7 @@ class BatchSampler:
         self._indices = indices
         self._batch = batch
         self._rng = rng
-        self._order: npt.NDArray[np.int32] = np.empty(0, dtype=np.int32)
+        self._order: Codes = np.empty(0, dtype=np.int32)
         self._position = 0
 
     def next(self) -> Indices:

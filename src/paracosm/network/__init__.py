@@ -1,5 +1,5 @@
 """Who shares a link and how: stations of a cluster, and what messages do to one another there."""
 
-from paracosm.network.stations import Connection, Stations
+from paracosm.network.stations import Stations
 
-__all__ = ["Connection", "Stations"]
+__all__ = ["Stations"]

@@ -25,15 +25,12 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Codes, Ints
 from paracosm.compiled import columns, inlined, subroutine
 from paracosm.network.heaps import place_event, place_item, pop_event, pop_item
 from paracosm.network.sharing import FORGIVEN, LAST_INSTANT, SAME
 from paracosm.network.stations import binding_routes
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
 
 NOBODY = -1
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Ints
 from paracosm.compiled import columns, inlined, subroutine
 from paracosm.network import compiled_fair
 from paracosm.network.compiled_fair import (
@@ -29,8 +29,6 @@ from paracosm.network.compiled_fair import (
 )
 from paracosm.network.heaps import place_event, place_item, pop_item
 from paracosm.network.sharing import FORGIVEN, LAST_INSTANT
-
-Ints = npt.NDArray[np.int64]
 
 NOBODY = -1
 

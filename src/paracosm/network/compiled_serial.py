@@ -13,14 +13,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Codes, Ints
 from paracosm.compiled import columns, inlined
 from paracosm.network.heaps import place_event, place_item, pop_event, pop_item
 from paracosm.network.sharing import LAST_INSTANT
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
 
 NOBODY = -1
 

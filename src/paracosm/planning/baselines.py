@@ -24,12 +24,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.arrays import Floats
 from paracosm.errors import InputError
 from paracosm.planning.gradient_noise import GradientNoise, measure_noise, points_of_run
 from paracosm.results import PlannedDesign, PlanSummary
 from paracosm.training import TrainConfig
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

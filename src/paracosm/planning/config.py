@@ -19,9 +19,10 @@ from paracosm.cluster.changes import is_of_cluster, refuse_changes
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields
 from paracosm.cluster.worker_counts import MOST_NODES, parse_workers
 from paracosm.errors import InputError
-from paracosm.faults import FailureFields
+from paracosm.faults.node_failures import FailureFields
 from paracosm.planning.price import Price, parse_price
-from paracosm.training.algorithms import Algorithm, parse_algorithm
+from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.algorithms.registry import parse_algorithm
 from paracosm.training.fields import LearningFields, ProfiledFields
 from paracosm.training.learning_rate import Decay, LearningRateScaling
 from paracosm.training.target import Target, parse_target

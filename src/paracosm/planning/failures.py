@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from paracosm.faults import JobFailures, failure_instants
+from paracosm.faults.node_failures import JobFailures, failure_instants
 from paracosm.results import FailureSummary
 from paracosm.rng import FailureStream, integer_seed, stream_keys
 from paracosm.simulation.rollback import (

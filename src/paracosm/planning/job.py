@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel
 
 from paracosm.cluster import Cluster
@@ -22,8 +21,6 @@ from paracosm.profiling.jobs.job_profile import tensors_of
 from paracosm.simulation.schedule import ROWS, Rule, Schedule, stream_schedule
 from paracosm.simulation.system import System
 from paracosm.units import format_duration
-
-Ints = npt.NDArray[np.int64]
 
 FIRST_STEPS, FACTOR = 256, 4
 """Steps of each worker that are drawn first, and by how many times more where they do not do."""

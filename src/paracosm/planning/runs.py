@@ -13,7 +13,7 @@ import numpy as np
 
 from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError
-from paracosm.faults import JobFailures
+from paracosm.faults.node_failures import JobFailures
 from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Design, Outcome
 from paracosm.planning.failures import FailureRecord, failing_schedule

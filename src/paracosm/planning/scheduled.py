@@ -13,7 +13,7 @@ import numpy as np
 from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields
 from paracosm.errors import InputError
-from paracosm.faults import JobFailures
+from paracosm.faults.node_failures import JobFailures
 from paracosm.models.data_sets import load_data
 from paracosm.planning.failures import FailureRecord, Life, failing_schedule, lasting
 from paracosm.planning.job import ProfiledJob, check_model, given, origins, profiled_job
@@ -21,13 +21,17 @@ from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.run import run_prediction
 from paracosm.profiling.jobs import SERVER, WORKER
 from paracosm.results import JobSummary
+from paracosm.results.metrics import MetricSink
 from paracosm.simulation.schedule import Schedule, join_schedules
 from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
 from paracosm.timing import Distribution, Empirical
-from paracosm.training import Algorithm, MetricSink, TrainConfig, TrainingResult, train
+from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.config import TrainConfig
 from paracosm.training.fields import LearningFields
 from paracosm.training.record import Metrics, Progress
+from paracosm.training.result import TrainingResult
 from paracosm.training.scheduled import train_on_schedule
+from paracosm.training.train import train
 
 LEARNING = (
     *LearningFields.model_fields,

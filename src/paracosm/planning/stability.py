@@ -12,7 +12,7 @@ from paracosm.rng import PlanningStream, generator
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from paracosm.models import Model
+    from paracosm.models.registry import Model
     from paracosm.training.parameters import ParameterLayout
 
 ITERATIONS = 40

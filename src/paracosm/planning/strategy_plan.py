@@ -23,10 +23,11 @@ from pydantic import (
 from paracosm.cluster.hardware import Hardware, find_hardware
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
-from paracosm.faults import FailureFields, JobFailures, expected_makespan
+from paracosm.faults.checkpoint import expected_makespan
+from paracosm.faults.node_failures import FailureFields, JobFailures
 from paracosm.graphs.transformer import Transformer
 from paracosm.planning.price import WORKER_HOURS, Price, parse_price
-from paracosm.prediction import PredictConfig
+from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.run import ranked_strategies
 from paracosm.prediction.strategy_search import Search, fastest, search_strategies, splits_of
 from paracosm.results import PlannedStrategy, StrategyPlanSummary

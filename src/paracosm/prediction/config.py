@@ -17,8 +17,9 @@ from paracosm.cluster.hardware import Hardware, find_hardware
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.graphs.capture.options import DTYPES, parse_shape
-from paracosm.graphs.transformer import ARCHITECTURES, Transformer, architecture
-from paracosm.models import MODELS, OPTIMIZERS, canonical
+from paracosm.graphs.transformer.architecture import ARCHITECTURES, Transformer, architecture
+from paracosm.models.optimizers import OPTIMIZERS
+from paracosm.models.registry import MODELS, canonical
 from paracosm.prediction.datasheets import holds_hardware
 from paracosm.prediction.job import check_ranks, parse_ranks
 from paracosm.prediction.parameter_servers.config import (
@@ -32,7 +33,7 @@ from paracosm.quantities import Bandwidth, Duration
 
 if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
-    from paracosm.jobs.strategies import Strategy
+    from paracosm.jobs.strategies.strategy import Strategy
 
 
 SUBJECTS = ("model", "graph", "profile")

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paracosm.cluster.hardware import Efficiencies, Hardware, OpTime, load_efficiencies, op_time
+from paracosm.cluster.hardware.catalogue import Hardware
+from paracosm.cluster.hardware.efficiency import Efficiencies, OpTime, load_efficiencies, op_time
 from paracosm.errors import InputError
-from paracosm.graphs import PHASES, RESOURCES, Graph, Op, TensorArgument, decode_arguments
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, TensorArgument, decode_arguments
 from paracosm.prediction.durations import environments_in, fits
 
 if TYPE_CHECKING:
-    from paracosm.profiling.estimators import Estimate
+    from paracosm.profiling.estimators.roofline import Estimate
 
 KNOWN = {"measured": "efficiency", "other devices": "pooled", "assumed": "datasheet"}
 """Sources of durations, by how an efficiency is known."""

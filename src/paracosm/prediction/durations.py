@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from paracosm.errors import InputError
-from paracosm.graphs import RESOURCES, Graph, Op
-from paracosm.graphs.graph import shapes_of
+from paracosm.graphs.graph import RESOURCES, Graph, Op, shapes_of
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import OpTiming, speeds_of
 
 if TYPE_CHECKING:
-    from paracosm.profiling.estimators import Estimate
+    from paracosm.profiling.estimators.roofline import Estimate
 
 
 SOURCES = (
@@ -36,7 +35,7 @@ devices, or what another class does."""
 
 
 def constant(graph: Graph, seconds: float) -> list[Estimate]:
-    from paracosm.profiling.estimators import Estimate
+    from paracosm.profiling.estimators.roofline import Estimate
 
     return [Estimate(seconds, seconds, seconds, "exact", "constant")] * len(graph.ops)
 

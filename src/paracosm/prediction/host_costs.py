@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Floats
 from paracosm.errors import InputError
 from paracosm.graphs import Graph
-from paracosm.jobs.strategies import NO_INTERFERENCE, OF_GPUS, Interference
+from paracosm.jobs.strategies.work import NO_INTERFERENCE, OF_GPUS, Interference
 from paracosm.prediction.config import PredictConfig
 from paracosm.profiling.allocator import new_memory
 from paracosm.profiling.database import ProfileDatabase
@@ -28,7 +28,7 @@ def find_page_faults(
     environment: Environment,
     is_here: bool,
     say: Callable[[str], None],
-) -> npt.NDArray[np.float64] | None:
+) -> Floats | None:
     """Return the seconds that new memory costs each node; None where malloc keeps what is freed."""
     if environment.device != "cpu":
         if config.allocator == "default":

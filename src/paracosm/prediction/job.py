@@ -9,20 +9,21 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Floats, Ints
 from paracosm.cluster import Cluster, switch
 from paracosm.cluster.changes import Change
 from paracosm.cluster.link import Link
 from paracosm.errors import InputError
-from paracosm.jobs import KINDS
-from paracosm.jobs.strategies import WITHIN, Replica, Strategy, build_job, parse_strategy
-from paracosm.simulation import JobSchedule, replay_job
-from paracosm.simulation.job_schedule import memory_over_time
-from paracosm.timeline import Labels, Timeline, breakdown
+from paracosm.jobs.job import KINDS
+from paracosm.jobs.strategies.build import build_job
+from paracosm.jobs.strategies.strategy import Strategy, parse_strategy
+from paracosm.jobs.strategies.work import WITHIN, Replica
+from paracosm.simulation.job_schedule import JobSchedule, memory_over_time
+from paracosm.simulation.replay_job import replay_job
+from paracosm.timeline.analysis import breakdown
+from paracosm.timeline.timeline import Labels, Timeline
 from paracosm.units import format_size
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -250,8 +251,6 @@ def _read(text: str, workers: int | None, servers: int | None, held: int | None)
 def _says(text: str, key: str) -> bool:
     return re.search(rf"(^|,)\s*{key}\s*=", text) is not None
 
-
-Ints = npt.NDArray[np.int64]
 
 PARTS = ("compute", "copies", "exposed_communication", "waiting", "bubble", "launch", "idle")
 """Names of the parts. Waiting for a message, or for the end, is the bubble of a pipeline, and

@@ -22,23 +22,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Bools, Codes, Floats, Ints
 from paracosm.errors import InputError
-from paracosm.graphs import PHASES, RESOURCES, Graph
 from paracosm.graphs.capture.options import CaptureOptions
-from paracosm.graphs.graph import shapes_of
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph, shapes_of
 from paracosm.graphs.summary import memory_curve
 from paracosm.prediction.durations import SOURCES
-from paracosm.simulation import Schedule, replay
-from paracosm.timeline import Labels, Timeline, largest_share
+from paracosm.simulation.replay_graph import Schedule, replay
+from paracosm.timeline.analysis import largest_share
+from paracosm.timeline.timeline import Labels, Timeline
 
 if TYPE_CHECKING:
-    from paracosm.profiling.estimators import Estimate
+    from paracosm.profiling.estimators.roofline import Estimate
 
-
-Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int32]
 
 RECORDED, NONE = SOURCES.index("recorded"), SOURCES.index("none")
 MEASURED = tuple(SOURCES.index(source) for source in ("exact", "recorded", "none"))
@@ -53,7 +50,7 @@ def predict(
     common: float = 0.0,
     baselines: Mapping[str, float] | None = None,
     free_communication: bool = False,
-    page_faults: npt.NDArray[np.float64] | None = None,
+    page_faults: Floats | None = None,
 ) -> Prediction:
     """Predict one iteration of one replica on one device.
 
@@ -134,7 +131,7 @@ def _of_nodes(
     return value, low, high, source
 
 
-def _refuse(graph: Graph, missing: npt.NDArray[np.bool_]) -> None:
+def _refuse(graph: Graph, missing: Bools) -> None:
     rows = np.flatnonzero(missing)
     if not len(rows):
         return
@@ -220,8 +217,8 @@ class Prediction:
     """One iteration of one replica on one device."""
 
     graph: Graph  # what runs
-    duration: npt.NDArray[np.float64]  # n seconds of its nodes on their own lanes
-    source: npt.NDArray[np.int32]  # n indices into `SOURCES`: how each is known
+    duration: Floats  # n seconds of its nodes on their own lanes
+    source: Codes  # n indices into `SOURCES`: how each is known
     schedule: Schedule  # when each runs
     iteration_time: float  # seconds
     interval: tuple[float, float]  # seconds between which it is thought to take; see above
@@ -231,7 +228,7 @@ class Prediction:
     by_place: Mapping[str, float]  # the same, the largest first
     lanes: Mapping[str, float]  # seconds that each lane is busy: "host", "compute", ...
     coverage: Mapping[str, float]  # share of the nodes' time by those of `SOURCES` that occur
-    memory: npt.NDArray[np.int64]  # n bytes that are held while each node runs
+    memory: Ints  # n bytes that are held while each node runs
     baselines: Mapping[str, float]  # seconds: "roofline", "sum of warm timings", "sum of durations"
     largest: tuple[Contribution, ...]  # the distinct ops that take longest
     untimed: tuple[str, ...]  # names of ops of the host that nobody timed; they count as a launch

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
+from paracosm.arrays import Floats
 from paracosm.cluster.hardware import Hardware, load_efficiencies
 from paracosm.errors import InputError, MissingExtraError, require, unknown
-from paracosm.graphs import Graph, fingerprint, load_graph
+from paracosm.graphs.file import load_graph
+from paracosm.graphs.graph import Graph
+from paracosm.graphs.summary import fingerprint
 from paracosm.graphs.transformer import transformer_graph
 from paracosm.prediction.config import CAPTURE, PredictConfig
 from paracosm.prediction.datasheets import (
@@ -34,7 +34,7 @@ from paracosm.quantities import read_duration
 from paracosm.units import format_duration
 
 if TYPE_CHECKING:
-    from paracosm.profiling.estimators import Estimate
+    from paracosm.profiling.estimators.roofline import Estimate
 
 Progress = Callable[[int, float | None], None]
 Announce = Callable[[str], None]
@@ -53,7 +53,7 @@ class TimedReplica:
     found: Found
     launch: float  # seconds that the host spends on issuing an op
     launch_origin: str  # how that is known; empty on a CPU
-    page_faults: npt.NDArray[np.float64] | None = None  # seconds of each node, with untuned malloc
+    page_faults: Floats | None = None  # seconds of each node, with untuned malloc
     hardware: Hardware | None = None  # of the catalogue; None where timings were taken
     correction: Correction = NONE  # of the catalogue's hardware, by what was measured
 
@@ -360,7 +360,7 @@ def _provenance(
     config: PredictConfig,
     coverage: Mapping[str, float],
     launch: str,
-    page_faults: npt.NDArray[np.float64] | None,
+    page_faults: Floats | None,
 ) -> dict[str, str]:
     names = {
         "exact": f"measured, data {config.cache}",

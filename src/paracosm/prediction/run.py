@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from paracosm.arrays import Floats
 from paracosm.cluster import Cluster
 from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.hardware import find_hardware
 from paracosm.errors import InputError
-from paracosm.graphs.transformer import describe_routing
-from paracosm.jobs.strategies import Replica, check_changes
+from paracosm.graphs.transformer.share import describe_routing
+from paracosm.jobs.strategies.build import check_changes
+from paracosm.jobs.strategies.work import Replica
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.datasheets import durations_on
 from paracosm.prediction.durations import environments_in, find_durations
@@ -34,7 +36,7 @@ from paracosm.prediction.parameter_servers.throughput import (
     sensitivity,
     single_worker_rates,
 )
-from paracosm.prediction.predict import Floats, Prediction, predict, timeline_of
+from paracosm.prediction.predict import Prediction, predict, timeline_of
 from paracosm.prediction.replica import (
     Announce,
     Durations,

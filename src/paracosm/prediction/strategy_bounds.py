@@ -10,18 +10,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Floats
 from paracosm.cluster import Cluster
 from paracosm.cluster.collectives import collective_times
-from paracosm.jobs.strategies import SHARDINGS, Replica, Strategy
 from paracosm.jobs.strategies.layers import PRODUCTS, Layers, again_of, is_numbered, layers_of
 from paracosm.jobs.strategies.plan import balanced, layer_times
-from paracosm.jobs.strategies.work import work_of
+from paracosm.jobs.strategies.strategy import SHARDINGS, Strategy
+from paracosm.jobs.strategies.work import Replica, work_of
 from paracosm.prediction.datasheets import COUNTED, class_of
-from paracosm.simulation import replay
-
-Floats = npt.NDArray[np.float64]
+from paracosm.simulation.replay_graph import replay
 
 RECOMPUTED: tuple[bool | str, ...] = (False, "selective", True)
 """What is computed again, from nothing on: each takes longer than the one before, and less room."""

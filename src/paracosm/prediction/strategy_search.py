@@ -19,7 +19,8 @@ from paracosm.cluster.link import Hierarchical
 from paracosm.errors import InputError
 from paracosm.graphs.transformer import Transformer
 from paracosm.graphs.transformer.share import Share
-from paracosm.jobs.strategies import WITHIN, Replica, Strategy
+from paracosm.jobs.strategies.strategy import Strategy
+from paracosm.jobs.strategies.work import WITHIN, Replica
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.host_costs import find_interference
 from paracosm.prediction.job import JobPrediction, predict_job, seconds_by_cause

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from paracosm.cluster.description import describe_cluster
-from paracosm.graphs import PHASES
+from paracosm.graphs.graph import PHASES
 from paracosm.prediction.durations import SOURCES
 from paracosm.prediction.job import AlikeRanks, JobPrediction
 from paracosm.prediction.predict import LAUNCHING, NOTHING, WAITS, Prediction, longest_op
 from paracosm.profiling.samples import IterationTiming
 from paracosm.results import Interval, IterationSummary, JobSummary, ThroughputRow
 from paracosm.results.summaries import Measured, OneReplica
-from paracosm.timeline import largest_share
+from paracosm.timeline.analysis import largest_share
 from paracosm.units import format_duration, format_size
 
 PLACES = 30  # of the model that a summary lists

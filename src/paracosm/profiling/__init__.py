@@ -3,18 +3,15 @@
 from paracosm.profiling.database import ProfileDatabase
 from paracosm.profiling.environment import Environment, environment_here
 from paracosm.profiling.profiler import ModelProfile, Profile, Settings, profile, profile_model
-from paracosm.profiling.samples import IterationTiming, LinkTiming, OpTiming, Spread
+from paracosm.profiling.samples import OpTiming
 
 __all__ = [
     "Environment",
-    "IterationTiming",
-    "LinkTiming",
     "ModelProfile",
     "OpTiming",
     "Profile",
     "ProfileDatabase",
     "Settings",
-    "Spread",
     "environment_here",
     "profile",
     "profile_model",

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Ints
 from paracosm.graphs.graph import Graph
 
 PINNED, KEPT, DEFAULT = "malloc pinned", "malloc kept", "malloc default"
@@ -72,7 +72,7 @@ def restart_pinned() -> None:
         os.execve(sys.executable, sys.orig_argv, pinned_environ(os.environ))
 
 
-def new_memory(graph: Graph) -> npt.NDArray[np.int64]:
+def new_memory(graph: Graph) -> Ints:
     """Return the bytes of new memory that each of n nodes touches in a training step, where malloc
     works as it does by default.
 

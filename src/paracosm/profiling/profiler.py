@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from paracosm.errors import InputError, require
-from paracosm.graphs import Graph, fingerprint
-from paracosm.graphs.graph import RESOURCES, Op
-from paracosm.graphs.summary import peak_memory
+from paracosm.graphs.graph import RESOURCES, Graph, Op
+from paracosm.graphs.summary import fingerprint, peak_memory
 from paracosm.profiling.allocator import PINNED, own_allocator, pinned_environ
 from paracosm.profiling.environment import (
     Clock,

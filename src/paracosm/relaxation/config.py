@@ -25,12 +25,8 @@ from paracosm.cluster.changes import is_of_cluster, refuse_changes
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.errors import InputError, unknown
 from paracosm.expression import parse_expression
-from paracosm.faults import (
-    CheckpointPolicy,
-    Faults,
-    mean_time_between_faults,
-    parse_checkpoint,
-)
+from paracosm.faults.checkpoint import CheckpointPolicy, parse_checkpoint
+from paracosm.faults.fault import Faults, mean_time_between_faults
 from paracosm.quantities import Duration
 from paracosm.relaxation.methods import Method, parse_method
 from paracosm.relaxation.patterns import Patterns, parse_patterns

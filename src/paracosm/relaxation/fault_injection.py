@@ -8,17 +8,15 @@ from math import inf
 import numpy as np
 
 from paracosm.errors import InputError
-from paracosm.faults import (
-    DataFault,
+from paracosm.faults.fault import (
     Fault,
     OnProcessor,
-    Stale,
-    Stop,
     check_fault,
     choose_components,
     choose_processor,
     fault_times,
 )
+from paracosm.faults.models import DataFault, Stale, Stop
 from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.observe import mark
 from paracosm.relaxation.kernel.tournament_tree import rebuild, set_key

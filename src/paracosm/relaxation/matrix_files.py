@@ -10,23 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from paracosm.arrays import Floats
 from paracosm.errors import InputError, unknown
 from paracosm.rng import RelaxationStream, generator
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-
 RIGHT_HAND_SIDES = ("uniform", "ones-solution", "ones")
 STARTS = ("zeros", "random")
-Array = NDArray[np.float64]
 
 _FILES = (".npy", ".mtx", ".mtx.gz")
 
 
-def right_hand_side(A: csr_array, rhs: str, seed: int) -> tuple[Array, Array | None]:
+def right_hand_side(A: csr_array, rhs: str, seed: int) -> tuple[Floats, Floats | None]:
     """Return b, shape (n,), and the solution where it is known.
 
     rhs: "uniform", each component uniform on (-0.5, 0.5), then normalised to 2-norm 1 (paper,
@@ -47,7 +46,7 @@ def right_hand_side(A: csr_array, rhs: str, seed: int) -> tuple[Array, Array | N
     raise unknown("right-hand side", rhs, [*RIGHT_HAND_SIDES, "a .npy or .mtx file"])
 
 
-def first_iterate(n: int, start: str, seed: int) -> Array:
+def first_iterate(n: int, start: str, seed: int) -> Floats:
     """Return x0, shape (n,): "zeros", "random" (uniform on (-0.5, 0.5)), or from a file."""
     if start == "zeros":
         return np.zeros(n)
@@ -58,7 +57,7 @@ def first_iterate(n: int, start: str, seed: int) -> Array:
     raise unknown("start", start, [*STARTS, "a .npy or .mtx file"])
 
 
-def checked_vector(values: ArrayLike, what: str, n: int) -> Array:
+def checked_vector(values: ArrayLike, what: str, n: int) -> Floats:
     """Return `values` as float64 of shape (n,); a single row or column is flattened."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
@@ -77,11 +76,11 @@ def checked_vector(values: ArrayLike, what: str, n: int) -> Array:
     return vector
 
 
-def _uniform(n: int, seed: int, stream: RelaxationStream) -> Array:
+def _uniform(n: int, seed: int, stream: RelaxationStream) -> Floats:
     return generator(seed, stream).uniform(-0.5, 0.5, n)
 
 
-def _from_file(path: str, what: str, n: int) -> Array:
+def _from_file(path: str, what: str, n: int) -> Floats:
     what = f"{what} {Path(path).name}"
     if not path.endswith(".npy"):
         found = read_matrix_market(path)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from paracosm.arrays import Ints
 from paracosm.compiled import compiled
 from paracosm.errors import InputError, require
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Pointer = NDArray[np.int64]
+Pointer = Ints
 Choice = Literal["fixed", "cyclic", "random"]
 
 
@@ -34,8 +35,8 @@ class Pattern:
     """
 
     name: str
-    pointer: NDArray[np.int64]
-    rows: NDArray[np.int64]
+    pointer: Ints
+    rows: Ints
     choice: Choice
     processors: int
 
@@ -44,7 +45,7 @@ class Pattern:
         """The number of blocks."""
         return self.pointer.size - 1
 
-    def block(self, index: int) -> NDArray[np.int64]:
+    def block(self, index: int) -> Ints:
         """Return the rows of block `index`."""
         return self.rows[self.pointer[index] : self.pointer[index + 1]]
 
@@ -197,7 +198,7 @@ def graph(
     return pattern_from_owner(owner, processors, f"graph(method={method})")
 
 
-def adjacency(A: csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def adjacency(A: csr_array) -> tuple[Ints, Ints]:
     """Return the graph of |A| + |A|^T without loops, as CSR pointer and neighbours."""
     from scipy.sparse import csr_array
 
@@ -219,9 +220,7 @@ def pattern_from_owner(owner: NDArray[np.integer], processors: int, name: str) -
     return Pattern(name, pointer, rows.astype(np.int64), "fixed", processors)
 
 
-def _metis(
-    pointer: NDArray[np.int64], neighbours: NDArray[np.int64], processors: int, seed: int
-) -> NDArray[np.int64]:
+def _metis(pointer: Ints, neighbours: Ints, processors: int, seed: int) -> Ints:
     """Return the owner of each row as METIS deals them, then one row at least to each processor."""
     pymetis = require("pymetis", "metis", "the pattern graph(method=metis)")
     if processors == 1:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from paracosm.arrays import Floats, Ints
 from paracosm.errors import InputError, unknown
 from paracosm.relaxation.matrix_files import (
     checked_vector,
@@ -40,15 +41,15 @@ class Stencil:
     """
 
     shape: tuple[int, ...]
-    offsets: NDArray[np.int64]
-    coefficients: NDArray[np.float64]
+    offsets: Ints
+    coefficients: Floats
 
     @property
     def points(self) -> int:
         """The number of grid points, that is of unknowns."""
         return math.prod(self.shape)
 
-    def apply(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def apply(self, x: Floats) -> Floats:
         """Return A @ x without the matrix; `x` and the result have shape (points,)."""
         grid = x.reshape(self.shape)
         result = np.zeros(self.shape)
@@ -158,7 +159,7 @@ def convection_diffusion(
 
 def heat_boundary(
     shape: tuple[int, ...], top: float, left: float, right: float, bottom: float
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return what fixed temperatures around a plate add to the right-hand side; shape (ny * nx,).
 
     Each point next to an edge has that edge's temperature as a neighbour. The corners are nobody's
@@ -340,9 +341,6 @@ def _option(spec: str, key: str, value: str) -> float | str:
     return number
 
 
-Array = NDArray[np.float64]
-
-
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A x = b, with `n` unknowns, and where the iteration starts.
@@ -362,9 +360,9 @@ class Problem:
 
     name: str
     A: csr_array
-    b: Array
-    x0: Array
-    solution: Array | None = None
+    b: Floats
+    x0: Floats
+    solution: Floats | None = None
     stencil: Stencil | None = None
     rhs: str = "given"
     start: str = "given"
@@ -438,6 +436,6 @@ def _count(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
 
 
-def _list(rows: NDArray[np.int64]) -> str:
+def _list(rows: Ints) -> str:
     shown = ", ".join(str(row + 1) for row in rows[:_SHOWN])
     return f"{shown}{', ...' if rows.size > _SHOWN else ''} (counted from 1)"

@@ -8,17 +8,17 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from paracosm.arrays import Codes, Floats, Ints
 from paracosm.cluster.description import describe_cluster
-from paracosm.faults import (
+from paracosm.faults.checkpoint import (
     CheckpointPolicy,
     advice,
     daly_interval,
-    mean_time_between_faults,
     score,
     young_interval,
 )
+from paracosm.faults.fault import mean_time_between_faults
 from paracosm.relaxation.spec import RunSpec
 from paracosm.results import RelaxationSummary, summaries
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 Status = Literal["converged", "diverged", "stopped", "interrupted"]
 What = Literal["fault", "rollback", "checkpoint"]
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Staleness:
     most: int
     width: int  # staleness values in one bin
     # updates in each bin, shape (bins,); the last one holds everything beyond
-    counts: NDArray[np.int64]
+    counts: Ints
 
 
 @dataclass(frozen=True)
@@ -63,12 +62,12 @@ class Spans:
     """The first updates of a run, in the order in which they began."""
 
     # who, shape (k,); the number of processors stands for the residual processor
-    processor: NDArray[np.int32]
+    processor: Codes
     # virtual time, shape (k,); without phases, `copied` and `computed` are equal to `begin`
-    begin: Array
-    copied: Array
-    computed: Array
-    end: Array
+    begin: Floats
+    copied: Floats
+    computed: Floats
+    end: Floats
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class RelaxationResult:
 
     status: Status
     reason: str
-    x: Array = field(repr=False)
+    x: Floats = field(repr=False)
     residual: float
     initial_residual: float
     tolerance: float
@@ -111,11 +110,11 @@ class RelaxationResult:
     virtual_time: float
     wall_time: float
     relaxations: int
-    updates: NDArray[np.int64] = field(repr=False)
-    times: Array = field(repr=False)
-    sweeps: Array = field(repr=False)
-    residuals: Array = field(repr=False)
-    errors: Array = field(repr=False)
+    updates: Ints = field(repr=False)
+    times: Floats = field(repr=False)
+    sweeps: Floats = field(repr=False)
+    residuals: Floats = field(repr=False)
+    errors: Floats = field(repr=False)
     staleness: Staleness = field(repr=False)
     marks: tuple[Mark, ...] = field(repr=False)
     checkpoints: int
@@ -125,7 +124,7 @@ class RelaxationResult:
     growth_rate: float
     messages: int
     bytes_sent: int
-    last_update: Array = field(repr=False)
+    last_update: Floats = field(repr=False)
     spans: Spans = field(repr=False)
     fault_free_time: float = float("nan")
     spec: RunSpec | None = field(default=None, repr=False)

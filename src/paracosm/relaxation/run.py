@@ -21,8 +21,9 @@ from paracosm.timeline import Labels, Timeline
 from paracosm.validation import validated
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from paracosm.arrays import Floats
     from paracosm.relaxation.problems import Problem
     from paracosm.relaxation.simulate import Progress
 
@@ -109,7 +110,7 @@ def relax_map(
     return solve(spec_of(config, seed), progress)
 
 
-def _vector(name: str, values: Any) -> NDArray[np.float64]:
+def _vector(name: str, values: Any) -> Floats:
     try:
         vector = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):

@@ -10,8 +10,8 @@ from math import inf, isfinite, nan
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from paracosm.arrays import Floats
 from paracosm.errors import InputError
 from paracosm.relaxation.fault_injection import schedule_faults
 from paracosm.relaxation.kernel import arrays as k
@@ -39,7 +39,7 @@ from paracosm.relaxation.state import (
     true_norm,
 )
 
-Progress = Callable[[float, int, NDArray[np.float64]], None]
+Progress = Callable[[float, int, Floats], None]
 """Called some ten times a second: virtual time, relaxations, and the history's new rows, of shape
 (k, 4): virtual time, relaxations, norm of the residual, norm of the error."""
 
@@ -85,7 +85,7 @@ def _prepared(spec: RunSpec) -> Run:
     return run
 
 
-def _check_range(residual: NDArray[np.float64]) -> None:
+def _check_range(residual: Floats) -> None:
     largest = float(np.abs(residual).max())
     if not isfinite(largest):
         raise InputError("the first residual is not finite: check A, b and x0 (or the map)")

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from paracosm.arrays import Codes, Floats, Ints
 
 TIGHT = 1e-9  # relative width of the bounds at which they count as the value
 ROUNDING = 1e-13
@@ -47,7 +46,7 @@ class Budget:
         self.left -= operations
 
 
-def bound_radius(B: Any, guess: Array | None, scale: Array | None, budget: Budget) -> Bounds:
+def bound_radius(B: Any, guess: Floats | None, scale: Floats | None, budget: Budget) -> Bounds:
     """Bound rho(B) of a nonnegative CSR array: the largest over its irreducible blocks."""
     from scipy.sparse.csgraph import connected_components
 
@@ -73,7 +72,7 @@ def bound_radius(B: Any, guess: Array | None, scale: Array | None, budget: Budge
     return Bounds(lower, upper, bool(dominant), estimate)
 
 
-def _blocks_alone(B: Any, label: NDArray[np.int32], kept: NDArray[np.int64]) -> Any:
+def _blocks_alone(B: Any, label: Codes, kept: Ints) -> Any:
     """Return B on the rows `kept`, without the entries that join different blocks."""
     from scipy.sparse import csr_array
 
@@ -86,9 +85,7 @@ def _blocks_alone(B: Any, label: NDArray[np.int32], kept: NDArray[np.int64]) -> 
 class _Blocks:
     """A nonnegative block-diagonal matrix of irreducible blocks; block k begins at `start[k]`."""
 
-    def __init__(
-        self, B: Any, start: NDArray[np.int64], scale: Array | None, budget: Budget
-    ) -> None:
+    def __init__(self, B: Any, start: Ints, scale: Floats | None, budget: Budget) -> None:
         self.B = B
         self.budget = budget
         self.scale = scale
@@ -99,16 +96,16 @@ class _Blocks:
         self.lower = np.maximum(self.least(self.rows), self.least(columns))
         self.upper = np.minimum(self.most(self.rows), self.most(columns))
 
-    def least(self, values: Array) -> Array:
+    def least(self, values: Floats) -> Floats:
         return np.minimum.reduceat(values, self.start)
 
-    def most(self, values: Array) -> Array:
+    def most(self, values: Floats) -> Floats:
         return np.maximum.reduceat(values, self.start)
 
-    def over_rows(self, values: Array) -> Array:
+    def over_rows(self, values: Floats) -> Floats:
         return np.repeat(values, self.size)
 
-    def improve(self, guess: Array | None) -> Bounds:
+    def improve(self, guess: Floats | None) -> Bounds:
         """Tighten the bounds of every block until they meet or the budget is spent."""
         n = self.B.shape[0]
         v = self.tighten(np.ones(n) if guess is None else guess)
@@ -137,7 +134,7 @@ class _Blocks:
         lower, upper = self.lower.max(), self.upper.max()
         return bool(upper - lower > TIGHT * upper) and self.budget.left > kept
 
-    def tighten(self, v: Array) -> Array:
+    def tighten(self, v: Floats) -> Floats:
         """Apply Collatz's and Wielandt's bounds to v, made positive and scaled; return it."""
         self.budget.spend(2 * self.B.nnz + 12 * v.size)  # with the product that made v
         v = np.abs(v)
@@ -149,7 +146,7 @@ class _Blocks:
         self.upper = np.minimum(self.upper, self.most(ratio))
         return v
 
-    def noda(self, v: Array) -> None:
+    def noda(self, v: Floats) -> None:
         """Noda, Numer. Math. 17 (1971): inverse iteration whose shift is the upper bound.
 
         (upper I - B) is an M-matrix, so that the solution stays positive; convergence is quadratic.
@@ -181,7 +178,7 @@ class _Blocks:
             if (self.upper - self.lower).max() > 0.99 * apart.max():
                 return  # rounding has stopped it
 
-    def eigenvalue(self, v: Array) -> tuple[float | None, Array]:
+    def eigenvalue(self, v: Floats) -> tuple[float | None, Floats]:
         """Return the largest eigenvalue, None if the budget is spent, and its vector if known.
 
         A symmetric matrix has no eigenvalue below what Lanczos has found, which is a bound.
@@ -204,7 +201,7 @@ class _Blocks:
 LARGEST_DENSE = 100  # rows, for eigenvalues by LAPACK
 
 
-def signed_radius(C: Any, scale: Array | None, budget: Budget) -> float | None:
+def signed_radius(C: Any, scale: Floats | None, budget: Budget) -> float | None:
     """Return rho(C), or None where it would take long."""
     n = C.shape[0]
     if n <= LARGEST_DENSE:
@@ -218,7 +215,7 @@ def signed_radius(C: Any, scale: Array | None, budget: Budget) -> float | None:
     return None if found is None else float(np.abs(found[0]).max())
 
 
-def symmetrised(C: Any, scale: Array | None) -> Any | None:
+def symmetrised(C: Any, scale: Floats | None) -> Any | None:
     """Return diag(scale) C diag(scale)^-1 if that is symmetric."""
     from scipy.sparse import diags_array
 
@@ -229,7 +226,7 @@ def symmetrised(C: Any, scale: Array | None) -> Any | None:
     return scaled if symmetric else None
 
 
-def lanczos(S: Any, v: Array, budget: Budget) -> tuple[float, float, bool]:
+def lanczos(S: Any, v: Floats, budget: Budget) -> tuple[float, float, bool]:
     """Return the extreme eigenvalues of the symmetric S, and whether they have settled.
 
     Plain Lanczos (Paige 1972): lost orthogonality repeats eigenvalues and spoils none.
@@ -265,12 +262,12 @@ def lanczos(S: Any, v: Array, budget: Budget) -> tuple[float, float, bool]:
 
 
 def arnoldi(
-    C: Any, which: Literal["LR", "LM"], number: int, v: Array, budget: Budget
+    C: Any, which: Literal["LR", "LM"], number: int, v: Floats, budget: Budget
 ) -> tuple[Any, Any] | None:
     """Return eigenvalues of C and their vectors by ARPACK, or None if the budget is spent."""
     from scipy.sparse.linalg import ArpackError, LinearOperator, eigs
 
-    def multiply(x: Array) -> Array:
+    def multiply(x: Floats) -> Floats:
         budget.spend(C.nnz + 4 * size * x.size)
         if budget.left <= 0:
             raise _SpentError
@@ -289,6 +286,6 @@ class _SpentError(Exception):
     """The budget is spent."""
 
 
-def _dot(a: Array, b: Array) -> float:
+def _dot(a: Floats, b: Floats) -> float:
     # Not BLAS, whose threads wait for each other when the machine has other work.
     return float(np.einsum("i,i->", a, b))

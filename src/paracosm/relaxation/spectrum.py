@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from paracosm.arrays import Floats
 from paracosm.errors import InputError, unknown
 from paracosm.relaxation.methods import (
     BlockJacobi,
@@ -28,8 +28,6 @@ from paracosm.relaxation.spectral_bounds import (
     bound_radius,
     signed_radius,
 )
-
-Array = NDArray[np.float64]
 
 Name = Literal["jacobi", "gauss-seidel", "sor", "richardson", "second-order-richardson"]
 NAMES: tuple[Name, ...] = get_args(Name)
@@ -96,7 +94,7 @@ def iteration_matrix(A: Any, method: Name, omega: float = 1.0, beta: float = 0.0
     return csr_array((data, A.indices, A.indptr), shape=A.shape)
 
 
-def _grid_vector(stencil: Stencil) -> Array | None:
+def _grid_vector(stencil: Stencil) -> Floats | None:
     """Return the eigenvector of a stencil's nonnegative off-diagonal part, where it is a product.
 
     Along an axis with the coefficients a before and c after a point it is sqrt(a / c)^i
@@ -123,7 +121,7 @@ def _grid_vector(stencil: Stencil) -> Array | None:
     return None if logarithm.min() < -600 else np.exp(logarithm).ravel()
 
 
-def _with_previous(vector: Array, C: Any) -> Array:
+def _with_previous(vector: Floats, C: Any) -> Floats:
     """Extend an eigenvector of second-order Richardson's first block to both blocks.
 
     If M v = rho v, then [[M, beta I], [I, 0]] has the vector (v, v / s), s² = rho s + beta.
@@ -155,8 +153,8 @@ class SpectralRadius:
 def spectral_radius(
     C: Any,
     *,
-    guess: Array | None = None,
-    scale: Array | None = None,
+    guess: Floats | None = None,
+    scale: Floats | None = None,
     budget: float = BUDGET,
 ) -> SpectralRadius:
     """Return rho(|C|), rho(C) where it is cheap, and what they mean, for any sparse square C.

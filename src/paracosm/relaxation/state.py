@@ -10,8 +10,8 @@ from math import inf, isfinite, nan
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from paracosm.arrays import Floats, Ints
 from paracosm.compiled import compiled_whole
 from paracosm.errors import InputError
 from paracosm.relaxation.kernel import arrays as k
@@ -124,7 +124,7 @@ def bad_time(run: Run, answer: int) -> InputError:
     return InputError(f"{where}: {value / run.ticks:g} s; a duration has to be finite and above 0")
 
 
-_Update = tuple[NDArray[np.int64], NDArray[np.float64]]
+_Update = tuple[Ints, Floats]
 
 
 def grow(run: Run) -> None:
@@ -167,7 +167,7 @@ def change_pattern(run: Run, pattern: Pattern) -> None:
     s.tally.local[:] = -1.0  # other blocks have other residuals
 
 
-def _set_slots(run: Run, room: NDArray[np.int64], in_flight: list[_Update]) -> None:
+def _set_slots(run: Run, room: Ints, in_flight: list[_Update]) -> None:
     slot = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)
     values, chosen = np.zeros(slot[-1]), np.zeros(slot[-1], np.int64)
     for start, (rows, new) in zip(slot, in_flight, strict=False):
@@ -220,7 +220,7 @@ def error_norm(run: Run) -> float:
     return _norm(a.iterate.x - solution, a.rules.infinity)
 
 
-def _norm(values: NDArray[np.float64], infinity: bool) -> float:
+def _norm(values: Floats, infinity: bool) -> float:
     with np.errstate(all="ignore"):
         return float(np.linalg.norm(values, np.inf if infinity else 2))
 

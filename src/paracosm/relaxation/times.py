@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from paracosm.arrays import Floats
 from paracosm.errors import InputError, unknown
 from paracosm.relaxation.threads.measurement import Case, Measurement, load_measurement, phases
 from paracosm.timing import Constant, Distribution, Empirical, parse_distribution
@@ -273,13 +271,13 @@ def _case(
     return measurement.case(variant, int(wanted))
 
 
-def _fitted(rows: NDArray[np.float64], fit: str) -> tuple[Distribution, ...]:
+def _fitted(rows: Floats, fit: str) -> tuple[Distribution, ...]:
     if fit in ("joint", "empirical"):
         return tuple(Empirical(tuple(column.tolist())) for column in rows.T)
     return tuple(_of_family(column, fit) for column in rows.T)
 
 
-def _of_family(samples: NDArray[np.float64], fit: str) -> Distribution:
+def _of_family(samples: Floats, fit: str) -> Distribution:
     if samples.min() == samples.max():
         return Constant(float(samples[0]))
     return best_fit(samples).distribution if fit == "best" else fit_family(samples, fit)

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.arrays import Ints
 from paracosm.cluster.link import Packets
 from paracosm.errors import InputError
-from paracosm.jobs import POLICIES, TaskGraph
+from paracosm.jobs.job import POLICIES, TaskGraph
 from paracosm.simulation.events_kernel import LATE, arrange, play
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +176,7 @@ def _check_tasks(tasks: TaskGraph) -> None:
     _check_kinds(tasks)
 
 
-def _check_offsets(name: str, offsets: npt.NDArray[np.int64], rows: int, entries: int) -> None:
+def _check_offsets(name: str, offsets: Ints, rows: int, entries: int) -> None:
     if len(offsets) != rows + 1 or not len(offsets):
         raise InputError(f"replay: {name} has {len(offsets)} entries for {rows} rows, not one more")
     if offsets[0] != 0 or offsets[-1] != entries or np.any(offsets[1:] < offsets[:-1]):

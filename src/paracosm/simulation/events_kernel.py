@@ -22,11 +22,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Codes, Floats, Ints
 from paracosm.compiled import columns, compiled, compiled_whole, inlined
-from paracosm.jobs import TaskGraph
-from paracosm.jobs.job import POLICIES
+from paracosm.jobs.job import POLICIES, TaskGraph
 from paracosm.network.compiled import (
     LAST_INSTANT,
     Traffic,
@@ -38,10 +37,6 @@ from paracosm.network.compiled import (
 )
 from paracosm.network.heaps import place_item, place_task, pop_item, pop_task, replace_first
 
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
-
 PLAIN, MEETS, AWAITS, FLOWS = range(4)
 """What becomes of a task once it has its resource: it runs; it meets others; it waits for another
 one's end; its bytes flow."""
@@ -50,7 +45,6 @@ IN_ORDER, FIFO, PRIORITY = (POLICIES.index(policy) for policy in ("in order", "f
 
 NEVER = -1
 """The instant of what has not happened."""
-
 
 TASK = np.dtype(
     [

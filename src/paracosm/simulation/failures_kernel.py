@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.arrays import Ints
 from paracosm.compiled import columns, compiled_whole, inlined
 from paracosm.network.compiled import LAST_INSTANT
 from paracosm.timing.compiled import uniform
@@ -32,7 +33,7 @@ class Failures(NamedTuple):
     restart: int  # picoseconds until it is back
     keys: npt.NDArray[np.uint64]
     workers: Any
-    counts: npt.NDArray[np.int64]
+    counts: Ints
     rows: Any  # of failures, as far as there is room
 
 

@@ -28,13 +28,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Bools, Codes, Ints
 from paracosm.compiled import compiled
-from paracosm.jobs import KINDS, Job, Program
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
+from paracosm.jobs.job import KINDS, Job, Program
 
 TASK = KINDS.index("task")
 
@@ -96,9 +93,7 @@ def contract(program: Program, lanes: int) -> Chains:
     )
 
 
-def _between(
-    program: Program, kept: npt.NDArray[np.bool_], chain_of: Ints, chains: int
-) -> tuple[Ints, Ints]:
+def _between(program: Program, kept: Bools, chain_of: Ints, chains: int) -> tuple[Ints, Ints]:
     """Return CSR dependencies of chains; only the first task of a chain has any that are kept."""
     counts = np.diff(program.offsets)
     waiting = chain_of[np.repeat(np.arange(len(program)), counts)[kept]]
@@ -313,7 +308,7 @@ def _folding(job: Job, entries: _Entries, colour: Ints, marks: Ints) -> Folding:
     )
 
 
-def _numbered(rows: npt.NDArray[np.int64]) -> Ints:
+def _numbered(rows: Ints) -> Ints:
     """Return a number for each row, the same for equal rows."""
     numbers = np.zeros(len(rows), dtype=np.int64)
     if rows.size:
@@ -323,7 +318,7 @@ def _numbered(rows: npt.NDArray[np.int64]) -> Ints:
     return numbers
 
 
-def _in_order(values: npt.NDArray[np.int64]) -> tuple[Ints, Ints]:
+def _in_order(values: Ints) -> tuple[Ints, Ints]:
     """Return where each distinct value appears first, and the number of each value by that."""
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     order = np.argsort(first)

@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from paracosm.jobs import Job
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
+from paracosm.arrays import Codes, Floats, Ints
+from paracosm.jobs.job import Job
 
 
 @dataclass(frozen=True, eq=False)

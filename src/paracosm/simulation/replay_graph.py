@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Bools, Floats
 from paracosm.compiled import compiled_whole
 from paracosm.errors import InputError
 from paracosm.graphs.graph import RESOURCES, Graph, host_nodes, waiting_nodes
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +25,7 @@ class Schedule:
     issued: Floats  # n instants at which the host goes on to the next one
     begin: Floats  # n instants at which the node begins on its own lane
     end: Floats  # n instants at which it ends there
-    on_host: npt.NDArray[np.bool_]  # n booleans: carried out by the host
+    on_host: Bools  # n booleans: carried out by the host
 
     @property
     def makespan(self) -> float:

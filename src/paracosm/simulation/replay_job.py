@@ -7,13 +7,13 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Ints
 from paracosm.compiled import compiled
 from paracosm.errors import InputError
-from paracosm.jobs import KINDS, Job
 from paracosm.jobs.check import check_job
 from paracosm.jobs.expand import PICOSECOND, expand, first_rows, picoseconds, task_label
+from paracosm.jobs.job import KINDS, Job
 from paracosm.rng import SimulationStream, stream_keys
 from paracosm.simulation.events import replay_tasks
 from paracosm.simulation.folding import fold_ranks, unfolded
@@ -72,8 +72,6 @@ def _by_events(job: Job, duration_cv: float, seed: int) -> JobSchedule:
         end=times.end.astype(np.float64) * PICOSECOND,
     )
 
-
-Ints = npt.NDArray[np.int64]
 
 TASK = KINDS.index("task")
 

@@ -21,12 +21,10 @@ from itertools import chain, count, repeat
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Ints
 from paracosm.errors import InputError
 from paracosm.simulation.schedule import Schedule
-
-Ints = npt.NDArray[np.int64]
 
 LAST_INSTANT = 2**63 - 1
 

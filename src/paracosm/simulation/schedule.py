@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.arrays import Ints
 from paracosm.cluster import Cluster
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
@@ -36,14 +37,12 @@ from paracosm.simulation.steps_plan import CLOCK, Plan, way_records, write_plan
 from paracosm.simulation.system import DOWNLINK, SERVER, System, Ways, Workload, cluster_ways
 from paracosm.simulation.versions_kernel import Versions, make_versions
 
-Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.void]
 
 BusyTimes = dict[str, dict[str, float]]
 """Seconds by node and resource: "compute", "send", "receive"."""
 
 FEWEST_AHEAD = 16
-
 
 ROWS = {"reads": READ, "updates": UPDATE, "steps": STEP, "failures": FAILURE}
 """The tables of a schedule."""

@@ -11,13 +11,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Ints
 from paracosm.compiled import columns, compiled_whole, inlined
 from paracosm.network.compiled import LAST_INSTANT, Traffic, next_end, pop_end, request, settle
 from paracosm.network.heaps import place_event, pop_event
-
-Ints = npt.NDArray[np.int64]
 
 ENDED, DURATIONS, ROOM, STUCK = range(4)
 """Why the loop came back: all updates are made and the last answers are there; `counts[HUNGRY]` has

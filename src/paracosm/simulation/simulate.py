@@ -9,14 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.arrays import Bools, Floats, Ints
 from paracosm.errors import InputError
 from paracosm.network.compiled import LAST_INSTANT
 from paracosm.simulation.steps_kernel import FULL, LATE, OVER, play_steps
 from paracosm.simulation.steps_plan import CHUNKS, CLOCK, NEVER, Plan, write_plan
 from paracosm.simulation.system import System, Workload
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 CHUNK = np.dtype(
     [*((name, "i4") for name in ("worker", "step", "op", "turn")), ("begin", "f8"), ("end", "f8")]
@@ -40,7 +38,7 @@ class Simulated:
     chunks: npt.NDArray[np.void]
     # synchronous mode: whether a step's gradients were among the first; all True in asynchronous
     # mode, (workers, steps)
-    accepted: npt.NDArray[np.bool_]
+    accepted: Bools
 
 
 def simulate(

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.arrays import Codes, Ints
 from paracosm.compiled import compiled
 from paracosm.errors import InputError
-from paracosm.jobs import KINDS, Job
 from paracosm.jobs.expand import PICOSECOND, picoseconds
+from paracosm.jobs.job import KINDS, Job
 from paracosm.simulation.folding import (
     Folding,
     JoinedChains,
@@ -26,8 +27,6 @@ from paracosm.simulation.folding import (
     sum_chains,
 )
 from paracosm.simulation.job_schedule import JobSchedule
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +99,6 @@ def _stuck(played: Played) -> InputError:
     return InputError(f"the job cannot go on, ranks wait for each other: {waits}")
 
 
-Codes = npt.NDArray[np.int32]
 Numbers = TypeVar("Numbers", np.int64, np.float64)
 
 

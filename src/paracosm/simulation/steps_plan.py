@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Bools, Codes, Floats, Ints
 from paracosm.compiled import columns
 from paracosm.network.compiled import (
     LAST_INSTANT,
@@ -16,10 +16,6 @@ from paracosm.network.compiled import (
 from paracosm.simulation.failures_kernel import Failures, make_failures
 from paracosm.simulation.system import DOWNLINK, SERVER, UPLINK, WORKER, System, Ways, Workload
 from paracosm.simulation.versions_kernel import Versions, make_versions
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
 
 EVENTS, CHUNKS, DELAYS, BACKGROUND, ITERATION, READY_STEPS, CLOCK, FLOWS, SLOWEST = range(9)
 """In `Plan.counts`: size of the heap, chunks written, delays so far, changes of the background, the
@@ -61,7 +57,6 @@ bytes asks for there, whether that is bytes and not picoseconds; picoseconds aft
 
 CORE = np.dtype([("free", "i8"), ("head", "i8"), ("tail", "i8")])
 """Cores of a server: how many are free, first and last worker that waits for one."""
-
 
 CHUNK = np.dtype([*columns("i4", "worker", "step", "op", "turn"), *columns("i8", "begin", "end")])
 """A piece of an op without interruption: whose, of the worker's step with this number (from 0), 0
@@ -125,7 +120,7 @@ def lanes_of_ops(workload: Workload, servers: int) -> Codes:
     return (offset[workload.resource] + own).astype(np.int32)
 
 
-def _local_ops(workload: Workload) -> npt.NDArray[np.bool_]:
+def _local_ops(workload: Workload) -> Bools:
     """Return which ops of the worker are waited for by ops of the worker only.
 
     None are, unless all that the worker's ops wait for are its own ops and downlinks, and downlinks
@@ -136,7 +131,7 @@ def _local_ops(workload: Workload) -> npt.NDArray[np.bool_]:
     to_own = own[workload.dependents]
     if not (own | down)[maker[to_own]].all() or workload.waits[down].any():
         return np.zeros(workload.ops, bool)
-    local: npt.NDArray[np.bool_] = own & (np.diff(workload.first_dependent) > 0)
+    local: Bools = own & (np.diff(workload.first_dependent) > 0)
     local[maker[~to_own]] = False
     return local
 

@@ -22,17 +22,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Codes, Floats, Ints
 from paracosm.compiled import compiled
-from paracosm.jobs import KINDS
 from paracosm.jobs.expand import PICOSECOND
+from paracosm.jobs.job import KINDS
 from paracosm.simulation.folding import offsets_of
 from paracosm.simulation.static import Played, chain_sums
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
 
 CHAIN, ARRIVAL, JOIN = 0, 1, 2
 COLLECTIVE, SEND, RECEIVE = (KINDS.index(kind) for kind in ("collective", "send", "receive"))
@@ -58,7 +54,7 @@ def with_straggler_penalty(played: Played, order: StoredOrder, duration_cv: floa
     )
 
 
-def _lengths(played: Played) -> npt.NDArray[np.int64]:
+def _lengths(played: Played) -> Ints:
     """Return the picoseconds of the tasks of all units, one after the other."""
     arrays = played.arrays
     rows = np.diff(arrays.first_row)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.arrays import Floats, Ints
 from paracosm.cluster import Cluster
 from paracosm.cluster.link import Sharing
 from paracosm.network import Stations
@@ -16,8 +17,6 @@ DOWNLINK, WORKER, UPLINK, SERVER = range(4)
 core."""
 
 Codes = npt.NDArray[np.int8]
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

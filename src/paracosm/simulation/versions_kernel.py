@@ -10,13 +10,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Codes, Ints
 from paracosm.compiled import columns, inlined
 from paracosm.simulation.schedule_kernel import PUSHED, READ, STEP, UPDATE
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
 
 NONE = -1
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paracosm.arrays import Floats
 from paracosm.errors import InputError
 from paracosm.timeline.timeline import Span, Timeline
 
-Floats = NDArray[np.float64]
 Times = NDArray[Any]  # float64 or int64
 
 

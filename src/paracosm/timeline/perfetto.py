@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from paracosm.arrays import Bools, Floats, Ints
 from paracosm.timeline.timeline import Spans, Timeline
 
 _RESOURCES = ("compute", "send", "receive", "wait")  # in this order on the screen, then the others
@@ -119,7 +119,7 @@ def _counter_events(timeline: Timeline, tracks: _Tracks) -> Iterator[str]:
             yield f'{{"ph":"C","name":{_quoted(name)},{where},"args":{{"value":{value!r}}}}}'
 
 
-def _arrows(spans: Spans, begins: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _arrows(spans: Spans, begins: Ints) -> Bools:
     """Return which spans are an end of a message whose both ends are there, in the right order."""
     (sent, first_send, sends), (received, first_receive, receives) = (
         np.unique(
@@ -138,7 +138,7 @@ def _arrows(spans: Spans, begins: NDArray[np.int64]) -> NDArray[np.bool_]:
     return ends_of_arrows
 
 
-def _nanoseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+def _nanoseconds(seconds: Floats) -> Ints:
     return np.rint(seconds * 1e9).astype(np.int64)
 
 

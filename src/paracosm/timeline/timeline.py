@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from paracosm.arrays import Bools, Codes, Floats, Ints
 from paracosm.errors import InputError
 from paracosm.files import check_seal, sealing
 
 if TYPE_CHECKING:
     import pyarrow
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _COLUMNS = ("node", "resource", "name", "begin", "end", "flow", "value")
 _ROWS = 1 << 17  # in one row group of a file
@@ -68,7 +66,7 @@ class Labels:
         codes, first = np.unique(self.codes, return_index=True)
         return [self.words[code] for code in codes[np.argsort(first)].tolist()]
 
-    def isin(self, *words: str) -> NDArray[np.bool_]:
+    def isin(self, *words: str) -> Bools:
         """Return which of the n strings are one of `words`."""
         wanted = set(words)
         return np.isin(self.codes, [code for code, word in enumerate(self.words) if word in wanted])
@@ -169,7 +167,7 @@ class Timeline:
         begin: Floats,
         end: Floats,
         flow: int | Ints = -1,
-        where: NDArray[np.bool_] | None = None,
+        where: Bools | None = None,
     ) -> None:
         """Record many spans at once, from arrays of shapes that broadcast to that of `begin`.
 
@@ -323,9 +321,7 @@ class _Rows:
         )
 
 
-def _recoded(
-    known: dict[str, int], codes: NDArray[np.integer[Any]], words: Sequence[str]
-) -> NDArray[np.int32]:
+def _recoded(known: dict[str, int], codes: NDArray[np.integer[Any]], words: Sequence[str]) -> Codes:
     place = np.zeros(len(words), np.int32)
     for code in np.unique(codes).tolist():
         place[code] = known.setdefault(words[code], len(known))

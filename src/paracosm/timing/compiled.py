@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from paracosm.arrays import Floats, Ints
 from paracosm.compiled import compiled, inlined, subroutine
-from paracosm.timing.distribution import Array, Distribution, Scaled, Slowdown
+from paracosm.timing.distribution import Distribution, Scaled, Slowdown
 from paracosm.timing.families import (
     FAMILIES,
     Constant,
@@ -49,11 +49,11 @@ class Draws(NamedTuple):
     `values[first:first + count]`; those of a kernel density are pairs, twice as many numbers.
     """
 
-    kind: NDArray[np.int64]
-    parameters: NDArray[np.float64]
-    first: NDArray[np.int64]
-    count: NDArray[np.int64]  # type: ignore[assignment]  # hides tuple.count, which nobody needs
-    values: NDArray[np.float64]
+    kind: Ints
+    parameters: Floats
+    first: Ints
+    count: Ints  # type: ignore[assignment]  # hides tuple.count, which nobody needs
+    values: Floats
 
 
 def tabulate(distributions: Sequence[Distribution]) -> Draws | None:
@@ -89,12 +89,12 @@ class _Row(NamedTuple):
 
 class _Tables:
     def __init__(self) -> None:
-        self.arrays: list[Array] = []
+        self.arrays: list[Floats] = []
         self.length = 0
         self.of_samples: dict[Hashable, tuple[tuple[float, ...], tuple[int, int]]] = {}
         self.places: dict[Hashable, tuple[int, int] | None] = {}
 
-    def place(self, key: Hashable, make: Callable[[], Array | None]) -> tuple[int, int] | None:
+    def place(self, key: Hashable, make: Callable[[], Floats | None]) -> tuple[int, int] | None:
         """Return (first, length) of the table `key`, which `make` makes if it is new, or None."""
         if key not in self.places:
             array = make()
@@ -116,11 +116,11 @@ class _Tables:
             self.of_samples[identity] = samples, (place[0], len(samples))  # alive, so is its id
         return self.of_samples[identity][1]
 
-    def joined(self) -> Array:
+    def joined(self) -> Floats:
         return np.concatenate([*self.arrays, np.empty(0)])
 
 
-def _masses(samples: tuple[float, ...], width: float) -> Array:
+def _masses(samples: tuple[float, ...], width: float) -> Floats:
     """Return x0, Phi(x0 / width), x1, ...: how much of each kernel is not negative."""
     from scipy.special import ndtr
 
@@ -182,7 +182,7 @@ _TINY = 1e-18  # below, the first term of the incomplete gamma's series is all o
 _LARGE_SHAPE = 1e5  # SciPy loses digits from 1e6 on; six terms of Cornish and Fisher do not
 
 
-def gamma_table(shape: float) -> Array | None:
+def gamma_table(shape: float) -> Floats | None:
     """Return the polynomials for `gamma_quantile`, flat, of length 8 x intervals.
 
     Each interval of the normal score has 8 coefficients, the constant first, of the logarithm of
@@ -206,7 +206,7 @@ def gamma_table(shape: float) -> Array | None:
     return None
 
 
-def _log_quantile(shape: float, score: Array) -> Array:
+def _log_quantile(shape: float, score: Floats) -> Floats:
     """Return the logarithm of the quantile of Gamma(`shape`) of mean 1 at Phi(`score`)."""
     from scipy.special import gammainccinv, gammaincinv, gammaln, log_ndtr, ndtr
 
@@ -223,7 +223,7 @@ def _log_quantile(shape: float, score: Array) -> Array:
     return np.asarray(exact - math.log(shape))
 
 
-def _expansion(z: Array, root: float) -> Array:
+def _expansion(z: Floats, root: float) -> Floats:
     """Return the quantile of a gamma of mean 1 and a large shape `root`^2, less 1.
 
     Fisher, Cornish, "The percentile points of distributions having known cumulants", Technometrics

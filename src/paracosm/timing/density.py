@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from paracosm.arrays import Floats
 from paracosm.errors import InputError
-from paracosm.timing.distribution import Array, Distribution, Scaled, Slowdown
+from paracosm.timing.distribution import Distribution, Scaled, Slowdown
 from paracosm.timing.families import (
     Exponential,
     Gamma,
@@ -25,7 +26,7 @@ _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 _BLOCK = 2**19  # numbers in one table of points by kernels, so that it stays in cache
 
 
-def density(distribution: Distribution, x: ArrayLike) -> Array:
+def density(distribution: Distribution, x: ArrayLike) -> Floats:
     """Return the probability density at the durations `x` (seconds), in 1/s, in the shape of `x`.
 
     Raises:
@@ -35,7 +36,7 @@ def density(distribution: Distribution, x: ArrayLike) -> Array:
     return np.exp(log_density(distribution, x))
 
 
-def log_density(distribution: Distribution, x: ArrayLike) -> Array:
+def log_density(distribution: Distribution, x: ArrayLike) -> Floats:
     """Return the logarithm of `density`, which reaches far into the tails."""
     points = np.asarray(x, dtype=np.float64)
     _check_spread(distribution)
@@ -44,7 +45,7 @@ def log_density(distribution: Distribution, x: ArrayLike) -> Array:
     return np.where(points < 0, -np.inf, logarithm)
 
 
-def cumulative(distribution: Distribution, x: ArrayLike) -> Array:
+def cumulative(distribution: Distribution, x: ArrayLike) -> Floats:
     """Return the probability of a duration of at most `x` (seconds), in the shape of `x`."""
     points = np.asarray(x, dtype=np.float64)
     _check_spread(distribution)
@@ -78,7 +79,7 @@ def _check_spread(distribution: Distribution) -> None:
     return None
 
 
-def _log_density(distribution: Distribution, x: Array) -> Array:
+def _log_density(distribution: Distribution, x: Floats) -> Floats:
     from scipy.special import gammaln, log_ndtr, xlogy
 
     match distribution:
@@ -115,15 +116,15 @@ def _log_density(distribution: Distribution, x: Array) -> Array:
     raise AssertionError(distribution)
 
 
-def left_out_log_density(distribution: KernelDensity | LogKernelDensity) -> Array:
+def left_out_log_density(distribution: KernelDensity | LogKernelDensity) -> Floats:
     """Return the log-density at each sample under the kernels of all the others, shape (n,)."""
     samples = distribution._array
     return _kernel_log_density(distribution, samples, own=np.arange(samples.size))
 
 
 def _kernel_log_density(
-    distribution: KernelDensity | LogKernelDensity, x: Array, own: NDArray[np.intp] | None = None
-) -> Array:
+    distribution: KernelDensity | LogKernelDensity, x: Floats, own: NDArray[np.intp] | None = None
+) -> Floats:
     """Return the log-density at `x`; with `own`, without one kernel at each point, its number."""
     from scipy.special import log_ndtr
 
@@ -156,7 +157,7 @@ def _blocks(points: int, kernels: int) -> Iterator[slice]:
     return (slice(first, first + size) for first in range(0, points, size))
 
 
-def _cumulative(distribution: Distribution, x: Array) -> Array:
+def _cumulative(distribution: Distribution, x: Floats) -> Floats:
     from scipy.special import gammainc, ndtr
 
     match distribution:
@@ -185,7 +186,7 @@ def _cumulative(distribution: Distribution, x: Array) -> Array:
     raise AssertionError(distribution)
 
 
-def _kernel_cumulative(distribution: KernelDensity | LogKernelDensity, x: Array) -> Array:
+def _kernel_cumulative(distribution: KernelDensity | LogKernelDensity, x: Floats) -> Floats:
     from scipy.special import ndtr
 
     width = distribution._width

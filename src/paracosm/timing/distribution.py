@@ -15,18 +15,16 @@ from math import inf
 from typing import Any, ClassVar, NamedTuple, cast, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
+from paracosm.arrays import Floats
 from paracosm.errors import InputError
 from paracosm.units import format_duration, format_number, parse_duration, parse_number
-
-Array = NDArray[np.float64]
 
 # A sampler starts small, since tens of thousands may exist, and grows while it is used.
 _FIRST_BLOCK, _LARGEST_BLOCK = 4, 256
 
 
-def inside(uniform: Array) -> Array:
+def inside(uniform: Floats) -> Floats:
     """Return `uniform` kept off 0 and 1, where the quantiles of unbounded tails are infinite."""
     return np.clip(uniform, 2.0**-54, 1 - 2.0**-53)
 
@@ -61,7 +59,7 @@ class Distribution(ABC):
     parameters: ClassVar[dict[str, Parameter]]
 
     @abstractmethod
-    def from_uniform(self, uniform: Array) -> Array:
+    def from_uniform(self, uniform: Floats) -> Floats:
         """Return a draw for each of the numbers `uniform` in (0, 1)."""
 
     @abstractmethod
@@ -71,11 +69,11 @@ class Distribution(ABC):
     @overload
     def sample(self, rng: np.random.Generator) -> float: ...
     @overload
-    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...]) -> Array: ...
+    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...]) -> Floats: ...
 
     def sample(
         self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None
-    ) -> float | Array:
+    ) -> float | Floats:
         """Return one draw, or an array of draws of shape `size`."""
         if size is None:
             return float(self.sample(rng, 1)[0])
@@ -147,7 +145,7 @@ class Scaled(Distribution):
     def __post_init__(self) -> None:
         self._check("speed", self.speed, positive=True)
 
-    def from_uniform(self, uniform: Array) -> Array:
+    def from_uniform(self, uniform: Floats) -> Floats:
         return self.base.from_uniform(uniform) / self.speed
 
     def draws(self, rng: np.random.Generator) -> Iterator[float]:
@@ -182,7 +180,7 @@ class Slowdown(Distribution):
         if base.in_order:
             raise InputError("slowdown: a recording is replayed as it is; use empirical(...)")
 
-    def from_uniform(self, uniform: Array) -> Array:
+    def from_uniform(self, uniform: Floats) -> Floats:
         # One uniform number decides both: which side of `probability` it falls on, and where there.
         p = self.probability
         slow = uniform < p

@@ -12,16 +12,9 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from paracosm.arrays import Floats
 from paracosm.errors import InputError
-from paracosm.timing.distribution import (
-    DURATION,
-    FLAG,
-    NUMBER,
-    Array,
-    Distribution,
-    Parameter,
-    inside,
-)
+from paracosm.timing.distribution import DURATION, FLAG, NUMBER, Distribution, Parameter, inside
 
 # Of a logarithm. Beyond, means overflow; long before, one draw in six is 20,000 times the median.
 LARGEST_SIGMA = 10.0
@@ -44,7 +37,7 @@ class Constant(_Family):
     name: ClassVar[str] = "constant"
     parameters: ClassVar[dict[str, Parameter]] = {"value": DURATION}
 
-    def from_uniform(self, uniform: Array) -> Array:
+    def from_uniform(self, uniform: Floats) -> Floats:
         return np.full_like(uniform, self.value)
 
     def draws(self, rng: np.random.Generator) -> Iterator[float]:
@@ -69,7 +62,7 @@ class Uniform(_Family):
         if self.high < self.low:
             raise InputError(f"uniform: high must be at least low ({self.low}), not {self.high}")
 
-    def from_uniform(self, uniform: Array) -> Array:
+    def from_uniform(self, uniform: Floats) -> Floats:
         return self.low + (self.high - self.low) * uniform
 
     def mean(self) -> float:
@@ -88,7 +81,7 @@ class Normal(_Family):
     name: ClassVar[str] = "normal"
     parameters: ClassVar[dict[str, Parameter]] = {"mean": DURATION, "sd": DURATION}
 
-    def from_uniform(self, uniform: Array) -> Array:
+    def from_uniform(self, uniform: Floats) -> Floats:
         return truncated_normal(uniform, self.mu, self.sd)
 
     def mean(self) -> float:
@@ -108,7 +101,7 @@ class Lognormal(_Family):
         super().__post_init__()
         self._check("sigma", self.sigma, most=LARGEST_SIGMA)
 
-    def from_uniform(self, uniform: Array) -> Array:
+    def from_uniform(self, uniform: Floats) -> Floats:
         from scipy.special import ndtri
 
         return np.asarray(self.median * np.exp(self.sigma * ndtri(uniform)))
@@ -125,7 +118,7 @@ class Exponential(_Family):
     name: ClassVar[str] = "exponential"
     parameters: ClassVar[dict[str, Parameter]] = {"mean": DURATION}
 
-    def from_uniform(self, uniform: Array) -> Array:
+    def from_uniform(self, uniform: Floats) -> Floats:
         return -self.mu * np.log1p(-uniform)
 
     def mean(self) -> float:
@@ -145,7 +138,7 @@ class Gamma(_Family):
         super().__post_init__()
         self._check("shape", self.shape, positive=True)
 
-    def from_uniform(self, uniform: Array) -> Array:
+    def from_uniform(self, uniform: Floats) -> Floats:
         from scipy.special import gammaincinv
 
         return np.asarray(gammaincinv(self.shape, uniform) * (self.mu / self.shape))
@@ -168,7 +161,7 @@ class Weibull(_Family):
         if self.shape < _LEAST_WEIBULL_SHAPE:
             raise InputError(f"weibull: shape must be at least 0.01, not {self.shape}")
 
-    def from_uniform(self, uniform: Array) -> Array:
+    def from_uniform(self, uniform: Floats) -> Floats:
         scale = self.mu / math.gamma(1 + 1 / self.shape)
         return np.asarray(scale * (-np.log1p(-uniform)) ** (1 / self.shape))
 
@@ -176,7 +169,7 @@ class Weibull(_Family):
         return self.mu
 
 
-def truncated_normal(uniform: Array, mu: float | Array, sd: float) -> Array:
+def truncated_normal(uniform: Floats, mu: float | Floats, sd: float) -> Floats:
     """Return draws of a normal (`mu` >= 0, `sd`) above 0, by its upper tail: digits are there."""
     from scipy.special import ndtr, ndtri
 
@@ -186,7 +179,7 @@ def truncated_normal(uniform: Array, mu: float | Array, sd: float) -> Array:
     return np.asarray(np.maximum(draws, 0.0))
 
 
-def truncated_normal_mean(mu: float | Array, sd: float) -> Array:
+def truncated_normal_mean(mu: float | Floats, sd: float) -> Floats:
     """Return the mean of a normal (`mu` >= 0, `sd`), given that it is at least 0.
 
     It is `mu + sd * phi(mu / sd) / Phi(mu / sd)`; see Johnson, Kotz, Balakrishnan, "Continuous
@@ -230,7 +223,7 @@ class SampleDistribution(Distribution):
         return f"{self.name}({', '.join(arguments)})"
 
     @cached_property
-    def _array(self) -> Array:
+    def _array(self) -> Floats:
         return np.asarray(self.samples)
 
 
@@ -241,7 +234,7 @@ class Empirical(SampleDistribution):
     name: ClassVar[str] = "empirical"
     parameters: ClassVar[dict[str, Parameter]] = {}
 
-    def from_uniform(self, uniform: Array) -> Array:
+    def from_uniform(self, uniform: Floats) -> Floats:
         index, _ = _split(uniform, len(self.samples))
         return self._array[index]
 
@@ -262,7 +255,7 @@ class KernelDensity(SampleDistribution):
         if self.bandwidth is not None:
             self._check("bandwidth", self.bandwidth, positive=True)
 
-    def from_uniform(self, uniform: Array) -> Array:
+    def from_uniform(self, uniform: Floats) -> Floats:
         index, rest = _split(uniform, len(self.samples))
         return truncated_normal(rest, self._array[index], self._width)
 
@@ -293,7 +286,7 @@ class LogKernelDensity(SampleDistribution):
         if self.bandwidth is not None:
             self._check("bandwidth", self.bandwidth, positive=True, most=LARGEST_SIGMA)
 
-    def from_uniform(self, uniform: Array) -> Array:
+    def from_uniform(self, uniform: Floats) -> Floats:
         from scipy.special import ndtri
 
         index, rest = _split(uniform, len(self.samples))
@@ -309,7 +302,7 @@ class LogKernelDensity(SampleDistribution):
         return robust_bandwidth(np.log(self._array))
 
 
-def robust_bandwidth(values: Array) -> float:
+def robust_bandwidth(values: Floats) -> float:
     """Return `0.9 * 1.4826 * MAD * n^(-1/5)`, Silverman's rule with a spread that ignores tails.
 
     Source: Silverman, "Density Estimation for Statistics and Data Analysis", 1986, eq. 3.31. Its
@@ -320,7 +313,7 @@ def robust_bandwidth(values: Array) -> float:
     return 0.9 * 1.4826 * deviation / math.pow(len(values), 0.2)
 
 
-def _split(uniform: Array, count: int) -> tuple[NDArray[np.intp], Array]:
+def _split(uniform: Floats, count: int) -> tuple[NDArray[np.intp], Floats]:
     scaled = uniform * count
     index = np.minimum(scaled.astype(np.intp), count - 1)
     return index, inside(scaled - index)
@@ -360,7 +353,7 @@ class Recorded(SampleDistribution):
             "record a longer run, or let it start again with cycle=true"
         )
 
-    def from_uniform(self, uniform: Array) -> Array:
+    def from_uniform(self, uniform: Floats) -> Floats:
         raise TypeError("a recording has a place: take its draws from sampler(rng)")
 
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from paracosm.arrays import Bools, Floats
 from paracosm.errors import InputError, unknown
 from paracosm.timing.density import cumulative, left_out_log_density, log_density
-from paracosm.timing.distribution import Array, Distribution
+from paracosm.timing.distribution import Distribution
 from paracosm.timing.families import (
     Constant,
     Empirical,
@@ -84,7 +85,7 @@ def compare_fits(samples: Samples, families: Sequence[str] = _CONTINUOUS) -> lis
     return sorted((_judged(values, family) for family in able), key=lambda each: -each.score)
 
 
-def _judged(values: Array, family: str) -> Fit:
+def _judged(values: Floats, family: str) -> Fit:
     distribution = fit(values, family)
     some = values
     if values.size > MOST_KERNELS:  # the same ones for every family
@@ -106,7 +107,7 @@ def _judged(values: Array, family: str) -> Fit:
     )
 
 
-def _kolmogorov_smirnov(values: Array, distribution: Distribution) -> float:
+def _kolmogorov_smirnov(values: Floats, distribution: Distribution) -> float:
     """Return the largest distance, to within 0.001 where there are over 1,000 samples."""
     ordered = np.sort(values)
     ranks = np.unique(np.linspace(0, values.size - 1, min(values.size, 1001)).astype(int))
@@ -142,7 +143,7 @@ def fit(samples: Samples, family: str) -> Distribution:
     return _FITS[family](values)
 
 
-def checked_durations(samples: Samples) -> Array:
+def checked_durations(samples: Samples) -> Floats:
     """Return the samples as an array of shape (n,), n > 0; refuse the first that is no duration."""
     try:
         values = np.asarray(samples, dtype=np.float64)
@@ -156,21 +157,21 @@ def checked_durations(samples: Samples) -> Array:
     return values
 
 
-def _refuse(values: Array, wrong: NDArray[np.bool_], why: str) -> None:
+def _refuse(values: Floats, wrong: Bools, why: str) -> None:
     """Raise the error for the first of `values` that is `wrong`."""
     if wrong.any():
         position = int(np.argmax(wrong))
         raise InputError(f"samples[{position}] is {values[position]:g}, {why}")
 
 
-def _no_spread(values: Array, family: str) -> InputError:
+def _no_spread(values: Floats, family: str) -> InputError:
     return InputError(
         f"{family}: all {values.size} samples are {format_duration(float(values[0]))}, "
         "which leaves no spread to fit; use constant"
     )
 
 
-def _logarithms(values: Array, family: str) -> Array:
+def _logarithms(values: Floats, family: str) -> Floats:
     _refuse(values, values == 0, f"which a {family} never is; use normal or kernel_density")
     logarithms = np.log(values)
     if logarithms.min() == logarithms.max():  # of samples that differ in their last digits
@@ -178,7 +179,7 @@ def _logarithms(values: Array, family: str) -> Array:
     return logarithms
 
 
-def _fit_normal(values: Array) -> Normal:
+def _fit_normal(values: Floats) -> Normal:
     """Return the truncated normal whose mean and mean square are the samples'.
 
     For a member of an exponential family that is maximum likelihood. With z = mu / sd and
@@ -204,12 +205,12 @@ def _fit_normal(values: Array) -> Normal:
     return Normal(z * mean / (z + m), mean / (z + m))
 
 
-def _fit_lognormal(values: Array) -> Lognormal:
+def _fit_lognormal(values: Floats) -> Lognormal:
     logarithms = _logarithms(values, "lognormal")
     return Lognormal(math.exp(logarithms.mean()), float(logarithms.std()))
 
 
-def _fit_gamma(values: Array) -> Gamma:
+def _fit_gamma(values: Floats) -> Gamma:
     """Solve log(shape) - digamma(shape) = log(mean x) - mean(log x).
 
     Johnson, Kotz, Balakrishnan, volume 1, section 17.7.2.
@@ -237,7 +238,7 @@ def _fit_gamma(values: Array) -> Gamma:
     return Gamma(mean, math.exp(brentq(excess, low, high, xtol=1e-14)))
 
 
-def _fit_weibull(values: Array) -> Weibull:
+def _fit_weibull(values: Floats) -> Weibull:
     """Solve sum(x^k log x) / sum(x^k) - 1 / k = mean(log x) for the shape k.
 
     Johnson, Kotz, Balakrishnan, volume 1, section 21.4.1.
@@ -263,16 +264,16 @@ def _fit_weibull(values: Array) -> Weibull:
     return Weibull(scale * math.gamma(1 + 1 / shape), shape)
 
 
-def _fit_log_kernels(values: Array) -> LogKernelDensity:
+def _fit_log_kernels(values: Floats) -> LogKernelDensity:
     logarithms = _logarithms(values, "log_kernel_density")
     return LogKernelDensity(_even_quantiles(values), _bandwidth(logarithms))
 
 
-def _bandwidth(values: Array) -> float:
+def _bandwidth(values: Floats) -> float:
     return robust_bandwidth(values) or robust_bandwidth(np.unique(values))
 
 
-def _even_quantiles(values: Array) -> tuple[float, ...]:
+def _even_quantiles(values: Floats) -> tuple[float, ...]:
     """Return the values themselves, or the middles of `MOST_KERNELS` equally populated ranges."""
     if values.size > MOST_KERNELS:
         ranks = ((np.arange(MOST_KERNELS) + 0.5) * values.size / MOST_KERNELS).astype(np.intp)
@@ -280,7 +281,7 @@ def _even_quantiles(values: Array) -> tuple[float, ...]:
     return tuple(values.tolist())
 
 
-_FITS: dict[str, Callable[[Array], Distribution]] = {
+_FITS: dict[str, Callable[[Floats], Distribution]] = {
     "constant": lambda values: Constant(float(values.mean())),
     "uniform": lambda values: Uniform(float(values.min()), float(values.max())),
     "normal": _fit_normal,

@@ -3,24 +3,11 @@
 Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effect".
 """
 
-from paracosm.results.metrics import MetricSink
-from paracosm.training.algorithms import ALGORITHMS, Algorithm
+from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.config import TrainConfig
-from paracosm.training.record import Divergence, Metrics
+from paracosm.training.record import Metrics
 from paracosm.training.result import TrainingResult
 from paracosm.training.server import ParameterServer
 from paracosm.training.train import train
-from paracosm.training.worker import TrainingWorker
 
-__all__ = [
-    "ALGORITHMS",
-    "Algorithm",
-    "Divergence",
-    "MetricSink",
-    "Metrics",
-    "ParameterServer",
-    "TrainConfig",
-    "TrainingResult",
-    "TrainingWorker",
-    "train",
-]
+__all__ = ["Algorithm", "Metrics", "ParameterServer", "TrainConfig", "TrainingResult", "train"]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
+from paracosm.arrays import Floats
 from paracosm.results import ClientsSummary
 from paracosm.rng import TrainingStream, generator
 from paracosm.training.availability import Availability, check_known, make_availability
@@ -71,9 +71,9 @@ class Clients:
         speed, uplink, downlink = (
             None if each is None else each.values(count, seed) for each in columns
         )
-        self._speed: NDArray[np.float64] | None = speed
-        self.uplink: NDArray[np.float64] | None = uplink
-        self.downlink: NDArray[np.float64] | None = downlink
+        self._speed: Floats | None = speed
+        self.uplink: Floats | None = uplink
+        self.downlink: Floats | None = downlink
         self.round_timeout = inf if config.round_timeout is None else config.round_timeout
         self.participations = np.zeros(count, np.int32)
         self.dropped_out = self.gone = self.late = 0

@@ -9,7 +9,9 @@ from itertools import repeat
 from math import inf
 from typing import NamedTuple
 
-from paracosm.faults import Lose, Slow, Stop, Strike, node_failures, strikes
+from paracosm.faults.models import Lose, Slow, Stop
+from paracosm.faults.node_failures import node_failures
+from paracosm.faults.strikes import Strike, strikes
 from paracosm.rng import FailureStream, TrainingStream, generator
 from paracosm.timeline import Timeline
 from paracosm.training.availability import Availability, absences

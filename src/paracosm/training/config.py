@@ -22,13 +22,16 @@ from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.link import Packets
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
-from paracosm.faults import FailureFields, Lose
+from paracosm.faults.models import Lose
+from paracosm.faults.node_failures import FailureFields
 from paracosm.models.shards import has_equal_sizes
 from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
-from paracosm.training.algorithms import Algorithm, Topology, parse_algorithm
+from paracosm.training.algorithms.algorithm import Algorithm
+from paracosm.training.algorithms.registry import parse_algorithm
 from paracosm.training.availability import OnOff
-from paracosm.training.compression import Codec, parse_codec
+from paracosm.training.compression.codec import Codec
+from paracosm.training.compression.codecs import parse_codec
 from paracosm.training.failures import Failures, FaultFields
 from paracosm.training.fields import (
     AS_TEXT,
@@ -41,6 +44,7 @@ from paracosm.training.fields import (
 )
 from paracosm.training.learning_rate import LearningRateScaling
 from paracosm.training.target import Target, parse_target
+from paracosm.training.team import Topology
 from paracosm.units import format_duration, parse_number
 
 MEASURED = "measured"

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from paracosm.models import DataSet, Model
+from paracosm.arrays import Ints
+from paracosm.models.data_sets import DataSet
 from paracosm.models.images import MLP
+from paracosm.models.registry import Model
 from paracosm.training.gradient_methods import Gradient, Request, compute_stacked, evenly
 from paracosm.training.parameters import ParameterLayout
 
@@ -121,9 +121,7 @@ class Dense:
         return gradients
 
     @torch.no_grad()
-    def stacked(
-        self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64], out: Sequence[Tensor]
-    ) -> Tensor:
+    def stacked(self, tensors: Sequence[Tensor], batches: Ints, out: Sequence[Tensor]) -> Tensor:
         indices = torch.from_numpy(batches.reshape(-1))
         x, y = self._x.index_select(0, indices), self._y.index_select(0, indices)
         loss, _ = self._differentiate(

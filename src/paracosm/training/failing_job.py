@@ -24,7 +24,9 @@ from math import inf
 from paracosm.cluster import Cluster
 from paracosm.engine import DeadlockError, Simulator, Worker
 from paracosm.errors import InputError
-from paracosm.faults import Lose, Mtbf, Periods, Slow
+from paracosm.faults.models import Lose, Slow
+from paracosm.faults.node_failures import Mtbf
+from paracosm.faults.strikes import Periods
 from paracosm.results import FailureSummary
 from paracosm.results.metrics import MetricSink
 from paracosm.rng import TrainingStream, generator

@@ -11,7 +11,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from paracosm.errors import InputError
-from paracosm.faults import FailureFields, Fault, Faults, Lose, Mtbf, OnNode, Slow, Stop
+from paracosm.faults.fault import Fault, Faults, OnNode
+from paracosm.faults.models import Lose, Slow, Stop
+from paracosm.faults.node_failures import FailureFields, Mtbf
 from paracosm.faults.strikes import check_strikes
 from paracosm.quantities import Duration
 from paracosm.results import FailureSummary

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, Field, InstanceOf, PlainSerializer
 
+from paracosm.arrays import Floats
 from paracosm.cluster.changes import parse_places
 from paracosm.errors import InputError, require
-from paracosm.models import Optimizer, canonical, check_trainable, parse_optimizer
+from paracosm.models.data_sets import check_trainable
+from paracosm.models.optimizers import Optimizer, parse_optimizer
+from paracosm.models.registry import canonical
 from paracosm.models.shards import check_scheme
 from paracosm.quantities import Duration, read_bandwidth
 from paracosm.rng import TrainingStream, generator
@@ -278,7 +280,7 @@ class PerClient:
         source = self.source
         return str(source) if isinstance(source, Path) else source.written(self.quantity)
 
-    def values(self, clients: int, seed: int) -> NDArray[np.float64]:
+    def values(self, clients: int, seed: int) -> Floats:
         """Return the number of each client, above 0, shape (clients,).
 
         Raises:
@@ -304,7 +306,7 @@ class PerClient:
             )
         return found
 
-    def _read(self, path: Path, clients: int) -> NDArray[np.float64]:
+    def _read(self, path: Path, clients: int) -> Floats:
         found = np.full(clients, np.nan)
         columns = read_columns(path, (self.column,), clients)
         for client, value in zip(columns["client"], columns[self.column], strict=True):

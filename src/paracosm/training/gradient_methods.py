@@ -25,9 +25,11 @@ from torch.func import functional_call, vmap
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from paracosm.arrays import Ints
 from paracosm.errors import InputError
 from paracosm.factory import one_line
-from paracosm.models import DataSet, Model
+from paracosm.models.data_sets import DataSet
+from paracosm.models.registry import Model
 from paracosm.processes import end_with_parent
 from paracosm.rng import integer_seed
 from paracosm.training.buffers import SHARED, Buffers, State, averaged_over
@@ -52,7 +54,7 @@ class PendingGradient:
         source: Any,
         number: int,
         parameters: Parameters,
-        batch: npt.NDArray[np.int64],
+        batch: Ints,
         replica: int,
     ) -> None:
         self.number = number
@@ -100,7 +102,7 @@ class Request(Protocol):
     def parameters(self) -> Parameters | None: ...
 
     @property
-    def batch(self) -> npt.NDArray[np.int64]: ...
+    def batch(self) -> Ints: ...
 
     @property
     def replica(self) -> int: ...  # whose buffers it changes
@@ -117,9 +119,7 @@ class Method(Protocol):
 class StackedMethod(Method, Protocol):
     """One that computes several gradients by products of stacks of tensors."""
 
-    def stacked(
-        self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64], out: Sequence[Tensor]
-    ) -> Tensor:
+    def stacked(self, tensors: Sequence[Tensor], batches: Ints, out: Sequence[Tensor]) -> Tensor:
         """Return losses [requests], and put gradients where tensors are in `out`.
 
         Tensors are stacks [requests, ...] in the order of the layout, batches [requests, examples].
@@ -244,16 +244,14 @@ class Vectorised:
             gradients += compute_stacked(self, self._layout, chunk)
         return gradients
 
-    def stacked(
-        self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64], out: Sequence[Tensor]
-    ) -> Tensor:
+    def stacked(self, tensors: Sequence[Tensor], batches: Ints, out: Sequence[Tensor]) -> Tensor:
         losses, gradients = self.differentiate(tensors, batches)
         for place, gradient in zip(out, gradients, strict=True):
             place.copy_(gradient)
         return losses
 
     def differentiate(
-        self, tensors: Sequence[Tensor], batches: npt.NDArray[np.int64]
+        self, tensors: Sequence[Tensor], batches: Ints
     ) -> tuple[Tensor, Sequence[Tensor]]:
         """Return losses and gradients, as `stacked` does, which puts the latter in their places."""
         indices = torch.from_numpy(batches.reshape(-1))

@@ -8,11 +8,12 @@ from time import perf_counter
 from typing import Literal, TypeVar, get_args
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from paracosm.arrays import Ints
 from paracosm.errors import InputError, unknown
-from paracosm.models import DataSet, Model
+from paracosm.models.data_sets import DataSet
+from paracosm.models.registry import Model
 from paracosm.rng import TrainingStream, generator
 from paracosm.training.buffers import SHARED, Buffers
 from paracosm.training.dense import dense_method
@@ -50,7 +51,7 @@ class GradientSource:
         self._requests = 0
 
     def request(
-        self, parameters: Parameters, batch: npt.NDArray[np.int64], replica: int = SHARED
+        self, parameters: Parameters, batch: Ints, replica: int = SHARED
     ) -> PendingGradient:
         """Ask for a gradient at parameters that nobody changes in place afterwards.
 

@@ -12,7 +12,7 @@ from paracosm.results.metrics import MetricSink
 from paracosm.results.summaries import CompressionSummary
 from paracosm.simulation.schedule import BusyTimes
 from paracosm.training.clients import Clients
-from paracosm.training.compression import Compression
+from paracosm.training.compression.messages import Compression
 from paracosm.training.config import TrainConfig
 from paracosm.training.record import Progress, RunRecord
 from paracosm.training.server import ParameterServer

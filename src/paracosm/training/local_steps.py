@@ -14,10 +14,10 @@ from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from paracosm.arrays import Ints
 from paracosm.training.buffers import SHARED, Buffers, State
 from paracosm.training.gradient_methods import Method, StackedMethod, evenly
 from paracosm.training.gradients import Policy
@@ -25,7 +25,7 @@ from paracosm.training.parameters import ParameterLayout
 from paracosm.training.rules import Stepping
 from paracosm.training.store import Recipe, Rule
 
-Batches = npt.NDArray[np.int64]
+Batches = Ints
 
 
 class Steps(NamedTuple):
@@ -186,7 +186,7 @@ class _Minibatch(NamedTuple):
 
     number: int
     parameters: Tensor
-    batch: npt.NDArray[np.int64]
+    batch: Ints
     replica: int
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from paracosm.errors import InputError
-from paracosm.models import Model
+from paracosm.models.registry import Model
 
 _BYTES = 4  # of a float32
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from paracosm.models import Optimizer
+from paracosm.models.optimizers import Optimizer
 from paracosm.training.store import Rule
 
 if TYPE_CHECKING:

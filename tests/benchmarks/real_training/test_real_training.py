@@ -19,8 +19,9 @@ from training_on_schedule import train_plainly
 
 from paracosm.errors import InputError
 from paracosm.graphs.capture.step import load_workload
-from paracosm.models import DataSet, Model, load_data
 from paracosm.models.build import build_model
+from paracosm.models.data_sets import DataSet, load_data
+from paracosm.models.registry import Model
 from paracosm.models.shards import BatchSampler
 from paracosm.profiling.jobs.pytorch import JobOptions
 from paracosm.profiling.processes import WorkerError

@@ -13,8 +13,8 @@ from recorded_threads import replay
 
 from paracosm.errors import InputError
 from paracosm.relaxation.problems import Problem, load_problem
-from paracosm.relaxation.threads import Limits, Recording, run_threads
-from paracosm.relaxation.threads.run import block_pointer
+from paracosm.relaxation.threads.measurement import Recording
+from paracosm.relaxation.threads.run import Limits, block_pointer, run_threads
 
 SMALL = load_problem("laplace2d:5", seed=2)
 NONE = np.empty((0, 3), np.int64)

@@ -11,7 +11,7 @@ from recorded_threads.run_queue import initial_cores, schedule_events
 
 from paracosm.errors import InputError
 from paracosm.relaxation.problems import load_problem
-from paracosm.relaxation.threads import Phases
+from paracosm.relaxation.threads.measurement import Phases
 
 PROBLEM = load_problem("laplace2d:8", seed=1)
 Event = tuple[int, int, float]

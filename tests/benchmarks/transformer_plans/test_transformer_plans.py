@@ -19,7 +19,7 @@ from transformer_plans import (
 
 from paracosm.cluster import Link, switch
 from paracosm.errors import InputError
-from paracosm.graphs import PHASES, RESOURCES, Op
+from paracosm.graphs.graph import PHASES, RESOURCES, Op
 from paracosm.graphs.transformer import Transformer, transformer_graph
 from paracosm.graphs.transformer.ops import product, streaming
 

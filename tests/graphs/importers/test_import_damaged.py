@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.graphs import Graph, check
-from paracosm.graphs.importers import FORMATS, format_of, import_graph
+from paracosm.graphs.check import check
+from paracosm.graphs.graph import Graph
+from paracosm.graphs.importers.formats import FORMATS, format_of, import_graph
 
 DATA = Path(__file__).parents[2] / "data" / "importers"
 CHAKRA = Path(__file__).parents[2] / "data" / "chakra"

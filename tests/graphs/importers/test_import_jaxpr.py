@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.graphs import PHASES
+from paracosm.graphs.graph import PHASES
 from paracosm.graphs.importers.jaxpr import read_jaxpr
 
 DATA = Path(__file__).parents[2] / "data" / "importers" / "step_jaxpr.json.gz"

@@ -10,9 +10,9 @@ import pytest
 from protobuf_bytes import onnx_model, onnx_node, onnx_tensor_type, onnx_weight
 
 from paracosm.errors import InputError
-from paracosm.graphs import PHASES, RESOURCES, Graph
-from paracosm.graphs.importers.onnx import read_onnx
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph
 from paracosm.graphs.importers.onnx.model import read_model
+from paracosm.graphs.importers.onnx.read import read_onnx
 from paracosm.graphs.importers.onnx.shapes import infer_shapes
 
 DATA = Path(__file__).parents[2] / "data" / "importers"

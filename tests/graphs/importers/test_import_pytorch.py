@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.graphs import PHASES, RESOURCES, Graph
-from paracosm.graphs.importers.pytorch import read_execution_trace
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph
 from paracosm.graphs.importers.pytorch.ops import parse_trace
-from paracosm.timeline.kineto import OpSpan
+from paracosm.graphs.importers.pytorch.read import read_execution_trace
+from paracosm.timeline.kineto.device import OpSpan
 
 DATA = Path(__file__).parents[2] / "data" / "importers"
 LINEAR = DATA / "linear_et.json.gz"

@@ -9,13 +9,14 @@ import pytest
 from protobuf_bytes import tensorflow_graph, tensorflow_node
 
 from paracosm.errors import InputError
-from paracosm.graphs import PHASES, RESOURCES, Graph
-from paracosm.graphs.importers.tensorflow import (
-    read_graph_def,
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph
+from paracosm.graphs.importers.tensorflow.graph_def import read_graph_def
+from paracosm.graphs.importers.tensorflow.step_ops import (
+    StepOp,
+    graph_of_step,
     read_run_metadata,
     read_timeline,
 )
-from paracosm.graphs.importers.tensorflow.step_ops import StepOp, graph_of_step
 
 DATA = Path(__file__).parents[2] / "data" / "importers"
 

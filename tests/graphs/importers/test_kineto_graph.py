@@ -11,9 +11,10 @@ import pytest
 
 from paracosm.cli import main
 from paracosm.errors import InputError
-from paracosm.graphs import PHASES, RESOURCES, Graph, load_graph
+from paracosm.graphs.file import load_graph
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph
 from paracosm.graphs.importers.kineto import read_kineto_graph
-from paracosm.simulation import replay
+from paracosm.simulation.replay_graph import replay
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 

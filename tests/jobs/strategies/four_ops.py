@@ -8,9 +8,10 @@ import numpy as np
 
 from paracosm.cluster import Cluster, Link, hierarchical, switch
 from paracosm.graphs import Graph, Node, Op, build_graph
-from paracosm.jobs import KINDS, Job
+from paracosm.jobs.job import KINDS, Job
 from paracosm.jobs.strategies import Replica, build_job, parse_strategy
-from paracosm.simulation import JobSchedule, replay_job
+from paracosm.simulation.job_schedule import JobSchedule
+from paracosm.simulation.replay_job import replay_job
 
 MB = 1_000_000
 SLOW = Link(bandwidth=1.0 * MB)

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from paracosm.cluster import Link, ring, star, switch
 from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, build_graph
-from paracosm.jobs.strategies import Interference, Replica, build_job, parse_strategy
+from paracosm.jobs.strategies.build import build_job
+from paracosm.jobs.strategies.strategy import parse_strategy
+from paracosm.jobs.strategies.work import Interference, Replica
 from paracosm.simulation import replay_job
 
 MIB = 1 << 20

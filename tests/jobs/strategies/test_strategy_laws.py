@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paracosm.cluster import Cluster, hierarchical, switch
-from paracosm.jobs import STEPS
-from paracosm.jobs.strategies import SCHEDULES, SHARDINGS, Replica, Strategy, build_job
+from paracosm.jobs.job import STEPS
+from paracosm.jobs.strategies.build import build_job
+from paracosm.jobs.strategies.strategy import SCHEDULES, SHARDINGS, Strategy
+from paracosm.jobs.strategies.work import Replica
 from paracosm.simulation import replay_job
 from paracosm.simulation.job_schedule import memory_over_time
 

@@ -8,7 +8,7 @@ from four_ops import MB, bytes_of, layers, makespan, replayed, spans, two_layers
 
 from paracosm.cluster import switch
 from paracosm.graphs import Node, Op, build_graph
-from paracosm.jobs import STEPS
+from paracosm.jobs.job import STEPS
 from paracosm.jobs.strategies import Replica
 from paracosm.simulation.job_schedule import peak_memory_of_ranks
 

@@ -13,11 +13,13 @@ from paracosm.cluster import Link, switch
 from paracosm.errors import InputError
 from paracosm.graphs import Graph, Node, Op, build_graph
 from paracosm.graphs.graph import encode_arguments
-from paracosm.graphs.transformer import Split, Transformer, transformer_graph
-from paracosm.jobs import STEPS
+from paracosm.graphs.transformer.architecture import Transformer
+from paracosm.graphs.transformer.graph import transformer_graph
+from paracosm.graphs.transformer.share import Split
+from paracosm.jobs.job import STEPS
 from paracosm.jobs.strategies import Replica, build_job, parse_strategy
-from paracosm.simulation import JobSchedule, replay_job
-from paracosm.simulation.job_schedule import peak_memory_of_ranks
+from paracosm.simulation.job_schedule import JobSchedule, peak_memory_of_ranks
+from paracosm.simulation.replay_job import replay_job
 
 FREE = Link()
 

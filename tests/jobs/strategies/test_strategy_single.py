@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.graphs import PHASES, RESOURCES, Graph, Node, Op, build_graph
+from paracosm.graphs.build import Node, build_graph
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op
 from paracosm.graphs.summary import peak_memory
 from paracosm.jobs.strategies import Replica
-from paracosm.simulation import replay
 from paracosm.simulation.job_schedule import peak_memory_of_ranks
+from paracosm.simulation.replay_graph import replay
 
 OPS = [Op("aten.mm.default"), Op("aten.item.default"), Op("synchronize"), Op("aten.view.default")]
 

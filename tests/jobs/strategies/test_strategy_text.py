@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from paracosm.cluster import switch
 from paracosm.errors import InputError
-from paracosm.jobs.strategies import (
+from paracosm.jobs.strategies.build import build_job
+from paracosm.jobs.strategies.strategy import (
     ALL_REDUCES,
     SCHEDULES,
     SHARDINGS,
     Strategy,
-    build_job,
     parse_strategy,
 )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
+from paracosm.jobs.job import Job
+from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
 
 MS = 1e-3
 

@@ -16,7 +16,7 @@ from paracosm.cli import main
 from paracosm.prediction import run as prediction_run
 from paracosm.profiling.jobs.file import save_job_profile
 from paracosm.studies import RunFolder
-from paracosm.timeline import check
+from paracosm.timeline.analysis import check
 
 Capture = pytest.CaptureFixture[str]
 LINK = ["--bandwidth", "1kB/s"]

@@ -13,9 +13,10 @@ from meetings import Meeting, meetings_of, transfer_by_others
 
 from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
-from paracosm.prediction.traces import TracedJob, read_job
+from paracosm.prediction.traces.job import read_job
 from paracosm.prediction.traces.outcome import Outcome, outcome_of, replayed, traced_times
 from paracosm.prediction.traces.run import changed
+from paracosm.prediction.traces.traced import TracedJob
 from paracosm.timeline.kineto import read_kineto
 
 DLRM = Path(__file__).parents[2] / "data" / "kineto" / "dlrm"

@@ -12,11 +12,13 @@ from pipeline_kernels import Kernel, Span, kernels_of, played
 
 from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
-from paracosm.prediction.traces import TracedJob, read_job
+from paracosm.prediction.traces.job import read_job
 from paracosm.prediction.traces.outcome import outcome_of, replayed, traced_times
 from paracosm.prediction.traces.run import changed
-from paracosm.timeline.kineto import Calls, device_spans, read_kineto, window_of
-from paracosm.timeline.kineto.trace import collective_of
+from paracosm.prediction.traces.traced import TracedJob
+from paracosm.timeline.kineto.device import Calls, device_spans
+from paracosm.timeline.kineto.read import read_kineto
+from paracosm.timeline.kineto.trace import collective_of, window_of
 
 SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 

@@ -13,15 +13,10 @@ from hypothesis import strategies as st
 
 from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
-from paracosm.prediction.traces import (
-    TracedJob,
-    job_of_traces,
-    read_job,
-    replay_traces,
-)
+from paracosm.prediction.traces.job import job_of_traces, read_job
 from paracosm.prediction.traces.outcome import Outcome, Times, outcome_of, replayed, traced_times
-from paracosm.prediction.traces.run import changed
-from paracosm.prediction.traces.traced import WORK
+from paracosm.prediction.traces.run import changed, replay_traces
+from paracosm.prediction.traces.traced import WORK, TracedJob
 from paracosm.timeline.kineto import read_kineto
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"

@@ -9,8 +9,7 @@ import pytest
 from small_job_profile import small_job_profile
 
 from paracosm.errors import InputError
-from paracosm.profiling.jobs import check_job_profile
-from paracosm.profiling.jobs.job_profile import INTERRUPTED, without_interrupted
+from paracosm.profiling.jobs.job_profile import INTERRUPTED, check_job_profile, without_interrupted
 
 
 def changed(row: int, column: int, value: float, name: str) -> dict[str, Any]:

@@ -14,8 +14,12 @@ from pyarrow import parquet
 from small_job_profile import small_job_profile
 
 from paracosm.errors import InputError
-from paracosm.profiling.jobs import is_job_profile, load_job_profile, save_job_profile
-from paracosm.profiling.jobs.file import METADATA
+from paracosm.profiling.jobs.file import (
+    METADATA,
+    is_job_profile,
+    load_job_profile,
+    save_job_profile,
+)
 
 PACKED: dict[str, Any] = {
     "columns": {

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from traced_steps import WORKER, Op, graph, op, plain_step, receive, run_metadata, server
 
 from paracosm.errors import InputError
-from paracosm.profiling.jobs import DOWNLINK, RESOURCES, UPLINK, JobProfile
+from paracosm.profiling.jobs.job_profile import DOWNLINK, RESOURCES, UPLINK, JobProfile
 from paracosm.profiling.jobs.tensorflow.read import clock_offset, read_steps
 
 DATA = Path(__file__).parents[2] / "data" / "tensorflow_job"

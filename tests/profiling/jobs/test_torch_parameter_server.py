@@ -17,15 +17,16 @@ from pathlib import Path
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile, check_job_profile
-from paracosm.profiling.jobs.pytorch import (
-    Job,
-    JobOptions,
-    Node,
-    profile_module,
-    started,
+from paracosm.profiling.jobs.job_profile import (
+    DOWNLINK,
+    SERVER,
+    UPLINK,
+    WORKER,
+    JobProfile,
+    check_job_profile,
 )
-from paracosm.profiling.jobs.pytorch.options import Setup
+from paracosm.profiling.jobs.pytorch.job import Job, profile_module, started
+from paracosm.profiling.jobs.pytorch.options import JobOptions, Node, Setup
 from paracosm.profiling.processes import WorkerError
 
 pytestmark = pytest.mark.real_time

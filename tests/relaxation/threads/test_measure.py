@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from paracosm.errors import InputError
 from paracosm.relaxation.problems import load_problem
-from paracosm.relaxation.threads import Limits, Measurement, load_measurement, measure, phases
-from paracosm.relaxation.threads.measure import residual_threshold, thinned
+from paracosm.relaxation.threads.measure import measure, residual_threshold, thinned
+from paracosm.relaxation.threads.measurement import Measurement, load_measurement, phases
+from paracosm.relaxation.threads.run import Limits
 
 LIMITS = Limits(seconds=30.0)
 

@@ -14,7 +14,7 @@ from scipy.sparse.linalg import spsolve
 
 from paracosm.errors import InputError
 from paracosm.relaxation.problems import Problem, load_problem
-from paracosm.relaxation.threads import VARIANTS, Limits, Run, run_threads
+from paracosm.relaxation.threads.run import VARIANTS, Limits, Run, run_threads
 
 SMALL = "laplace2d:6"
 FEW = Limits(seconds=30.0, recorded=2000)

@@ -14,18 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.timeline.kineto import (
-    CATEGORIES,
-    Inputs,
-    KinetoTrace,
-    Lane,
-    is_kineto,
-    open_kineto,
-    read_kineto,
-    rows,
-    scan,
-    steps_of,
-)
+from paracosm.timeline.kineto import rows, scan
+from paracosm.timeline.kineto.read import is_kineto, open_kineto, read_kineto
+from paracosm.timeline.kineto.trace import CATEGORIES, Inputs, KinetoTrace, Lane, steps_of
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 SMALL = DATA / "event_sync_streams.json.gz"

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from paracosm.models import DataSet, Model, load_data
 from paracosm.models.build import build_model
+from paracosm.models.data_sets import DataSet, load_data
+from paracosm.models.registry import Model
 from paracosm.training.dense import dense_method
 from paracosm.training.gradients import make_gradients
 from paracosm.training.parameters import ParameterLayout

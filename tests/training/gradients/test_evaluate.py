@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from paracosm.models import Model, load_data
 from paracosm.models.build import build_model
+from paracosm.models.data_sets import load_data
+from paracosm.models.registry import Model
 from paracosm.training.parameters import ParameterLayout, evaluate
 
 DIGITS = load_data("digits")

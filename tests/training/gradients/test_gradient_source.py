@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from paracosm.errors import InputError
-from paracosm.models import DataSet, Model, load_data
 from paracosm.models.build import build_model
+from paracosm.models.data_sets import DataSet, load_data
+from paracosm.models.registry import Model
 from paracosm.training.gradients import GradientSource, make_gradients
 from paracosm.training.parameters import ParameterLayout
 

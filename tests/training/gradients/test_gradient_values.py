@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from paracosm.models import DataSet, Model, load_data
 from paracosm.models.build import build_model
+from paracosm.models.data_sets import DataSet, load_data
 from paracosm.models.language import Llama
+from paracosm.models.registry import Model
 from paracosm.training.gradient_methods import Gradient
 from paracosm.training.gradients import make_gradients
 from paracosm.training.parameters import ParameterLayout

@@ -10,7 +10,9 @@ import torch
 from torch import nn
 
 from paracosm.errors import InputError
-from paracosm.models import Model, Optimizer, load_data
+from paracosm.models.data_sets import load_data
+from paracosm.models.optimizers import Optimizer
+from paracosm.models.registry import Model
 from paracosm.training.gradients import GradientSource, make_gradients
 from paracosm.training.local_steps import LocalStepSource
 from paracosm.training.parameters import ParameterLayout

@@ -1,6 +1,6 @@
 """From PyTorch modules to the unified graph: one training step, op by op, as eager runs it."""
 
 from paracosm.graphs.capture.capture import capture, training_step
-from paracosm.graphs.capture.options import PARALLEL, CaptureOptions
+from paracosm.graphs.capture.options import CaptureOptions
 
-__all__ = ["PARALLEL", "CaptureOptions", "capture", "training_step"]
+__all__ = ["CaptureOptions", "capture", "training_step"]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from paracosm.errors import InputError, unknown
 from paracosm.factory import is_reference
-from paracosm.models import built_in, canonical, parse_optimizer
-from paracosm.models.registry import written
+from paracosm.models.optimizers import parse_optimizer
+from paracosm.models.registry import built_in, canonical, written
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 

@@ -16,8 +16,9 @@ from torch.optim import Optimizer
 from paracosm.errors import InputError, unknown
 from paracosm.factory import is_reference, one_line
 from paracosm.graphs.capture.options import CaptureOptions
-from paracosm.models import Workload, built_in, parse_optimizer
 from paracosm.models.build import build_workload
+from paracosm.models.optimizers import parse_optimizer
+from paracosm.models.registry import Workload, built_in
 
 RATE = 1e-4  # of learning: it changes parameters but little
 

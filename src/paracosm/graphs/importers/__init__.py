@@ -1,5 +1,5 @@
 """Graphs from files that other programs wrote."""
 
-from paracosm.graphs.importers.formats import FORMATS, Format, format_of, import_graph
+from paracosm.graphs.importers.formats import import_graph
 
-__all__ = ["FORMATS", "Format", "format_of", "import_graph"]
+__all__ = ["import_graph"]

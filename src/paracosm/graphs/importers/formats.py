@@ -33,8 +33,8 @@ _LONGEST = 1000
 class Format:
     """One kind of file.
 
-    `reader` is "module:function", imported when a file is read; it takes the path, the `options`
-    that have an effect, and what is `always` given.
+    `reader` is "module:function" of `paracosm.graphs`, imported when a file is read; it takes the
+    path, the `options` that have an effect, and what is `always` given.
     """
 
     title: str
@@ -44,7 +44,9 @@ class Format:
 
     def read(self, path: Path, **options: Any) -> Graph:
         module, _, function = self.reader.partition(":")
-        graph: Graph = getattr(import_module(module), function)(path, **self.always, **options)
+        graph: Graph = getattr(import_module(f"paracosm.graphs.{module}"), function)(
+            path, **self.always, **options
+        )
         return graph
 
 
@@ -188,33 +190,39 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     return value, at
 
 
-_HERE = "paracosm.graphs.importers"
-
 FORMATS: Mapping[str, Format] = {
-    "chakra": Format(
-        "a Chakra trace", "paracosm.graphs.chakra:read_chakra", ("drop_missing", "data_only")
-    ),
+    "chakra": Format("a Chakra trace", "chakra.convert:read_chakra", ("drop_missing", "data_only")),
     "pytorch": Format(
-        "an execution trace of PyTorch", f"{_HERE}.pytorch:read_execution_trace", ("step", "times")
+        "an execution trace of PyTorch",
+        "importers.pytorch.read:read_execution_trace",
+        ("step", "times"),
     ),
-    "onnx": Format("an ONNX model", f"{_HERE}.onnx:read_onnx", ("sizes", "train", "optimizer")),
+    "onnx": Format(
+        "an ONNX model", "importers.onnx.read:read_onnx", ("sizes", "train", "optimizer")
+    ),
     "tensorflow-graph": Format(
-        "a TensorFlow graph", f"{_HERE}.tensorflow:read_graph_def", ("sizes", "fetch")
+        "a TensorFlow graph", "importers.tensorflow.graph_def:read_graph_def", ("sizes", "fetch")
     ),
     "tensorflow-saved-model": Format(
         "a SavedModel",
-        f"{_HERE}.tensorflow:read_graph_def",
+        "importers.tensorflow.graph_def:read_graph_def",
         ("sizes", "fetch"),
         {"saved_model": True},
     ),
-    "tensorflow-run-metadata": Format("a RunMetadata", f"{_HERE}.tensorflow:read_run_metadata"),
-    "tensorflow-step-stats": Format(
-        "a StepStats", f"{_HERE}.tensorflow:read_run_metadata", always={"step_stats": True}
+    "tensorflow-run-metadata": Format(
+        "a RunMetadata", "importers.tensorflow.step_ops:read_run_metadata"
     ),
-    "tensorflow-timeline": Format("a timeline of TensorFlow", f"{_HERE}.tensorflow:read_timeline"),
-    "jaxpr": Format("a jaxpr", f"{_HERE}.jaxpr:read_jaxpr"),
+    "tensorflow-step-stats": Format(
+        "a StepStats",
+        "importers.tensorflow.step_ops:read_run_metadata",
+        always={"step_stats": True},
+    ),
+    "tensorflow-timeline": Format(
+        "a timeline of TensorFlow", "importers.tensorflow.step_ops:read_timeline"
+    ),
+    "jaxpr": Format("a jaxpr", "importers.jaxpr:read_jaxpr"),
     "kineto": Format(
-        "a trace of PyTorch's profiler", f"{_HERE}.kineto:read_kineto_graph", ("step",)
+        "a trace of PyTorch's profiler", "importers.kineto:read_kineto_graph", ("step",)
     ),
 }
 """The formats by name."""

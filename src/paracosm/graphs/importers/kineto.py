@@ -13,22 +13,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Ints
 from paracosm.errors import InputError
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.graph import Graph, Op
-from paracosm.timeline.kineto import (
+from paracosm.timeline.kineto.device import Calls, device_spans, waits_between_streams
+from paracosm.timeline.kineto.read import read_kineto
+from paracosm.timeline.kineto.trace import (
     CATEGORIES,
-    Calls,
     KinetoTrace,
     Steps,
     Window,
-    device_spans,
-    read_kineto,
     steps_of,
     steps_of_training,
-    waits_between_streams,
     window_of,
 )
 
@@ -134,7 +132,7 @@ def _parted(nodes: list[Node]) -> list[Node]:
     ]
 
 
-def _innermost(trace: KinetoTrace, calls: npt.NDArray[np.int64]) -> dict[int, str]:
+def _innermost(trace: KinetoTrace, calls: Ints) -> dict[int, str]:
     """Return, for rows of calls, the name of the innermost op that was open on their threads."""
     wanted = set(calls.tolist()) - {-1}
     is_op = trace.category == CATEGORIES.index("op")

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Codes, Ints
 from paracosm.cluster.changes import Change
 from paracosm.cluster.cluster import Cluster
 from paracosm.cluster.collectives import group_classes, shares_ports
 from paracosm.errors import InputError
-from paracosm.jobs import Codebook, Communicators, Job, Program
+from paracosm.jobs.job import Communicators, Job, Program
 from paracosm.jobs.strategies.mixed import plans_of
 from paracosm.jobs.strategies.parameter_server import parameter_server_job
 from paracosm.jobs.strategies.plan import Plan
@@ -20,8 +20,7 @@ from paracosm.jobs.strategies.rank import rank_program, single_program
 from paracosm.jobs.strategies.stage import Books, Costs
 from paracosm.jobs.strategies.strategy import KEYS, SHARDINGS, Strategy, does_not_fit
 from paracosm.jobs.strategies.work import Replica
-
-Ints = npt.NDArray[np.int64]
+from paracosm.jobs.writer import Codebook
 
 
 def build_job(
@@ -187,7 +186,7 @@ class Layout:
             members=np.concatenate(members or [np.zeros(0, dtype=np.int64)]).astype(np.int32),
         )
 
-    def table(self, roles: tuple[str, ...]) -> npt.NDArray[np.int32]:
+    def table(self, roles: tuple[str, ...]) -> Codes:
         """Return the communicator of each rank in each of `roles`; -1 for none."""
         table = np.full((len(self.stage), len(roles)), -1, dtype=np.int32)
         first = 0

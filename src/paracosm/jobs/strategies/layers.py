@@ -32,13 +32,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Bools, Ints
 from paracosm.errors import InputError
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, TensorArgument, decode_arguments
 from paracosm.jobs.strategies.work import Sum, Work
-
-Ints = npt.NDArray[np.int64]
 
 FORWARD, BACKWARD, OPTIMIZER = (PHASES.index(p) for p in ("forward", "backward", "optimizer"))
 
@@ -266,7 +264,7 @@ def weight_rows(graph: Graph, layers: Layers) -> frozenset[int]:
     return frozenset(found) | frozenset(named_rows)
 
 
-def kept_gradients(work: Work, size: npt.NDArray[np.int64], layers: Layers) -> float:
+def kept_gradients(work: Work, size: Ints, layers: Layers) -> float:
     """Return the share of the bytes of gradients that is left where storages have these sizes."""
     storages = work.graph.storages
     of_one, left = (
@@ -276,7 +274,7 @@ def kept_gradients(work: Work, size: npt.NDArray[np.int64], layers: Layers) -> f
     return float(left / of_one) if of_one else 1.0
 
 
-def _split_rows(work: Work, layers: Layers) -> npt.NDArray[np.bool_]:
+def _split_rows(work: Work, layers: Layers) -> Bools:
     graph = work.graph
     inside = _in_longest_list(layers)
     places = [graph.names[code] for code in graph.name.tolist()]
@@ -299,13 +297,13 @@ def _split_rows(work: Work, layers: Layers) -> npt.NDArray[np.bool_]:
     return rows
 
 
-def _inside(work: Work, place: str) -> npt.NDArray[np.bool_]:
+def _inside(work: Work, place: str) -> Bools:
     graph = work.graph
     within = [name == place or name.startswith(f"{place}.") for name in graph.names]
     return np.array(within, dtype=np.bool_)[graph.name]
 
 
-def _in_longest_list(layers: Layers) -> npt.NDArray[np.bool_]:
+def _in_longest_list(layers: Layers) -> Bools:
     """Return which nodes are of the most layers whose names differ in nothing but the number."""
     lists = Counter(name.rpartition(".")[0] for name in layers.names if is_numbered(name))
     longest = max(lists, key=lists.__getitem__, default="")
@@ -313,9 +311,7 @@ def _in_longest_list(layers: Layers) -> npt.NDArray[np.bool_]:
     return np.array([*family, False])[layers.layer]
 
 
-def _sums(
-    work: Work, layers: Layers, split_rows: npt.NDArray[np.bool_]
-) -> dict[int, tuple[Sum, ...]]:
+def _sums(work: Work, layers: Layers, split_rows: Bools) -> dict[int, tuple[Sum, ...]]:
     written = work.graph.bytes_written
     sums: dict[int, tuple[Sum, ...]] = {}
     outputs: dict[int, list[int]] = {}  # of each layer, in the order of the forward pass
@@ -334,7 +330,7 @@ def _all_reduces(size: int, alone: bool) -> tuple[Sum, ...]:
 
 
 def _runs(
-    work: Work, layers: Layers, split_rows: npt.NDArray[np.bool_], rows: range
+    work: Work, layers: Layers, split_rows: Bools, rows: range
 ) -> list[tuple[int, list[int], bool]]:
     """Return runs of split nodes of one layer, and whether one node is all that the layer has."""
     busy = [row for row in rows if work.graph.resource[row] != HOST]

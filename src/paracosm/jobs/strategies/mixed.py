@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Ints
 from paracosm.cluster.cluster import Cluster
 from paracosm.jobs.strategies.plan import Plan, balanced, layer_times, plan_of
 from paracosm.jobs.strategies.strategy import Strategy
 from paracosm.jobs.strategies.work import Replica
-
-Ints = npt.NDArray[np.int64]
 
 
 def plans_of(

@@ -27,7 +27,7 @@ import numpy as np
 
 from paracosm.cluster.cluster import Cluster
 from paracosm.errors import InputError
-from paracosm.jobs import Codebook, Communicators, Job, Program, ProgramWriter, write_communicators
+from paracosm.jobs.job import Communicators, Job, Program
 from paracosm.jobs.strategies.layers import Bucket, buckets_of
 from paracosm.jobs.strategies.mixed import plans_of
 from paracosm.jobs.strategies.plan import Plan
@@ -36,7 +36,13 @@ from paracosm.jobs.strategies.rows import Gathered, RowWriter, merge, row_anchor
 from paracosm.jobs.strategies.stage import Books, Costs, Stage
 from paracosm.jobs.strategies.strategy import Strategy
 from paracosm.jobs.strategies.work import Replica
-from paracosm.jobs.writer import ProgramOfBlocks, last_on
+from paracosm.jobs.writer import (
+    Codebook,
+    ProgramOfBlocks,
+    ProgramWriter,
+    last_on,
+    write_communicators,
+)
 from paracosm.network import Stations
 
 

@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import groupby, pairwise
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Bools, Floats, Ints
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.graph import Graph
 from paracosm.jobs.strategies.layers import (
@@ -39,7 +39,7 @@ class Plan:
     work: Work
     layers: Layers
     parts: tuple[Part, ...]
-    gradients: npt.NDArray[np.int64]
+    gradients: Ints
     resident: dict[str, float]
 
     @property
@@ -48,7 +48,7 @@ class Plan:
         return self.resident.get("parameters") or float(self.gradients.sum())
 
     @cached_property
-    def of_experts(self) -> npt.NDArray[np.bool_]:
+    def of_experts(self) -> Bools:
         """Whether each node is of experts that ranks share: at a place such as "h.0.experts.up"."""
         held = [
             self.strategy.expert > 1 and "experts" in n.split(".") for n in self.work.graph.names
@@ -56,7 +56,7 @@ class Plan:
         return np.array(held, dtype=np.bool_)[self.work.graph.name]
 
     @cached_property
-    def gathered(self) -> dict[str, npt.NDArray[np.float64]]:
+    def gathered(self) -> dict[str, Floats]:
         """Bytes of the parameters of every layer that ranks gather, by their role.
 
         They are in proportion to those of their gradients; with float8, layers with a number are
@@ -103,7 +103,7 @@ class Plan:
         return self.deferred | self.halved
 
     @cached_property
-    def until(self) -> npt.NDArray[np.int64]:
+    def until(self) -> Ints:
         """The last layer whose forward pass looks at what each node makes; -1 for none."""
         return _last_to_look(self.work.graph, self.layers, self.layers.layer)
 
@@ -161,7 +161,7 @@ def plan_of(replica: Replica, strategy: Strategy) -> Plan:
     )
 
 
-def layer_times(work: Work, layers: Layers) -> npt.NDArray[np.float64]:
+def layer_times(work: Work, layers: Layers) -> Floats:
     """Return the seconds of every layer, forward and backward."""
     passes = np.arange(layers.optimizer)
     return np.bincount(
@@ -236,9 +236,7 @@ def parts_of(
     ]
 
 
-def stages_of(
-    layers: Layers, time: npt.NDArray[np.float64], count: int, cut: Sequence[str]
-) -> list[int]:
+def stages_of(layers: Layers, time: Floats, count: int, cut: Sequence[str]) -> list[int]:
     """Return the stage of every layer, from their seconds or from `cut`.
 
     Without a cut the longest stage is as short as can be, and then each one, from the last on, has
@@ -256,9 +254,7 @@ def stages_of(
     return [int(stage) for stage in np.searchsorted(begins, numbers, side="right") - 1]
 
 
-def crossing_bytes(
-    graph: Graph, layers: Layers, stage: npt.NDArray[np.int64], count: int
-) -> list[int]:
+def crossing_bytes(graph: Graph, layers: Layers, stage: Ints, count: int) -> list[int]:
     """Return the bytes that pass from each of `count` stages to the next, for one micro-batch.
 
     They are what the forward pass of later stages looks at: what the nodes write that it waits for,
@@ -285,9 +281,7 @@ def crossing_bytes(
     return crossing
 
 
-def _last_to_look(
-    graph: Graph, layers: Layers, number: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def _last_to_look(graph: Graph, layers: Layers, number: Ints) -> Ints:
     """Return the largest number of the forward nodes that look at each node; -1 for none."""
     until = np.full(len(graph), -1, dtype=np.int64)
     for row in layers.forward_rows:
@@ -301,7 +295,7 @@ def _begin(layers: Layers, name: str) -> int:
     return layers.names.index(name)
 
 
-def balanced(time: npt.NDArray[np.float64], count: int) -> list[int]:
+def balanced(time: Floats, count: int) -> list[int]:
     """Return where each of `count` stages begins, so that the longest takes the least time.
 
     Best[k][i] = min over j of max(best[k - 1][j], time of layers j to i): the linear partition.

@@ -22,7 +22,7 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.graphs.graph import PHASES
-from paracosm.jobs import Program
+from paracosm.jobs.job import Program
 from paracosm.jobs.strategies.layers import again_of, is_numbered
 from paracosm.jobs.strategies.plan import Plan
 from paracosm.jobs.strategies.rows import (

@@ -23,9 +23,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from paracosm.arrays import Ints
 from paracosm.cluster.changes import Change
 from paracosm.cluster.cluster import Cluster
-from paracosm.cluster.collectives import Ints, TimeOf, collective_times, message_link
+from paracosm.cluster.collectives import TimeOf, collective_times, message_link
 from paracosm.errors import InputError
 from paracosm.jobs import Codebook
 from paracosm.jobs.strategies.layers import Bucket, buckets_of

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from paracosm.errors import InputError, unknown
-from paracosm.graphs.transformer import Split
 from paracosm.graphs.transformer.architecture import nearest_divisor
+from paracosm.graphs.transformer.share import Split
 from paracosm.units import format_bandwidth, format_size, parse_bandwidth, parse_number, parse_size
 
 SCHEDULES = ("1f1b", "gpipe", "interleaved", "zero-bubble")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Floats, Ints
 from paracosm.errors import InputError
 from paracosm.graphs.graph import RESOURCES, Graph, Op, decode_arguments, host_nodes, waiting_nodes
 
@@ -70,7 +70,7 @@ class Work:
     waits: list[bool]  # whether the host waits for what the node depends on
     host: str  # the lane of the host, which on a synchronous device is that of the device
     launch: float  # seconds of the host for each node that it only issues
-    storage_size: npt.NDArray[np.int64]  # bytes of every storage of the graph
+    storage_size: Ints  # bytes of every storage of the graph
     # what a node of kind communication does; none of it where the strategy has one rank in its role
     collective: Mapping[int, Sum] = field(default_factory=lambda: MappingProxyType({}))
     # collectives after a node, which the next ones wait for
@@ -163,7 +163,7 @@ class Replica:
     """
 
     graph: Graph  # forward, backward and optimizer, of one micro-batch
-    duration: npt.NDArray[np.float64]  # n seconds on the node's own lane
+    duration: Floats  # n seconds on the node's own lane
     asynchronous: bool = False  # whether the host runs ahead of the device, as with a GPU
     # seconds that the host spends on issuing a node that it does not carry out itself
     launch: float = 0.0
@@ -172,9 +172,7 @@ class Replica:
     tensor: int = 1
     interference: Interference = NO_INTERFERENCE
     # the same durations on other devices, by the names that nodes of a cluster have for them
-    elsewhere: Mapping[str, npt.NDArray[np.float64]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
+    elsewhere: Mapping[str, Floats] = field(default_factory=lambda: MappingProxyType({}))
 
     def on(self, device: str) -> Replica:
         """Return the replica on another device; on its own where nothing is known of that."""

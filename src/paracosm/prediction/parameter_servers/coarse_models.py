@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Floats
 from paracosm.prediction.parameter_servers.target import TargetJob
 from paracosm.profiling.jobs import DOWNLINK, UPLINK, WORKER
 from paracosm.simulation.simulate import Simulated, simulate
-
-Floats = npt.NDArray[np.float64]
 
 FIRST = 1e-3
 """Share of a direction's bytes that may pass before its phase begins: a learning rate that is sent

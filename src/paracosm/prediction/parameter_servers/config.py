@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, Field, field_validator
 
+from paracosm.arrays import Floats, Ints
 from paracosm.cluster import Cluster
 from paracosm.cluster.link import Star, Switch
 from paracosm.errors import InputError, unknown
@@ -24,9 +24,6 @@ from paracosm.profiling.nodes.calibration import NodeCalibration, load_calibrati
 from paracosm.quantities import Duration, Size
 from paracosm.simulation.system import Ways, cluster_ways
 from paracosm.units import parse_duration
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 WINDOW = 28e6
 """Bytes of a stream's first turn where nobody measured them: what Li et al. (2020, section 3.2.2)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Bools, Floats, Ints
 from paracosm.prediction.parameter_servers.target import TargetJob
 from paracosm.prediction.parameter_servers.throughput import (
     DROPPED,
@@ -22,8 +22,6 @@ from paracosm.prediction.parameter_servers.throughput import (
     rates_after_start,
 )
 from paracosm.simulation.simulate import simulate
-
-Floats = npt.NDArray[np.float64]
 
 LEAD = 0.02
 """Of a step: so far ahead workers begin to see what becomes of a lead. What they pull beside the
@@ -79,9 +77,7 @@ def _drift(job: TargetJob, workers: int, seed: int, lead: float) -> float:
     return float(np.mean(found))
 
 
-def _last_lead(
-    job: TargetJob, start: Floats, drawn: npt.NDArray[np.int64], follows: npt.NDArray[np.bool_]
-) -> float:
+def _last_lead(job: TargetJob, start: Floats, drawn: Ints, follows: Bools) -> float:
     system = job.system(job.settings.ports.first(len(start)), start)
     ended = simulate(job.workload, system, drawn).step_end[:, -1]
     return float(ended[follows].mean() - ended[~follows].mean())

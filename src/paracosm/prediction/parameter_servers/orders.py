@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Bools, Floats, Ints
 from paracosm.errors import InputError, unknown
 from paracosm.profiling.jobs import DOWNLINK, UPLINK, WORKER
 from paracosm.profiling.jobs.job_profile import in_order
 from paracosm.simulation.system import Workload
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 ORDERS = ("scheduled", "tic", "tac", "reverse", "random")
 """As recorded; by TicTac's two algorithms; TIC's from its end; a fixed one by chance."""
@@ -139,7 +136,7 @@ def tic(workload: Workload) -> Floats:
 class _Needed:
     """Groups of computations that need the same transfers, whether at first or second hand."""
 
-    transfers: npt.NDArray[np.int64]  # ops, as numbered in the workload, (transfers,)
+    transfers: Ints  # ops, as numbered in the workload, (transfers,)
     needs: Bools  # whether a group needs a transfer (`op.dep` in the paper), (groups, transfers)
     seconds: Floats  # that all computations of each group take, (groups,)
 

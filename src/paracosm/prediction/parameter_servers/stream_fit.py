@@ -13,15 +13,12 @@ from math import inf
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Floats, Ints
 from paracosm.compiled import compiled
 from paracosm.errors import InputError
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
 from paracosm.profiling.nodes.calibration import NodeCalibration, found_by
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 _OUTLIER = 0.02  # relative error beyond which a stream counts less than by its square
 _SMALLEST = 1024.0  # bytes: no window that is worth a guess is below

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Floats
 from paracosm.prediction.parameter_servers.coarse_models import Phases, cynthia, lin
 from paracosm.prediction.parameter_servers.config import Settings
 from paracosm.prediction.parameter_servers.in_step import Band
@@ -21,8 +21,6 @@ from paracosm.prediction.parameter_servers.throughput import (
 from paracosm.profiling.jobs import JobProfile
 from paracosm.results import ThroughputRow, ThroughputSummary
 from paracosm.results.summaries import AfterStart, Saturation
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Floats, Ints
 from paracosm.errors import InputError
 from paracosm.prediction.parameter_servers.config import Ports, Settings, background_changes
 from paracosm.prediction.parameter_servers.orders import transfer_order
@@ -27,9 +27,6 @@ found 1,000 to be enough; more where that costs less than so many ops, half a se
 
 OF_ALL, OF_EACH = 20_000, 160
 """Steps that are enough of all workers together where they are many, and of each of these."""
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

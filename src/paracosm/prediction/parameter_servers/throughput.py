@@ -8,15 +8,13 @@ from functools import partial
 from math import ceil
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Floats
 from paracosm.prediction.parameter_servers.target import LEADING, TargetJob
-from paracosm.profiling.jobs import DOWNLINK, RESOURCES, SERVER, UPLINK, WORKER
+from paracosm.profiling.jobs.job_profile import DOWNLINK, RESOURCES, SERVER, UPLINK, WORKER
 from paracosm.rng import ServerStream, generator
 from paracosm.simulation.simulate import simulate
 from paracosm.simulation.system import DOWN, UP, System, Workload
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

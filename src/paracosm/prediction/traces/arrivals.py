@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paracosm.prediction.traces.traced import Floats, Ints, TracedJob
+from paracosm.arrays import Floats, Ints
+from paracosm.prediction.traces.traced import TracedJob
 from paracosm.results.summaries import LateCollective, Lateness, LateRank, LateStep
 
 NO_STEP = -1

@@ -7,26 +7,22 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Floats
 from paracosm.errors import InputError
 from paracosm.prediction.traces.messages import Message, messages_of
 from paracosm.prediction.traces.programs import TracedSegments, write_programs
 from paracosm.prediction.traces.segments import Segments, segments_of
 from paracosm.prediction.traces.traced import Group, Segment, TracedJob
-from paracosm.timeline.kineto import (
+from paracosm.timeline.kineto.read import open_kineto, read_kineto
+from paracosm.timeline.kineto.trace import (
     Collective,
     KinetoTrace,
     Step,
     chosen_steps,
-    open_kineto,
-    read_kineto,
     steps_of,
     window_of,
 )
-
-Floats = npt.NDArray[np.float64]
-
 
 LARGE = 1 << 20  # spans of all ranks up to which a job is played as a whole
 BLOCK = 1 << 16  # spans of all ranks in a part of a larger one, if it has more than one step

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from paracosm.errors import InputError
 from paracosm.prediction.traces.traced import Segment
-from paracosm.timeline.kineto import Collective
+from paracosm.timeline.kineto.trace import Collective
 
 AGREE = 10e-6  # seconds, to which the clocks of ranks on one machine do
 

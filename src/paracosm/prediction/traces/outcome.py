@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-import numpy.typing as npt
 
-from paracosm.jobs import Job
-from paracosm.jobs.job import KINDS
+from paracosm.arrays import Floats
+from paracosm.jobs.job import KINDS, Job
 from paracosm.prediction.traces.arrivals import Arrivals, Straggler, arrivals_of, joined_arrivals
 from paracosm.prediction.traces.traced import WORK, TracedJob, TracedRank
 from paracosm.simulation import replay_job
-from paracosm.timeline import Labels, Timeline, breakdown, largest_share
-
-Floats = npt.NDArray[np.float64]
+from paracosm.timeline.analysis import breakdown, largest_share
+from paracosm.timeline.timeline import Labels, Timeline
 
 
 @dataclass(frozen=True, eq=False)

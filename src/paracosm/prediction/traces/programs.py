@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from paracosm.jobs import Codebook, Job, ProgramWriter, write_communicators, write_job
+from paracosm.jobs.job import Job
+from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
 from paracosm.prediction.traces.device import SHORTEST
 from paracosm.prediction.traces.messages import Message, passage
 from paracosm.prediction.traces.segments import Segments
 from paracosm.prediction.traces.traced import WORK, Group, Segment, TracedRank
-from paracosm.timeline.kineto import KinetoTrace, Window
+from paracosm.timeline.kineto.trace import KinetoTrace, Window
 
 MESSAGE = "send_recv"
 """What both ends of a message are called: a kernel may have several of either kind."""

@@ -9,11 +9,11 @@ from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Bools
 from paracosm.cluster.changes import COLLECTIVES, PARTS, Change, parse_change, refuse_changes
 from paracosm.errors import InputError, unknown
-from paracosm.jobs import Job
+from paracosm.jobs.job import Job
 from paracosm.prediction.traces.arrivals import lateness_of
 from paracosm.prediction.traces.job import read_parts
 from paracosm.prediction.traces.outcome import (
@@ -30,7 +30,7 @@ from paracosm.prediction.traces.programs import MESSAGE
 from paracosm.prediction.traces.traced import WORK, TracedJob
 from paracosm.results import ReplaySummary, summaries
 from paracosm.timeline import Timeline
-from paracosm.timeline.kineto import MESSAGES
+from paracosm.timeline.kineto.trace import MESSAGES
 from paracosm.units import format_duration
 
 _COMMUNICATION = WORK.index("communication")
@@ -212,8 +212,6 @@ class NoEffectError(InputError):
 
 SHOWN = 8  # names, of those that there are
 
-Mask = npt.NDArray[np.bool_]
-
 _WORK_OF = {**{part: part for part in PARTS}, "copies": "copy", "kernel": "compute"}
 
 
@@ -275,7 +273,7 @@ def _is_of_traces(change: Change) -> bool:
             return False
 
 
-def _masks(traced: TracedJob, change: Change) -> list[Mask]:
+def _masks(traced: TracedJob, change: Change) -> list[Bools]:
     known = [rank.rank for rank in traced.ranks]
     ranks = set(known)
     if change.first is not None:
@@ -303,7 +301,7 @@ def _pattern(change: Change) -> str:
     return change.pattern
 
 
-def _names(traced: TracedJob, change: Change) -> Mask:
+def _names(traced: TracedJob, change: Change) -> Bools:
     names = traced.job.names
     pattern = _pattern(change).lower()
     if not pattern:

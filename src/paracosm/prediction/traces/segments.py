@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Floats
 from paracosm.prediction.traces.device import (
     SHORTEST,
     DeviceSegments,
@@ -21,19 +21,17 @@ from paracosm.prediction.traces.device import (
     device_segments,
 )
 from paracosm.prediction.traces.traced import Segment
-from paracosm.timeline.kineto import (
-    DeviceSpans,
+from paracosm.timeline.kineto.device import DeviceSpans, device_spans
+from paracosm.timeline.kineto.trace import (
     KinetoTrace,
     Steps,
     Window,
     backward_threads,
-    device_spans,
     steps_of_training,
 )
 
 ROUNDED = 1.5e-9  # seconds by which a segment may seem to begin before its step: ends are rounded
 
-Floats = npt.NDArray[np.float64]
 ByThread = dict[int, list[Segment]]
 
 

@@ -6,15 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
-from paracosm.jobs import Job
-from paracosm.timeline.kineto import Collective
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
+from paracosm.arrays import Codes, Floats, Ints
+from paracosm.jobs.job import Job
+from paracosm.timeline.kineto.trace import Collective
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,13 +1,5 @@
 """How long an op takes that nobody timed: estimators trained from the timings of one device."""
 
-from paracosm.profiling.estimators.estimators import Estimators, fit_estimators
-from paracosm.profiling.estimators.methods import Score
-from paracosm.profiling.estimators.roofline import SOURCES, Estimate
+from paracosm.profiling.estimators.estimators import fit_estimators
 
-__all__ = [
-    "SOURCES",
-    "Estimate",
-    "Estimators",
-    "Score",
-    "fit_estimators",
-]
+__all__ = ["fit_estimators"]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Floats
 from paracosm.errors import InputError
 from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
 
@@ -222,8 +222,6 @@ def _of_convolution(name: str, args: Sequence[Any]) -> dict[str, float] | None:
         **wanted,
     }
 
-
-Floats = npt.NDArray[np.float64]
 
 _TOO_ALIKE = 0.9995  # correlation at which the second column says nothing new
 

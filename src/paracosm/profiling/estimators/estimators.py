@@ -8,16 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from paracosm.arrays import Floats
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.graph import Op
 from paracosm.profiling.environment import Environment, one_thread
-from paracosm.profiling.estimators.describe import (
-    Description,
-    Floats,
-    Seen,
-    describe,
-    seen_in,
-)
+from paracosm.profiling.estimators.describe import Description, Seen, describe, seen_in
 from paracosm.profiling.estimators.methods import (
     FOLDS,
     METHODS,

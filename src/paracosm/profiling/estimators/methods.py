@@ -18,8 +18,9 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
+from paracosm.arrays import Bools, Floats, Ints
 from paracosm.errors import require
-from paracosm.profiling.estimators.describe import Description, Floats, Layout, layout_of, seen_in
+from paracosm.profiling.estimators.describe import Description, Layout, layout_of, seen_in
 from paracosm.profiling.estimators.roofline import Roofline, cells_of, fit_roofline
 
 
@@ -292,7 +293,7 @@ def hold_out(
     return HeldOut(errors, scales, near, distance)
 
 
-def fold_of(ops: Sequence[Description], folds: int, seed: int) -> npt.NDArray[np.int64]:
+def fold_of(ops: Sequence[Description], folds: int, seed: int) -> Ints:
     """Return the fold of every op; ops of equal sizes are in the same one, unless all sizes are
     equal: an op would else be estimated from one that differs from it in a learning rate."""
     shapes: list[Any] = [op.shapes for op in ops]
@@ -304,5 +305,5 @@ def fold_of(ops: Sequence[Description], folds: int, seed: int) -> npt.NDArray[np
     return np.array([number[shape] for shape in shapes], dtype=np.int64)
 
 
-def _split(held: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def _split(held: Bools) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     return np.flatnonzero(~held), np.flatnonzero(held)

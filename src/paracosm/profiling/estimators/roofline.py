@@ -15,12 +15,12 @@ from itertools import groupby
 from statistics import NormalDist, median
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import least_squares
 
+from paracosm.arrays import Floats, Ints
 from paracosm.errors import InputError
 from paracosm.graphs.graph import Op
-from paracosm.profiling.estimators.describe import Description, Floats, describe
+from paracosm.profiling.estimators.describe import Description, describe
 from paracosm.profiling.samples import OpTiming, Spread
 
 _OUTLIER = 0.2  # of the logarithm: from here on, errors count linearly instead of squared
@@ -110,7 +110,7 @@ def _guess(flops: Floats, moved: Floats, times: Floats) -> list[float]:
     return [float(times.min()) / 2, peak, bandwidth]
 
 
-Types = Mapping[str, npt.NDArray[np.int64]]
+Types = Mapping[str, Ints]
 """Rows of the samples of every op type, which is an op's name."""
 
 _MOST_OF_A_TYPE = 30  # samples, so that no op type outweighs the others
@@ -148,7 +148,7 @@ def fit_device(ops: Sequence[Description], log_time: Floats, types: Types, seed:
         rows = np.concatenate([some[name] for name in names])
         return fit_roofline([ops[row] for row in rows], log_time[rows])
 
-    def errors(roofline: Roofline, rows: npt.NDArray[np.int64]) -> Floats:
+    def errors(roofline: Roofline, rows: Ints) -> Floats:
         return np.abs(roofline.log_time([ops[row] for row in rows]) - log_time[rows])
 
     names = list(some)
@@ -332,7 +332,7 @@ class Cells:
     """
 
     names: tuple[str, ...]  # the text of every cell
-    offsets: npt.NDArray[np.int64]  # (cells + 1,), where each cell's ops begin
+    offsets: Ints  # (cells + 1,), where each cell's ops begin
     sizes: Floats  # (n, most sizes of an op), their logarithms; 0 where an op has fewer
     ratio: Floats  # (n,), logarithm of time over roofline
 

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.arrays import Bools, Floats, Ints
 from paracosm.errors import InputError
-from paracosm.timeline import covered
+from paracosm.timeline.analysis import covered
 
 Codes = npt.NDArray[np.int8]
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 RESOURCES = ("downlink", "worker", "uplink", "server")
 """What an op keeps busy (Li et al. 2020, section 2): `downlink` carries parameters from a server to
@@ -68,7 +67,7 @@ class JobProfile:
     def waits_for(self, op: int) -> Ints:
         return self.dependencies[self.first_dependency[op] : self.first_dependency[op + 1]]
 
-    def of_steps(self, kept: npt.NDArray[np.bool_]) -> JobProfile:
+    def of_steps(self, kept: Bools) -> JobProfile:
         """Return the profile of some of its steps, (steps,); `dropped` stays as it is."""
         return replace(
             self,
@@ -238,7 +237,7 @@ def _check_dependencies(profile: JobProfile, where: str) -> None:
         raise InputError(f"{where}: ops wait for each other: {', '.join(names)}")
 
 
-def _faults(profile: JobProfile) -> list[tuple[str, npt.NDArray[np.bool_]]]:
+def _faults(profile: JobProfile) -> list[tuple[str, Bools]]:
     """Return what can be wrong with an op of a step, and where it is, (steps, ops); a transfer that
     was not traced, with neither begin nor end, is not: its bytes are known."""
     transfer = np.isin(profile.resource, (DOWNLINK, UPLINK))
@@ -315,7 +314,7 @@ def without_interrupted(profile: JobProfile) -> JobProfile:
     own = profile.resource == WORKER
     computing = (profile.end[:, own] - profile.begin[:, own]).sum(axis=1)
     low, median, high = np.percentile(computing, [25, 50, 75])
-    kept: npt.NDArray[np.bool_] = computing <= max(high + FAR * (high - low), LONGER * median)
+    kept: Bools = computing <= max(high + FAR * (high - low), LONGER * median)
     if kept.all():
         return profile
     dropped = {**profile.dropped, INTERRUPTED: int((~kept).sum())}
@@ -352,7 +351,7 @@ def summarize_profile(profile: JobProfile) -> dict[str, Any]:
     }
 
 
-def _share(profile: JobProfile, ops: npt.NDArray[np.bool_], lengths: Floats) -> float | None:
+def _share(profile: JobProfile, ops: Bools, lengths: Floats) -> float | None:
     shares = [
         covered(begin[traced], end[traced]) / length
         for begin, end, length in zip(profile.begin, profile.end, lengths, strict=True)

@@ -13,8 +13,8 @@ from math import inf
 from statistics import fmean
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Floats
 from paracosm.errors import InputError, require, unknown
 from paracosm.profiling.environment import environment_here
 from paracosm.profiling.processes import Processes, WorkerError
@@ -420,7 +420,7 @@ def fit_line(sizes: Sequence[float], seconds: Sequence[float]) -> Line:
     )
 
 
-def _robust(n: npt.NDArray[np.float64], t: npt.NDArray[np.float64]) -> tuple[float, float]:
+def _robust(n: Floats, t: Floats) -> tuple[float, float]:
     from scipy.optimize import least_squares, nnls
 
     design = np.stack([1 / t, n / t], axis=1)

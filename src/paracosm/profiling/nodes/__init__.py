@@ -6,12 +6,11 @@ from paracosm.profiling.nodes.calibration import (
     measure_goodput,
     measure_shares,
 )
-from paracosm.profiling.nodes.exchange import connected, connected_here
+from paracosm.profiling.nodes.exchange import connected_here
 
 __all__ = [
     "BandwidthSettings",
     "ShareSettings",
-    "connected",
     "connected_here",
     "measure_goodput",
     "measure_shares",

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from paracosm.arrays import Bools, Floats
 from paracosm.data_files import read_yaml
 from paracosm.errors import InputError
 from paracosm.profiling.nodes.exchange import (
@@ -417,19 +417,19 @@ def correlation(carried: Sequence[Sequence[int]]) -> float | None:
     return float(now @ later) / size if size > 0 else None
 
 
-def counted(carried: Sequence[Sequence[int]]) -> npt.NDArray[np.bool_]:
+def counted(carried: Sequence[Sequence[int]]) -> Bools:
     """Return which intervals tell of sharing, (intervals,): in the others all connections together
     carried less than half of what they usually did, because one of the hosts was busy."""
     total = np.array(carried).sum(axis=1)
     usual = np.median(total)
     if not usual > 0:
         raise InputError("nothing came over several connections most of the time: is a host busy?")
-    enough: npt.NDArray[np.bool_] = total >= usual / 2
+    enough: Bools = total >= usual / 2
     return enough
 
 
-def _deviations(carried: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:
+def _deviations(carried: Sequence[Sequence[int]]) -> Floats:
     """Return ln(bytes) minus its mean over the connections of an interval."""
     logarithms = np.log(np.maximum(np.array(carried, float), SEGMENT))
-    deviations: npt.NDArray[np.float64] = logarithms - logarithms.mean(axis=1, keepdims=True)
+    deviations: Floats = logarithms - logarithms.mean(axis=1, keepdims=True)
     return deviations

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from paracosm.arrays import Bools, Codes, Floats, Ints
 from paracosm.timing.compiled import Draws
 
 # Numba takes module constants as they are; enumerations cost it types that do not unify.
@@ -120,31 +121,27 @@ class Rules(NamedTuple):
     bin_shift: int  # a bin of the staleness histogram is 2^shift wide
 
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
-
 class Matrix(NamedTuple):
     """The columns of A (CSC), or the stencil that stands for them, and the right-hand side.
 
     A relaxation of row i changes x_i, and so the residual of every row in *column* i.
     """
 
-    pointer: Integers  # these three are empty when the stencil is used
+    pointer: Ints  # these three are empty when the stencil is used
     row: NDArray[np.uint32]
     data: Floats
     b: Floats
     gain: Floats  # what a residual is multiplied with to give the step, shape (n,)
-    shape: Integers  # of the grid, (nz, ny, nx); zeros when there is none
-    offsets: Integers  # of the stencil's points, shape (k, 3)
+    shape: Ints  # of the grid, (nz, ny, nx); zeros when there is none
+    offsets: Ints  # of the stencil's points, shape (k, 3)
     coefficients: Floats  # of the stencil's points; empty when the columns are used
 
 
 class Blocks(NamedTuple):
     """Block k holds the rows `rows[pointer[k]:pointer[k + 1]]`."""
 
-    pointer: Integers
-    rows: Integers
+    pointer: Ints
+    rows: Ints
 
 
 class Factors(NamedTuple):
@@ -154,16 +151,16 @@ class Factors(NamedTuple):
     all blocks behind each other; `offset[k]` is the position of block k in the arrays over rows.
     """
 
-    offset: Integers
-    lower_pointer: Integers
-    lower_index: NDArray[np.int32]
+    offset: Ints
+    lower_pointer: Ints
+    lower_index: Codes
     lower_data: Floats
-    upper_pointer: Integers
-    upper_index: NDArray[np.int32]
+    upper_pointer: Ints
+    upper_index: Codes
     upper_data: Floats
     inverse_pivot: Floats
-    row_order: Integers
-    column_order: Integers
+    row_order: Ints
+    column_order: Ints
 
 
 class Iterate(NamedTuple):
@@ -173,7 +170,7 @@ class Iterate(NamedTuple):
     residual: Floats  # b - A x, kept up to date by every relaxation
     previous: Floats  # the iterate one update of the row ago (momentum only, else empty)
     work: Floats  # scratch of Gauss-Seidel sweeps and local solves, as `stamp`
-    stamp: Integers
+    stamp: Ints
     solution: Floats  # empty when it is not known, or not asked for
 
 
@@ -185,32 +182,32 @@ class Clock(NamedTuple):
     """
 
     key: Floats  # the instant of the winner below each node, shape (2 P,)
-    winner: NDArray[np.int32]  # who that is
+    winner: Codes  # who that is
     begun: Floats  # when the update in flight began, shape (P,)
 
 
 class Flight(NamedTuple):
     """The updates in flight, by processor."""
 
-    slot: Integers  # where its values begin in `values` and `chosen`, shape (p + 1,)
+    slot: Ints  # where its values begin in `values` and `chosen`, shape (p + 1,)
     values: Floats  # the new ones, computed and not yet written
-    chosen: Integers  # the rows they belong to, where these are not a whole block
-    size: Integers  # how many rows, or -1 for the whole block
-    block: Integers
-    read_at: Integers  # how many updates had been written when the processor read
-    updates: Integers  # how many it has written
-    stale: NDArray[np.bool_]  # whether it ignores what it reads (a fault)
+    chosen: Ints  # the rows they belong to, where these are not a whole block
+    size: Ints  # how many rows, or -1 for the whole block
+    block: Ints
+    read_at: Ints  # how many updates had been written when the processor read
+    updates: Ints  # how many it has written
+    stale: Bools  # whether it ignores what it reads (a fault)
     given: Floats  # the next duration, where a Python function says it; NaN when it is used up
-    due: Integers  # the processors that are due at this instant
-    copying: NDArray[np.bool_]  # whether it has still to read, of updates that have phases
+    due: Ints  # the processors that are due at this instant
+    copying: Bools  # whether it has still to read, of updates that have phases
     end: Floats  # when such an update is complete
 
 
 class Rows(NamedTuple):
     """The rows of A (CSR), for update functions of the user's: the names of SciPy's attributes."""
 
-    indptr: Integers
-    indices: NDArray[np.int32]
+    indptr: Ints
+    indices: Codes
     data: Floats
 
 
@@ -223,36 +220,36 @@ class Halos(NamedTuple):
     buffers, `capacity` for each link, until their receiver reads.
     """
 
-    pointer: Integers  # rows of A (CSR)
-    source: Integers  # whose columns are rows of x (0 or more) or, as -1 - place, places in `have`
+    pointer: Ints  # rows of A (CSR)
+    source: Ints  # whose columns are rows of x (0 or more) or, as -1 - place, places in `have`
     data: Floats
     residual: Floats  # of each row as its own processor knows it, shape (n,)
     have: Floats  # values on all links, one link behind the other
-    link: Integers  # link k's values are at `link[k]:link[k + 1]`
-    rows: Integers  # that they are values of
-    out_pointer: Integers  # links by sender
-    out: Integers
-    into_pointer: Integers  # links by receiver
-    into: Integers
+    link: Ints  # link k's values are at `link[k]:link[k + 1]`
+    rows: Ints  # that they are values of
+    out_pointer: Ints  # links by sender
+    out: Ints
+    into_pointer: Ints  # links by receiver
+    into: Ints
     occupancy: Floats  # how long a message holds its link, on the processors' clock
     latency: Floats  # how long it takes besides; both of links that share nothing
-    jitter: Integers  # row of the table of distributions that adds to the latency, or -1
+    jitter: Ints  # row of the table of distributions that adds to the latency, or -1
     streams: NDArray[np.uint64]  # keys of each link's random numbers
-    ordered: NDArray[np.bool_]  # whether no message arrives before an older one; shape (1,)
+    ordered: Bools  # whether no message arrives before an older one; shape (1,)
     ticks: Floats  # ticks in a second, or 1; shape (1,)
     free_at: Floats  # when each link is free again; infinite while it shares ports
     waiting: Floats  # values that wait for their link
-    wait_count: Integers  # updates written when they were, -1 where nothing waits
+    wait_count: Ints  # updates written when they were, -1 where nothing waits
     payload: Floats  # the values under way, shape (capacity, values)
-    buffer: Integers  # which row of `payload` each message uses, shape (links, capacity)
+    buffer: Ints  # which row of `payload` each message uses, shape (links, capacity)
     arrival: Floats  # when each message is there, shape (links, capacity)
-    number: Integers  # its place in the order of sending, shape (links, capacity)
-    news: Integers  # how many updates had been written, shape (links, capacity)
-    under_way: Integers  # messages on each link
-    fullest: Integers  # the most there ever were
-    sent: Integers  # messages that left on each link
-    version: Integers  # number of the newest that arrived
-    missed: Integers  # updates written at the oldest news that has not arrived; -1: none
+    number: Ints  # its place in the order of sending, shape (links, capacity)
+    news: Ints  # how many updates had been written, shape (links, capacity)
+    under_way: Ints  # messages on each link
+    fullest: Ints  # the most there ever were
+    sent: Ints  # messages that left on each link
+    version: Ints  # number of the newest that arrived
+    missed: Ints  # updates written at the oldest news that has not arrived; -1: none
     last_arrival: Floats  # of any message on each link
 
 
@@ -260,16 +257,16 @@ class Ports(NamedTuple):
     """What messages share, of links that share something."""
 
     traffic: Any  # who is under way (`network.compiled`); a message has the number of its link
-    route: Integers  # of each link; -1 where nothing is shared
+    route: Ints  # of each link; -1 where nothing is shared
     demand: Floats  # of a message on each link: bytes, or picoseconds
-    propagation: Integers  # picoseconds from the end of a transfer until the message is there
-    unsettled: Integers  # picosecond whose requests have no rate yet; -1: none; shape (1,)
+    propagation: Ints  # picoseconds from the end of a transfer until the message is there
+    unsettled: Ints  # picosecond whose requests have no rate yet; -1: none; shape (1,)
 
 
 class Tally(NamedTuple):
     """Counts: staleness by `2^bin_shift` updates a bin; local residuals, squared, -1 for none."""
 
-    staleness: Integers  # shape (bins,); the last one holds everything beyond
+    staleness: Ints  # shape (bins,); the last one holds everything beyond
     offered: Floats  # each processor's local residual when it last read
     contribution: Floats  # what of it is in the sum of all, shape (p,)
     local: Floats  # as `offered`, for checkpoint policies
@@ -291,7 +288,7 @@ class History(NamedTuple):
 class Spans(NamedTuple):
     """The first updates, one a row: processor, and begin, copied, computed, end."""
 
-    processor: NDArray[np.int32]
+    processor: Codes
     times: Floats
 
 
@@ -309,7 +306,7 @@ class Watched(NamedTuple):
     tally: Tally
     checkpoint: Checkpoint
     history: History
-    counters: Integers
+    counters: Ints
     gauges: Floats
 
 
@@ -331,10 +328,10 @@ class State(NamedTuple):
     history: History
     spans: Spans
     draws: Draws
-    phase_rows: Integers  # which of `draws` each processor's phases draw from, (p + 1, phases)
+    phase_rows: Ints  # which of `draws` each processor's phases draw from, (p + 1, phases)
     streams: NDArray[np.uint64]  # keys of each processor's durations, shape (p + 1,)
     choices: NDArray[np.uint64]  # and of its choices of rows; the last is the residual processor's
-    counters: Integers
+    counters: Ints
     gauges: Floats
     update: Any  # compiled functions of the user's, or ones that are never called
     pattern: Any

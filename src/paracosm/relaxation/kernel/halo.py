@@ -14,8 +14,8 @@ import numpy as np
 
 from paracosm.compiled import compiled_whole, subroutine
 from paracosm.errors import InputError
-from paracosm.network import Connection, Stations
 from paracosm.network.compiled import make_traffic, next_end, pop_end, request, settle
+from paracosm.network.stations import Connection, Stations
 from paracosm.relaxation.kernel.arrays import UPDATES, Halos, Ports
 from paracosm.relaxation.spec import RunSpec
 from paracosm.rng import RelaxationStream, stream_keys

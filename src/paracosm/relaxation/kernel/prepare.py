@@ -6,8 +6,8 @@ from math import ceil, inf, log2
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from paracosm.arrays import Ints
 from paracosm.errors import InputError
 from paracosm.network.compiled import LAST_INSTANT
 from paracosm.relaxation.kernel import arrays as k
@@ -239,7 +239,7 @@ def _flight(spec: RunSpec, blocks: Blocks) -> Flight:
     )
 
 
-def slots_for(spec: RunSpec, blocks: Blocks) -> NDArray[np.int64]:
+def slots_for(spec: RunSpec, blocks: Blocks) -> Ints:
     """Return room for how many rows each processor's update in flight needs, shape (p,)."""
     sizes = np.diff(blocks.pointer)
     processors = spec.processors
@@ -252,7 +252,7 @@ def slots_for(spec: RunSpec, blocks: Blocks) -> NDArray[np.int64]:
     return capacity
 
 
-def _draws(spec: RunSpec) -> tuple[Draws, NDArray[np.int64]]:
+def _draws(spec: RunSpec) -> tuple[Draws, Ints]:
     times, processors = spec.times, spec.processors
     phases = times.phases
     distributions: list[Any] = [phase for update in times.updates for phase in update]

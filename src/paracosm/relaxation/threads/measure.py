@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from paracosm.arrays import Floats, Ints
 from paracosm.errors import InputError, unknown
 from paracosm.relaxation.threads.measurement import (
     Case,
@@ -191,9 +191,9 @@ class _Gathered:
 
 
 def _thread_times(
-    durations: NDArray[np.int64],
+    durations: Ints,
     count: int,
-    sums: NDArray[np.float64],
+    sums: Floats,
     part: float,
     rng: np.random.Generator,
 ) -> ThreadTimes:
@@ -203,7 +203,7 @@ def _thread_times(
     return ThreadTimes(count, tuple(mean.tolist()), tuple(np.sqrt(variance).tolist()), kept)
 
 
-def thinned(durations: NDArray[np.int64], kept: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def thinned(durations: Ints, kept: int, rng: np.random.Generator) -> Ints:
     """Return `kept` rows of `durations` that stand for all, in their order.
 
     Of each of `kept` groups of equally many iterations, by how long they took, one at random: rare

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from paracosm.arrays import Floats, Ints
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
 
-Array = NDArray[np.float64]
-Stamps = NDArray[np.int64]
+Stamps = Ints
 _LEAST = 1e-9  # seconds, of a phase from which the clock's own time is taken
 
 
@@ -40,7 +39,7 @@ class ThreadTimes:
     mean: tuple[float, ...]  # seconds: copy, compute, update (or copy, check), whole
     sd: tuple[float, ...]  # likewise
     # nanoseconds, one column a phase: all iterations, or as many as are kept
-    samples: NDArray[np.int64]
+    samples: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +53,7 @@ class Case:
     residual: ThreadTimes | None  # the residual thread; None for stencil
     interruptions: Interruptions  # what was seen of threads losing their cores
 
-    def times(self, timed: bool) -> Array:
+    def times(self, timed: bool) -> Floats:
         """Return the seconds to convergence of the runs with, or without, timers."""
         return np.array([run.time for run in self.runs if run.timed == timed])
 
@@ -126,30 +125,30 @@ class Phases:
     `residual` copy and check of the residual thread, shape (samples, 2), empty without one.
     """
 
-    workers: tuple[Array, ...]
-    residual: Array
+    workers: tuple[Floats, ...]
+    residual: Floats
 
     @property
-    def pooled(self) -> Array:
+    def pooled(self) -> Floats:
         """Copy, compute, update of all relaxation threads, shape (samples, 3)."""
         return np.concatenate(self.workers)
 
     @property
-    def copy(self) -> Array:
+    def copy(self) -> Floats:
         return self.pooled[:, 0]
 
     @property
-    def compute(self) -> Array:
+    def compute(self) -> Floats:
         return self.pooled[:, 1]
 
     @property
-    def update(self) -> Array:
+    def update(self) -> Floats:
         return self.pooled[:, 2]
 
     def on_core(self) -> Phases:
         """Return the iterations less than `LOST` above the median: those that kept their core."""
 
-        def kept(rows: Array) -> Array:
+        def kept(rows: Floats) -> Floats:
             total = rows.sum(axis=1)
             return rows[total < np.median(total) + LOST] if len(rows) else rows
 
@@ -163,7 +162,7 @@ def phases(
     case = measurement.case(variant, threads)
     off = measurement.clock_overhead if corrected else 0.0
 
-    def seconds(samples: NDArray[np.int64]) -> Array:
+    def seconds(samples: Ints) -> Floats:
         return np.asarray(np.maximum(1e-9 * samples - off, _LEAST))
 
     residual = np.empty((0, 2)) if case.residual is None else seconds(case.residual.samples)
@@ -265,12 +264,12 @@ def _thread_in(thread: Mapping[str, Any], phases: tuple[str, ...]) -> ThreadTime
 class Recording:
     """What every thread of a run did when, in nanoseconds since the common start."""
 
-    pointer: NDArray[np.int64]  # thread k relaxes the rows from `pointer[k]` to `pointer[k + 1]`
+    pointer: Ints  # thread k relaxes the rows from `pointer[k]` to `pointer[k + 1]`
     # a row an iteration: start (the end before), copied, computed, updated
     workers: tuple[Stamps, ...]
     iterations: tuple[int, ...]  # of each relaxation thread, recorded or not
     checks: Stamps  # of the residual thread: start, copied, checked; empty for stencil
-    norms: NDArray[np.float64]  # that each check found
+    norms: Floats  # that each check found
     detecting: int  # index of the check that detected convergence, or -1
 
     @property
@@ -321,9 +320,7 @@ def foreign_load(share: float, threads: int, cores: int) -> float:
     return max(0.0, cores / share - threads)
 
 
-def _stretches(
-    start: NDArray[np.int64], end: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], float]:
+def _stretches(start: Ints, end: Ints) -> tuple[Floats, float]:
     seconds = 1e-9 * (end - start)
     usual = float(np.median(seconds))
     lost = np.flatnonzero(seconds > usual + LOST)

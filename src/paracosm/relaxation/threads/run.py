@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from paracosm.arrays import Floats, Ints
 from paracosm.errors import InputError, unknown
 from paracosm.relaxation.threads.measurement import Recording
 
@@ -25,8 +25,6 @@ VARIANTS = ("race", "safe", "stencil")
 CHECK_EVERY = 10  # iterations between local residuals of the stencil variant
 _POLL = 0.02  # seconds between two looks at whether the threads are done
 _GRACE = 0.2  # seconds for a thread to begin whose start was interrupted
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class ThreadTotals:
     """What a relaxation thread did in all its iterations, recorded one by one or not."""
 
     iterations: int
-    sums: Array  # seconds and squares of copy, compute, update, whole; shape (2, 4)
+    sums: Floats  # seconds and squares of copy, compute, update, whole; shape (2, 4)
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class Run:
     checks: int  # of the residual thread; 0 for stencil
     totals: tuple[ThreadTotals, ...]
     recording: Recording | None  # None without timers
-    x: Array  # shape (n,)
+    x: Floats  # shape (n,)
 
 
 def run_threads(
@@ -133,7 +131,7 @@ def run_threads(
     )
 
 
-def block_pointer(rows: int, threads: int) -> NDArray[np.int64]:
+def block_pointer(rows: int, threads: int) -> Ints:
     """Return where each thread's block of consecutive rows begins, and the end."""
     if not 1 <= threads <= rows:
         raise InputError(f"threads: give from 1 to {rows}, the rows to share, not {threads}")
@@ -145,7 +143,7 @@ class _Team:
     """The threads' work, one function each, and how to read what they left."""
 
     jobs: list[Callable[[], None]]
-    solution: Callable[[], Array]
+    solution: Callable[[], Floats]
     checks: Callable[[], int]
     totals: Callable[[], tuple[ThreadTotals, ...]]
     recording: Callable[[int], Recording]
@@ -156,7 +154,7 @@ def _prepare_solver(
     variant: str,
     threads: int,
     threshold: float,
-    control: NDArray[np.int64],
+    control: Ints,
     timed: bool,
     lingering: int,
     _every: int,
@@ -215,7 +213,7 @@ def _prepare_stencil(
     _variant: str,
     threads: int,
     threshold: float,
-    control: NDArray[np.int64],
+    control: Ints,
     timed: bool,
     _lingering: int,
     every: int,
@@ -251,7 +249,7 @@ def _prepare_stencil(
             every, total, parts, measured, timed, limits.iterations, note.stamps, note.sums,
         )  # fmt: skip
 
-    def solution() -> Array:
+    def solution() -> Floats:
         newest = [band[note.count % 2, 1:-1, 1:-1] for band, note in zip(bands, notes, strict=True)]
         return np.concatenate(newest).ravel()
 
@@ -269,7 +267,7 @@ def _prepare_stencil(
     return _Team(jobs, solution, lambda: 0, lambda: _totals(notes), recording)
 
 
-def five_point(problem: Problem) -> tuple[tuple[int, int], Array]:
+def five_point(problem: Problem) -> tuple[tuple[int, int], Floats]:
     """Return a grid problem's shape and coefficients: centre, above, below, left, right."""
     stencil = problem.stencil
     wanted = [(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)]
@@ -286,8 +284,8 @@ def five_point(problem: Problem) -> tuple[tuple[int, int], Array]:
 
 @dataclass
 class _Notes:
-    stamps: NDArray[np.int64]
-    sums: Array
+    stamps: Ints
+    sums: Floats
     count: int = 0
 
     @classmethod
@@ -296,7 +294,7 @@ class _Notes:
         stamps = np.full((capacity if timed else 0, width), -1, np.int64)
         return cls(stamps, np.zeros((2, 4)))
 
-    def recorded(self, began: int) -> NDArray[np.int64]:
+    def recorded(self, began: int) -> Ints:
         return self.stamps[: min(self.count, len(self.stamps))] - began
 
 

@@ -7,13 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Bools, Codes, Floats, Ints
 from paracosm.timeline.kineto.trace import KINDS, Collective, KinetoTrace, Window, collective_of
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +23,7 @@ class DeviceSpans:
     call: Ints  # rows of the calls that launched them; -1: before the window
     launched: Floats  # when those calls began; minus infinity
     thread: Codes  # lanes of those calls; -1
-    earlier: npt.NDArray[np.bool_]  # whether they were launched before the window
+    earlier: Bools  # whether they were launched before the window
 
     def __len__(self) -> int:
         return len(self.row)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Ints
 from paracosm.errors import InputError
 from paracosm.timeline.kineto.rows import Rows, Table
 from paracosm.timeline.kineto.scan import Scanner, open_trace
@@ -36,8 +36,6 @@ from paracosm.timeline.kineto.trace import (
     is_step,
     steps_of,
 )
-
-Ints = npt.NDArray[np.int64]
 
 _DEVICE = {CATEGORIES.index(category) for category in ("kernel", "copy", "memset", "sync")}
 _PASSED_OVER = {"trace", "python_function", "overhead", "gpu_user_annotation"}

@@ -10,11 +10,10 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.arrays import Bools, Ints
 from paracosm.errors import InputError
 
 Table = npt.NDArray[Any]
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 CHUNK = 1 << 15  # spans that are read and written at once
 HELD = 1 << 20  # spans up to which all are held in memory
@@ -82,7 +81,7 @@ class Rows:
 
     def where(
         self,
-        wanted: Callable[[Table], Mask],
+        wanted: Callable[[Table], Bools],
         times: tuple[int, int] | None = None,
         correlations: tuple[int, int] | None = None,
     ) -> Table:

@@ -11,13 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Codes, Floats, Ints
 from paracosm.errors import InputError
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
 
 CATEGORIES = ("op", "annotation", "runtime", "kernel", "copy", "memset", "sync", "other")
 """An op on the host; a range that the program or the profiler names; a call of the CUDA runtime or

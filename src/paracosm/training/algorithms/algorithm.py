@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 from paracosm.errors import InputError
 from paracosm.factory import named_function
-from paracosm.models import Optimizer
+from paracosm.models.optimizers import Optimizer
 from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.training.failures import SYNCHRONOUS, Recovery
 from paracosm.training.named import write_named

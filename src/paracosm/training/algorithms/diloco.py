@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from paracosm.engine import Future
 from paracosm.errors import InputError
-from paracosm.models import Optimizer
+from paracosm.models.optimizers import Optimizer
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.failures import SYNCHRONOUS, Recovery
 from paracosm.training.named import above_0, at_least, below_1

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 from paracosm.errors import InputError
-from paracosm.models import Optimizer
+from paracosm.models.optimizers import Optimizer
 from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.simulation.schedule import asgd, fedbuff
 from paracosm.training.algorithms.algorithm import Algorithm

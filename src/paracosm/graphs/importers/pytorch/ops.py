@@ -24,13 +24,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Codes
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.chakra.trace import Tensors
 from paracosm.graphs.check import cycle_message, node_label
-from paracosm.timeline.kineto import OpSpan
+from paracosm.timeline.kineto.device import OpSpan
 
 COLLECTIVE = "record_param_comms"
 
@@ -424,8 +424,6 @@ def _uses(value: Any, depth: int = 0) -> Iterator[TensorUse]:
     for each in value:
         yield from _uses(each, depth + 1)
 
-
-Codes = npt.NDArray[np.int32]
 
 _ANCHOR = 2000
 """Calls of a thread by which its place in the profiler's trace is found."""

@@ -26,7 +26,8 @@ from paracosm.graphs.importers.pytorch.ops import (
     steps_of,
     units_of,
 )
-from paracosm.timeline.kineto import OpSpan, collective_of
+from paracosm.timeline.kineto.device import OpSpan
+from paracosm.timeline.kineto.trace import collective_of
 
 _SCHEMA = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?\(")
 _HOST = frozenset(

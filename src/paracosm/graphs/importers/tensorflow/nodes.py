@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Ints
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.graph import TensorArgument
 from paracosm.graphs.importers import shape_rules as rules
@@ -101,7 +101,7 @@ def shape_proto(found: Message | None) -> tuple[int, ...] | None:
     return tuple(-1 if size < 0 else size for size in sizes)
 
 
-def constant_of(node: TfNode) -> npt.NDArray[np.int64] | None:
+def constant_of(node: TfNode) -> Ints | None:
     """Return the whole numbers of a Const that has few; None of any other."""
     tensor = (node.attributes.get("value") or {}).get("tensor")
     if tensor is None:
@@ -227,9 +227,6 @@ DTYPES = {
 """Names of types by their number; a reference to a variable has 100 more."""
 
 
-Whole = npt.NDArray[np.int64]
-
-
 @dataclass
 class Known:
     """What is known of the values of a graph.
@@ -239,7 +236,7 @@ class Known:
     """
 
     tensors: dict[str, TensorArgument] = field(default_factory=dict)
-    constants: dict[str, Whole] = field(default_factory=dict)
+    constants: dict[str, Ints] = field(default_factory=dict)
     free: list[str] = field(default_factory=list)
     first_open: bool = False
 
@@ -296,7 +293,7 @@ def _dtype(known: Known, node: TfNode, position: int) -> str:
 
 
 def _evaluate(
-    known: Known, node: TfNode, shapes: Sequence[Shape | None], values: Sequence[Whole | None]
+    known: Known, node: TfNode, shapes: Sequence[Shape | None], values: Sequence[Ints | None]
 ) -> None:
     if node.op == "Const" and (constant := constant_of(node)) is not None:
         known.constants[f"{node.name}:0"] = constant

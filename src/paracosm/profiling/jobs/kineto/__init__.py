@@ -1,6 +1,6 @@
 """Job profiles from Kineto traces of one PyTorch process, with the parameter server put in."""
 
-from paracosm.profiling.jobs.kineto.gradients import Parameter, parameters_of_model
+from paracosm.profiling.jobs.kineto.gradients import parameters_of_model
 from paracosm.profiling.jobs.kineto.profile import job_profile_of_trace
 
-__all__ = ["Parameter", "job_profile_of_trace", "parameters_of_model"]
+__all__ = ["job_profile_of_trace", "parameters_of_model"]

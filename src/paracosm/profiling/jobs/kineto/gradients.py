@@ -10,21 +10,21 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Ints
 from paracosm.errors import InputError, require
 from paracosm.factory import one_line
 from paracosm.graphs.capture.options import CaptureOptions
-from paracosm.timeline.kineto import (
-    DeviceSpans,
+from paracosm.timeline.kineto.device import DeviceSpans, device_spans
+from paracosm.timeline.kineto.trace import (
     KinetoTrace,
     Step,
     Window,
     backward_threads,
-    device_spans,
+    bytes_of,
+    is_backward,
     window_of,
 )
-from paracosm.timeline.kineto.trace import bytes_of, is_backward
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 """What autograd calls the op that hands a gradient to its parameter."""
@@ -57,9 +57,6 @@ def refuse_without_training(trace: KinetoTrace) -> None:
             f"{trace.path}: no gradients ({ACCUMULATE}): a profile needs steps of training, "
             "recorded with ProfilerActivity.CPU"
         )
-
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

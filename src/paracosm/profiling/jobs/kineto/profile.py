@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Floats, Ints
 from paracosm.errors import InputError
 from paracosm.profiling.jobs.job_profile import (
     DOWNLINK,
@@ -33,8 +33,8 @@ from paracosm.profiling.jobs.kineto.gradients import (
     without_model,
     worker_steps,
 )
-from paracosm.timeline.kineto import KinetoTrace, read_kineto
-from paracosm.timeline.kineto.trace import is_backward
+from paracosm.timeline.kineto.read import read_kineto
+from paracosm.timeline.kineto.trace import KinetoTrace, is_backward
 
 
 def job_profile_of_trace(
@@ -207,10 +207,6 @@ def _taken_with(trace: KinetoTrace, first: Gradient) -> int | None:
             if first.shape in shapes:
                 return next((shape[0] for shape in shapes if shape != first.shape), None)
     return None
-
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

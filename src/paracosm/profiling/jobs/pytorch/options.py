@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Ints
 from paracosm.errors import InputError
 from paracosm.graphs.capture import CaptureOptions
-from paracosm.models import Workload, check_trainable, load_data
+from paracosm.models.data_sets import check_trainable, load_data
+from paracosm.models.registry import Workload
 from paracosm.models.shards import BatchSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
 
@@ -152,7 +153,7 @@ def _with_data(options: JobOptions, worker: int) -> tuple[Workload, Callable[[],
     workload = Workload(model.module, (), lambda outputs: outputs, options.batch)
     _check_trained(options.model, workload)
 
-    def feed(chosen: npt.NDArray[np.int64]) -> None:
+    def feed(chosen: Ints) -> None:
         targets = data.train_y[chosen]
         workload.inputs = (data.train_x[chosen],)
         workload.loss = lambda outputs: model.loss(outputs, targets)

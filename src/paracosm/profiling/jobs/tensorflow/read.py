@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from paracosm.arrays import Bools, Floats
 from paracosm.errors import InputError, require
 from paracosm.profiling.jobs.job_profile import (
     JobProfile,
@@ -30,8 +30,6 @@ from paracosm.profiling.jobs.tensorflow.records import (
 )
 from paracosm.profiling.jobs.tensorflow.structure import Columns, StructureFinder, columns_of
 from paracosm.profiling.processes import Processes, WorkerError, check_memory_for, free_ports
-
-Floats = npt.NDArray[np.float64]
 
 
 def read_steps(
@@ -134,7 +132,7 @@ def _profile(
     steps: Sequence[Records],
     ops: Sequence[ProfiledOp],
     times: Times,
-    kept: npt.NDArray[np.bool_],
+    kept: Bools,
     dropped: dict[str, int],
     provenance: dict[str, Any],
     where: str,
@@ -198,7 +196,7 @@ class Times:
     # Columns of transfers that no step has traced: they are set to last from the end of the
     # op that sends to the begin of the first that waits for it
     placed: list[int]
-    early: npt.NDArray[np.bool_]  # steps in which a tensor came before it was sent, in any case
+    early: Bools  # steps in which a tensor came before it was sent, in any case
 
 
 def times_of(steps: Sequence[Records], columns: Columns) -> Times:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from paracosm.errors import InputError
 from paracosm.graphs.file import contents
-from paracosm.graphs.importers import format_of
 from paracosm.graphs.importers.calls import bytes_of
+from paracosm.graphs.importers.formats import format_of
 from paracosm.graphs.importers.tensorflow.nodes import TENSORFLOW
 from paracosm.graphs.importers.tensorflow.step_ops import (
     StepOp,
