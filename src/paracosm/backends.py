@@ -240,8 +240,8 @@ def _dask_client(scheduler: str | None, jobs: int) -> Any:
         )
         return distributed.Client(cluster)
     try:
-        client = distributed.Client(scheduler, timeout="10s", set_as_default=False)
-        client.wait_for_workers(1, timeout=10)
+        client = distributed.Client(scheduler, timeout="20s", set_as_default=False)
+        client.wait_for_workers(1, timeout=60)
     except (OSError, ValueError) as error:
         why = "has no worker yet" if isinstance(error, TimeoutError) else "is not reached"
         raise InputError(f"--scheduler {scheduler}: {why}: {error}") from None

@@ -191,6 +191,11 @@ def test_a_run_whose_worker_is_killed_is_made_again(dask: Backend, tmp_path: Pat
         list(dask.each(die, [(1,)]))
 
 
+def is_open(port: int) -> bool:
+    with socket.socket() as there:
+        return there.connect_ex(("127.0.0.1", port)) == 0
+
+
 @contextmanager
 def cluster(port: int, workers: int = 2) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Yield the processes of a scheduler and its workers, as an administrator starts them."""
@@ -205,6 +210,9 @@ def cluster(port: int, workers: int = 2) -> Iterator[list[subprocess.Popen[bytes
 
         scheduler = start("scheduler", "--port", str(port), "--host", "127.0.0.1")
         address = f"tcp://127.0.0.1:{port}"
+        while not is_open(port):
+            assert scheduler.poll() is None
+            time.sleep(0.1)
         worker = ("worker", address, "--nthreads", "1", "--no-nanny")
         yield [scheduler, *(start(*worker) for _ in range(workers))]
 

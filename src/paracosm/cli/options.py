@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -94,10 +95,33 @@ def with_run_flags(
 def _flags_of(model: type[BaseModel], positional: Collection[str]) -> list[inspect.Parameter]:
     synonyms: dict[str, str] = getattr(model, "SYNONYMS", {})
     return [
-        _flag(name, field, [word for word, meant in synonyms.items() if meant == name])
+        _flag(name, field, [w for w in synonyms if synonyms[w] == name], _panel(model, name))
         for name, field in model.model_fields.items()
         if name not in positional
     ]
+
+
+def _panel(model: type[BaseModel], name: str) -> str | None:
+    """Return the panel of a help that a field's flag is in: its class says it."""
+    first = [each for each in model.__mro__ if name in inspect.get_annotations(each)][-1]
+    return vars(first).get("PANEL")
+
+
+NAMES = {
+    "model": ("paracosm.models.registry", "MODELS"),
+    "algorithm": ("paracosm.training.algorithms.registry", "ALGORITHMS"),
+    "hardware": ("paracosm.cluster.hardware.catalogue", "hardware_names"),
+}
+"""Fields whose names a shell completes -> what has them, by module and name."""
+
+
+def _names_of(module: str, what: str) -> Callable[[str], list[str]]:
+    def beginning(incomplete: str) -> list[str]:
+        found = getattr(import_module(module), what)
+        names = found() if callable(found) else found
+        return [name for name in names if name.startswith(incomplete)]
+
+    return beginning
 
 
 def with_flags(flags: Sequence[inspect.Parameter]) -> Callable[[Command], Command]:
@@ -117,7 +141,9 @@ def with_flags(flags: Sequence[inspect.Parameter]) -> Callable[[Command], Comman
     return decorate
 
 
-def _flag(name: str, field: FieldInfo, synonyms: Sequence[str]) -> inspect.Parameter:
+def _flag(
+    name: str, field: FieldInfo, synonyms: Sequence[str], panel: str | None
+) -> inspect.Parameter:
     kinds = (field.annotation, *get_args(field.annotation))
     switch, several = bool in kinds, field.annotation in (tuple[str, ...], tuple[Change, ...])
     number = "N" if int in kinds else "NUMBER" if float in kinds else "TEXT"
@@ -128,6 +154,8 @@ def _flag(name: str, field: FieldInfo, synonyms: Sequence[str]) -> inspect.Param
     option = Option(
         f"--{words[0]}" + (f"/--no-{words[0]}" if switch else ""),
         *(f"--{word}" for word in words[1:]),
+        rich_help_panel=panel,
+        autocompletion=_names_of(*NAMES[name]) if name in NAMES else None,
         help=escape(f"{field.description}{shown}"),  # the terminal's help reads [sgd] as markup
         show_default=False,
         metavar=None if switch else number,

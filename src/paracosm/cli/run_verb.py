@@ -166,6 +166,9 @@ def show_summary(
         say(ended.why, style=STYLES[ended.level])
     if out is not None:
         say(f"report: {out / 'report.html'}")
+        say(f"next: paracosm trace {out} (timeline), paracosm report {out} OTHER (comparison)")
+    else:
+        say("next: the same with --out runs/NAME writes a report with figures")
 
 
 def show_sweep(rows: Sequence[SweepRow], out: Path, json: bool) -> None:
@@ -189,6 +192,7 @@ def show_sweep(rows: Sequence[SweepRow], out: Path, json: bool) -> None:
         if ended.why is not None:
             say(f"{row.point}: {ended.why}", style=STYLES[ended.level])
     say(f"report: {out / 'report.html'}")
+    say(f"next: paracosm report {out / rows[0].point} (one of its runs)")
 
 
 STYLES = {"good": None, "warning": "yellow", "bad": "red"}
