@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -19,6 +19,8 @@ from paracosm.parcels import Parcel, parcel_of
 from paracosm.processes import end_with_parent
 
 Answer = TypeVar("Answer")
+Calls = Mapping[int, tuple[Any, ...]]  # by number
+Numbered = Iterator[tuple[int, Answer]]
 
 BACKENDS = ("loky", "dask", "ray")
 PACKAGES = ("paracosm", "numpy", "scipy", "numba", "torch", "scikit-learn")
@@ -74,7 +76,7 @@ class Backend:
         """Yield what a function answers to each of some arguments.
 
         Answers come as they are made, or in the order of the calls. A call whose process or worker
-        was lost is made again; with one job of loky it runs here.
+        was lost is made again; one alone, or with one job of loky, runs here.
 
         Raises:
             InputError: the cluster is not reached, or its workers cannot be used.
@@ -83,7 +85,7 @@ class Backend:
         made = {"loky": self._here, "dask": self._on_dask, "ray": self._on_ray}[self.name]
         kept: dict[int, Answer] = {}
         following = 0
-        for number, answer in made(function, list(calls)):
+        for number, answer in made(function, dict(enumerate(calls))):
             if not in_order:
                 yield answer
                 continue
@@ -92,18 +94,16 @@ class Backend:
                 yield kept.pop(following)
                 following += 1
 
-    def _here(
-        self, function: Callable[..., Answer], calls: Sequence[tuple[Any, ...]]
-    ) -> Iterator[tuple[int, Answer]]:
-        if self.jobs == 1:
-            yield from ((number, function(*each)) for number, each in enumerate(calls))
+    def _here(self, function: Callable[..., Answer], calls: Calls) -> Numbered[Answer]:
+        if self.jobs == 1 or len(calls) < 2:
+            yield from ((number, function(*each)) for number, each in calls.items())
             return
         from joblib import cpu_count
         from joblib.externals.loky import get_reusable_executor
         from joblib.externals.loky.process_executor import TerminatedWorkerError
 
         threads = dict.fromkeys(_THREADS, str(max(cpu_count() // self.jobs, 1)))
-        left, lost = dict(enumerate(calls)), 0
+        left, lost = dict(calls), 0
         while left:
             executor = get_reusable_executor(self.jobs, timeout=300, env=threads)
             submit = partial(executor.submit, _call, os.getpid(), os.getcwd())
@@ -123,9 +123,7 @@ class Backend:
                 executor.shutdown(kill_workers=True)
                 raise
 
-    def _on_dask(
-        self, function: Callable[..., Answer], calls: Sequence[tuple[Any, ...]]
-    ) -> Iterator[tuple[int, Answer]]:
+    def _on_dask(self, function: Callable[..., Answer], calls: Calls) -> Numbered[Answer]:
         distributed = require("distributed", "dask", "--backend dask")
         client = _dask_client(self.scheduler, self.jobs)
         threads = client.nthreads()
@@ -138,35 +136,33 @@ class Backend:
         executor = client.get_executor(pure=False)
         submit = partial(executor.submit, _remote, versions(), parcel)
         try:
-            yield from _spread(submit, function, dict(enumerate(calls)), len(threads))
+            yield from _spread(submit, function, calls, len(threads))
         except distributed.KilledWorker:
             raise ChildProcessError(
                 "workers were lost one after the other at the same run: out of memory?"
             ) from None
         except (CancelledError, OSError) as error:
+            if client.status == "running":
+                raise
             _dask_client.cache_clear()
             raise ChildProcessError(
                 "the Dask scheduler is lost; what has ended is kept, and the same command goes on"
             ) from error
 
-    def _on_ray(
-        self, function: Callable[..., Answer], calls: Sequence[tuple[Any, ...]]
-    ) -> Iterator[tuple[int, Answer]]:
+    def _on_ray(self, function: Callable[..., Answer], calls: Calls) -> Numbered[Answer]:
         ray = require("ray", "ray", "--backend ray")
         if not ray.is_initialized():
             here = {} if self.scheduler else {"num_cpus": self.jobs, "include_dashboard": False}
             ray.init(address=self.scheduler, log_to_driver=False, **here)
         remote = ray.remote(max_retries=_RETRIES)(_remote)
-        workers = int(ray.cluster_resources().get("CPU", 1))
-
-        parcel = ray.put(self.files)
+        workers, parcel = int(ray.cluster_resources().get("CPU", 1)), ray.put(self.files)
 
         def submit(number: int, call: bytes) -> Future[Any]:
             future: Future[Any] = remote.remote(versions(), parcel, number, call).future()
             return future
 
         try:
-            yield from _spread(submit, function, dict(enumerate(calls)), workers)
+            yield from _spread(submit, function, calls, workers)
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
 
@@ -177,16 +173,13 @@ HERE = Backend()
 def _spread(
     submit: Callable[[int, bytes], Future[Any]],
     function: Callable[..., Answer],
-    calls: Mapping[int, tuple[Any, ...]],
+    calls: Calls,
     workers: int,
-) -> Iterator[tuple[int, Answer]]:
+) -> Numbered[Answer]:
     """Yield the numbers of calls and their answers, a few calls for each worker under way."""
     from joblib.externals.loky.backend.reduction import dumps  # by value, what a script defines
 
-    waiting = (
-        submit(number, bytes(dumps((function, arguments))))
-        for number, arguments in list(calls.items())
-    )
+    waiting = (submit(n, bytes(dumps((function, each)))) for n, each in list(calls.items()))
     running = set(islice(waiting, _AHEAD * workers))
     try:
         while running:

@@ -96,8 +96,8 @@ def test_the_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsy
     assert 'missing for relax --pattern metis: pip install "paracosm[metis]"' in printed
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["versions"]["numpy"] == np.__version__
-    assert found["cores"] >= 1
+    assert found["numpy"] == np.__version__
+    assert "metis" in found["missing"]
 
 
 def test_help_shows_defaults_in_brackets(capsys: Capture) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,13 +11,14 @@ import paracosm
 from paracosm.backends import versions
 from paracosm.cli.display import aligned, printer, show_result
 from paracosm.cli.options import Json, Quiet
+from paracosm.studies.run_folder import describe_environment
 
 EXTRAS = {
     "torch": ("torch", "train, emulate, graph capture, profile ops"),
-    "tune": ("optuna", "tune"),
+    "tune": ("optuna", "relax tune"),
     "dask": ("distributed", "--backend dask"),
     "ray": ("ray", "--backend ray"),
-    "metis": ("pymetis", "relax --pattern metis"),
+    "metis": ("pymetis", "relax with METIS partitions"),
     "chakra": ("google.protobuf", "graph export and import of Chakra"),
     "privacy": ("dp_accounting", "train --privacy"),
 }
@@ -31,25 +30,22 @@ def doctor(json: Json = False, quiet: Quiet = False) -> int:
 
     Example: paracosm doctor
     """
-    found = _found()
-    show_result(found, json, quiet, lambda: _show(found))
-    return 0
-
-
-def _found() -> dict[str, Any]:
-    folder = Path(paracosm.__file__).parent
-    return {
-        "versions": versions(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-        "platform": platform.platform(),
-        "torch": _torch(),
-        "kernels": {
-            "folder": os.environ.get("NUMBA_CACHE_DIR") or str(folder),
-            "compiled": len(list(folder.rglob("*.nbi"))),
-            "writable": os.access(os.environ.get("NUMBA_CACHE_DIR") or folder, os.W_OK),
-        },
+    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(paracosm.__file__).parent)
+    state = "" if os.access(folder, os.W_OK) else ": not writable, so every run compiles again"
+    here = describe_environment()
+    found: dict[str, Any] = {
+        **versions(),
+        "processor": f"{here['processor']}, {here['cores']} cores",
+        "kernels": f"{len(list(folder.rglob('*.nbi')))} compiled in {folder}{state}",
         "missing": [name for name, (module, _) in EXTRAS.items() if not _is_there(module)],
     }
+    if _is_there("torch"):
+        import torch
+
+        gpus = [torch.cuda.get_device_name(each) for each in range(torch.cuda.device_count())]
+        found["gpus"] = ", ".join(gpus) or "none that torch sees"
+    show_result(found, json, quiet, lambda: _show(found))
+    return 0
 
 
 def _is_there(module: str) -> bool:
@@ -59,29 +55,10 @@ def _is_there(module: str) -> bool:
         return False
 
 
-def _torch() -> dict[str, Any] | None:
-    if not _is_there("torch"):
-        return None
-    torch = import_module("torch")
-    return {
-        "build": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "gpus": [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())],
-    }
-
-
 def _show(found: dict[str, Any]) -> None:
-    say = printer()
-    kernels, torch = found["kernels"], found["torch"]
-    rows = [("", ""), *found["versions"].items(), ("platform", found["platform"])]
-    rows.append(("cores", str(found["cores"] or "unknown")))
-    if torch is not None:
-        gpus = ", ".join(torch["gpus"]) or "no GPU"
-        rows.append(("torch", f"{torch['build']}, {torch['threads']} threads, {gpus}"))
-    state = "" if kernels["writable"] else ": not writable, so every run compiles again"
-    rows.append(("kernels", f"{kernels['compiled']} compiled in {kernels['folder']}{state}"))
-    say(aligned(rows))
-    for name in found["missing"]:
+    say, missing = printer(), found["missing"]
+    say(aligned([("", ""), *((what, how) for what, how in found.items() if what != "missing")]))
+    for name in missing:
         say(f'missing for {EXTRAS[name][1]}: pip install "paracosm[{name}]"')
-    if not found["missing"]:
+    if not missing:
         say("Nothing is missing.")

@@ -18,6 +18,7 @@ from typer import Argument, Option
 from paracosm.backends import HERE, Backend
 from paracosm.cluster.changes import Change
 from paracosm.errors import InputError
+from paracosm.files import unwritable
 from paracosm.units import parse_duration
 
 Value = TypeVar("Value")
@@ -101,10 +102,18 @@ def _flags_of(model: type[BaseModel], positional: Collection[str]) -> list[inspe
     ]
 
 
+PANELS = {
+    "ClusterFields": "Cluster",
+    "ThroughputFields": "Parameter servers",
+    "ProfiledFields": "Parameter servers",
+    **dict.fromkeys(("RecipeFields", "ClientFields", "FaultFields", "FailureFields"), "Advanced"),
+}
+"""Class that has a field -> panel of the help that its flag is in; of others "Job"."""
+
+
 def _panel(model: type[BaseModel], name: str) -> str | None:
-    """Return the panel of a help that a field's flag is in: its class says it."""
     first = [each for each in model.__mro__ if name in inspect.get_annotations(each)][-1]
-    return vars(first).get("PANEL")
+    return PANELS.get(first.__name__)
 
 
 NAMES = {
@@ -216,4 +225,4 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{path}: cannot be made: {error.strerror}") from None
+        raise unwritable(f"{path}: cannot be made", error) from None

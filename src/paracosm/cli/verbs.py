@@ -111,7 +111,7 @@ class Verb(TyperCommand):
         yield from fill(f"Usage: {ctx.command_path} {' '.join(self.collect_usage_pieces(ctx))}")
         for paragraph in inspect.cleandoc(self.help or "").split("\n\n"):
             yield from ("", *fill(paragraph))
-        flags = [each for each in self.params if each.opts[0].startswith("-")]
+        flags: list[Any] = [each for each in self.params if each.opts[0].startswith("-")]
         for panel in PANELS:
             of_it = [each for each in flags if each.rich_help_panel == panel]
             yield from ("", panel) if of_it else ()

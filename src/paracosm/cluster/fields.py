@@ -48,8 +48,6 @@ class ClusterFields(BaseModel):
     `cluster_of`. Other words for a field, as "processors" for workers, stand in `SYNONYMS`.
     """
 
-    PANEL: ClassVar[str] = "Cluster"  # of the help, for its flags
-
     SYNONYMS: ClassVar[dict[str, str]] = {}
     """What else may be written for a field, by what is written."""
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heapreplace, merge
 from math import inf
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, InstanceOf, PlainSerializer
 
@@ -120,8 +120,6 @@ def _interval(value: Any) -> Any:
 
 class FailureFields(BaseModel):
     """The fields of a configuration that say how often nodes fail, and what is saved when."""
-
-    PANEL: ClassVar[str] = "Advanced"  # of the help, for its flags
 
     mtbf: Annotated[
         InstanceOf[Mtbf] | None,

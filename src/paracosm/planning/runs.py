@@ -80,9 +80,6 @@ class Runs:
             list(group)
             for _, group in groupby(sorted(requests, key=_place), key=lambda each: _group(each))
         ]
-        if not self._backend.is_remote and (self._backend.jobs == 1 or len(groups) < 2):
-            yield from (run_group(self._config, group) for group in groups)
-            return
         calls = ((self._config, group) for group in groups)
         yield from self._backend.each(run_group, calls)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -58,8 +58,6 @@ class Failures:
 
 class FaultFields(FailureFields):
     """The fields of a configuration that say what fails while single steps are simulated."""
-
-    PANEL: ClassVar[str] = "Advanced"  # of the help, for its flags
 
     fault: Faults = Field(
         (),

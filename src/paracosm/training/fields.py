@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, isnan
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, InstanceOf, PlainSerializer
@@ -46,8 +46,6 @@ _AS_TEXT = PlainSerializer(lambda v: None if v is None else str(v), return_type=
 
 class RecipeFields(BaseModel):
     """What is done to learning rates and gradients, whatever the algorithm."""
-
-    PANEL: ClassVar[str] = "Advanced"  # of the help, for its flags
 
     lr_schedule: Annotated[
         InstanceOf[Decay] | InstanceOf[Step] | None, _read((Decay, Step), parse_schedule), _AS_TEXT
@@ -236,8 +234,6 @@ class LearningFields(RecipeFields):
 class ProfiledFields(BaseModel):
     """A profiled job whose steps are simulated op by op."""
 
-    PANEL: ClassVar[str] = "Parameter servers"  # of the help, for its flags
-
     profile: Path | None = Field(
         None,
         description="job profile of one worker (paracosm profile job): its ops are the durations, "
@@ -346,8 +342,6 @@ def _availability(value: Any) -> OnOff | Path:
 
 class ClientFields(BaseModel):
     """The fields that say whose data is trained on, where workers are places that clients take."""
-
-    PANEL: ClassVar[str] = "Advanced"  # of the help, for its flags
 
     clients: int | None = Field(
         None,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field, field_validator
@@ -39,8 +39,6 @@ MOST_STEPS = 20_000_000
 
 class ThroughputFields(BaseModel):
     """The fields of a prediction that only a job profile has a use for."""
-
-    PANEL: ClassVar[str] = "Parameter servers"  # of the help, for its flags
 
     profile: Path | None = Field(
         None,
