@@ -20,7 +20,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from paracosm.errors import InputError, unknown
+from paracosm.errors import InputError, require, unknown
 from paracosm.files import temporary_folder
 from paracosm.results import (
     EmulationSummary,
@@ -35,7 +35,9 @@ from paracosm.results import (
 )
 
 if TYPE_CHECKING:
+    import pandas
     import pyarrow as pa
+    from matplotlib.figure import Figure as MatplotlibFigure
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
@@ -111,6 +113,35 @@ class Result(Generic[S]):
             raise self._missing("figures")
         names = [run.name for run in self._runs]
         return {chart.name: Figure(plotly_figure(chart, names)) for chart in self._charts}
+
+    def plot(self, name: str | None = None) -> MatplotlibFigure:
+        """Return one of `figures`, the first where none is named, drawn by Matplotlib.
+
+        Raises:
+            InputError: there is no figure, or none of that name.
+        """
+        from paracosm.report.images import drawn
+
+        charts = {chart.name: chart for chart in self._charts}
+        if not charts:
+            raise self._missing("figures")
+        if name is not None and name not in charts:
+            raise unknown("figure", name, charts)
+        chart = charts[name] if name is not None else self._charts[0]
+        return drawn(chart, [run.name for run in self._runs])
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the table of a sweep or a tuning, the metrics of a run, or its key numbers.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        frame = require("pandas", "notebook", "to_pandas").DataFrame
+        for what in ("table", "metrics"):
+            if what in self._there():
+                found: pandas.DataFrame = getattr(self, what).to_pandas()
+                return found
+        return frame([{key: each for key, each in self.summary.items() if _is_scalar(each)}])
 
     @property
     def points(self) -> list[Result[S]]:

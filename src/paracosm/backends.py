@@ -226,8 +226,11 @@ def _dask_client(scheduler: str | None, jobs: int) -> Any:
     """Return the client of a cluster, one for all that this process asks of it."""
     distributed = require("distributed", "dask", "--backend dask")
     if scheduler is None:
-        # Workers may have processes of their own, as the look-ahead of a training has.
-        require("dask", "dask", "--backend dask").config.set({"distributed.worker.daemon": False})
+        settings = {
+            "distributed.worker.daemon": False,  # look-ahead of a training has processes of its own
+            "distributed.worker.profile.enabled": False,
+        }
+        require("dask", "dask", "--backend dask").config.set(settings)
         cluster = distributed.LocalCluster(
             n_workers=jobs, threads_per_worker=1, dashboard_address=None
         )
