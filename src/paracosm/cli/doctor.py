@@ -15,6 +15,7 @@ from paracosm.studies.run_folder import describe_environment
 
 EXTRAS = {
     "torch": ("torch", "train, emulate, graph capture, profile ops"),
+    "report": ("matplotlib", "images, relax tune, pictures in notebooks"),
     "tune": ("optuna", "relax tune"),
     "dask": ("distributed", "--backend dask"),
     "ray": ("ray", "--backend ray"),
