@@ -193,6 +193,27 @@ def test_a_notebook_shows_the_sentence_key_figures_and_a_picture(
     assert "data:image/png;base64,iVBOR" in html
 
 
+def test_a_figure_is_drawn_by_matplotlib(training: Result[TrainingSummary]) -> None:
+    first = training.plot()
+    assert first.axes[0].lines or first.axes[0].collections
+    named = training.plot("staleness")
+    assert "taleness" in named.axes[0].get_title(loc="left")
+    with pytest.raises(InputError, match='unknown figure "stalenes": did you mean "staleness"'):
+        training.plot("stalenes")
+
+
+def test_tables_and_numbers_go_to_pandas(
+    training: Result[TrainingSummary], predicted: Result[Any], tmp_path: Path
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    assert training.to_pandas()["value"].tolist() == training.metrics["value"].to_pylist()
+    sweep = paracosm.study({"train": TRAINING, "over": {"workers": [1, 2]}})
+    assert sweep.to_pandas()["workers"].tolist() == [1, 2]
+    (row,) = predicted.to_pandas().to_dict("records")
+    assert row["kind"] == predicted.summary.kind
+    assert isinstance(predicted.to_pandas(), pandas.DataFrame)
+
+
 def test_the_report_is_one_page(training: Result[TrainingSummary], tmp_path: Path) -> None:
     page = training.report(tmp_path / "page.html")
     assert "asgd, 2 workers" in page.read_text()

@@ -21,7 +21,15 @@ MODULES = {
 }
 """Distribution -> the module that it brings, where that has another name."""
 
-TOOLS = {"mypy", "ruff", "pytest-timeout", "pytest-xdist", "types-pyyaml", "types-protobuf"}
+TOOLS = {
+    "ipykernel",
+    "mypy",
+    "ruff",
+    "pytest-timeout",
+    "pytest-xdist",
+    "types-pyyaml",
+    "types-protobuf",
+}
 """Of developers, run and not imported."""
 
 FOUND_ELSEWHERE = {"jax"}

@@ -133,11 +133,11 @@ def test_what_killed_processes_leave_goes_with_the_next_one(tmp_path: Path) -> N
 def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     program = (
         "import os, pathlib, sys, time;"
-        "from paracosm.processes import in_processes\n"
+        "from paracosm.backends import Backend\n"
         "def wait(path):\n"
         "    pathlib.Path(path).write_text(str(os.getpid()))\n"
         "    time.sleep(600)\n"
-        "list(in_processes(wait, [(each,) for each in sys.argv[1:]], 2))"
+        "list(Backend(jobs=2).each(wait, [(each,) for each in sys.argv[1:]]))"
     )
     files = [tmp_path / "0", tmp_path / "1"]
     with subprocess.Popen(

@@ -24,6 +24,8 @@ GROUND: dict[str, set[str]] = {
     "files": set(),
     "data_files": {"files"},
     "processes": set(),
+    "parcels": set(),
+    "backends": {"parcels", "processes"},
     "arrays": set(),
     "rng": set(),
     "quantities": {"units"},

@@ -35,7 +35,9 @@ from paracosm.results import (
 )
 
 if TYPE_CHECKING:
+    import pandas
     import pyarrow as pa
+    from matplotlib.figure import Figure as MatplotlibFigure
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
@@ -111,6 +113,35 @@ class Result(Generic[S]):
             raise self._missing("figures")
         names = [run.name for run in self._runs]
         return {chart.name: figure(plotly_figure(chart, names)) for chart in self._charts}
+
+    def plot(self, name: str | None = None) -> MatplotlibFigure:
+        """Return one of `figures`, the first where none is named, drawn by Matplotlib.
+
+        Raises:
+            InputError: there is no figure, or none of that name.
+        """
+        from paracosm.report.images import drawn
+
+        charts = {chart.name: chart for chart in self._charts}
+        if not charts:
+            raise self._missing("figures")
+        if name is not None and name not in charts:
+            raise unknown("figure", name, charts)
+        chart = charts[name] if name is not None else self._charts[0]
+        return drawn(chart, [run.name for run in self._runs])
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the table of a sweep or a tuning, the metrics of a run, or its key numbers.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        frame = require("pandas", "notebook", "to_pandas").DataFrame
+        for what in ("table", "metrics"):
+            if what in self._there():
+                found: pandas.DataFrame = getattr(self, what).to_pandas()
+                return found
+        return frame([{key: each for key, each in self.summary.items() if _is_scalar(each)}])
 
     @property
     def points(self) -> list[Result[S]]:
@@ -282,8 +313,8 @@ def train(config: Config = None, **options: Any) -> Result[TrainingSummary]:
     Args:
         config: a mapping of arguments or a `TrainConfig`, in place of arguments or besides.
         options: arguments as of the command, and `seed`, `out` (a run folder to write), `force`
-            (replace the run in it), `jobs` (runs of a sweep at a time). A list of numbers of
-            workers makes a `Sweep`.
+            (replace the run in it), `jobs` (runs of a sweep at a time), `backend` ("dask", "ray")
+            and `scheduler`. A list of numbers of workers makes a `Sweep`.
 
     Raises:
         InputError: an argument that there is not, or that cannot be.
@@ -350,7 +381,8 @@ def study(source: Folder | Mapping[str, Any], **options: Any) -> Result[Any]:
 
     Args:
         source: the study.
-        options: `seed`, `out`, `force`, `jobs`; and arguments in place of those of the study.
+        options: `seed`, `out`, `force`, `jobs`, `backend`, `scheduler`; and arguments in place of
+            those of the study.
     """
     from paracosm.studies import Study, load_study
     from paracosm.validation import validated
@@ -475,7 +507,7 @@ def arguments(verb: str) -> dict[str, str]:
     return {name: str(field.description or "") for name, field in _fields(verb).items()}
 
 
-_OWN = ("seed", "out", "force", "jobs")
+_OWN = ("seed", "out", "force", "jobs", "backend", "scheduler")
 
 
 def _models(verb: str) -> tuple[type[BaseModel], ...]:
@@ -517,7 +549,11 @@ def _run(kind: str, config: Config, options: dict[str, Any]) -> Result[Any]:
 
 
 def _own(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {"seed": None, "out": None, "force": False, "jobs": 1, **options}
+    from paracosm.backends import HERE, Backend
+
+    own = {"seed": None, "out": None, "force": False, "jobs": 1, **options}
+    where = Backend(own.get("backend") or HERE.name, own["jobs"], own.get("scheduler"))
+    return {**own, "where": where}
 
 
 def _run_study(asked: Any, where: str, options: Mapping[str, Any]) -> Result[Any]:
@@ -534,7 +570,7 @@ def _run_study(asked: Any, where: str, options: Mapping[str, Any]) -> Result[Any
     from paracosm.studies import run_sweep
 
     folder, keep = _folder(own["out"], own["force"])
-    run_sweep(asked, points, folder, own["jobs"], own["force"])
+    run_sweep(asked, points, folder, own["where"], own["force"])
     return _reported(Sweep(folder, keep), own["out"])
 
 
@@ -542,7 +578,7 @@ def _run_point(point: Any, own: Mapping[str, Any]) -> Result[Any]:
     from paracosm.studies import Hooks, RunFolder, run_point
 
     folder, keep = _folder(own["out"], own["force"])
-    summary = run_point(point, folder, own["force"], Hooks(jobs=own["jobs"])).summary
+    summary = run_point(point, folder, own["force"], Hooks(backend=own["where"])).summary
     return _reported(Result(summary, folder, [RunFolder.open(folder)], keep), own["out"])
 
 

@@ -13,34 +13,6 @@ import os
 import runpy
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
-
-Answer = TypeVar("Answer")
-
-
-def in_processes(
-    function: Callable[..., Answer],
-    calls: Iterable[tuple[Any, ...]],
-    jobs: int,
-    in_order: bool = False,
-) -> Iterator[Answer]:
-    """Return what a function answers to each of some arguments, `jobs` of them at a time.
-
-    Answers come as they are made, or in the order of the calls. With one job it runs here.
-    """
-    from joblib import Parallel, delayed
-
-    kind = "generator" if in_order else "generator_unordered"
-    answers: Iterator[Answer] = Parallel(n_jobs=jobs, return_as=kind)(
-        delayed(_call)(os.getpid(), function, arguments) for arguments in calls
-    )
-    return answers
-
-
-def _call(parent: int, function: Callable[..., Answer], arguments: tuple[Any, ...]) -> Answer:
-    end_with_parent(parent=parent)
-    return function(*arguments)
 
 
 def end_with_parent(number: int = signal.SIGKILL, parent: int | None = None) -> None:

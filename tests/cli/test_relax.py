@@ -37,7 +37,7 @@ def test_a_run_leaves_a_complete_folder_and_prints_its_key_figures(
     printed = capsys.readouterr().out
     for word in ("converged", "residual", "sweeps", "virtual time", "rho(|C|)"):
         assert word in printed
-    assert printed.endswith(f"report: {out / 'report.html'}\n")
+    assert f"\nreport: {out / 'report.html'}\nnext: paracosm trace {out} " in printed
     names = {path.name for path in out.iterdir()}
     assert names == {
         "study.yaml",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import builtins
+import json
 import subprocess
 import sys
 from importlib import import_module
 from keyword import iskeyword
 
+import numpy as np
 import pytest
 
-from paracosm.cli import main, verbs
-from paracosm.cli.verbs import VERBS
+from paracosm.cli import doctor, main, verbs
+from paracosm.cli.verbs import VERBS, parameters_of
 
 Capture = pytest.CaptureFixture[str]
 
@@ -40,13 +42,66 @@ def test_the_list_of_verbs_needs_none_of_them() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_a_help(verb: str, capsys: Capture) -> None:
+def test_every_verb_has_a_help_of_a_page_that_names_every_flag(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     assert main([*verb.split(), "--help"]) == 0
-    assert f"Usage: paracosm {verb} " in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"Usage: paracosm {verb} " in printed
+    assert len(printed.splitlines()) <= 60
+    assert max(map(len, printed.splitlines())) <= 80
+    assert main([*verb.split(), "--help-all"]) == 0
+    everything = capsys.readouterr().out
+    for flag, *_ in parameters_of(verb).values():
+        if flag.startswith("--"):
+            assert f" {flag}" in printed.replace("\n", " ")
+            assert f" {flag}" in everything
+
+
+def test_the_program_alone_says_which_verb_answers_which_question(capsys: Capture) -> None:
+    assert main([]) == 0
+    printed = capsys.readouterr().out
+    named = {line.rpartition("paracosm ")[2] for line in printed.splitlines() if "?  " in line}
+    assert named == {"train", "relax", "predict", "profile ops", "emulate", "replay", "plan"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected", "absent"),
+    [
+        ("paracosm pla", "plan", "train"),
+        ("paracosm train --algorithm dil", "diloco", "asgd"),
+        ("paracosm predict --model gpt2-", "gpt2-xl", "bert"),
+        ("paracosm predict --hardware h100", "h100-sxm", "a100"),
+    ],
+)
+def test_a_shell_completes_verbs_and_names(
+    typed: str, expected: str, absent: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("_PARACOSM_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split()) - 1))
+    with pytest.raises(SystemExit):
+        main([])
+    printed = capsys.readouterr().out.splitlines()
+    assert expected in printed
+    assert not any(line.startswith(absent) for line in printed)
+
+
+def test_the_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    missing = {**doctor.EXTRAS, "metis": ("there_is_no_such_package.part", "relax --pattern metis")}
+    monkeypatch.setattr(doctor, "EXTRAS", missing)
+    assert main(["doctor"]) == 0
+    printed = capsys.readouterr().out
+    assert 'missing for relax --pattern metis: pip install "paracosm[metis]"' in printed
+    assert main(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["numpy"] == np.__version__
+    assert "metis" in found["missing"]
 
 
 def test_help_shows_defaults_in_brackets(capsys: Capture) -> None:
-    assert main(["predict", "--help"]) == 0
+    assert main(["predict", "--help-all"]) == 0
     printed = capsys.readouterr().out
     assert all(f"[{default}]" in printed for default in ("64", "sgd", "cold", "profiles.db"))
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from profiled_network import save_network
 
+from paracosm.backends import Backend
 from paracosm.cli import main
 from paracosm.errors import InputError
 from paracosm.planning.config import PlanConfig
@@ -38,7 +39,7 @@ def planned(
     folder: Path, jobs: int = 1, journal: Path | None = None, **changes: Any
 ) -> PlanSummary:
     config = PlanConfig.model_validate({"profile": save_network(folder), **SMALL, **changes})
-    return run_plan(config, 0, jobs=jobs, journal=journal)
+    return run_plan(config, 0, backend=Backend(jobs=jobs), journal=journal)
 
 
 @pytest.fixture(scope="module")

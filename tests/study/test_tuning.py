@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paracosm.backends import Backend
 from paracosm.errors import InputError, MissingExtraError
 from paracosm.faults import CheckpointPolicy
 from paracosm.relaxation.config import RelaxConfig
@@ -222,7 +223,8 @@ SPACE = "alpha=1.05..20, omega=1..500"
 
 def small(seed: int = 0, jobs: int = 1, ran: Callable[[int], None] | None = None) -> Tuning:
     case = config(**SMALL)
-    return tune(case, parse_space(SPACE), seeds=4, trials=8, seed=seed, jobs=jobs, ran=ran)
+    backend = Backend(jobs=jobs)
+    return tune(case, parse_space(SPACE), seeds=4, trials=8, seed=seed, backend=backend, ran=ran)
 
 
 def test_a_search_can_be_made_again_and_counts_its_runs() -> None:

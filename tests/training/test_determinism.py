@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from paracosm.backends import Backend
 from paracosm.studies import RunFolder, Study, run_sweep
 from paracosm.training import Metrics, TrainConfig, train
 from paracosm.training import gradients as gradients_module
@@ -97,7 +98,7 @@ def test_several_jobs_make_the_runs_that_one_makes(tmp_path: Path) -> None:
             {"train": {"updates": 30, "ema": 0.9}, "over": {"workers": [2, 4]}, "seed": 3}
         )
         points, out = study.points("test"), tmp_path / str(jobs)
-        run_sweep(study, points, out, jobs)
+        run_sweep(study, points, out, Backend(jobs=jobs))
         return [measured(RunFolder.open(out / point.name)) for point in points]
 
     assert sweep(2) == sweep(1)

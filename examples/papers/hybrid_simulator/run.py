@@ -14,6 +14,7 @@ from figures import draw_figures
 from findings import check_findings
 from page import write_page
 
+from paracosm.backends import Backend
 from paracosm.errors import InputError
 from paracosm.studies import Point, load_study, run_sweep
 
@@ -40,7 +41,7 @@ def main() -> None:
     def finished(point: Point) -> None:
         print(".", end="", flush=True)
 
-    run_sweep(study, points, options.out, options.jobs, finished=finished)
+    run_sweep(study, points, options.out, Backend(jobs=options.jobs), finished=finished)
 
     curves = read_curves(points, options.out)
     figures = draw_figures(curves, options.out)

@@ -30,8 +30,7 @@ app = typer.Typer(
     name="paracosm",
     cls=Program,
     help="Run a distributed job on a cluster you don't have.",
-    add_completion=False,
-    no_args_is_help=True,
+    invoke_without_command=True,
     context_settings=SETTINGS,
 )
 
@@ -42,13 +41,31 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+DOORS = """\
+Run a distributed job on a cluster you don't have.
+
+  How does it converge, with so many workers, or asynchronously?   paracosm train
+  Does an asynchronous iteration converge, and how fast?           paracosm relax
+  How many examples/s, where does it saturate, and why?            paracosm predict
+  How long does each op take here?                                 paracosm profile ops
+  What does my own script do as one rank of N?                     paracosm emulate
+  What would have been, had something been different?              paracosm replay
+  How long, and for how much, until the model has learnt?          paracosm plan
+
+Try: paracosm train --algorithm asgd --workers 8 --updates 300 --out runs/first
+All verbs: paracosm --help; is everything there: paracosm doctor"""
+
+
 @app.callback()
 def _options(
+    ctx: typer.Context,
     version: Annotated[
         bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Run a distributed job on a cluster you don't have."""
+    if ctx.invoked_subcommand is None:
+        typer.echo(DOORS)
 
 
 def main(arguments: list[str] | None = None) -> int:

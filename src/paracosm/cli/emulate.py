@@ -43,6 +43,8 @@ class _Emulate(Verb):
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Read the arguments, after a look at what is to be run."""
+        if args[:1] == ["--help-all"]:
+            return super().parse_args(ctx, args)
         ctx.allow_interspersed_args = False
         values, *_ = self.make_parser(ctx).parse_args(args=list(args))
         script = str(values.get("script"))

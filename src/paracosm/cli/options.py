@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -14,6 +15,7 @@ from pydantic.fields import FieldInfo
 from rich.markup import escape
 from typer import Argument, Option
 
+from paracosm.backends import HERE, Backend
 from paracosm.cluster.changes import Change
 from paracosm.errors import InputError
 from paracosm.files import unwritable
@@ -32,6 +34,13 @@ Seed = Annotated[int | None, Option(min=0, help="decides everything that is rand
 Out = Annotated[Path | None, Option(help="run folder to write: metrics, timeline, report.html")]
 Force = Annotated[bool, Option("--force", help="replace the run in the folder")]
 Jobs = Annotated[int, Option(min=1, help="runs of a grid, or of a plan, to make at a time")]
+BackendName = Annotated[
+    str,
+    Option("--backend", help="where the runs of a grid, a plan or a tuning run: loky, dask, ray"),
+]
+Scheduler = Annotated[
+    str | None, Option(help="address of a Dask or Ray cluster: tcp://host:8786 (a local one)")
+]
 ForceFile = Annotated[bool, Option("--force", help="replace the file")]
 Json = Annotated[bool, Option("--json", help="print the summary as JSON, and nothing else")]
 Quiet = Annotated[bool, Option("--quiet", help="print nothing but errors")]
@@ -47,8 +56,15 @@ class RunFlags:
     out: Out = None
     force: Force = False
     jobs: Jobs = 1
+    backend: BackendName = HERE.name
+    scheduler: Scheduler = None
     json: Json = False
     quiet: Quiet = False
+
+    @property
+    def where(self) -> Backend:
+        """Where runs run."""
+        return Backend(self.backend, self.jobs, self.scheduler)
 
 
 def with_fields_of(
@@ -80,10 +96,41 @@ def with_run_flags(
 def _flags_of(model: type[BaseModel], positional: Collection[str]) -> list[inspect.Parameter]:
     synonyms: dict[str, str] = getattr(model, "SYNONYMS", {})
     return [
-        _flag(name, field, [word for word, meant in synonyms.items() if meant == name])
+        _flag(name, field, [w for w in synonyms if synonyms[w] == name], _panel(model, name))
         for name, field in model.model_fields.items()
         if name not in positional
     ]
+
+
+PANELS = {
+    "ClusterFields": "Cluster",
+    "ThroughputFields": "Parameter servers",
+    "ProfiledFields": "Parameter servers",
+    **dict.fromkeys(("RecipeFields", "ClientFields", "FaultFields", "FailureFields"), "Advanced"),
+}
+"""Class that has a field -> panel of the help that its flag is in; of others "Job"."""
+
+
+def _panel(model: type[BaseModel], name: str) -> str | None:
+    first = [each for each in model.__mro__ if name in inspect.get_annotations(each)][-1]
+    return PANELS.get(first.__name__)
+
+
+NAMES = {
+    "model": ("paracosm.models.registry", "MODELS"),
+    "algorithm": ("paracosm.training.algorithms.registry", "ALGORITHMS"),
+    "hardware": ("paracosm.cluster.hardware.catalogue", "hardware_names"),
+}
+"""Fields whose names a shell completes -> what has them, by module and name."""
+
+
+def _names_of(module: str, what: str) -> Callable[[str], list[str]]:
+    def beginning(incomplete: str) -> list[str]:
+        found = getattr(import_module(module), what)
+        names = found() if callable(found) else found
+        return [name for name in names if name.startswith(incomplete)]
+
+    return beginning
 
 
 def with_flags(flags: Sequence[inspect.Parameter]) -> Callable[[Command], Command]:
@@ -103,7 +150,9 @@ def with_flags(flags: Sequence[inspect.Parameter]) -> Callable[[Command], Comman
     return decorate
 
 
-def _flag(name: str, field: FieldInfo, synonyms: Sequence[str]) -> inspect.Parameter:
+def _flag(
+    name: str, field: FieldInfo, synonyms: Sequence[str], panel: str | None
+) -> inspect.Parameter:
     kinds = (field.annotation, *get_args(field.annotation))
     switch, several = bool in kinds, field.annotation in (tuple[str, ...], tuple[Change, ...])
     number = "N" if int in kinds else "NUMBER" if float in kinds else "TEXT"
@@ -114,6 +163,8 @@ def _flag(name: str, field: FieldInfo, synonyms: Sequence[str]) -> inspect.Param
     option = Option(
         f"--{words[0]}" + (f"/--no-{words[0]}" if switch else ""),
         *(f"--{word}" for word in words[1:]),
+        rich_help_panel=panel,
+        autocompletion=_names_of(*NAMES[name]) if name in NAMES else None,
         help=escape(f"{field.description}{shown}"),  # the terminal's help reads [sgd] as markup
         show_default=False,
         metavar=None if switch else number,

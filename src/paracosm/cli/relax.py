@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from typer import Option
 
+from paracosm.backends import HERE, Backend
 from paracosm.cli.display import counter, printer, show_result
 from paracosm.cli.options import (
+    BackendName,
     Force,
     ForceFile,
+    Jobs,
     Json,
     Quiet,
+    Scheduler,
     Seed,
     StudyFile,
     check_folder,
@@ -74,7 +78,9 @@ def tune(
     seed: Seed = None,
     out: Annotated[Path | None, Option(help="run folder to write")] = None,
     force: Force = False,
-    jobs: Annotated[int, Option(min=1, help="runs to carry out at a time")] = 1,
+    jobs: Jobs = 1,
+    backend: BackendName = HERE.name,
+    scheduler: Scheduler = None,
     json: Json = False,
     quiet: Quiet = False,
     **arguments: Any,
@@ -95,6 +101,7 @@ def tune(
         raise InputError('--tune: say what to vary: --tune "alpha=1.05..20, omega=1..500"')
     varied = parse_space(space)
     config, first = _asked(study, arguments, seed, varied)
+    where = Backend(backend, jobs, scheduler).sending(to_builtin(config.model_dump()))
     total = count_runs(config, varied, seeds, trials)
     asked = to_builtin(config.model_dump(exclude_unset=True))
     folder = None if out is None else tuning_folder(out, asked, varied, first, force)
@@ -107,8 +114,8 @@ def tune(
 
         try:
             tuning = search(
-                config, varied, seeds=seeds, trials=trials, seed=first, limit=limit, jobs=jobs,
-                ran=ran,
+                config, varied, seeds=seeds, trials=trials, seed=first, limit=limit,
+                backend=where, ran=ran,
             )  # fmt: skip
         except BaseException:
             if folder is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from paracosm.backends import HERE
 from paracosm.cli.display import aligned, counter, printer, progress_bar
 from paracosm.cli.options import RunFlags, check_folder
 from paracosm.cli.verbs import INTERRUPTED
@@ -50,13 +51,14 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
     wanted = wanted.with_arguments(flags.seed, given)
     points = wanted.points(where)
     alone = not wanted.is_sweep
+    many = "--jobs" if flags.jobs > 1 else "--backend"
     check_folder(flags.out, flags.force)
     for conflict, message in (
         (log and flags.json, "--log and --json both print to standard output: give one of them"),
         (log and not alone, "--log is for one run, and the study has a grid: leave it out"),
         (
-            alone and flags.jobs > 1 and not KINDS[kind].of_many,
-            "--jobs is for a study with a grid: leave it out",
+            alone and flags.where != HERE and not KINDS[kind].of_many,
+            f"{many} is for a study with a grid: leave it out",
         ),
     ):
         if conflict:
@@ -93,7 +95,7 @@ def _one(point: Point, flags: RunFlags, log: bool) -> int:
             typer.echo(sentence)
 
     with progress_bar(kind.total(point.config), hidden, kind.unit(point.config)) as progress:
-        hooks = Hooks(progress, announce, log, flags.jobs)
+        hooks = Hooks(progress, announce, log, flags.where)
         summary = run_point(point, out, flags.force, hooks).summary
     if out is not None:
         write_report_of([out])
@@ -107,7 +109,7 @@ def _sweep(study: Study, points: list[Point], out: Path, flags: RunFlags) -> int
     with counter(len(points), flags.quiet or flags.json, unit="runs") as shown:
         try:
             rows = run_sweep(
-                study, points, out, flags.jobs, flags.force, lambda _: shown(next(done))
+                study, points, out, flags.where, flags.force, lambda _: shown(next(done))
             )
         except KeyboardInterrupt:
             again = "the same command" + (", without --force," if flags.force else "")
@@ -169,6 +171,9 @@ def show_summary(
         say(ended.why, style=STYLES[ended.level])
     if out is not None:
         say(f"report: {out / 'report.html'}")
+        say(f"next: paracosm trace {out} (timeline), paracosm report {out} OTHER (comparison)")
+    else:
+        say("next: the same with --out runs/NAME writes a report with figures")
 
 
 def show_sweep(rows: Sequence[SweepRow], out: Path, json: bool) -> None:
@@ -192,6 +197,7 @@ def show_sweep(rows: Sequence[SweepRow], out: Path, json: bool) -> None:
         if ended.why is not None:
             say(f"{row.point}: {ended.why}", style=STYLES[ended.level])
     say(f"report: {out / 'report.html'}")
+    say(f"next: paracosm report {out / rows[0].point} (one of its runs)")
 
 
 STYLES = {"good": None, "warning": "yellow", "bad": "red"}

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Mapping
+import inspect
+import itertools
+import shutil
+import textwrap
+from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from keyword import iskeyword
@@ -50,6 +55,7 @@ VERBS: Mapping[str, str] = {
     "calibrate link": "paracosm.cli.calibrate_link",
     "emulate": "paracosm.cli.emulate",
     "emulate serve": "paracosm.cli.emulate",
+    "doctor": "paracosm.cli.doctor",
     "report": "paracosm.cli.report",
     "trace": "paracosm.cli.report",
 }
@@ -62,8 +68,20 @@ SETTINGS: dict[str, Any] = {"help_option_names": ["--help", "-h"]}
 """Of every verb; a module may have `COMMANDS` of its own, a `Verb` by verb."""
 
 
+PANELS = ("Common", "Job", "Cluster", "Parameter servers", "Output", "Advanced")
+"""Of a help. Common are the flags of its examples; a flag without another panel is of the job."""
+
+_OF_RUNS = {
+    **dict.fromkeys(("out", "force", "json", "quiet"), "Output"),
+    **dict.fromkeys(("seed", "jobs", "backend", "scheduler"), "Advanced"),
+}
+
+_FEW = 12  # flags that a help shows with all that they do
+_WIDEST = 100
+
+
 class Verb(TyperCommand):
-    """A verb whose help ends with the verbs that begin with it."""
+    """A verb whose help fits on a page, and ends with the verbs that begin with it."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         below = [
@@ -72,8 +90,41 @@ class Verb(TyperCommand):
             if name.startswith(f"{ctx.info_name} ")
         ]
         if below:
-            self.epilog = "\n\n".join(["Verbs of its own, each with a --help:", *below])
-        super().format_help(ctx, formatter)
+            below = ["Verbs of its own, each with a --help:", *below]
+        if len(self.params) <= _FEW or formatter is None:
+            self.epilog = "\n\n".join(below)
+            super().format_help(ctx, formatter)
+            return
+        width = min(shutil.get_terminal_size().columns, _WIDEST)
+        for line in (*self._page(ctx, width), *below):
+            typer.echo(textwrap.shorten(line, width) if line in below else line)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, unless all that the flags do is asked for."""
+        if "--help-all" in itertools.takewhile("--".__ne__, args):
+            self.format_help(ctx, None)
+            ctx.exit()
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
+
+    def _page(self, ctx: Any, width: int) -> Iterator[str]:
+        fill = partial(textwrap.wrap, width=width, break_on_hyphens=False)
+        yield from fill(f"Usage: {ctx.command_path} {' '.join(self.collect_usage_pieces(ctx))}")
+        for paragraph in inspect.cleandoc(self.help or "").split("\n\n"):
+            yield from ("", *fill(paragraph))
+        flags: list[Any] = [each for each in self.params if each.opts[0].startswith("-")]
+        for panel in PANELS:
+            of_it = [each for each in flags if each.rich_help_panel == panel]
+            yield from ("", panel) if of_it else ()
+            if panel == "Common":
+                for each in of_it:
+                    said = " ".join((each.help or "").replace("\\[", "[").split())
+                    line = f"  {each.opts[0]:20} {said}"
+                    yield line if len(line) <= width else f"{line[: width - 4]} ..."
+            else:
+                names = " ".join(each.opts[0] for each in of_it)
+                yield from fill(names, initial_indent="  ", subsequent_indent="  ")
+        yield from ("", f"What each of them does: {ctx.command_path} --help-all")
 
     def parse_args(self, ctx: Any, args: Any) -> Any:
         """Read the arguments; of an option that is not there, say which verbs have it."""
@@ -103,7 +154,12 @@ def _command(verb: str) -> Any:
     function = getattr(module, _function(verb))
     app = typer.Typer(add_completion=False, context_settings=SETTINGS)
     app.command(verb, cls=getattr(module, "COMMANDS", {}).get(verb, Verb))(function)
-    return typer.main.get_command(app)
+    command: Any = typer.main.get_command(app)
+    for flag in command.params:
+        flag.rich_help_panel = _OF_RUNS.get(flag.name, flag.rich_help_panel or "Job")
+        if set(flag.opts) & set((command.help or "").split()):
+            flag.rich_help_panel = "Common"
+    return command
 
 
 def parameters_of(verb: str) -> dict[str, list[str]]:
@@ -155,6 +211,13 @@ class Program(TyperGroup):
         """Write the help with the list of all verbs."""
         self._lists = True
         super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Complete a verb without importing any."""
+        self._lists = True
+        found = super().shell_complete(ctx, incomplete)
+        self._lists = False
+        return found
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the verb that the arguments begin with, one of two words before one of one."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import inf, isfinite
 from pathlib import Path
 
+from paracosm.backends import HERE, Backend
 from paracosm.cluster.description import describe_cluster
 from paracosm.models import load_data
 from paracosm.planning.baselines import with_baselines
@@ -38,7 +39,7 @@ def run_plan(
     progress: Callable[[int, float | None], None] | None = None,
     announce: Callable[[str], None] | None = None,
     *,
-    jobs: int = 1,
+    backend: Backend = HERE,
     journal: Path | None = None,
 ) -> PlanSummary:
     """Run every design until the target is reached or it falls out of the race, and compare.
@@ -55,14 +56,14 @@ def run_plan(
             updates.
         progress: called with the number of runs that are done.
         announce: called with what is to be run.
-        jobs: processes that runs are divided over; the result is the same.
+        backend: where runs run; the result is the same.
         journal: file of the runs that are done, to which others are added.
 
     Raises:
         InputError: a configuration that cannot be used; a profile whose tensors are not the
             model's; data that the model cannot be trained on.
     """
-    summary = _plan(config, seed, metrics, progress, announce, jobs, journal)
+    summary = _plan(config, seed, metrics, progress, announce, backend, journal)
     if not config.what_if:
         return summary
     summary = replace(summary, what_if=[str(each) for each in config.what_if])
@@ -70,7 +71,7 @@ def run_plan(
         return summary
     plain = config.model_copy(update={"what_if": ()})
     kept = None if journal is None else journal.with_name(f"unchanged-{journal.name}")
-    before = _plan(plain, seed, None, progress, None, jobs, kept)
+    before = _plan(plain, seed, None, progress, None, backend, kept)
     status = before.status if before.status == "interrupted" else summary.status
     return replace(summary, unchanged=before, status=status)
 
@@ -81,7 +82,7 @@ def _plan(
     metrics: MetricSink | None,
     progress: Callable[[int, float | None], None] | None,
     announce: Callable[[str], None] | None,
-    jobs: int,
+    backend: Backend,
     journal: Path | None,
 ) -> PlanSummary:
     began = time.perf_counter()
@@ -97,7 +98,7 @@ def _plan(
             f"most {config.updates:,} updates a run."
         )
     ran = None if progress is None else lambda made: progress(made, None)
-    runs = Runs(config, Journal(journal), jobs, ran)
+    runs = Runs(config, Journal(journal), backend, ran)
     standings: dict[Design, Standing] = {}
     status = "done"
     try:

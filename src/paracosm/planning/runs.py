@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError
 from paracosm.faults.node_failures import JobFailures
 from paracosm.planning.config import PlanConfig
@@ -20,7 +21,6 @@ from paracosm.planning.job import ProfiledJob, profiled_job
 from paracosm.planning.journal import Journal
 from paracosm.planning.race import Request
 from paracosm.planning.scheduled import coupled_config
-from paracosm.processes import in_processes
 from paracosm.results import TrainingSummary
 from paracosm.simulation.rollback import Block
 from paracosm.simulation.schedule import ROWS, Rule, Schedule
@@ -44,14 +44,14 @@ class Runs:
         self,
         config: PlanConfig,
         journal: Journal,
-        jobs: int = 1,
+        backend: Backend = HERE,
         ran: Callable[[int], None] | None = None,
     ) -> None:
         self.made = 0  # runs, those of the journal counted
         self.updates = 0  # of all of them
         self._config = config
         self._journal = journal
-        self._jobs = jobs
+        self._backend = backend
         self._ran = ran
 
     def __call__(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Outcome]]:
@@ -80,11 +80,8 @@ class Runs:
             list(group)
             for _, group in groupby(sorted(requests, key=_place), key=lambda each: _group(each))
         ]
-        if self._jobs == 1 or len(groups) < 2:
-            yield from (run_group(self._config, group) for group in groups)
-            return
         calls = ((self._config, group) for group in groups)
-        yield from in_processes(run_group, calls, self._jobs)
+        yield from self._backend.each(run_group, calls)
 
 
 def _group(request: Request) -> Group:

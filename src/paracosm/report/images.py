@@ -87,18 +87,27 @@ def write_images(
 def picture(chart: Chart, names: Sequence[str], image_format: str = "png") -> bytes:
     """Return one chart of the runs with these names as the content of an image file."""
     mpl = require("matplotlib", "report", "drawing images")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     stream = io.BytesIO()
     with mpl.rc_context(STYLE):
-        size = (9.6 if chart.wide else 6.4, max(3.6, chart.height / 90))
-        figure = Figure(figsize=size, layout="constrained")
+        metadata = {"Date": None} if image_format == "svg" else None
+        drawn(chart, names).savefig(stream, format=image_format, dpi=200, metadata=metadata)
+    return stream.getvalue()
+
+
+def drawn(chart: Chart, names: Sequence[str]) -> Figure:
+    """Return one chart of the runs with these names as a figure of Matplotlib."""
+    mpl = require("matplotlib", "report", "drawing images")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):
+        figure = Figure(
+            figsize=(9.6 if chart.wide else 6.4, max(3.6, chart.height / 90)), layout="constrained"
+        )
         FigureCanvasAgg(figure)
         draw(chart, names, figure)
-        metadata = {"Date": None} if image_format == "svg" else None
-        figure.savefig(stream, format=image_format, dpi=200, metadata=metadata)
-    return stream.getvalue()
+    return figure
 
 
 def draw(chart: Chart, names: Sequence[str], figure: Figure) -> None:

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError
 from paracosm.results import Summary
 
@@ -34,7 +35,7 @@ class Hooks:
     progress: Progress | None = None  # is told how far it is
     announce: Announce | None = None  # is told what to expect, before it starts
     log: bool = False  # print a line for every event
-    jobs: int = 1  # processes that a run may use at a time
+    backend: Backend = HERE  # where the runs run that one run consists of
     journal: Path | None = None  # where a run that can be resumed keeps what it has done
 
 
@@ -166,7 +167,7 @@ def _plan(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
 
     summary = run_plan(
         *(config, seed, metrics, hooks.progress, hooks.announce),
-        jobs=hooks.jobs,
+        backend=hooks.backend,
         journal=hooks.journal,
     )
     return Outcome(summary, None)

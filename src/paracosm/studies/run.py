@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
 
+from paracosm.backends import HERE, Backend
 from paracosm.data_files import read_json, read_yaml
 from paracosm.errors import InputError
 from paracosm.files import Lock, replacing, unwritable
-from paracosm.processes import in_processes
 from paracosm.results import Summary, to_builtin, to_json
 from paracosm.studies.kinds import KINDS, Hooks, Outcome
-from paracosm.studies.run_folder import JOURNAL, RunFolder, remove_run_files
+from paracosm.studies.run_folder import JOURNAL, RunFolder, remove_run_files, write_run_files
 from paracosm.studies.study import Point, Study
 
 SWEEP = "sweep.json"
@@ -47,7 +48,8 @@ def run_point(
         return kind.run(point.config, point.seed, metrics, hooks)
     with RunFolder.create(out, point.as_study(), force, resume=kind.of_many) as folder:
         if kind.of_many:
-            hooks = replace(hooks, journal=out / JOURNAL)
+            backend = hooks.backend.sending(to_builtin(point.as_study()))
+            hooks = replace(hooks, journal=out / JOURNAL, backend=backend)
         outcome = kind.run(point.config, point.seed, folder, hooks)
         for name, save in outcome.files.items():
             save(out / name)
@@ -72,7 +74,7 @@ def run_sweep(
     study: Study,
     points: list[Point],
     out: Path,
-    jobs: int = 1,
+    backend: Backend = HERE,
     force: bool = False,
     finished: Callable[[Point], None] | None = None,
 ) -> list[SweepRow]:
@@ -85,7 +87,7 @@ def run_sweep(
         study: the study, as its file says it.
         points: its points.
         out: the folder of the sweep; gets `study.yaml` and `sweep.json`.
-        jobs: how many points run at a time, each in a process of its own.
+        backend: where the points run; those of a cluster are sent back and written here.
         force: run everything again.
         finished: called, in any order, with each point that is done.
 
@@ -100,11 +102,11 @@ def run_sweep(
         raise unwritable(f"{out}: cannot write a sweep here", error) from None
     with lock:
         _claim(out, study, points, force)
-        return _run_missing(points, out, jobs, finished)
+        return _run_missing(points, out, backend, finished)
 
 
 def _run_missing(
-    points: list[Point], out: Path, jobs: int, finished: Callable[[Point], None] | None
+    points: list[Point], out: Path, backend: Backend, finished: Callable[[Point], None] | None
 ) -> list[SweepRow]:
     rows: dict[str, SweepRow] = {}
 
@@ -118,14 +120,25 @@ def _run_missing(
         if _is_finished(point, out / point.name):
             done(point)
     _write_rows(rows, points, out)
-    calls = [(point, out / point.name) for point in points if point.name not in rows]
-    for point in in_processes(_run, calls, jobs):
-        done(point)
+    missing = {point.name: point for point in points if point.name not in rows}
+    if backend.is_remote:
+        backend = backend.sending([to_builtin(point.as_study()) for point in missing.values()])
+    calls = [(p, None if backend.is_remote else out / p.name) for p in missing.values()]
+    for name, files in backend.each(_run, calls):
+        if files:
+            write_run_files(out / name, files)
+        done(missing[name])
         _write_rows(rows, points, out)
     return [rows[point.name] for point in points]
 
 
-def _run(point: Point, out: Path) -> Point:
+def _run(point: Point, out: Path | None) -> tuple[str, dict[str, bytes]]:
+    """Run a point; return its name, and the files of its folder where none was given."""
+    if out is None:
+        with TemporaryDirectory(prefix="paracosm-run-") as folder:
+            name, _ = _run(point, Path(folder))
+            files = [each for each in Path(folder).iterdir() if each.name != Lock.NAME]
+            return name, {each.name: each.read_bytes() for each in files}
     try:
         status = run_point(point, out, force=True).summary.status
     except InputError as error:
@@ -135,7 +148,7 @@ def _run(point: Point, out: Path) -> Point:
         raise
     if status == "interrupted":
         raise KeyboardInterrupt  # which ends the whole sweep, not this point alone
-    return point
+    return point.name, {}
 
 
 def read_sweep(folder: Path) -> list[Mapping[str, Any]]:

@@ -14,13 +14,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
+from paracosm.backends import versions
 from paracosm.data_files import parse_json, parse_yaml
 from paracosm.errors import InputError
 from paracosm.files import Lock, read_bytes, replacing, sealing, unwritable
@@ -363,6 +363,16 @@ def remove_run_files(folder: Path, files: Collection[str] = FILES) -> None:
             unfinished.unlink(missing_ok=True)
 
 
+def write_run_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Make a run folder of the files of one that is finished elsewhere."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with Lock(folder):
+        remove_run_files(folder)
+        for name in sorted(files, key="summary.json".__eq__):  # last, since it says: finished
+            with replacing(folder / name) as beside:
+                beside.write_bytes(files[name])
+
+
 def _mapping(file: Path, parse: Callable[[bytes, str], Any]) -> dict[str, Any]:
     value = parse(read_bytes(file), f"{file}: cannot be read")
     if not isinstance(value, dict):
@@ -380,19 +390,10 @@ def _reason(error: Exception) -> str:
     return " ".join(text.split())
 
 
-# What numbers and timings may depend on.
-PACKAGES = ("numpy", "scipy", "numba", "torch", "scikit-learn")
-
-
 def describe_environment(seed: int | None = None) -> dict[str, object]:
     """Return versions (of packages that are installed), hardware and seed: no host, user, path."""
-    versions = {package: _version(package) for package in PACKAGES}
     return {
-        "versions": {
-            "python": platform.python_version(),
-            "paracosm": _version("paracosm"),
-            **{package: found for package, found in versions.items() if found},
-        },
+        "versions": versions(),
         "platform": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "cores": _cores(),
@@ -400,13 +401,6 @@ def describe_environment(seed: int | None = None) -> dict[str, object]:
         "seed": seed,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _processor() -> str:

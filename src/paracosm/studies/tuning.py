@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, Literal
 
+from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError, require
 from paracosm.faults import INTERVALS, CheckpointPolicy, advice, mean_time_between_faults
 from paracosm.relaxation.config import RelaxConfig
@@ -35,7 +36,7 @@ def tune(
     trials: int = 60,
     seed: int = 0,
     limit: float = 20.0,
-    jobs: int = 1,
+    backend: Backend = HERE,
     ran: Ran | None = None,
 ) -> Tuning:
     """Minimise the median time to tolerance over seeds, by a tree-structured Parzen estimator.
@@ -56,7 +57,7 @@ def tune(
         trials: how many.
         seed: decides everything that is random.
         limit: times the fault-free time at which a run counts as not converging.
-        jobs: how many runs go on at a time.
+        backend: where runs run.
         ran: called after each run.
 
     Raises:
@@ -67,7 +68,7 @@ def tune(
     """
     optuna = require("optuna", "tune", "tuning")
     _check(config, space, seeds, trials, limit)
-    runs = Simulations(config, limit, jobs)
+    runs = Simulations(config, limit, backend)
     policy = _policy(config, space)
     for share in (0.0, 1.0):
         runs.check(_setting(policy, {parameter.name: parameter.at(share) for parameter in space}))

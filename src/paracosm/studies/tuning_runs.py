@@ -14,9 +14,9 @@ from math import inf, log
 import numpy as np
 from numpy.typing import NDArray
 
+from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError, unknown
 from paracosm.faults import CheckpointPolicy
-from paracosm.processes import in_processes
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.run import solve
 from paracosm.relaxation.simulate import simulate
@@ -88,12 +88,12 @@ class Outcomes:
 
 
 class Simulations:
-    """A configuration, run again and again, `jobs` at a time, up to `limit` fault-free times."""
+    """A configuration, run again and again, up to `limit` fault-free times."""
 
-    def __init__(self, config: RelaxConfig, limit: float = 20.0, jobs: int = 1) -> None:
+    def __init__(self, config: RelaxConfig, limit: float = 20.0, backend: Backend = HERE) -> None:
         self.config = config.model_copy(update={"timeline": 0})
         self.limit = limit
-        self.jobs = jobs
+        self.backend = backend
         self._fault_free: dict[int, float] = {}
         self._specs: dict[tuple[int, int | None, int | None], RunSpec] = {}
         self._blocks = 0
@@ -193,7 +193,7 @@ class Simulations:
 
     def _execute(self, specs: Sequence[RunSpec], ran: Ran | None) -> list[tuple[float, str]]:
         ended = []
-        for time, why in in_processes(_run, zip(specs), self.jobs, in_order=True):
+        for time, why in self.backend.each(_run, zip(specs), in_order=True):
             ended.append((time, why))
             if ran is not None:
                 ran(1)

@@ -234,13 +234,18 @@ def find_hardware(name: str | Path) -> Hardware:
 
 
 def not_in_catalogue(name: str) -> InputError:
-    known, _ = _everything()
     words = set(name.lower().replace("-", " ").replace("_", " ").split())
-    names = [*known.devices, *known.nodes]
+    names = hardware_names()
     alike = [each for each in names if words & set(each.split("-"))]
     nearest = unknown("hardware", name.lower(), names)
     hint = f'unknown hardware "{name}": did you mean {", ".join(alike[:4])}?' if alike else nearest
     return InputError(f"{hint} paracosm hardware add FILE adds a datasheet")
+
+
+def hardware_names() -> list[str]:
+    """Return the names of all devices and nodes of the catalogue."""
+    known, _ = _everything()
+    return [*known.devices, *known.nodes]
 
 
 def load_catalogue() -> Catalogue:

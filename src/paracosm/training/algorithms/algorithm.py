@@ -186,9 +186,8 @@ class Algorithm:
         """Let the user's own, out of a file, be sent to processes that have not read it."""
         if not type(self).__module__.endswith(".py"):
             return super().__reduce__()
-        reference = f"{type(self).__module__}:{type(self).__qualname__}"
         arguments = {field.name: getattr(self, field.name) for field in fields(self)}
-        return _made, (reference, arguments)
+        return _made, (self.reference(), arguments)
 
     def __str__(self) -> str:
         return write_named(self, self.reference())

@@ -1,0 +1,256 @@
+"""Where independent calls run: processes here, or the workers of a Dask or Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
+from threading import Lock
+from typing import Any, TypeVar
+
+from paracosm.errors import InputError, require
+from paracosm.parcels import Parcel, parcel_of
+from paracosm.processes import end_with_parent
+
+Answer = TypeVar("Answer")
+Calls = Mapping[int, tuple[Any, ...]]  # by number
+Numbered = Iterator[tuple[int, Answer]]
+
+BACKENDS = ("loky", "dask", "ray")
+PACKAGES = ("paracosm", "numpy", "scipy", "numba", "torch", "scikit-learn")
+"""What numbers may depend on: of the same versions everywhere."""
+
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+_RETRIES = 3  # of a call whose process was lost
+_AHEAD = 4  # calls under way for each worker: so many wait at the workers
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Where independent calls run.
+
+    Args:
+        name: "loky", processes of this machine; "dask" or "ray", the workers of a cluster.
+        jobs: calls at a time; of a cluster, workers to start here.
+        scheduler: address of a cluster that runs already.
+        files: sent to the workers of a cluster, which share no disk with this machine.
+
+    Raises:
+        InputError: something that has no effect, or a name that there is not.
+    """
+
+    name: str = "loky"
+    jobs: int = 1
+    scheduler: str | None = None
+    files: Parcel = field(default_factory=Parcel)
+
+    def __post_init__(self) -> None:
+        if self.name not in BACKENDS:
+            raise InputError(f'--backend: choose from {", ".join(BACKENDS)}, not "{self.name}"')
+        if self.scheduler is not None and not self.is_remote:
+            raise InputError("--scheduler is of --backend dask or ray: give one of them as well")
+        if self.scheduler is not None and self.jobs > 1:
+            raise InputError("--jobs: the cluster of --scheduler has its workers: leave it out")
+
+    def sending(self, arguments: Any) -> Backend:
+        """Return the backend that sends the files along which arguments name (`parcel_of`)."""
+        return replace(self, files=parcel_of(arguments)) if self.is_remote else self
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether calls may run on another machine, without this one's files."""
+        return self.name != "loky"
+
+    def each(
+        self,
+        function: Callable[..., Answer],
+        calls: Iterable[tuple[Any, ...]],
+        in_order: bool = False,
+    ) -> Iterator[Answer]:
+        """Yield what a function answers to each of some arguments.
+
+        Answers come as they are made, or in the order of the calls. A call whose process or worker
+        was lost is made again; one alone, or with one job of loky, runs here.
+
+        Raises:
+            InputError: the cluster is not reached, or its workers cannot be used.
+            ChildProcessError: processes are lost again and again, or the cluster is.
+        """
+        made = {"loky": self._here, "dask": self._on_dask, "ray": self._on_ray}[self.name]
+        kept: dict[int, Answer] = {}
+        following = 0
+        for number, answer in made(function, dict(enumerate(calls))):
+            if not in_order:
+                yield answer
+                continue
+            kept[number] = answer
+            while following in kept:
+                yield kept.pop(following)
+                following += 1
+
+    def _here(self, function: Callable[..., Answer], calls: Calls) -> Numbered[Answer]:
+        if self.jobs == 1 or len(calls) < 2:
+            yield from ((number, function(*each)) for number, each in calls.items())
+            return
+        from joblib import cpu_count
+        from joblib.externals.loky import get_reusable_executor
+        from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+        threads = dict.fromkeys(_THREADS, str(max(cpu_count() // self.jobs, 1)))
+        left, lost = dict(calls), 0
+        while left:
+            executor = get_reusable_executor(self.jobs, timeout=300, env=threads)
+            submit = partial(executor.submit, _call, os.getpid(), os.getcwd())
+            try:
+                for number, answer in _spread(submit, function, left, self.jobs):
+                    lost = 0
+                    del left[number]
+                    yield number, answer
+            except TerminatedWorkerError:
+                lost += 1
+                if lost == _RETRIES:
+                    raise ChildProcessError(
+                        f"{lost} processes were killed one after the other: out of memory? Fewer "
+                        "--jobs take less"
+                    ) from None
+            except BaseException:
+                executor.shutdown(kill_workers=True)
+                raise
+
+    def _on_dask(self, function: Callable[..., Answer], calls: Calls) -> Numbered[Answer]:
+        distributed = require("distributed", "dask", "--backend dask")
+        client = _dask_client(self.scheduler, self.jobs)
+        threads = client.nthreads()
+        if max(threads.values()) > 1:
+            raise InputError(
+                f"--scheduler: a worker has {max(threads.values())} threads, and runs take turns "
+                "in one: start workers with --nthreads 1"
+            )
+        parcel = client.submit(_same, self.files, pure=False)
+        executor = client.get_executor(pure=False)
+        submit = partial(executor.submit, _remote, versions(), parcel)
+        try:
+            yield from _spread(submit, function, calls, len(threads))
+        except distributed.KilledWorker:
+            raise ChildProcessError(
+                "workers were lost one after the other at the same run: out of memory?"
+            ) from None
+        except (CancelledError, OSError) as error:
+            if client.status == "running":
+                raise
+            _dask_client.cache_clear()
+            raise ChildProcessError(
+                "the Dask scheduler is lost; what has ended is kept, and the same command goes on"
+            ) from error
+
+    def _on_ray(self, function: Callable[..., Answer], calls: Calls) -> Numbered[Answer]:
+        ray = require("ray", "ray", "--backend ray")
+        if not ray.is_initialized():
+            here = {} if self.scheduler else {"num_cpus": self.jobs, "include_dashboard": False}
+            ray.init(address=self.scheduler, log_to_driver=False, **here)
+        remote = ray.remote(max_retries=_RETRIES)(_remote)
+        workers, parcel = int(ray.cluster_resources().get("CPU", 1)), ray.put(self.files)
+
+        def submit(number: int, call: bytes) -> Future[Any]:
+            future: Future[Any] = remote.remote(versions(), parcel, number, call).future()
+            return future
+
+        try:
+            yield from _spread(submit, function, calls, workers)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+
+
+HERE = Backend()
+
+
+def _spread(
+    submit: Callable[[int, bytes], Future[Any]],
+    function: Callable[..., Answer],
+    calls: Calls,
+    workers: int,
+) -> Numbered[Answer]:
+    """Yield the numbers of calls and their answers, a few calls for each worker under way."""
+    from joblib.externals.loky.backend.reduction import dumps  # by value, what a script defines
+
+    waiting = (submit(n, bytes(dumps((function, each)))) for n, each in list(calls.items()))
+    running = set(islice(waiting, _AHEAD * workers))
+    try:
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            running |= set(islice(waiting, len(done)))
+            for each in done:
+                yield each.result()
+    finally:
+        for each in running:
+            each.cancel()
+
+
+def _call(parent: int, folder: str, number: int, call: bytes) -> tuple[int, Any]:
+    """Make a call in a process of this machine, which may have been started in another folder."""
+    end_with_parent(parent=parent)
+    os.chdir(folder)
+    function, arguments = pickle.loads(call)
+    return number, function(*arguments)
+
+
+_ALONE = Lock()  # the current folder is that of a process, not of a thread
+
+
+def _remote(known: dict[str, str], parcel: Parcel, number: int, call: bytes) -> tuple[int, Any]:
+    """Make a call on a worker of a cluster."""
+    here = versions()
+    for name in known.keys() & here.keys():
+        if known[name] != here[name]:
+            raise InputError(
+                f"a worker on {platform.node()} has {name} {here[name]}, and this machine "
+                f"{known[name]}: numbers could differ; install the same"
+            )
+    with _ALONE, parcel.opened():
+        function, arguments = pickle.loads(call)
+        return number, function(*arguments)
+
+
+def _same(parcel: Parcel) -> Parcel:
+    return parcel  # as a task of Dask, which makes it again where its worker was lost
+
+
+@cache
+def _dask_client(scheduler: str | None, jobs: int) -> Any:
+    """Return the client of a cluster, one for all that this process asks of it."""
+    distributed = require("distributed", "dask", "--backend dask")
+    if scheduler is None:
+        settings = {
+            "distributed.worker.daemon": False,  # look-ahead of a training has processes of its own
+            "distributed.worker.profile.enabled": False,
+        }
+        require("dask", "dask", "--backend dask").config.set(settings)
+        cluster = distributed.LocalCluster(
+            n_workers=jobs, threads_per_worker=1, dashboard_address=None
+        )
+        return distributed.Client(cluster)
+    try:
+        client = distributed.Client(scheduler, timeout="20s", set_as_default=False)
+        client.wait_for_workers(1, timeout=60)
+    except (OSError, ValueError) as error:
+        why = "has no worker yet" if isinstance(error, TimeoutError) else "is not reached"
+        raise InputError(f"--scheduler {scheduler}: {why}: {error}") from None
+    return client
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of packages that numbers may depend on."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,65 @@
+"""`paracosm doctor`: what is installed here, and what is missing for what."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import paracosm
+from paracosm.backends import versions
+from paracosm.cli.display import aligned, printer, show_result
+from paracosm.cli.options import Json, Quiet
+from paracosm.studies.run_folder import describe_environment
+
+EXTRAS = {
+    "torch": ("torch", "train, emulate, graph capture, profile ops"),
+    "report": ("matplotlib", "images, relax tune, pictures in notebooks"),
+    "tune": ("optuna", "relax tune"),
+    "dask": ("distributed", "--backend dask"),
+    "ray": ("ray", "--backend ray"),
+    "metis": ("pymetis", "relax with METIS partitions"),
+    "chakra": ("google.protobuf", "graph export and import of Chakra"),
+    "privacy": ("dp_accounting", "train --privacy"),
+}
+"""Extra -> a module that comes with it, and what needs it."""
+
+
+def doctor(json: Json = False, quiet: Quiet = False) -> int:
+    """Show versions, cores, caches, and which optional packages are missing.
+
+    Example: paracosm doctor
+    """
+    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(paracosm.__file__).parent)
+    state = "" if os.access(folder, os.W_OK) else ": not writable, so every run compiles again"
+    here = describe_environment()
+    found: dict[str, Any] = {
+        **versions(),
+        "processor": f"{here['processor']}, {here['cores']} cores",
+        "kernels": f"{len(list(folder.rglob('*.nbi')))} compiled in {folder}{state}",
+        "missing": [name for name, (module, _) in EXTRAS.items() if not _is_there(module)],
+    }
+    if _is_there("torch"):
+        import torch
+
+        gpus = [torch.cuda.get_device_name(each) for each in range(torch.cuda.device_count())]
+        found["gpus"] = ", ".join(gpus) or "none that torch sees"
+    show_result(found, json, quiet, lambda: _show(found))
+    return 0
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that it is part of
+        return False
+
+
+def _show(found: dict[str, Any]) -> None:
+    say, missing = printer(), found["missing"]
+    say(aligned([("", ""), *((what, how) for what, how in found.items() if what != "missing")]))
+    for name in missing:
+        say(f'missing for {EXTRAS[name][1]}: pip install "paracosm[{name}]"')
+    if not missing:
+        say("Nothing is missing.")

@@ -1,0 +1,98 @@
+"""Files that travel with calls to other machines: what arguments name in the current folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from paracosm.errors import InputError
+
+MOST_BYTES = 2**28
+_FOLDERS: dict[str, TemporaryDirectory[str]] = {}  # of this process, which removes them at its end
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """Contents of files by their paths from the current folder."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Let the current folder be one that holds the files, and imports look there."""
+        key = hashlib.sha256(repr(sorted(self.files.items())).encode()).hexdigest()
+        folder = _FOLDERS.get(key) or TemporaryDirectory(prefix="paracosm-files-")
+        if key not in _FOLDERS:
+            _FOLDERS[key] = folder
+            for name, content in self.files.items():
+                path = Path(folder.name, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+        others = tuple(each.name for each in _FOLDERS.values() if each is not folder)
+        for name, module in list(sys.modules.items()):  # other files may have the same names
+            if (getattr(module, "__file__", None) or "").startswith(others):
+                del sys.modules[name]
+        before = Path.cwd()
+        os.chdir(folder.name)
+        sys.path.append(folder.name)
+        try:
+            yield
+        finally:
+            os.chdir(before)
+            sys.path.remove(folder.name)
+
+
+def parcel_of(arguments: Any) -> Parcel:
+    """Return the files that arguments name by a path from the current folder.
+
+    With a Python file go those beside it and in the folders above, which it may import. Absolute
+    paths stay what they are: paths of the machine that a call runs on.
+
+    Args:
+        arguments: texts, and lists and mappings of them: "own.py:model", "replay(times.json)".
+
+    Raises:
+        InputError: a file outside of the current folder, or more than `MOST_BYTES` of them.
+    """
+    found: dict[str, bytes] = {}
+    for path in sorted({path for text in _texts(arguments) for path in _named(text)}):
+        beside = [each for folder in path.parents for each in folder.glob("*.py")]
+        for each in (path, *beside) if path.suffix == ".py" else (path,):
+            found.setdefault(str(each), each.read_bytes())
+    if (size := sum(map(len, found.values()))) > MOST_BYTES:
+        largest = max(found, key=lambda name: len(found[name]))
+        raise InputError(
+            f"{largest}: the files to send to workers are {size >> 20:,} MiB, at most "
+            f"{MOST_BYTES >> 20:,}: put it on a disk that they share, and give its absolute path"
+        )
+    return Parcel(found)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Iterable):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(each)
+
+
+def _named(text: str) -> Iterator[Path]:
+    """Yield the files that a text may mean: itself, a word of it, or a module of that name."""
+    for word in {text, *re.split(r"[\s:;,()=\"']+", text)}:
+        for name in (word, f"{word.replace('.', '/')}.py"):
+            path = Path(name)
+            if len(name) < 255 and not path.is_absolute() and path.is_file():
+                if ".." in path.parts:
+                    raise InputError(
+                        f"{name}: outside of the current folder, which alone is sent to workers: "
+                        "give an absolute path, of a disk that they share"
+                    )
+                yield path
