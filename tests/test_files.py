@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.files import SEAL, Lock, check_seal, replacing, sealing
+from paracosm.files import SEAL, Lock, check_seal, replacing, sealing, temporary_folder
 
 TABLE = pa.table({"value": [float(value) for value in range(200)], "name": ["a", "b"] * 100})
 
@@ -102,6 +102,32 @@ def test_a_full_disk_is_an_error_of_the_machine_and_leaves_what_was_there(tmp_pa
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_killed_processes_leave_goes_with_the_next_one(tmp_path: Path) -> None:
+    program = (
+        "import sys, time, pathlib; from paracosm.files import replacing, temporary_folder\n"
+        "with temporary_folder(sys.argv[1]), replacing(sys.argv[2]) as file:\n"
+        "    file.write_text('half'); print(flush=True); time.sleep(600)"
+    )
+    path = tmp_path / "file"
+    command = [sys.executable, "-c", program, str(tmp_path), str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        (of_first,) = tmp_path.glob("paracosm-*")
+        with temporary_folder(str(tmp_path)) as second, replacing(path) as file:
+            file.write_text("whole")
+            assert sorted(tmp_path.glob("paracosm-*")) == sorted([of_first, second])
+        # The first is under way, and what it has made is left alone.
+        assert of_first.is_dir()
+        assert (tmp_path / f".file.{process.pid}").read_text() == "half"
+        process.kill()
+    with temporary_folder(str(tmp_path)) as third, replacing(path) as file:
+        file.write_text("again")
+        assert list(tmp_path.glob("paracosm-*")) == [third]
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_text() == "again"
 
 
 def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:

@@ -79,9 +79,9 @@ def files(folder: Path) -> dict[str, str]:
     }
 
 
-def arguments(name: str, places: Mapping[str, str], out: Path) -> list[str]:
+def arguments(command: str, places: Mapping[str, str], out: Path) -> list[str]:
     """Return what to type for a command."""
-    return shlex.split(COMMANDS[name].format(**places, out=out))
+    return shlex.split(command.format(**places, out=out))
 
 
 @dataclass
@@ -130,11 +130,12 @@ class Process:
     def left(self, patience: float = 20.0) -> list[str]:
         """Return the command lines of its children that are still there after some patience."""
         until = time.monotonic() + patience
-        while (found := self._children()) and time.monotonic() < until:
+        while (found := self.children()) and time.monotonic() < until:
             time.sleep(0.05)
         return found
 
-    def _children(self) -> list[str]:
+    def children(self) -> list[str]:
+        """Return the process ids and command lines of all that carries its mark."""
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             try:

@@ -24,7 +24,7 @@ COMMANDS: Mapping[str, str] = {
     "--max-workers 8 --out {out}",
     "replay": "replay {trace} --out {out}",
     "graph import": "graph import {onnx} --out {out}.graph",
-    "profile import": "profile import {trace} --out {out}.profile",
+    "profile import": "profile import {steps} --out {out}.profile",
     "report": "report {run} --out {out}.html",
     "trace": "trace {run} --out {out}.json.gz",
     "db merge": "db merge {db} --out {out}.db",
@@ -56,6 +56,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "db": db,
         "profile": DATA / "psthroughput" / "profile.json.gz",
         "trace": DATA / "kineto" / "resnet.json.gz",
+        "steps": DATA / "tensorflow_job" / "mlp.pb.gz",
         "onnx": DATA / "importers" / "convnet.onnx",
     }
 

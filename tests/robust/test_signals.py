@@ -37,13 +37,13 @@ def test_a_signal_ends_it_in_one_line_and_the_next_run_finds_nothing_in_its_way(
     name: str, places: dict[str, str], tmp_path: Path
 ) -> None:
     temporary = tmp_path / "tmp"
-    whole = Process(arguments(name, places, tmp_path / "whole"), temporary)
+    whole = Process(arguments(COMMANDS[name], places, tmp_path / "whole"), temporary)
     assert whole.wait() == 0, whole.said
     assert whole.left() == []
     moments = random.Random(name)
     for number in SIGNALS:
         out = tmp_path / number.name
-        typed = arguments(name, places, out)
+        typed = arguments(COMMANDS[name], places, out)
         first = Process(typed, temporary)
         time.sleep(whole.seconds * moments.uniform(0.1, 0.95))
         first.process.send_signal(number)

@@ -217,6 +217,45 @@ def test_an_existing_folder_needs_force_and_keeps_what_is_not_ours(tmp_path: Pat
     assert [file.name for file in new.path.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.parametrize("ending", [None, "interrupted", "diverged"])
+def test_a_run_that_stopped_early_is_made_again_without_force(
+    tmp_path: Path, ending: str | None
+) -> None:
+    path = tmp_path / "run"
+    with RunFolder.create(path, STUDY) as run:
+        add_rows(run, 10)
+        if ending is not None:
+            run.finish({"status": ending})
+    (path / "mine").touch()
+    other = {**STUDY, "seed": 8}
+    with pytest.raises(InputError, match="give --force"):
+        RunFolder.create(path, other)
+    if ending == "diverged":
+        with pytest.raises(InputError, match="give --force"):
+            RunFolder.create(path, STUDY)
+        return
+    with RunFolder.create(path, STUDY) as run:
+        run.finish({})
+    assert len(RunFolder.open(path).metrics()) == 0
+    assert (path / "mine").exists()
+
+
+def test_a_run_that_was_killed_before_it_began_is_in_nobodys_way(tmp_path: Path) -> None:
+    for name in ("environment.json", "metrics.arrows", ".study.yaml.123", ".lock"):
+        (tmp_path / name).write_text("{}")
+    RunFolder.create(tmp_path, STUDY).discard()
+    assert not tmp_path.exists()
+
+
+def test_force_leaves_nothing_of_the_run_before(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path, STUDY) as run:
+        run.finish({})
+    (tmp_path / "schedule.parquet").touch()
+    with RunFolder.create(tmp_path, STUDY, force=True) as run:
+        run.finish({})
+    assert not (tmp_path / "schedule.parquet").exists()
+
+
 def test_an_existing_empty_folder_is_used(tmp_path: Path) -> None:
     assert RunFolder.create(tmp_path, STUDY).path == tmp_path
 

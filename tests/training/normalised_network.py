@@ -10,6 +10,11 @@ def model() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
 
 
+def by_layer() -> nn.Module:
+    """Return one without moving statistics, whose layers are not only dense."""
+    return nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.ReLU(), nn.Linear(4, 2))
+
+
 def data() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=80)

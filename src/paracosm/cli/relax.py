@@ -196,7 +196,7 @@ def _show_tuning(tuning: Tuning, out: Path | None) -> None:
         say(sentence)
     if tuning.status == "failed":
         say("No trial's median run converged: widen the ranges.", style="red")
-    if out is not None:
+    if out is not None and (out / "landscape.png").is_file():
         say(f"landscape: {out / 'landscape.png'}")
 
 

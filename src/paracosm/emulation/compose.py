@@ -16,6 +16,7 @@ from operator import itemgetter
 from paracosm.emulation.communication import communication_of, done_as
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.peers import peers_of
+from paracosm.emulation.pipeline import Pipeline
 from paracosm.emulation.ports import Ports, Span
 from paracosm.emulation.records import (
     GLOO_WORKERS,
@@ -23,11 +24,12 @@ from paracosm.emulation.records import (
     Group,
     Iteration,
     Note,
+    PipelineStep,
     Record,
     Wait,
 )
 
-_Event = Collective | Wait | Iteration
+_Event = Collective | Wait | Iteration | PipelineStep
 
 
 def compose(config: EmulateConfig, seed: int, records: Sequence[Record]) -> list[Record]:
@@ -58,6 +60,8 @@ def _timed(event: Record) -> tuple[float, float, Record]:
         return event.asked, event.done, event
     if isinstance(event, Wait):
         return event.begin, event.end, event
+    if isinstance(event, PipelineStep):
+        return event.begin, event.begin, event
     assert isinstance(event, Iteration)
     return event.end, event.end, event
 
@@ -116,6 +120,7 @@ class _Job:
         self._under_way: dict[tuple[str, int], Span] = {}  # what nobody has waited for
         self._asked: list[tuple[Collective, float, float, Span]] = []
         self._others: list[Record] = []
+        self._pipelines: dict[tuple[int, ...], Pipeline] = {}
 
     def play(self, begin: float, end: float, event: Record) -> None:
         now = begin if self._now is None else self._now
@@ -129,6 +134,8 @@ class _Job:
             since, now = now, self._waited(event, now, max(handling, 0.0))
             self._others.append(replace(event, begin=since, end=now))
             self._peers.resumed(now)
+        elif isinstance(event, PipelineStep):
+            self._pipelines.setdefault(event.ranks, Pipeline(event)).begin(event, now)
         elif isinstance(event, Iteration):
             self._others.append(replace(event, end=now, core_wait=0.0))
             self._peers.iteration_ended(now)
@@ -157,12 +164,21 @@ class _Job:
         whose = group.members, event.size, self._rank, event.peer
         cost = self._communication.cost(kind, *whose, by_gloo)
         entered = self._peers.entered(kind, group.members, event.peer, now)
+        to_or_from = kind in ("send", "recv") and event.peer
+        pipeline = next(
+            (each for each in self._pipelines.values() if each.has(self._rank, to_or_from)), None
+        )
+        if pipeline is not None and kind == "recv":
+            hop = cost.fixed + cost.busy + cost.after
+            entered = max(entered, pipeline.ready(event.peer, self._rank, hop) or entered)
         work = self._core_time(done_as(kind, by_gloo), event.size, len(group.members))
         cost = replace(cost, busy=max(cost.busy, work))  # no link is faster than who feeds it
         is_message = kind in ("send", "recv")
         pool = (event.group, kind, event.peer) if is_message else (event.group,)
         count = 1 if is_message else self._config.comm_workers or -event.worker
         span = self._ports.ask(event.group, pool, count, now, entered, cost)
+        if pipeline is not None and kind == "send":
+            pipeline.sent(self._rank, event.peer, span.done)
         if work:
             self._core.loads.append(_Load(span, entered, work))
         self._under_way[event.group, event.number] = span

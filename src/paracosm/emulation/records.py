@@ -91,6 +91,19 @@ class Iteration:
 
 
 @dataclass(frozen=True, slots=True)
+class PipelineStep:
+    """The beginning of a step of a pipeline, GPipe's or 1F1B, of which the rank is a stage."""
+
+    rank: int
+    begin: float
+    ranks: tuple[int, ...]  # global ranks by stage
+    microbatches: int
+    fills: bool  # whether all micro-batches go forward before any goes back: GPipe
+    forward: float  # seconds of a micro-batch in the step before; 0 in the first
+    backward: float
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     rank: int
     name: str
@@ -120,12 +133,13 @@ class Note:
     text: str
 
 
-Record = Collective | Wait | Iteration | Group | Exchange | Note
+Record = Collective | Wait | Iteration | PipelineStep | Group | Exchange | Note
 
 _LETTERS: dict[str, type[Record]] = {
     "c": Collective,
     "w": Wait,
     "i": Iteration,
+    "p": PipelineStep,
     "g": Group,
     "x": Exchange,
     "n": Note,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paracosm.errors import unknown
+from paracosm.errors import require, unknown
 from paracosm.files import replacing
 from paracosm.report.chart import (
     GREY,
@@ -86,7 +86,7 @@ def write_images(
 
 def picture(chart: Chart, names: Sequence[str], image_format: str = "png") -> bytes:
     """Return one chart of the runs with these names as the content of an image file."""
-    import matplotlib as mpl
+    mpl = require("matplotlib", "report", "drawing images")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

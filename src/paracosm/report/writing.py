@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
+from paracosm.errors import MissingExtraError, require
 from paracosm.files import replacing
 from paracosm.report.chart import (
     Area,
@@ -190,13 +191,15 @@ def page(title: str, subtitle: str, body: str, figures: Mapping[str, Any]) -> st
 
 
 def _scripts(figures: Mapping[str, Any]) -> str:
-    from plotly.offline import get_plotlyjs
-
+    try:
+        plotly = require("plotly.offline", "report", "drawing charts")
+    except MissingExtraError as error:
+        return f"<style>.plot{{display:none}}</style><p>No charts: {escape(str(error))}</p>"
     # "</script>" in a name would end the element.
     data = json.dumps(figures, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
     return (
         f'<script type="application/json" id="figures-data">{data}</script>\n'
-        f"<script>{get_plotlyjs()}</script>\n"
+        f"<script>{plotly.get_plotlyjs()}</script>\n"
         f"<script>{_read('page.js')}</script>"
     )
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from paracosm.data_files import read_json
-from paracosm.errors import InputError
+from paracosm.errors import InputError, MissingExtraError, require
 from paracosm.files import replacing
 from paracosm.results import to_json
 from paracosm.studies.run_folder import describe_environment
@@ -38,6 +38,7 @@ _LEAST = 0.1  # per cent: what is closer to the best than that is as good
 
 def draw_landscape(tuning: Tuning, file: Path) -> None:
     """Draw the trials: a map of the first two parameters, linear between trials, and each alone."""
+    require("matplotlib", "report", "drawing the landscape")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -204,7 +205,7 @@ def write_tuning(tuning: Tuning, folder: Path, asked: dict[str, Any]) -> None:
     }
     with replacing(folder / "trials.csv") as beside:
         _write_trials(tuning, beside)
-    with replacing(folder / "landscape.png") as beside:
+    with suppress(MissingExtraError), replacing(folder / "landscape.png") as beside:
         draw_landscape(tuning, beside)
     with replacing(folder / "tuning.json") as beside:  # last: it says that the others are there
         beside.write_text(to_json(record), encoding="utf-8")

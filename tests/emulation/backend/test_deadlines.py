@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from paracosm.emulation.backend.threads import Completion, Filling, Sleeper
+from paracosm.emulation.backend.threads import Completion, Sleeper
 
 pytestmark = pytest.mark.real_time
 
@@ -114,40 +114,13 @@ def test_closing_drops_what_is_due_later():
     assert not any(thread.name == "paracosm-done" for thread in threading.enumerate())
 
 
-def test_outputs_are_filled_in_order_by_one_thread():
-    filling, filled = Filling(), list[tuple[int, str]]()
-    for i in range(50):
-        filling.put(lambda i=i: filled.append((i, threading.current_thread().name)))
-    filling.close()
-    assert filled == [(i, "paracosm-fill") for i in range(50)]
-
-
-def test_filling_takes_one_core_and_leaves_the_threads_of_others():
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        filling, of_filling, of_another = Filling(), list[int](), list[int]()
-        filling.put(lambda: of_filling.append(torch.get_num_threads()))
-        filling.close()
-        another = threading.Thread(target=lambda: of_another.append(torch.get_num_threads()))
-        another.start()
-        another.join(PATIENCE)
-        assert (of_filling, of_another, torch.get_num_threads()) == ([1], [3], 3)
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_what_is_asked_of_ended_threads_is_done_in_time():
-    completion, filling, called = Completion(), Filling(), list[float]()
+def test_what_is_asked_of_an_ended_thread_is_done_in_time():
+    completion, called = Completion(), list[float]()
     completion.start()
     completion.close()
-    filling.put(lambda: None)
-    filling.close()
     deadline = time.monotonic() + 0.02
     completion.at(deadline, lambda: called.append(time.monotonic()))
     assert called[0] >= deadline
-    filling.put(lambda: called.append(time.monotonic()))
-    assert len(called) == 2
 
 
 def test_a_call_that_fails_is_shown_and_hinders_no_other(

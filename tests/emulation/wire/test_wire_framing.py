@@ -158,7 +158,7 @@ class _Announced:
     def copy(self, group: str, member: int, tag: int) -> None:
         """Nothing is announced but vectors."""
 
-    message = copy
+    message = pipeline = copy
 
 
 class _Links(NoCommunication):

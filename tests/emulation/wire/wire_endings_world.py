@@ -23,14 +23,14 @@ import torch
 import torch.distributed as dist
 
 from paracosm.emulation.rank.announce import announce
-from paracosm.emulation.wire.announcements import announcements_file
+from paracosm.emulation.wire.announcements import AnnouncementWriter, announcements_file
 
 FORK = multiprocessing.get_context("fork")
 
 
 def rank_zero(world: int, port: int, records: Path, work: Callable[[Any], None], told: Any) -> None:
     torch.set_num_threads(1)
-    announce(announcements_file(records, 0), [0])
+    announce(AnnouncementWriter(announcements_file(records, 0)), [0])
     dist.init_process_group(
         "gloo",
         init_method=f"tcp://127.0.0.1:{port}",

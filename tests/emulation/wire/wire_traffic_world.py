@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 
 from paracosm.emulation.rank.announce import announce
-from paracosm.emulation.wire.announcements import announcements_file
+from paracosm.emulation.wire.announcements import AnnouncementWriter, announcements_file
 
 HEADER = struct.Struct("<QQQQQQ")
 ADDRESS = struct.Struct("<HH4s")  # of a sockaddr_in: family, port, IPv4 address
@@ -237,7 +237,7 @@ def run_rank(
 ) -> None:
     torch.set_num_threads(1)
     if announced is not None:
-        announce(announced, real)
+        announce(AnnouncementWriter(announced), real)
     store: dist.Store = dist.TCPStore("127.0.0.1", port, world, rank == 0, wait_for_workers=False)
     recorder = Recorder()
     if rank == 0:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 from torch.distributed import Work
+from torch.utils._python_dispatch import _disable_current_modes
 
-from paracosm.emulation.backend.threads import Completion, Filling, Sleeper, precise_timer
+from paracosm.emulation.backend.threads import Completion, Sleeper, precise_timer
 from paracosm.emulation.backend.values import Sent
 from paracosm.emulation.backend.work import EmulatedWork, MeasuredWork, Waiting
 from paracosm.emulation.communication import Communication
 from paracosm.emulation.config import Setting
 from paracosm.emulation.ports import Ports, Span
-from paracosm.emulation.rank.call_site import NOWHERE, call_site
+from paracosm.emulation.rank.call_site import call_site
 from paracosm.emulation.rank.observe import Waits
 from paracosm.emulation.rank.refusals import refuser
 from paracosm.emulation.records import GLOO_WORKERS, Collective, Group, Note, RecordWriter
@@ -32,18 +33,10 @@ if TYPE_CHECKING:
     from paracosm.emulation.peers import Peers
 
 
-_SMALL = 128 << 10  # bytes that are written faster than another thread is woken
-_TOO_LONG, _TOO_LONG_SHARE = 1e-3, 0.1  # of the time that the model gives a collective
-
-
 @dataclass(eq=False)
 class _UnderWay:
     span: Span
     record: Callable[[float], None]  # records it, given when it was done
-    filled: float | None = None  # when its outputs were; None while they are not
-
-    def is_over(self, now: float) -> bool:
-        return now == inf or (self.filled is not None and self.span.done <= now)
 
 
 class Runtime:
@@ -69,7 +62,6 @@ class Runtime:
         self._peers = peers
         self._ports = Ports(setting.config.shared)
         self._under_way: deque[_UnderWay] = deque()
-        self._filling = Filling()
         self._streams: dict[torch.device, CudaStreams] = {}
         self._lock = threading.Lock()
         self._warned: set[str] = set()
@@ -93,7 +85,6 @@ class Runtime:
             streams.collect(all_of_them=True)
         self.record_ended(inf)
         self.waiting.completion.close()
-        self._filling.close()
         self.recorder.flush()
 
     def join(
@@ -159,25 +150,11 @@ class Runtime:
         self.record_ended(asked)
         with self._lock:
             span = self._ports.ask(id(member), pool, count, asked, entered, cost)
-            under_way = _UnderWay(
-                span, lambda done: record(asked, entered, span.begun, done, span.worker)
+            self._under_way.append(
+                _UnderWay(span, lambda done: record(asked, entered, span.begun, done, span.worker))
             )
-            self._under_way.append(under_way)
-        work = EmulatedWork(self.waiting, span, outputs, peer)
-        if fill is None:
-            under_way.filled = asked
-        elif _is_small(outputs, inputs):
-            _fill_now(fill, outputs)
-            under_way.filled = asked
-        else:
-
-            def fill_and_note() -> None:
-                fill()
-                under_way.filled = filled = time.monotonic()
-                self._note_slowness(kind, size, site, span.done - asked, filled - span.done)
-
-            self._filling.put(work.fill_later(fill_and_note))
-        return work
+        _fill_now(fill, outputs)
+        return EmulatedWork(self.waiting, span, outputs, peer)
 
     def _measured(
         self,
@@ -203,11 +180,7 @@ class Runtime:
             self._waits.add(begin, end, member.name, number)
 
         work = MeasuredWork(replace(self.waiting, on_wait=waited), outputs, peer, self._waits.now)
-        if fill is not None and not torch._C._len_torch_dispatch_stack():
-            _fill_now(fill, outputs)
-        elif fill is not None:
-            self._filling.put(work.fill_later(fill))
-            work.until_filled()
+        _fill_now(fill, outputs)
         what = (self.setting.rank, member.name, number, kind, size, other)
         times = (asked, asked, asked, self._waits.now())
         workers = _comm_workers(member.asked, where)
@@ -217,11 +190,11 @@ class Runtime:
     def record_ended(self, now: float) -> None:
         """Record what has ended by an instant: until then its end may still move."""
         with self._lock:
-            ended = [each for each in self._under_way if each.is_over(now)]
+            ended = [each for each in self._under_way if each.span.done <= now]
             if ended:
                 self._under_way = deque(each for each in self._under_way if each not in ended)
         for each in ended:
-            each.record(max(each.span.done, each.filled or 0.0))
+            each.record(each.span.done)
 
     def _note_once(self, about: str, text: str) -> None:
         if about not in self._warned:
@@ -238,36 +211,16 @@ class Runtime:
             )
         return streams
 
-    def _note_slowness(
-        self, kind: str, size: int, site: str, modelled: float, longer: float
-    ) -> None:
-        if modelled > 0 and longer > max(_TOO_LONG, _TOO_LONG_SHARE * modelled):
-            self._note_once(
-                "slow",
-                f"{kind} of {size:,} bytes at {site or NOWHERE}: filling its outputs "
-                f"took this machine {1e3 * longer:.1f} ms longer than the {1e3 * modelled:.1f} ms "
-                "that the model gives it; so it may be with others",
-            )
 
-
-def _fill_now(fill: Callable[[], None], outputs: Sequence[Tensor]) -> None:
-    if any(output.is_inference() for output in outputs):
-        with torch.inference_mode():  # nowhere else may they be written
+def _fill_now(fill: Callable[[], None] | None, outputs: Sequence[Tensor]) -> None:
+    """Fill outputs; who watches operations, for a profile or a count, sees none of it."""
+    with contextlib.ExitStack() as stack:
+        if torch._C._len_torch_dispatch_stack():
+            stack.enter_context(_disable_current_modes())
+        if any(output.is_inference() for output in outputs):
+            stack.enter_context(torch.inference_mode())  # nowhere else may they be written
+        if fill is not None:
             fill()
-    else:
-        fill()
-
-
-def _is_small(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
-    """Whether outputs are best filled here and now.
-
-    A thread whose operations are watched, for a profile or a count, fills none: they would be taken
-    for the script's.
-    """
-    moved = sum([tensor.nbytes for tensor in outputs])
-    if inputs is not outputs:
-        moved = max(moved, sum([tensor.nbytes for tensor in inputs]))
-    return moved <= _SMALL and not torch._C._len_torch_dispatch_stack()
 
 
 @dataclass

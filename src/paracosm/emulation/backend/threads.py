@@ -1,4 +1,4 @@
-"""Sleeping until instants, calling functions at deadlines, filling outputs in the background."""
+"""Sleeping until instants, calling functions at deadlines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import heapq
 import os
-import queue
 import select
 import statistics
 import sys
@@ -120,44 +119,6 @@ def _wake_up(completion: Completion, wait: float) -> float:
     completion.at(deadline, lambda: future.set_result(None))
     future.wait()
     return time.monotonic() - deadline
-
-
-class Filling:
-    """A thread that fills outputs one after the other, with one core."""
-
-    def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-        self._closed = False
-
-    def put(self, fill: Callable[[], None]) -> None:
-        with self._lock:
-            if not self._closed:
-                if self._thread is None:
-                    name = "paracosm-fill"
-                    self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-                    self._thread.start()
-                self._jobs.put(fill)
-                return
-        with torch.inference_mode():
-            fill()
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            self._jobs.put(None)
-        if self._thread is not None:
-            self._thread.join(1.0)
-
-    def _run(self) -> None:
-        # No OpenMP threads for this thread; `torch.set_num_threads` is for all new threads.
-        torch.get_num_threads()  # makes the setting of this thread, which is then changed
-        with contextlib.suppress(AttributeError, OSError):
-            ctypes.CDLL(None).omp_set_num_threads(1)
-        with torch.inference_mode():  # tensors that were made in it may be written in it alone
-            while (fill := self._jobs.get()) is not None:
-                fill()
 
 
 _MOST_EARLY = 300e-6  # seconds of spinning at most

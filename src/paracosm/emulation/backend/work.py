@@ -40,7 +40,7 @@ class WaitedWork(Work):
 
 
 class EmulatedWork(WaitedWork):
-    """Done at its deadline, unless its outputs take longer to fill; then with them.
+    """Done at its deadline.
 
     Whoever waits sleeps in its own thread, which is exact; only a future needs another thread to
     complete it.
@@ -59,41 +59,18 @@ class EmulatedWork(WaitedWork):
         self._outputs = list(outputs)
         self._source = source
         self._lock = threading.Lock()
-        self._filling: threading.Event | None = None
-        self._error: BaseException | None = None
         self._future: torch.futures.Future[Any] | None = None
         self._sooner: threading.Event | None = None
-        self._is_aborted = self._is_due = self._is_set = False
-
-    def fill_later(self, fill: Callable[[], None]) -> Callable[[], None]:
-        self._filling = filling = threading.Event()
-
-        def filled() -> None:
-            try:
-                fill()
-            except Exception as error:
-                self._error = error
-            filling.set()
-            if self._is_due:
-                self._complete()
-
-        return filled
-
-    def until_filled(self) -> None:
-        if self._filling is not None:
-            self._filling.wait()
+        self._is_aborted = self._is_set = False
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         begin = time.monotonic()
-        if begin < self._deadline or self._is_filling():
+        if begin < self._deadline:
             if self._deadline - begin > _TIME_TO_WRITE:
                 self._waiting.before_long()
             self._sleep()
-            self.until_filled()
             self._waiting.on_wait(begin, time.monotonic())
         self._complete()
-        if self._error is not None:
-            raise self._error
         if self._future is not None:
             self._future.wait()  # another thread may be about to complete it
         return True
@@ -107,16 +84,13 @@ class EmulatedWork(WaitedWork):
         return self._future
 
     def get_future_result(self) -> torch.futures.Future[Any]:
-        return self.get_future().then(lambda future: int(self._error is not None))
+        return self.get_future().then(lambda future: 0)
 
     def is_completed(self) -> bool:
-        return time.monotonic() >= self._deadline and not self._is_filling()
-
-    def is_success(self) -> bool:
-        return self.is_completed() and self._error is None
+        return time.monotonic() >= self._deadline
 
     def exception(self) -> BaseException | None:
-        return self._error
+        return None
 
     def result(self) -> list[Tensor]:
         return self._outputs
@@ -129,9 +103,6 @@ class EmulatedWork(WaitedWork):
         return self._source
 
     _source_rank = source_rank
-
-    def _is_filling(self) -> bool:
-        return self._filling is not None and not self._filling.is_set()
 
     @property
     def _deadline(self) -> float:
@@ -160,11 +131,6 @@ class EmulatedWork(WaitedWork):
             self._span.on_earlier = self._be_earlier
             self._call_at(deadline)
         else:
-            self._be_due()
-
-    def _be_due(self) -> None:
-        self._is_due = True
-        if not self._is_filling():
             self._complete()
 
     def _call_at(self, deadline: float) -> None:
@@ -172,7 +138,7 @@ class EmulatedWork(WaitedWork):
             if self._deadline > deadline:
                 self._come_due()
             else:
-                self._be_due()
+                self._complete()
 
         self._waiting.completion.at(deadline, due)
 
@@ -183,10 +149,7 @@ class EmulatedWork(WaitedWork):
                 return
             self._is_set = True
         # not under the lock: a future runs what waits for it here and now
-        if self._error is None:
-            future.set_result(self._outputs)
-        else:
-            future.set_exception(self._error)
+        future.set_result(self._outputs)
 
 
 class MeasuredWork(EmulatedWork):

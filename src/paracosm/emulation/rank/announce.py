@@ -11,7 +11,6 @@ import json
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,13 +23,13 @@ from paracosm.emulation.wire.store import members_key
 _library: Any = torch.library.Library("c10d", "IMPL")  # type: ignore[no-untyped-call]  # kernels live as long as it does
 
 
-def announce(path: Path, real: Sequence[int]) -> None:
-    """Have this process say in `path` what it is about to do; `real` are all real ranks.
+def announce(writer: AnnouncementWriter, real: Sequence[int]) -> None:
+    """Have this process say what it is about to do; `real` are all real ranks.
 
     What concerns emulated ranks alone: reductions, messages between two ranks, broadcasts from an
     emulated rank, and what is gathered here.
     """
-    announcing = _Announcing(AnnouncementWriter(path), real)
+    announcing = _Announcing(writer, real)
     for name, reduction in _REDUCTIONS.items():
         before(name, announcing.reduction(*reduction))
     before("broadcast_", announcing.broadcast)

@@ -1,15 +1,62 @@
-"""What a stage of a pipeline learns of its emulated neighbours before the first step."""
+"""What a stage of a pipeline learns of its emulated neighbours, and they of it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import wraps
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from paracosm.emulation.rank.on_import import on_import
+from paracosm.emulation.records import PipelineStep
 from paracosm.errors import InputError
+
+_SCHEDULES = {"ScheduleGPipe": True, "Schedule1F1B": False}  # whether all goes forward first
+
+
+def watch_steps(rank: int, now: Callable[[], float], told: Callable[[PipelineStep], None]) -> None:
+    """Tell when steps of a schedule begin, in which a stage gets and gives a tensor at a time."""
+
+    def change(schedules: Any) -> None:
+        took: dict[str, list[float]] = {"forward_one_chunk": [], "backward_one_chunk": []}
+        begin = schedules.PipelineScheduleSingle._initialize_stage
+
+        def begun(schedule: Any, *args: Any, **options: Any) -> None:
+            begin(schedule, *args, **options)
+            stage, name = schedule._stage, type(schedule).__name__
+            gets, gives = len(stage.args_recv_info[0]), len(stage.act_send_info)
+            if (
+                name in _SCHEDULES
+                and (stage.is_first or gets == 1)
+                and (stage.is_last or gives == 1)
+            ):
+                ranks = tuple(map(stage._resolve_peer_global_rank, range(stage.num_stages)))
+                times = (sum(each) / (len(each) or 1) for each in took.values())
+                what = ranks, schedule._n_microbatches, _SCHEDULES[name]
+                told(PipelineStep(rank, now(), *what, *times))
+            for each in took.values():
+                each.clear()
+
+        def timed(name: str) -> None:
+            call = getattr(schedules._PipelineStageBase, name)
+
+            @wraps(call)
+            def timing(*args: Any, **options: Any) -> Any:
+                since = now()
+                done = call(*args, **options)
+                took[name].append(now() - since)
+                return done
+
+            setattr(schedules._PipelineStageBase, name, timing)
+
+        schedules.PipelineScheduleSingle._initialize_stage = begun
+        for name in took:
+            timed(name)
+
+    on_import("torch.distributed.pipelining.schedules", change)
+
 
 _NEEDED = ("_StageForwardMeta", "_StageBackwardMeta", "_derive_grad_metas")
 

@@ -24,10 +24,10 @@ from paracosm.emulation.rank.launchers import meet_emulator, run_spawned_rank
 from paracosm.emulation.rank.objects import gather_objects_from_all, replace_object_collectives
 from paracosm.emulation.rank.observe import Waits, observe, watch_works
 from paracosm.emulation.rank.on_import import on_import
-from paracosm.emulation.rank.pipelines import tell_stages
+from paracosm.emulation.rank.pipelines import tell_stages, watch_steps
 from paracosm.emulation.rank.refusals import refuse_what_needs_peers, refuser
 from paracosm.emulation.records import Note, RecordWriter
-from paracosm.emulation.wire.announcements import announcements_file
+from paracosm.emulation.wire.announcements import AnnouncementWriter, announcements_file
 from paracosm.emulation.wire.store import bound
 
 if TYPE_CHECKING:
@@ -69,11 +69,13 @@ def prepare(setting: Setting) -> None:
         _serve_store_here()
         tell_stages(setting.config.rank)
         tell_members()
-        announce(announcements_file(setting.records, setting.rank), setting.config.rank)
+        writer = AnnouncementWriter(announcements_file(setting.records, setting.rank))
+        announce(writer, setting.config.rank)
         signals = Signals(setting.records.with_name(_EMULATOR))
         waits = Waits(recorder, setting.rank, signals.wait_ended)
         watch_works(waits)
         observe(recorder, setting.rank, waits, signals.iteration_ended)
+        watch_steps(setting.rank, waits.now, writer.step)
 
     @cache
     def asked() -> None:
@@ -124,6 +126,8 @@ def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> Run
     end.record_ended = runtime.record_ended
     install(runtime)
     observe(recorder, rank, waits, peers.iteration_ended)
+    if measures:
+        watch_steps(rank, waits.now, recorder.append)
     return runtime
 
 

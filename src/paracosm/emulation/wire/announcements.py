@@ -12,10 +12,12 @@ import json
 import os
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
+from paracosm.emulation.pipeline import Pipeline
+from paracosm.emulation.records import PipelineStep
 from paracosm.emulation.wire.store import group_name
 
 
@@ -56,7 +58,10 @@ class AnnouncementWriter:
             file.write(data)
         self._write(("copy", group, member, tag), copy.name)
 
-    def _write(self, key: tuple[str | int, ...], *values: str | int | bytes) -> None:
+    def step(self, step: PipelineStep) -> None:
+        self._write(("step",), *astuple(step))
+
+    def _write(self, key: tuple[str | int, ...], *values: Any) -> None:
         plain = [each.hex() if isinstance(each, bytes) else each for each in values]
         os.write(self._file, json.dumps([key, plain]).encode() + b"\n")
 
@@ -72,6 +77,7 @@ class Announcements:
         self._files: dict[int, int] = {}  # by real rank
         self._rest: dict[int, bytes] = {}
         self._announced: dict[tuple[str | int, ...], deque[list[Any]]] = {}
+        self._pipelines: dict[tuple[int, ...], Pipeline] = {}
 
     def vector(self, group: str, member: int, tag: int) -> Vector | None:
         """Return what a member reduces as operation `tag`."""
@@ -92,6 +98,10 @@ class Announcements:
         data = path.read_bytes()
         path.unlink()
         return memoryview(data)
+
+    def pipeline(self, source: int, target: int) -> Pipeline | None:
+        """Return the pipeline in which two ranks are neighbours, once its steps are announced."""
+        return next((each for each in self._pipelines.values() if each.has(source, target)), None)
 
     def close(self) -> None:
         for file in self._files.values():
@@ -122,4 +132,9 @@ class Announcements:
         *lines, self._rest[rank] = text.split(b"\n")
         for line in lines:
             key, values = json.loads(line)
+            if key == ["step"]:
+                number, begin, ranks, *rest = values
+                step = PipelineStep(number, begin, tuple(ranks), *rest)
+                self._pipelines.setdefault(step.ranks, Pipeline(step)).begin(step, begin)
+                continue
             self._announced.setdefault(tuple(key), deque()).append(values)

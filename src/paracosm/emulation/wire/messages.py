@@ -20,6 +20,7 @@ from paracosm.emulation.wire.protocol import tag_of
 from paracosm.emulation.wire.sources import Source, send
 
 _REMEMBERED = 1 << 20  # bytes of the longest message that is sent back
+_AGAIN = 0.2e-3  # seconds until an emulated stage is looked at again
 _KINDS = 32  # types and lengths of messages that are remembered
 
 
@@ -71,8 +72,35 @@ class Messages:
         ready = max(entry + self._communication.added("recv"), now)
         waiting = self._waiting.setdefault((connection, slot), _Waiting())
         waiting.receives.append((now, state.next_number(pair.real), ready))
+        told = self._announcements.message(
+            pair.group.name, (pair.emulated, pair.real), tag_of(slot)
+        )
+        self._compute(state, connection, slot, length, ready, told)
+
+    def _compute(
+        self,
+        state: GroupState,
+        connection: Connection,
+        slot: int,
+        length: int,
+        ready: float,
+        told: Message | None,
+    ) -> None:
+        """Send what a stage of a pipeline has computed as soon as it has; else when it is ready."""
+        pair = connection.pair
+        ends = state.members[pair.emulated], state.members[pair.real]
+        pipeline = self._announcements.pipeline(*ends)
+        if pipeline is not None:
+            hop = sum(state.hops.split(pair.emulated, pair.real, length))
+            computed = pipeline.ready(*ends, hop)
+            if computed is None:  # what it is computed from is still under way
+                if connection.is_open:
+                    again = state, connection, slot, length, ready, told
+                    self._loop.at(time.monotonic() + _AGAIN, self._compute, *again)
+                return
+            ready = max(ready, computed)
         due = state.there(self._pace, pair, True, length, ready)
-        self._when(due, self._send, connection, slot, length)
+        self._when(due, self._send, connection, slot, length, told)
 
     def keep(self, connection: Connection, slot: int, length: int) -> Buffer | None:
         pair = connection.pair
@@ -92,6 +120,9 @@ class Messages:
             self._last[dtype, length] = to | {connection.pair.emulated: buffer}
             if len(self._last) > _KINDS:
                 del self._last[next(iter(self._last))]
+        ends = state.members[connection.pair.real], state.members[connection.pair.emulated]
+        if (pipeline := self._announcements.pipeline(*ends)) is not None:
+            pipeline.sent(*ends, time.monotonic())
         asked, number = self._waiting[connection, slot].sends.popleft()
         self._write(state, connection.pair, number, "send", length, asked, asked)
 
@@ -114,10 +145,8 @@ class Messages:
         else:
             self._loop.at(due.done, self._when, due, call, *arguments)
 
-    def _send(self, connection: Connection, slot: int, length: int) -> None:
+    def _send(self, connection: Connection, slot: int, length: int, told: Message | None) -> None:
         pair = connection.pair
-        ends = pair.emulated, pair.real
-        told = self._announcements.message(pair.group.name, ends, tag_of(slot))
         data = None if told is None else self._likely(told, pair.emulated, length)
         if data is None:
             what = "data" if told is None else told.dtype.removeprefix("torch.")

@@ -1,0 +1,100 @@
+"""When emulated stages of a pipeline pass on what they compute."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import inf
+
+from paracosm.emulation.records import PipelineStep
+
+
+class Pipeline:
+    """The stages of a pipeline, some of which are real, a step after the other.
+
+    An emulated stage computes for as long as the real one did in the step before, one micro-batch
+    at a time, in the order of its schedule and as soon as the input has come. GPipe goes forward
+    with all n micro-batches, then back (Huang et al., 2019). With 1F1B stage s of S goes forward
+    with min(n, S - s), then back with one and forward with one in turns (Narayanan et al., 2019).
+    """
+
+    def __init__(self, step: PipelineStep) -> None:
+        self._stages = {rank: stage for stage, rank in enumerate(step.ranks)}
+        self._first = step
+        self._took = {"F": 0.0, "B": 0.0}
+        self._emulated = set(range(len(step.ranks)))
+        self._begun: list[float] = []  # when each step did
+        self._moved: Counter[tuple[int, str]] = Counter()  # micro-batches by stage and direction
+        self._free = [-inf] * len(step.ranks)
+        self._places = [0] * len(step.ranks)  # of each stage in its schedule
+        # When what a stage gives the next one was there, for one that is real, or else done
+        self._given: dict[tuple[int, str, int], float] = {}
+
+    def begin(self, step: PipelineStep, now: float) -> None:
+        """Have a real stage begin its next step at an instant."""
+        stage = self._stages[step.rank]
+        self._emulated.discard(stage)
+        self._took = {"F": step.forward, "B": step.backward}
+        if self._moved[stage, "steps"] == len(self._begun):
+            self._begun.append(now)
+        self._moved[stage, "steps"] += 1
+
+    def has(self, source: int, target: int) -> bool:
+        """Return whether two ranks are neighbours in it."""
+        stages = self._stages
+        return source in stages and target in stages and abs(stages[source] - stages[target]) == 1
+
+    def sent(self, source: int, target: int, there: float) -> None:
+        """Learn when the next message of a real rank to an emulated one was there."""
+        self._given[self._next(source, target)] = there
+
+    def ready(self, source: int, target: int, hop: float) -> float | None:
+        """Return when an emulated rank sends its next message to a real one.
+
+        None while that waits for a real one; `hop` is what a message takes between emulated ones.
+        """
+        moved = True
+        while moved:
+            moved = any(self._compute(stage, hop) for stage in self._emulated)
+        key = self._next(source, target)
+        if key not in self._given:
+            self._moved[key[:2]] -= 1
+        return self._given.pop(key, None)
+
+    def _next(self, source: int, target: int) -> tuple[int, str, int]:
+        stage = self._stages[source]
+        way = "F" if self._stages[target] > stage else "B"
+        self._moved[stage, way] += 1
+        return stage, way, self._moved[stage, way] - 1
+
+    def _compute(self, stage: int, hop: float) -> bool:
+        """Compute the next micro-batch of an emulated stage; return whether it could."""
+        way, number = self._due(stage)
+        last = len(self._places) - 1
+        if stage == (0 if way == "F" else last):  # nobody gives it anything
+            step = number // self._first.microbatches
+            came = self._begun[step] if step < len(self._begun) else None
+        else:
+            before = stage - 1 if way == "F" else stage + 1
+            came = self._given.pop((before, way, number), None)
+            if came is not None and before in self._emulated:
+                came += hop
+        if came is None:
+            return False
+        self._free[stage] = max(self._free[stage], came) + self._took[way]
+        self._places[stage] += 1
+        if stage != (last if way == "F" else 0):
+            self._given[stage, way, number] = self._free[stage]
+        return True
+
+    def _due(self, stage: int) -> tuple[str, int]:
+        count = self._first.microbatches
+        warm = count if self._first.fills else min(count, len(self._places) - stage)
+        step, place = divmod(self._places[stage], 2 * count)
+        turns = place - warm
+        if turns < 0:
+            way, number = "F", place
+        elif turns < 2 * (count - warm):
+            way, number = ("F", warm + turns // 2) if turns % 2 else ("B", turns // 2)
+        else:
+            way, number = "B", turns - (count - warm)
+        return way, step * count + number
