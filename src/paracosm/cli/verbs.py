@@ -99,14 +99,6 @@ class Verb(TyperCommand):
         for line in (*self._page(ctx, width), *below):
             typer.echo(textwrap.shorten(line, width) if line in below else line)
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments, unless all that the flags do is asked for."""
-        if "--help-all" in itertools.takewhile("--".__ne__, args):
-            self.format_help(ctx, None)
-            ctx.exit()
-        parsed: list[str] = super().parse_args(ctx, args)
-        return parsed
-
     def _page(self, ctx: Any, width: int) -> Iterator[str]:
         fill = partial(textwrap.wrap, width=width, break_on_hyphens=False)
         yield from fill(f"Usage: {ctx.command_path} {' '.join(self.collect_usage_pieces(ctx))}")
@@ -127,7 +119,10 @@ class Verb(TyperCommand):
         yield from ("", f"What each of them does: {ctx.command_path} --help-all")
 
     def parse_args(self, ctx: Any, args: Any) -> Any:
-        """Read the arguments; of an option that is not there, say which verbs have it."""
+        """Read the arguments; name the verbs that have an option which this one lacks."""
+        if "--help-all" in itertools.takewhile("--".__ne__, args):
+            self.format_help(ctx, None)
+            ctx.exit()
         try:
             return super().parse_args(ctx, args)
         except TyperException as error:
