@@ -1,7 +1,5 @@
 """Names with parameters, as algorithms and optimizers are written: `ssp(slack=3)`."""
 
-from __future__ import annotations
-
 import ast
 import re
 from typing import Any

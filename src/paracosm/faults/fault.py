@@ -1,7 +1,5 @@
 """A fault: what goes wrong, in which data, where and when."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, dataclass, fields

@@ -14,8 +14,6 @@ phi is the gradient noise scale in examples. All count the gradients that are un
 one batch, as synchronous training has it: there is no staleness in them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

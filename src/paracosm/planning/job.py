@@ -1,7 +1,5 @@
 """A profiled job on a cluster, as training sees it: tensors, and schedules without end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

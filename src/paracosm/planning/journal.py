@@ -1,7 +1,5 @@
 """What was run already: a line of JSON for each run, so that a plan can go on where it stopped."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Plans: designs run to a target, compared by time and cost."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

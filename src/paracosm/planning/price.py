@@ -1,7 +1,5 @@
 """What a worker costs: "2.5/h a worker"."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Training runs of a plan: those of one schedule together, on processes, each made only once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -182,10 +180,7 @@ def _last(block: Block) -> int:
 
 
 def run_design(
-    config: PlanConfig,
-    job: ProfiledJob,
-    request: Request,
-    shared: SharedBlocks,
+    config: PlanConfig, job: ProfiledJob, request: Request, shared: SharedBlocks
 ) -> Outcome:
     """Train by a design over its schedule, until the target is reached or the request ends it."""
     asked = train_config(config, request.design, request.updates)

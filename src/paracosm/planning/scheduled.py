@@ -1,7 +1,5 @@
 """Training runs whose schedule is predicted: from the profile of one worker, or for a strategy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """One iteration of a job on a cluster: built, replayed, and looked at rank by rank."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -197,10 +195,7 @@ BETWEEN_REPLICAS = (
 
 
 def strategies_by_workers(
-    text: str,
-    workers: Sequence[int] | None,
-    servers: int | None = None,
-    held: int | None = None,
+    text: str, workers: Sequence[int] | None, servers: int | None = None, held: int | None = None
 ) -> list[tuple[int, Strategy]]:
     """Return numbers of workers, each with the strategy that a text means for it.
 

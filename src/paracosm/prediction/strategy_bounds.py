@@ -3,8 +3,6 @@
 From one rank's part of the model alone, with what tensor, context and expert ranks wait for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -151,11 +151,7 @@ class SpectralRadius:
 
 
 def spectral_radius(
-    C: Any,
-    *,
-    guess: Floats | None = None,
-    scale: Floats | None = None,
-    budget: float = BUDGET,
+    C: Any, *, guess: Floats | None = None, scale: Floats | None = None, budget: float = BUDGET
 ) -> SpectralRadius:
     """Return rho(|C|), rho(C) where it is cheap, and what they mean, for any sparse square C.
 

@@ -1,7 +1,5 @@
 """Replay a task graph event by event: resources that choose, and links that are shared."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from itertools import combinations

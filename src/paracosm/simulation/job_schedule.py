@@ -1,7 +1,5 @@
 """When every task of a job ran: what the replay of a job returns."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

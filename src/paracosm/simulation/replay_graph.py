@@ -1,7 +1,5 @@
 """Replay the graph of one replica on one device: a host that issues, and lanes that work."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,11 +34,7 @@ class Schedule:
 
 
 def replay(
-    graph: Graph,
-    duration: Floats,
-    *,
-    asynchronous: bool = False,
-    launch: float | Floats = 0.0,
+    graph: Graph, duration: Floats, *, asynchronous: bool = False, launch: float | Floats = 0.0
 ) -> Schedule:
     """Return when every node runs.
 

@@ -1,7 +1,5 @@
 """Replay of a whole job: all its ranks, on all their lanes, over all their links."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Workers and parameter servers in virtual time, compiled."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

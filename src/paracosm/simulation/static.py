@@ -68,9 +68,7 @@ def schedule_of(played: Played) -> JobSchedule:
     arrays = played.arrays
     tasks = int(arrays.first_row[-1])
     arrive, begin, end = (np.empty(tasks) for _ in range(3))
-    _fill_tasks(
-        *(arrays, played.arrive, played.begin, played.end, PICOSECOND, arrive, begin, end),
-    )
+    _fill_tasks(*(arrays, played.arrive, played.begin, played.end, PICOSECOND, arrive, begin, end))
     return JobSchedule(
         job=played.job,
         class_of=played.folding.class_of,

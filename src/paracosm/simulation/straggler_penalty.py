@@ -126,14 +126,7 @@ def _propagate(
 
 @compiled
 def _join(
-    arrivals: Any,
-    order: Any,
-    ranks: Any,
-    end: Any,
-    spread: Any,
-    shared: Any,
-    met: Any,
-    group: Any,
+    arrivals: Any, order: Any, ranks: Any, end: Any, spread: Any, shared: Any, met: Any, group: Any
 ) -> tuple[float, float]:
     """Return mean and variance of the instant at which the last of all ranks has arrived.
 

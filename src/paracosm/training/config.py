@@ -110,11 +110,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
     )
 
     # How; what is trained are fields of `LearningFields`.
-    algorithm: Annotated[
-        InstanceOf[Algorithm],
-        BeforeValidator(parse_algorithm),
-        AS_TEXT,
-    ] = Field(
+    algorithm: Annotated[InstanceOf[Algorithm], BeforeValidator(parse_algorithm), AS_TEXT] = Field(
         parse_algorithm("asgd"),
         description="an algorithm, with its parameters: asgd, ssgd, ssp(slack=3), ..., or "
         "file.py:Class of your own",

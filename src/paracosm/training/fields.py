@@ -1,7 +1,5 @@
 """Fields that several configurations have: what is trained, and the profile of one worker."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, isnan

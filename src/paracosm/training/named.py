@@ -3,8 +3,6 @@
 `ssp(slack=3)` is the class called "ssp" with its field `slack` at 3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar

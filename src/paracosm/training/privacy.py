@@ -9,8 +9,6 @@ gradients that were dropped too: all count that were sent. A client's change is 
 whatever it carries, of the same client's data, and gives away nothing more.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the workers and servers of one run share, and what they send each other."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

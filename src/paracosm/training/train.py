@@ -1,7 +1,5 @@
 """Run a hybrid simulation: real gradients in virtual time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

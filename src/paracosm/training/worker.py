@@ -11,13 +11,7 @@ from paracosm.engine import Future, Interrupt, Timer, Transfer, Worker
 from paracosm.rng import TrainingStream, generator
 from paracosm.training.clients import Participation
 from paracosm.training.compression.messages import BESIDE, FIRST_PART, WHOLE
-from paracosm.training.store import (
-    Contribution,
-    Gradient,
-    LocalSteps,
-    PseudoGradient,
-    Store,
-)
+from paracosm.training.store import Contribution, Gradient, LocalSteps, PseudoGradient, Store
 from paracosm.training.team import Answer, Ask, Push, Tag, Team, message_size
 
 

@@ -7,8 +7,6 @@ of the largest tensor that it is given or returns: exact for element-wise ops, a
 norms, softmax and the like, which go over their input more than once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Plans of a job whose workers compute with different devices: one for each kind, all cut alike."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

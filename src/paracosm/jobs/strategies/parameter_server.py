@@ -18,8 +18,6 @@ by bytes, of what the optimizer takes on a worker of speed 1; to add up the grad
 takes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

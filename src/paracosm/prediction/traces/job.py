@@ -1,7 +1,5 @@
 """Traces of the ranks of a job, as a job that can be played again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path

@@ -7,8 +7,6 @@ second one has come until the first one ends. One kernel may send and receive se
 the last of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Programs of ranks from the segments of their traces: rows, and where ranks meet."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 

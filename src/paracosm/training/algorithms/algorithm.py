@@ -12,8 +12,6 @@ Adding one: write the class. It is named as `file.py:Class` or `package.module:C
 `file.py:Class(key=value)` with parameters; those that are Paracosm's own are in `registry.py`.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields

@@ -56,11 +56,7 @@ class Codec:
         raise NotImplementedError
 
     def compress(
-        self,
-        vectors: Sequence[Tensor],
-        shapes: Shapes,
-        rng: Generator,
-        memory: dict[int, Any],
+        self, vectors: Sequence[Tensor], shapes: Shapes, rng: Generator, memory: dict[int, Any]
     ) -> list[Tensor]:
         """Return what the receiver of each of several messages decodes.
 

@@ -251,11 +251,7 @@ class PowerSGD(Codec):
         return FLOAT * first, FLOAT * second
 
     def compress(
-        self,
-        vectors: Sequence[Tensor],
-        shapes: Shapes,
-        rng: Generator,
-        memory: dict[int, Any],
+        self, vectors: Sequence[Tensor], shapes: Shapes, rng: Generator, memory: dict[int, Any]
     ) -> list[Tensor]:
         import torch
 

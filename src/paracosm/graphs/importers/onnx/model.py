@@ -1,7 +1,5 @@
 """An ONNX model as plain data: its nodes, its values, and what is known of them."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Mapping

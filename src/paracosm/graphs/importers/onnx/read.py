@@ -13,8 +13,6 @@ computes. Products have one node for each gradient, as kernel libraries do:
 Gradients that meet are added. The gradient of a parameter outlives the pass.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

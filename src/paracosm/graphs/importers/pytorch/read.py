@@ -1,7 +1,5 @@
 """PyTorch execution traces as graphs: the ops that ran, in their order, by what they touch."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """TensorFlow graphs (GraphDef, SavedModel) as graphs."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The nodes of a TensorFlow graph as plain data, with the functions it calls written out."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

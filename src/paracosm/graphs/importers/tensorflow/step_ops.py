@@ -5,8 +5,6 @@ issued an op, "/device:GPU:0/stream:all" when its kernels ran, "/device:GPU:0/me
 op with kernels takes as long as they do; one of a GPU's executor without any is the host's.
 """
 
-from __future__ import annotations
-
 import bisect
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A server's port by waiting: what a link does, where this machine cannot shape one."""
 
-from __future__ import annotations
-
 import threading
 import time
 

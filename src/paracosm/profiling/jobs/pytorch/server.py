@@ -1,7 +1,5 @@
 """A parameter server: tensors, read as a whole, changed by one gradient at a time."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Mapping, Sequence
