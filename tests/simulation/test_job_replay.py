@@ -14,7 +14,7 @@ from paracosm.jobs.job import Job
 from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
 from paracosm.simulation.events import replay_tasks
 from paracosm.simulation.job_schedule import JobSchedule
-from paracosm.simulation.replay_job import replay_job
+from paracosm.simulation.replay import replay_job
 
 
 def instants(schedule: JobSchedule, rank: int) -> list[tuple[int, int, int]]:

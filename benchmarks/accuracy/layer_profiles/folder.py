@@ -18,7 +18,7 @@ from layer_profiles.strategy import plan_strategy
 from paracosm.errors import InputError
 from paracosm.jobs.strategies import build_job
 from paracosm.simulation.job_schedule import JobSchedule, peak_memory_of_ranks
-from paracosm.simulation.replay_job import replay_job
+from paracosm.simulation.replay import replay_job
 
 __all__ = ["Folder", "PlanComparison", "compare_plan", "read_folder"]
 

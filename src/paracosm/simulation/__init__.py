@@ -1,5 +1,5 @@
 """Jobs in virtual time, compiled: graphs, ranks of a job, parameter servers, schedules."""
 
-from paracosm.simulation.replay_job import replay_job
+from paracosm.simulation.replay import replay_job
 
 __all__ = ["replay_job"]

@@ -30,8 +30,7 @@ from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.algorithms.registry import parse_algorithm
 from paracosm.training.availability import OnOff
-from paracosm.training.compression.codec import Codec
-from paracosm.training.compression.codecs import parse_codec
+from paracosm.training.compression.codecs import Codec, parse_codec
 from paracosm.training.failures import Failures, FaultFields
 from paracosm.training.fields import (
     AS_TEXT,

@@ -11,7 +11,7 @@ from paracosm.graphs import Graph, Node, Op, build_graph
 from paracosm.jobs.job import KINDS, Job
 from paracosm.jobs.strategies import Replica, build_job, parse_strategy
 from paracosm.simulation.job_schedule import JobSchedule
-from paracosm.simulation.replay_job import replay_job
+from paracosm.simulation.replay import replay_job
 
 MB = 1_000_000
 SLOW = Link(bandwidth=1.0 * MB)

@@ -13,9 +13,8 @@ from paracosm.cluster.cluster import Cluster
 from paracosm.cluster.collectives import group_classes, shares_ports
 from paracosm.errors import InputError
 from paracosm.jobs.job import Communicators, Job, Program
-from paracosm.jobs.strategies.mixed import plans_of
 from paracosm.jobs.strategies.parameter_server import parameter_server_job
-from paracosm.jobs.strategies.plan import Plan
+from paracosm.jobs.strategies.plan import Plan, plans_of
 from paracosm.jobs.strategies.rank import rank_program, single_program
 from paracosm.jobs.strategies.stage import Books, Costs
 from paracosm.jobs.strategies.strategy import KEYS, SHARDINGS, Strategy, does_not_fit

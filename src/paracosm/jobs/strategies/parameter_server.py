@@ -27,8 +27,7 @@ from paracosm.cluster.cluster import Cluster
 from paracosm.errors import InputError
 from paracosm.jobs.job import Communicators, Job, Program
 from paracosm.jobs.strategies.layers import Bucket, buckets_of
-from paracosm.jobs.strategies.mixed import plans_of
-from paracosm.jobs.strategies.plan import Plan
+from paracosm.jobs.strategies.plan import Plan, plans_of
 from paracosm.jobs.strategies.rank import FORWARD, backward_blocks, check_length, forward_block
 from paracosm.jobs.strategies.rows import Gathered, RowWriter, merge, row_anchors
 from paracosm.jobs.strategies.stage import Books, Costs, Stage

@@ -8,8 +8,7 @@ import numpy as np
 
 from paracosm.arrays import Floats
 from paracosm.errors import InputError
-from paracosm.prediction.traces.messages import Message, messages_of
-from paracosm.prediction.traces.programs import TracedSegments, write_programs
+from paracosm.prediction.traces.programs import Message, TracedSegments, messages_of, write_programs
 from paracosm.prediction.traces.segments import Segments, segments_of
 from paracosm.prediction.traces.traced import Group, Segment, TracedJob
 from paracosm.timeline.kineto.read import open_kineto, read_kineto

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from paracosm.cluster import Link, ring_all_gather, ring_all_reduce
 from paracosm.rng import TrainingStream, generator
-from paracosm.training.compression.codec import FLOAT, Codec, Shapes, elements
+from paracosm.training.compression.codecs import FLOAT, Codec, Shapes, elements
 from paracosm.training.store import Deferred, Gradient, Numerics, Part
 
 if TYPE_CHECKING:
