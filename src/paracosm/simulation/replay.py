@@ -1,4 +1,4 @@
-"""Replay of a whole job, all its ranks on all their lanes, and of one replica's graph on a device."""
+"""Replay of a whole job, all its ranks on all their lanes, and of one replica on one device."""
 
 import functools
 import math

@@ -16,7 +16,7 @@ from math import cos, inf, pi
 from typing import Any, ClassVar, Literal, Self
 
 from paracosm.errors import InputError, unknown
-from paracosm.expression import parse_expression
+from paracosm.expression import bind, parse_expression
 from paracosm.units import format_number, parse_number
 
 Factor = Callable[[float], float]
@@ -251,10 +251,7 @@ def parse_schedule(text: str) -> Schedule:
         raise unknown("learning-rate schedule", name, (*_DECAYS, "step"))
     kind = _DECAYS.get(name, Step)
     known = [each.name for each in fields(kind) if each.default is not MISSING]
-    for key in named:
-        if key not in known:
-            raise unknown(f"parameter of {name}", key, known)
-    values = {key: _number(name, key, value) for key, value in named.items()}
+    values = {key: _number(name, key, text) for key, text in bind(name, (), named, known).items()}
     if name == "step":
         milestones = tuple(_number(name, "a milestone", each) for each in positional)
         return Step(milestones, **values)

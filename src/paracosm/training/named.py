@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from paracosm.errors import InputError, unknown
-from paracosm.expression import parse_expression, read_literal
+from paracosm.expression import bind, parse_expression, read_literal
 
 T = TypeVar("T")
 
@@ -42,19 +42,8 @@ def arguments_of(
                 f"{name}: its parameter {key} has no default that is a number, a truth value or a "
                 "word: give it one"
             )
-    if len(positional) > len(kinds):
-        takes = f"the parameters {', '.join(kinds)}" if kinds else "no parameters"
-        raise InputError(f"{name} takes {takes}, got {len(positional)} values")
-    arguments = dict(zip(kinds, positional, strict=False))
-    for key, value in named.items():
-        if key not in kinds:
-            if not kinds:
-                raise InputError(f'{name} takes no parameters, got "{key}"')
-            raise unknown(f"parameter of {name}", key, kinds)
-        if key in arguments:
-            raise InputError(f"{name}: {key} is given twice")
-        arguments[key] = value
-    return {key: _read(name, key, value, kinds[key]) for key, value in arguments.items()}
+    given = bind(name, positional, named, kinds)
+    return {key: _read(name, key, value, kinds[key]) for key, value in given.items()}
 
 
 def write_named(thing: Any, name: str | None = None) -> str:

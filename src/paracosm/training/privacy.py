@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from paracosm.errors import InputError, require, unknown
-from paracosm.expression import parse_expression
+from paracosm.expression import bind, parse_expression
 from paracosm.units import format_number, parse_number
 
 _UNITS = ("examples", "clients")
@@ -71,10 +71,7 @@ def parse_privacy(text: str) -> Privacy:
     unit, positional, named = parse_expression(text, "privacy")
     if unit not in _UNITS:
         raise unknown("unit of privacy", unit, _UNITS)
-    known = ("clip", "noise", "delta")
-    for name in named:
-        if name not in known:
-            raise unknown("parameter of privacy", name, known)
+    named = bind(unit, (), named, ("clip", "noise", "delta"))
     if positional or not {"clip", "noise"} <= named.keys():
         raise InputError(f"privacy: write {unit}(clip=1, noise=1.1, delta=1e-5); delta is optional")
     values = {name: parse_number(value) for name, value in named.items()}
