@@ -11,7 +11,7 @@ BESIDE := --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope
   --max-worker-restart 0 --durations 10 --durations-min 20
 PATIENTLY := --timeout 3600 --session-timeout 28800 -o faulthandler_timeout=3660
 
-.PHONY: demo test test-all lint types format bench clean browser
+.PHONY: demo test test-all lint types format bench docs links clean browser
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -24,6 +24,7 @@ test: $(READY) browser lint types
 test-all: $(READY) browser lint types
 	$(BIN)/python -m pytest -m "not real_time" $(BESIDE) $(PATIENTLY)
 	$(BIN)/python -m pytest -m "real_time" $(PATIENTLY)
+	$(MAKE) docs
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -68,6 +69,16 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
+# The site, in docs/_build/html; a warning is an error. Its gallery is run.
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build/html
+	@echo docs/_build/html/index.html
+
+# Links to other sites, too, which needs a network.
+links: docs
+	$(BIN)/python -m sphinx --builder linkcheck --quiet docs docs/_build/links
+
 clean:
 	find src benchmarks -name '*.nb[ic]' -delete
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist docs/_build docs/gallery docs/reference .pytest_cache .mypy_cache .ruff_cache .hypothesis

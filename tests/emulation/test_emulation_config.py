@@ -72,8 +72,6 @@ def test_without_links_there_is_no_cluster(script: Path) -> None:
         ({"world_size": 13, "cluster": CLUSTER}, "12"),
         ({"world_size": 4, "wordl_size": 4}, "world_size"),
         ({"world_size": 4, "beside": "nowhere"}, "nowhere: not the folder of a finished run"),
-        ({"world_size": 4, "mode": "wire", "plan": "none.npz"}, "none.npz: no such plan"),
-        ({"world_size": 4, "mode": "wire", "plan": __file__}, "not a plan: a backend run writes"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(
@@ -105,10 +103,8 @@ def test_a_module_is_not_looked_for_in_the_folder() -> None:
 def test_a_process_is_told_what_was_asked(
     script: Path, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    told = Setting(config(script, **given), 7, 0, tmp_path / "records", tmp_path / "plan.npz")
+    told = Setting(config(script, **given), 7, 0, tmp_path / "records")
     monkeypatch.setenv(VARIABLE, told.environment()[VARIABLE])
     heard = Setting.from_environment()
     assert heard.config.model_dump() == told.config.model_dump()
-    assert (heard.seed, heard.rank, heard.records, heard.plan) == (
-        *(7, 0, tmp_path / "records", tmp_path / "plan.npz"),
-    )
+    assert (heard.seed, heard.rank, heard.records) == (7, 0, tmp_path / "records")

@@ -217,7 +217,7 @@ def backend_job(
         )
         node = network.ranks[0]
         environment = _environment(0, world, network, node, PORT)
-        told = Setting(config, 0, 0, folder / "rank0.records", folder / "plan.npz")
+        told = Setting(config, 0, 0, folder / "rank0.records")
         environment[VARIABLE] = told.environment()[VARIABLE]
         runner = [sys.executable, "-m", "paracosm.emulation.rank.main"]
         job.ranks.append(_start(job, folder, node, [*runner, *command], environment))

@@ -182,7 +182,6 @@ def _how_to_start(config: EmulateConfig, host: str) -> Iterator[str]:
             f"  PARACOSM_SERVED={config.port} torchrun --nnodes={config.world} --node-rank={rank} "
             f"--nproc-per-node=1 --master-addr={address} --master-port={config.port} train.py"
         )
-    yield "on another machine leave PARACOSM_SERVED out, and give --plan here"
     yield "the others are emulated until it has gone; Ctrl-C ends this at once"
 
 

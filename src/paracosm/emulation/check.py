@@ -37,12 +37,6 @@ def check_emulation(config: EmulateConfig) -> None:
     for each in (unchanged, config) if config.what_if else (unchanged,):
         communication_of(each)
         peers_of(each, each.rank[0], 0)
-    if config.plan is not None:
-        from paracosm.emulation.wire.payloads import load_payloads
-
-        if not config.plan.is_file():
-            raise InputError(f"{config.plan}: no such plan: a backend run writes plan.npz")
-        load_payloads(config.plan, config.world)
     if config.beside is not None:
         predicted_time(config.beside)
 

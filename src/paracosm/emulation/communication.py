@@ -79,6 +79,15 @@ class NoCommunication:
         return FREE
 
 
+def done_as(kind: str, by_gloo: bool) -> str:
+    """Return the kind of collective that the library really does.
+
+    gloo has no reduce-scatter: PyTorch reduces a copy of all that is scattered, and takes its part
+    (ProcessGroupGloo::reduce_scatter_tensor_coalesced, ProcessGroupGloo.cpp).
+    """
+    return "all_reduce" if by_gloo and kind == "reduce_scatter" else kind
+
+
 @dataclass(frozen=True)
 class Communication:
     """How long communication takes: a model, and what what-ifs make of its collectives."""
@@ -98,11 +107,12 @@ class Communication:
         size: int,  # bytes, as `records.Collective.size` counts them
         rank: int,  # global rank of the real rank
         peer: int,  # global rank of the root or the other end; -1 where there is none
+        by_gloo: bool = False,  # whether gloo does it
     ) -> Cost:
         """Return what a collective costs as `rank` sees it: nothing in a group of one member."""
         if len(members) < 2:
             return FREE
-        cost = self.model.cost(kind, members, size, rank, peer)
+        cost = self.model.cost(done_as(kind, by_gloo), members, size, rank, peer)
         if kind not in self.delays and kind not in self.factors:
             return cost
         factor = self.factors.get(kind, 1.0)

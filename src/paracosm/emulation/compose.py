@@ -13,11 +13,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
-from paracosm.emulation.communication import communication_of
+from paracosm.emulation.communication import communication_of, done_as
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.peers import peers_of
 from paracosm.emulation.ports import Ports, Span
-from paracosm.emulation.records import Collective, Group, Iteration, Note, Record, Wait
+from paracosm.emulation.records import (
+    GLOO_WORKERS,
+    Collective,
+    Group,
+    Iteration,
+    Note,
+    Record,
+    Wait,
+)
 
 _Event = Collective | Wait | Iteration
 
@@ -145,9 +153,11 @@ class _Job:
 
     def _ask(self, event: Collective, now: float) -> None:
         group, kind = self._groups[event.group], event.kind
-        cost = self._communication.cost(kind, group.members, event.size, self._rank, event.peer)
+        by_gloo = event.worker == -GLOO_WORKERS
+        whose = group.members, event.size, self._rank, event.peer
+        cost = self._communication.cost(kind, *whose, by_gloo)
         entered = self._peers.entered(kind, group.members, event.peer, now)
-        work = self._core_time(kind, event.size, len(group.members))
+        work = self._core_time(done_as(kind, by_gloo), event.size, len(group.members))
         cost = replace(cost, busy=max(cost.busy, work))  # no link is faster than who feeds it
         is_message = kind in ("send", "recv")
         pool = (event.group, kind, event.peer) if is_message else (event.group,)

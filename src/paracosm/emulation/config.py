@@ -182,9 +182,6 @@ class EmulateConfig(ClusterFields):
         description="wire mode: give the real rank's own links the modelled speed as well (where "
         "links are given)",
     )
-    plan: Path | None = Field(
-        None, description="wire mode: plan.npz of a backend run, which another rank than 0 needs"
-    )
     port: int | None = Field(None, ge=1, le=65535, description="of the rendezvous (a free one)")
     delays: Annotated[Delays | None, _read(parse_delays), _AS_TEXT] = Field(
         None,
@@ -353,7 +350,7 @@ class EmulateConfig(ClusterFields):
     def _idle(self) -> dict[str, set[str]]:
         idle: dict[str, set[str]] = {}
         if self.mode == "backend":
-            idle["only mode wire has it"] = {"pace", "plan", "port"}
+            idle["only mode wire has it"] = {"pace", "port"}
         else:
             own = {"algorithm", "comm_workers", "live", "core_bandwidth", "measured"}
             idle["in mode wire gloo itself decides"] = own
@@ -382,7 +379,6 @@ class Setting:
     seed: int  # of everything that is random
     rank: int  # of this process; -1 for the emulator
     records: Path  # file that it writes its records to
-    plan: Path | None = None  # file to write the plan to, in backend mode; None for no plan
 
     def environment(self) -> dict[str, str]:
         """Return the variables that tell this, and a real rank who it is, as torchrun does."""

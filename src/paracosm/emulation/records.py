@@ -28,6 +28,9 @@ COLLECTIVES = (
 )
 """Kinds of `Collective`: also what a what-if names."""
 
+GLOO_WORKERS = 2
+"""Comm workers of a gloo group in PyTorch; NCCL has one stream."""
+
 MEASUREMENT = "measured.records"
 """The file of a run folder with the records of a run that measured computing alone."""
 
@@ -51,8 +54,8 @@ class Collective:
     entered: float  # when the last of the other members had come to it
     begun: float  # when a comm worker took it up
     done: float  # when the rank had its result
-    # Which comm worker of the group: 0, 1; minus how many could take it where it took no time,
-    # in a run that measures computing alone
+    # Which comm worker of the group: 0, 1; minus how many the library has in a run that measures
+    # computing alone
     worker: int = 0
     site: str = ""  # "train.py:42", the line of the script that asked; empty where nobody knows
 

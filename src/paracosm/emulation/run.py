@@ -21,7 +21,7 @@ from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.delays import Delays, summarise_delays
 from paracosm.emulation.rank_records import is_measured
 from paracosm.emulation.records import Record, RecordReader
-from paracosm.emulation.result import EmulationResult, Files, Metrics, Sink, result_of
+from paracosm.emulation.result import EmulationResult, Metrics, Sink, result_of
 from paracosm.emulation.wire.connection import allow_open_files
 from paracosm.errors import InputError, require
 
@@ -90,27 +90,27 @@ class _Runs:
 
     seed: int
     heard: Metrics
-    measured: dict[int, tuple[list[Record], Ended, Files]] = field(default_factory=dict)
+    measured: dict[int, tuple[list[Record], Ended]] = field(default_factory=dict)
 
     def once(self, config: EmulateConfig, shown: bool = True) -> tuple[EmulationResult, Ended]:
         """Return what comes of one job; its iterations are metrics where it is `shown`."""
         heard = self.heard if shown else self.heard.unwritten()
         heard.restart()
         known = self.measured.get(config.world)
-        records, ended, files = known or self._run(config, heard)
+        records, ended = known or self._run(config, heard)
         if is_measured(records):
-            self.measured[config.world] = records, ended, files
+            self.measured[config.world] = records, ended
         result = result_of(
             config, records, ended.exit_code, self.seed, ended.emulator, ended.interrupted
         )
         heard.end(result)
-        return replace(result, files={**result.files, **files}), ended
+        return result, ended
 
-    def _run(self, config: EmulateConfig, heard: Metrics) -> tuple[list[Record], Ended, Files]:
+    def _run(self, config: EmulateConfig, heard: Metrics) -> tuple[list[Record], Ended]:
         if config.measured is not None:
             records = load_measured(config.measured, config.world)
             heard.hear(records)
-            return records, Ended(0, None, False), {}
+            return records, Ended(0, None, False)
         with tempfile.TemporaryDirectory(prefix="paracosm-emulate-") as name:
             records = list[Record]()
 
@@ -119,14 +119,7 @@ class _Runs:
                 heard.hear(more)
 
             ended = run_job(config, self.seed, Path(name), hear)
-            written = Path(name) / PLAN
-            plan = written.read_bytes() if written.is_file() else b""
-        files: Files = {PLAN: lambda path: _write(path, plan)} if plan else {}
-        return records, ended, files
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
+        return records, ended
 
 
 def _expectation(config: EmulateConfig) -> str:
@@ -150,7 +143,6 @@ def _expectation(config: EmulateConfig) -> str:
     return f"{real}, the others are emulated; collectives take modelled time"
 
 
-PLAN = "plan.npz"  # the file of a backend run that says what the real rank communicated
 _STEP = 0.1  # seconds between two looks
 _GRACE = 5.0  # seconds in which a process that was asked to end may do so
 _GRACE_ALONE = 30.0  # seconds in which a rank without its peers may notice and end
@@ -180,7 +172,7 @@ def run_job(
     """Run the script as the real ranks of the job until they end.
 
     Ctrl-C is passed on to the script, and so is SIGTERM or SIGHUP to this process; what has been
-    recorded until then is heard. `folder` is for records, and in backend mode the plan.
+    recorded until then is heard. `folder` is for records.
     """
     require("torch", "torch", "emulation")
     port = _free_port(config.port)
@@ -220,13 +212,12 @@ def _start_rank(
     job: _Job,
     costs: contextlib.ExitStack,  # is closed when the rank has ended
 ) -> subprocess.Popen[bytes]:
-    plan = folder / PLAN if config.mode == "backend" and not config.nccl else None
     command = ["paracosm.emulation.rank.main", str(config.script), *config.arguments]
     out = subprocess.DEVNULL if config.output == "none" else None
     if config.output == "stderr":
         out = sys.stderr.fileno()
     sys.stdout.flush()
-    told = Setting(config, seed, rank, folder / f"rank{rank}.records", plan)
+    told = Setting(config, seed, rank, folder / f"rank{rank}.records")
     variables: dict[str, str] = {}
     if config.nccl:
         from paracosm.emulation.nccl.table import CostTable

@@ -379,7 +379,7 @@ Faults = Annotated[
 
 
 def parse_fault(text: str | Fault) -> Fault:
-    """Return the fault that `text` describes: "uniform(-100, 100) in x on 10% at random".
+    """Return the fault that `text` describes: "uniform(-100, 100) in x on 10% at random"::
 
         fault  = model ["in" ("x" | "halo" | "A" | "b")] ["on" where] [when]
         model  = name ["(" argument {"," argument} ")"]

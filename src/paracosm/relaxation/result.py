@@ -131,7 +131,7 @@ class RelaxationResult:
 
     @cached_property
     def spectral_radius(self) -> SpectralRadius | None:
-        """rho(|C|) of the iteration matrix, computed or bounded (Theorem 1); None for a map."""
+        """`rho(|C|)` of the iteration matrix, computed or bounded (Theorem 1); None for a map."""
         from paracosm.relaxation.spectrum import spectrum_of
 
         return None if self.spec is None else spectrum_of(self.spec)

@@ -73,7 +73,6 @@ FILES = (
     "timeline.parquet",
     "recording.json",
     "collectives.parquet",
-    "plan.npz",
     JOURNAL,
     UNCHANGED_JOURNAL,
     "sweep.json",

@@ -71,7 +71,7 @@ class Study(BaseModel):
 
     @property
     def counts(self) -> Grid:
-        """The lists of numbers of workers of which each run takes one: `workers: 1,2,4..64`.
+        """The lists of numbers of workers of which each run takes one, as in `1,2,4..64`.
 
         That is a sweep in every kind of run that does not itself compare numbers of workers.
 

@@ -178,7 +178,7 @@ class TrainingWorker(Worker):
             count: of steps.
             keep_state: whether the optimizer goes on from the state in which it left the client
                 the last time; otherwise it begins afresh.
-            mu: of the proximal term mu/2 |theta - theta_read|^2.
+            mu: of the proximal term `mu/2 |theta - theta_read|^2`.
             shift: a flat vector; None for zero.
             weight: of the pseudo-gradient in a mean with others.
             of: how many steps the client makes between two updates, where that are several calls;

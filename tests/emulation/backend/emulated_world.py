@@ -29,7 +29,7 @@ class Given:
 
     costs: Cost = FREE
 
-    def cost(self, kind: str, members: Sequence[int], size: int, rank: int, peer: int) -> Cost:
+    def cost(self, kind: str, members: Sequence[int], *rest: int) -> Cost:
         """Return the same for everything."""
         return self.costs
 
@@ -80,7 +80,7 @@ def world_of(
     communication = Given()
     recorder, peers = RecordWriter(file), peers_of(config, rank, 0)
     waits = Waits(recorder, rank, peers.resumed)
-    runtime = Runtime(setting, recorder, communication, peers, None, waits)
+    runtime = Runtime(setting, recorder, communication, peers, waits)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("broadcast_object_list", "scatter_object_list", "recv_object_list"):
             for module in (dist, c10d):

@@ -30,7 +30,7 @@ def run_rank(tmp_path: Path) -> Callable[..., Ran]:
         told = {
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": "0" if config.world == 1 else "1",
-            **Setting(config, 0, rank, records, tmp_path / "plan.npz").environment(),
+            **Setting(config, 0, rank, records).environment(),
         }
         module = ["-m", "paracosm.emulation.rank.main"]
         done = start([sys.executable, *interpreter, *module, name, *arguments], **told)

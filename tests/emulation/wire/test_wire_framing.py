@@ -25,7 +25,6 @@ from paracosm.emulation.records import Collective, Note, Record
 from paracosm.emulation.wire.announcements import Vector
 from paracosm.emulation.wire.connection import Loop, Pair, WireGroup
 from paracosm.emulation.wire.emulator import Emulator
-from paracosm.emulation.wire.payloads import Payloads, load_payloads
 from paracosm.emulation.wire.protocol import (
     DATA,
     RECV_READY,
@@ -121,13 +120,11 @@ def serve(
     """Emulate ranks 1 to world - 1 for a rank 0 that the test plays, and what that announces."""
     config = EmulateConfig.model_validate({"script": "x.py", "world_size": world, "mode": "wire"})
     served, loop = Served(), Loop()
-    payloads: Payloads = load_payloads(None, 2)
     announced: Any = _Announced(vector)
     served.emulator = Emulator(
         loop,
         _Links(hop),
         peers_of(config, 0, 0),
-        payloads,
         announced,
         served.records.append,
         measured=False,

@@ -25,6 +25,12 @@ pytestmark = pytest.mark.real_time
 
 TIMEOUT = 60.0
 DEFAULT = "default_pg/0//cpu//0"
+UNTOLD = "import torch.distributed as dist\n"
+TELLING = f"""
+{UNTOLD}from paracosm.emulation.rank.announce import tell_members
+
+tell_members()
+"""
 
 
 def free_port() -> int:
@@ -44,15 +50,14 @@ class Job:
     printed: dict[int, str] = field(default_factory=dict)
     over: bool = False
 
-    def run(self, code: str, patience: float = 2.0, over: bool = True, **environment: str) -> None:
+    def run(self, code: str, over: bool = True, tells: bool = True, **environment: str) -> None:
         """Run a program as every real rank until all have ended, and the job is `over`."""
         address = ("127.0.0.1", free_port())
         rendezvous = Rendezvous(
             *(self.world, self.real, address, "127.0.0.1"),
             *(self.pairs.append, self.notes.append, TIMEOUT),
-            patience=patience,
         )
-        program = "import torch.distributed as dist\n" + textwrap.dedent(code)
+        program = (TELLING if tells else UNTOLD) + textwrap.dedent(code)
         told = {"MASTER_ADDR": address[0], "MASTER_PORT": str(address[1])} | environment
         processes = {
             rank: subprocess.Popen(
@@ -123,7 +128,7 @@ def test_groups_say_what_is_known_of_them(groups: Job) -> None:
     assert by_name[DEFAULT].members == tuple(range(8))
     assert by_name[DEFAULT].real == (0,)
     sub = by_name["default_pg/0//1//cpu//0"]
-    assert (sub.size, sub.real, sub.members) == (3, (0,), ())
+    assert (sub.size, sub.real, sub.members) == (3, (0,), (0, 2, 4))
     sizes = collections.Counter(group.size for group in by_name.values())
     assert sizes == {8: 1, 3: 1, 2: 2, 4: 1}  # default; [4,0,2]; [0,7] and data; tensor
 
@@ -164,7 +169,6 @@ def test_several_ranks_are_real() -> None:
         other = dist.new_group([3, 4])
         print(mine.item())
         """,
-        patience=3.0,
     )
     assert job.printed == {0: "2.0\n", 3: "2.0\n"}
     emulated = (1, 2, 4)
@@ -189,6 +193,7 @@ def test_lazy_groups_of_unknown_size_are_refused() -> None:
         """,
         TORCH_GLOO_LAZY_INIT="1",
         over=False,
+        tells=False,
     )
     assert [note.grave for note in job.notes] == [True]
     assert "group default_pg/0//1//cpu//0: with TORCH_GLOO_LAZY_INIT=1" in job.notes[0].text

@@ -18,10 +18,12 @@ from paracosm.emulation.wire.store import (
     address_key,
     answer_agents,
     find_address,
+    find_members,
     group_name,
     is_default,
     is_device_group,
     is_role_key,
+    members_key,
 )
 
 # What rank 0 of 4 wrote on a machine called "vm": the tail of the sockaddr_storage is not cleared.
@@ -125,44 +127,36 @@ def test_other_keys_are_no_addresses(key: str) -> None:
 def test_numbered_keys_of_somebody_else_are_left_alone() -> None:
     found = find_address("/my/shards/3/4")
     assert found is not None
-    group = Membership(found[0], (), (0,), 0.0)
+    group = Membership(found[0], (), (0,))
     assert not group.learn(found[1], b"whatever")
 
 
 def test_a_changed_layout_of_gloo_is_an_error() -> None:
-    group = Membership("default_pg/0//cpu//0", (0, 1), (0,), 0.0)
+    group = Membership("default_pg/0//cpu//0", (0, 1), (0,))
     with pytest.raises(AddressError, match="rank 0 of group default_pg/0//cpu//0 is not as gloo"):
         group.learn(0, b"whatever")
 
 
 def test_who_is_real_is_known_from_the_members() -> None:
-    group = Membership("default_pg/0//4//cpu//0", (1, 3, 5, 7), (0, 5, 7), 10.0)
-    assert not group.is_settled(0.0)
+    group = Membership("default_pg/0//4//cpu//0", (1, 3, 5, 7), (0, 5, 7))
     assert group.learn(3, WRITTEN)
-    assert group.is_settled(0.0)
     assert group.real_members() == (2, 3)
     assert group.size == 4
 
 
-def test_who_is_real_is_otherwise_who_comes_in_time() -> None:
-    group = Membership("default_pg/0//4//cpu//0", (), (0, 5), 10.0)
-    group.learn(2, WRITTEN)
-    assert not group.is_settled(9.0)
-    assert group.is_settled(11.0)
+def test_who_is_real_is_otherwise_who_comes() -> None:
+    group = Membership("default_pg/0//4//cpu//0", (), (5,))
+    assert group.learn(2, WRITTEN)
     assert group.real_members() == (2,)
-    group.learn(1, WRITTEN)
-    assert group.is_settled(0.0)
-    assert group.real_members() == (1, 2)
+    assert group.size == 4
+    group.served = frozenset((0, 1, 3))
+    assert not group.learn(1, emulated_address(socket.AF_INET, 3))
 
 
-def test_a_real_rank_that_comes_too_late_is_an_error() -> None:
-    group = Membership("default_pg/0//4//cpu//0", (), (0, 5), 10.0)
-    group.learn(2, WRITTEN)
-    group.served, group.written = frozenset((0, 1, 3)), emulated_address(socket.AF_INET, 3)
-    assert group.watched() == [2, 0, 1, 3]
-    assert not group.learn(1, group.written)
-    with pytest.raises(AddressError, match="came late to group default_pg/0//4//cpu//0 as rank 1"):
-        group.learn(1, WRITTEN)
+def test_a_key_tells_the_members_of_a_group() -> None:
+    assert find_members("/default_pg/" + members_key("9af")) == "9af"
+    assert find_members("/default_pg/0//9af//cpu//0/3") is None
+    assert find_address("/default_pg/" + members_key("3")) is None
 
 
 def role(agent: int, each: int) -> bytes:

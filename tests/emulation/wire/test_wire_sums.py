@@ -31,13 +31,8 @@ def test_a_group_that_is_made_again_begins_anew() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "total"), [("0,2", 4.0), ("0,1", 3.0)])
-def test_several_real_ranks_get_their_sum_where_a_plan_says_the_size(
-    ranks: str, total: float, tmp_path: Path
-) -> None:
+def test_several_real_ranks_get_their_sum(ranks: str, total: float) -> None:
     lengths = (3, 1000, LONG)
-    plan = tmp_path / "run"
-    emulate("--world-size", 4, "--out", plan, SUMS, *lengths)
-    wire = ("--world-size", 4, "--mode", "wire", "--rank", ranks, "--plan", plan / "plan.npz")
-    lines = emulate(*wire, SUMS, *lengths)
+    lines = emulate("--world-size", 4, "--mode", "wire", "--rank", ranks, SUMS, *lengths)
     expected = [f"rank {rank}: {n} [{total}]" for rank in ranks.split(",") for n in lengths]
     assert lines == sorted(expected)

@@ -25,15 +25,12 @@ from paracosm.emulation.ports import Ports, Span
 from paracosm.emulation.rank.call_site import NOWHERE, call_site
 from paracosm.emulation.rank.observe import Waits
 from paracosm.emulation.rank.refusals import refuser
-from paracosm.emulation.records import Collective, Group, Note, RecordWriter
+from paracosm.emulation.records import GLOO_WORKERS, Collective, Group, Note, RecordWriter
 
 if TYPE_CHECKING:
     from paracosm.emulation.backend.cuda import CudaStreams
     from paracosm.emulation.peers import Peers
 
-
-OnCollective = Callable[[str, str, int, int, Sequence[Tensor]], None]
-"""Told of every collective: group's name, kind, size, global rank of the peer, inputs."""
 
 _SMALL = 128 << 10  # bytes that are written faster than another thread is woken
 _TOO_LONG, _TOO_LONG_SHARE = 1e-3, 0.1  # of the time that the model gives a collective
@@ -56,13 +53,11 @@ class Runtime:
         recorder: RecordWriter,
         communication: Communication,
         peers: Peers,
-        on_collective: OnCollective | None,
         waits: Waits,
         measures: bool = False,  # whether collectives take no time here, so that computing shows
     ) -> None:
         self.setting = setting
         self.recorder = recorder
-        self.on_collective = on_collective
         self.asked_backend = ""
         self.cpu_is_cuda = False  # whether the script asked for a device that the CPU stands for
         self.waiting = Waiting(Sleeper(), Completion(), recorder.flush, waits.add)
@@ -132,16 +127,16 @@ class Runtime:
     ) -> Work:
         asked = self._waits.now()
         other = member.members[peer] if peer >= 0 else -1
-        if self.on_collective is not None:
-            self.on_collective(member.name, kind, size, other, inputs)
         site = call_site()
         first = outputs[0] if outputs else inputs[0] if inputs else None
         device = "cpu" if first is None else first.device.type
         where = "cuda" if self.cpu_is_cuda else device
         pool, count = member.pool(kind, peer, where)
         if self._measures:
-            return self._measured(member, kind, size, peer, asked, site, outputs, fill, count)
-        cost = self._communication.cost(kind, member.members, size, self.setting.rank, other)
+            return self._measured(member, kind, size, peer, asked, site, outputs, fill, where)
+        by_gloo = _comm_workers(member.asked, where) == GLOO_WORKERS
+        whose = member.members, size, self.setting.rank, other
+        cost = self._communication.cost(kind, *whose, by_gloo)
         with self._lock:
             number = member.count
             member.count += 1
@@ -194,7 +189,7 @@ class Runtime:
         site: str,
         outputs: Sequence[Tensor],
         fill: Callable[[], None] | None,
-        workers: int,
+        where: str,
     ) -> Work:
         """Do a collective here and now, and record how long that took."""
         if any(output.device.type == "cuda" for output in outputs):
@@ -213,9 +208,10 @@ class Runtime:
         elif fill is not None:
             self._filling.put(work.fill_later(fill))
             work.until_filled()
-        where = (self.setting.rank, member.name, number, kind, size, other)
+        what = (self.setting.rank, member.name, number, kind, size, other)
         times = (asked, asked, asked, self._waits.now())
-        self.recorder.append(Collective(*where, *times, -workers, site))
+        workers = _comm_workers(member.asked, where)
+        self.recorder.append(Collective(*what, *times, -workers, site))
         return work
 
     def record_ended(self, now: float) -> None:
@@ -301,4 +297,4 @@ def _comm_workers(asked: str, device: str) -> int:
         asked = dict(pair.split(":", 1) for pair in asked.split(",")).get(device, "")
     if asked in ("", "undefined"):
         asked = "gloo" if device == "cpu" else "nccl"
-    return 2 if asked == "gloo" else 1
+    return GLOO_WORKERS if asked == "gloo" else 1

@@ -7,6 +7,7 @@ hands the call on.
 
 from __future__ import annotations
 
+import json
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -15,8 +16,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
 from paracosm.emulation.wire.announcements import AnnouncementWriter, Message, Vector
+from paracosm.emulation.wire.store import members_key
 
 _library: Any = torch.library.Library("c10d", "IMPL")  # type: ignore[no-untyped-call]  # kernels live as long as it does
 
@@ -35,6 +38,27 @@ def announce(path: Path, real: Sequence[int]) -> None:
     before("send", announcing.send)
     before("recv_", announcing.receive)
     before("recv_any_source_", announcing.receive_from_any)
+
+
+def tell_members() -> None:
+    """Have the job's store tell who the members of each group are, before gloo meets there."""
+    make: Callable[..., Any] = c10d._new_process_group_helper
+
+    def made(
+        size: int,
+        rank: int,
+        members: list[int],
+        backend: Any,
+        store: Any,
+        name: str,
+        *more: Any,
+        **options: Any,
+    ) -> Any:
+        if not members or dist.get_rank() in members:
+            store.set(members_key(name), json.dumps(members or list(range(size))))
+        return make(size, rank, members, backend, store, name, *more, **options)
+
+    setattr(c10d, "_new_process_group_helper", made)  # noqa: B010  # its names for arguments differ
 
 
 def before(name: str, call: Callable[[Sequence[Any]], Any]) -> None:

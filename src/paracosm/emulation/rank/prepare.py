@@ -17,7 +17,7 @@ import torch
 from torch.distributed import distributed_c10d as c10d
 
 from paracosm.emulation.config import Setting
-from paracosm.emulation.rank.announce import announce
+from paracosm.emulation.rank.announce import announce, tell_members
 from paracosm.emulation.rank.cuda_on_cpu import use_cpu_for_cuda
 from paracosm.emulation.rank.launchers import meet_emulator, run_spawned_rank
 from paracosm.emulation.rank.objects import gather_objects_from_all, replace_object_collectives
@@ -42,7 +42,7 @@ _ON_CPU = (
 def prepare(setting: Setting) -> None:
     """Make this process the rank that `setting` says.
 
-    Its records and its plan are complete when the process ends, in whatever way Python knows of.
+    Its records are complete when the process ends, in whatever way Python knows of.
     """
     recorder = RecordWriter(setting.records)
     end = _End(setting, recorder)  # first, since what is registered later is called before
@@ -67,6 +67,7 @@ def prepare(setting: Setting) -> None:
         gather_objects_from_all()
         _serve_store_here()
         tell_stages(setting.config.rank)
+        tell_members()
         announce(announcements_file(setting.records, setting.rank), setting.config.rank)
         signals = Signals(setting.records.with_name(_EMULATOR))
         waits = Waits(recorder, setting.rank, signals.wait_ended)
@@ -108,7 +109,6 @@ def _serve_store_here() -> None:
 
 def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> Runtime:
     from paracosm.emulation.backend.install import install
-    from paracosm.emulation.backend.plan import PlanWriter
     from paracosm.emulation.backend.runtime import Runtime
     from paracosm.emulation.communication import communication_of
     from paracosm.emulation.peers import peers_of
@@ -118,12 +118,8 @@ def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> Run
     has_device = config.device != "cpu" and torch.cuda.is_available()
     measures = not (has_device if config.live is None else config.live)
     waits = Waits(recorder, rank, peers.resumed, measures)
-    on_collective = None
-    if setting.plan is not None:
-        plan = PlanWriter(setting.plan, config.world, rank, recorder.append)
-        on_collective, end.write_plan = plan.on_collective, plan.write
     communication = communication_of(config)
-    runtime = Runtime(setting, recorder, communication, peers, on_collective, waits, measures)
+    runtime = Runtime(setting, recorder, communication, peers, waits, measures)
     end.record_ended = runtime.record_ended
     install(runtime)
     observe(recorder, rank, waits, peers.iteration_ended)
@@ -132,7 +128,6 @@ def _prepare_backend(setting: Setting, recorder: RecordWriter, end: _End) -> Run
 
 class _End:
     def __init__(self, setting: Setting, recorder: RecordWriter) -> None:
-        self.write_plan: Callable[[], None] | None = None
         self.record_ended: Callable[[float], None] = lambda now: None
         self._setting = setting
         self._recorder = recorder
@@ -165,8 +160,6 @@ class _End:
             return
         if self._never:
             self._recorder.append(Note(self._setting.rank, True, self._never))
-        if self.write_plan is not None:
-            self.write_plan()
         self._recorder.close()
 
 

@@ -15,7 +15,6 @@ from paracosm.emulation.wire.connection import Buffer, Connection, Loop, Outgoin
 from paracosm.emulation.wire.links import Hops, MeasuredLink, Pace
 from paracosm.emulation.wire.messages import GroupState, Messages
 from paracosm.emulation.wire.operations import REDUCTIONS, Channel, Entries, Operation, RealSide
-from paracosm.emulation.wire.payloads import Payloads
 from paracosm.emulation.wire.protocol import kind_of, tag_of
 from paracosm.emulation.wire.schedules import Members
 from paracosm.emulation.wire.sources import Sources, UnknownError, send
@@ -34,7 +33,6 @@ class Emulator:
         loop: Loop,  # calls everything here
         communication: Communication,  # how long messages among emulated ranks take
         peers: Peers,  # when emulated ranks come to an operation
-        payloads: Payloads,  # what they send where a plan says so
         announcements: Announcements,  # what real ranks say of their reductions
         record: Callable[[Record], None],  # is given records
         measured: bool,  # whether skipped messages take what the real rank's link takes
@@ -48,12 +46,11 @@ class Emulator:
         self._link = MeasuredLink() if measured else None
         self._pace = Pace(pace)
         self._is_told = False
-        self._payloads = payloads
         self._announcements = announcements
-        self._sources = Sources(payloads, announcements)
+        self._sources = Sources(announcements)
         self._groups: dict[str, GroupState] = {}
         self._messages = Messages(
-            *(loop, communication, peers, payloads, announcements, self._pace, record, self._fail)
+            *(loop, communication, peers, announcements, self._pace, record, self._fail)
         )
         self._moved: dict[int, list[int]] = {}  # by global rank: sent, received, messages
         self._accounted: dict[int, tuple[int, ...]] = {}
@@ -147,8 +144,6 @@ class Emulator:
             channel.asked += 1
             side.receives += 1
             channel.wanted.append(length)
-            if channel.asked == 1:
-                channel.first_given = length
         else:
             channel.announced += 1
             side.sends += 1
@@ -204,7 +199,6 @@ class Emulator:
         side = operation.reals[connection.pair.real]
         index = operation.received_as(connection.pair, channel.gone)
         channel.gone += 1
-        channel.given += message.length
         side.received += message.length
         side.longest = max(side.longest, message.length)
         side.last = now
@@ -260,7 +254,7 @@ class Emulator:
             added = self._communication.added(kind)
             entries = Entries(self._peers, state.members, now, added)
             members = Members(state.group.size, state.group.real, entries.of, state.hops.split)
-            vector = self._vector(state, slot, real, length)
+            vector = self._vector(state, slot, real)
             operation = Operation(kind, tag_of(slot), slot, members, entries, vector)
             state.operations[slot] = operation
         elif operation.vector is not None and real not in operation.reals:
@@ -277,19 +271,17 @@ class Emulator:
             side = operation.reals[real] = RealSide(now, state.next_number(real), now)
         return operation, channel, side
 
-    def _vector(self, state: GroupState, slot: int, real: int, length: int) -> Vector | None:
+    def _vector(self, state: GroupState, slot: int, real: int) -> Vector | None:
         """Return what a real member reduces; nothing, and the end, where that cannot be known."""
         kind, tag = kind_of(slot), tag_of(slot)
         if kind not in REDUCTIONS:
             return None
         vector = self._announcements.vector(state.group.name, real, tag)
-        vector = vector or self._payloads.vector_of(state.group, kind, tag, length)
         if vector is None:
             self._fail(
                 f"{kind} {tag} of the group {state.group.name}: rank {state.members[real]} did not "
                 "say how long its vector is, and gloo's messages do not: start it with "
-                "PARACOSM_SERVED as paracosm emulate serve prints it, or give --plan, the plan of "
-                "a backend run"
+                "PARACOSM_SERVED as paracosm emulate serve prints it"
             )
         return vector
 
@@ -370,7 +362,7 @@ class Emulator:
             self._fail(
                 f"{self._named(state, operation)}: what emulated rank "
                 f"{state.members[pair.emulated]} would give, {length:,} bytes, cannot be known: "
-                "the plan of a backend run (--plan) may say it"
+                "make it real as well (--rank)"
             )
             return False
         if source is None:
@@ -414,7 +406,7 @@ class Emulator:
             times = side.asked, entered, side.asked, done
             self._record(Collective(state.members[real], state.group.name, *what, *times))
         state.over.append(operation.slot)
-        self._sources.finished(state.group, operation)
+        self._sources.finished(operation)
         if not self._is_told and not any(one.operations for one in self._groups.values()):
             self._peers.resumed(time.monotonic())
 

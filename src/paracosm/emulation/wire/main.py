@@ -21,7 +21,6 @@ from paracosm.emulation.records import Note, RecordWriter
 from paracosm.emulation.wire.announcements import Announcements
 from paracosm.emulation.wire.connection import Loop, Pair
 from paracosm.emulation.wire.emulator import Emulator
-from paracosm.emulation.wire.payloads import load_payloads
 from paracosm.emulation.wire.rendezvous import Rendezvous
 from paracosm.errors import InputError
 
@@ -60,7 +59,6 @@ def emulate_peers(
     stop: threading.Event,  # ends the emulation in good order
 ) -> bool:
     communication = communication_of(config)
-    payloads = load_payloads(config.plan, config.world)
     writer = RecordWriter(records)
     announcements = Announcements(records, config.rank)
     try:
@@ -70,7 +68,6 @@ def emulate_peers(
                 loop,
                 communication,
                 peers_of(config, config.rank[0], seed),
-                payloads,
                 announcements,
                 writer.append,
                 measured=communication.is_measured,
@@ -90,10 +87,7 @@ def emulate_peers(
                     failures.append(text)
                     loop.stop()
 
-            rendezvous = Rendezvous(
-                *(config.world, config.rank, address, host, put, note, _TIMEOUT),
-                groups=payloads.groups,
-            )
+            rendezvous = Rendezvous(config.world, config.rank, address, host, put, note, _TIMEOUT)
             rendezvous.start()
             gc.freeze()  # what is here stays: collecting garbage takes long among it
             try:

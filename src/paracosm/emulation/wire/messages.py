@@ -16,7 +16,6 @@ from paracosm.emulation.wire.announcements import Announcements, Message
 from paracosm.emulation.wire.connection import Buffer, Connection, Loop, Outgoing, Pair, WireGroup
 from paracosm.emulation.wire.links import Hops, Pace
 from paracosm.emulation.wire.operations import Operation
-from paracosm.emulation.wire.payloads import Payloads
 from paracosm.emulation.wire.protocol import tag_of
 from paracosm.emulation.wire.sources import Source, send
 
@@ -33,8 +32,8 @@ class _Waiting:
 class Messages:
     """Serves the messages of pairs: takes what real ranks send, and sends what they wait for.
 
-    What a real rank receives is what the plan says; else what it last sent of that type and length
-    to another rank, as what comes up a pipeline is like what goes up; else small noise.
+    What a real rank receives is what it last sent of that type and length to another rank, as what
+    comes up a pipeline is like what goes up; else small noise.
     """
 
     def __init__(
@@ -42,7 +41,6 @@ class Messages:
         loop: Loop,
         communication: Communication,
         peers: Peers,
-        payloads: Payloads,
         announcements: Announcements,
         pace: Pace,
         record: Callable[[Record], None],
@@ -51,7 +49,6 @@ class Messages:
         self._loop = loop
         self._communication = communication
         self._peers = peers
-        self._payloads = payloads
         self._announcements = announcements
         self._pace = pace
         self._record = record
@@ -121,15 +118,13 @@ class Messages:
         pair = connection.pair
         ends = pair.emulated, pair.real
         told = self._announcements.message(pair.group.name, ends, tag_of(slot))
-        data = self._payloads.of(pair.group, "recv", tag_of(slot), pair.emulated, 0, length)
-        if told is not None and (data is None or len(data) != length):
-            data = self._likely(told, pair.emulated, length)
-        if data is None or len(data) != length:
+        data = None if told is None else self._likely(told, pair.emulated, length)
+        if data is None:
             what = "data" if told is None else told.dtype.removeprefix("torch.")
             self._fail(
                 f"recv: what emulated rank {pair.emulated} of the group {pair.group.name} would "
-                f"send, {length:,} bytes of {what}, cannot be known: the plan of a backend run "
-                "(--plan) may say it"
+                f"send, {length:,} bytes of {what}, cannot be known: make it real "
+                "as well (--rank)"
             )
             return
         send(connection, slot, length, Source(data))

@@ -37,8 +37,6 @@ class Channel:
     sent: int = 0
     gone: int = 0
     wanted: deque[int] = field(default_factory=deque)  # lengths of what is asked for, not sent
-    given: int = 0  # bytes of ours that are gone
-    first_given: int = 0  # bytes of our first message
     halves: dict[int, int] = field(default_factory=dict)  # bytes of its even and odd messages
     mirror: Buffer | None = None  # what came on an all-to-all, which goes back
     due: Span | None = None  # when the next of `wanted` goes, once that is decided

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import importlib.metadata
 import ipaddress
+import json
 import re
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ from paracosm.emulation.wire.store import (
     address_key,
     answer_agents,
     find_address,
+    find_members,
     group_name,
     host_store,
     is_default,
@@ -57,13 +58,11 @@ class Rendezvous:
         put: Callable[[Pair], None],  # called with connections, from the thread that watches
         note: Callable[[Note], None],  # called with what the user should know, from there as well
         timeout: float,  # seconds that one connection, or one answer of the store, may take
-        groups: Mapping[str, Sequence[int]] | None = None,  # global ranks of those that are known
-        patience: float = 2.0,  # seconds for which real ranks may come to a group that is not
     ) -> None:
         allow_open_files((world - len(real)) * len(real))
         self._world, self._real = world, tuple(sorted(real))
         self._address, self._put, self._note, self._timeout = address, put, note, timeout
-        self._known, self._patience = dict(groups or {}), patience
+        self._told: dict[str, tuple[int, ...]] = {}  # by name, global ranks of a group's members
         self._groups: dict[str, Membership] = {}
         self._store: Any = None
         if 0 not in self._real:
@@ -146,17 +145,19 @@ class Rendezvous:
 
     def _read(self, client: StoreClient, added: Sequence[str]) -> bool:
         """Read addresses; old ones change where a group is made again. Return whether any did."""
+        told = {name: key for key in added if (name := find_members(key))}
+        for name, value in zip(told, client.get(list(told.values())), strict=True):
+            self._told[name] = tuple(json.loads(value))
         places = [found for key in added if (found := find_address(key))]
-        seen = [(name, rank) for name, group in self._groups.items() for rank in group.watched()]
+        seen = [(name, rank) for name, group in self._groups.items() for rank in group.values]
         places += [place for place in seen if place not in set(places)]
         values = client.get([address_key(*place) for place in places])
         news = False
         for (name, rank), value in zip(places, values, strict=True):
             if name not in self._groups:
-                known = self._known.get(group_name(name), ())
-                members = range(self._world) if is_default(name) else known
-                deadline = time.monotonic() + self._patience
-                self._groups[name] = Membership(name, tuple(members), self._real, deadline)
+                told_members = self._told.get(group_name(name), ())
+                members = tuple(range(self._world)) if is_default(name) else told_members
+                self._groups[name] = Membership(name, members, self._real)
             news = self._groups[name].learn(rank, value) or news
         return news
 
@@ -169,20 +170,24 @@ class Rendezvous:
     def _serve(self, client: StoreClient, group: Membership) -> bool:
         # Real ranks for whose present address there are no connections yet.
         awaited = [rank for rank, at in group.values.items() if group.connected.get(rank) != at]
-        if not awaited or not group.is_settled(time.monotonic()):
+        if not awaited:
             return False
+        if not group.members and len(self._real) > 1:
+            raise AddressError(
+                f"group {group.name}: no rank has told who its members are: start the real ranks "
+                "with PARACOSM_SERVED, as paracosm emulate serve prints it"
+            )
         size = group.size
         if size is None:
             raise AddressError(
                 f"group {group.name}: with TORCH_GLOO_LAZY_INIT=1 the store does not tell how many "
-                "members it has: a plan does, or leave the variable out"
+                "members it has: start the rank with PARACOSM_SERVED, or leave the variable out"
             )
         real = group.real_members()
         if not group.served:
             group.served = frozenset(range(size)) - set(real)
             some = next(iter(group.addresses.values()))
             value = emulated_address(some.family, real[-1] + 1 if some.connections else 0)
-            group.written = value
             client.set((address_key(group.name, rank), value) for rank in sorted(group.served))
         for rank in awaited:
             self._connect(group, rank, size)
@@ -221,19 +226,16 @@ def _why(error: OSError, group: str, real: int, address: GlooAddress) -> str:
 class Membership:
     """What is known of a group.
 
-    Only the size of a group is in the store, not whose ranks its members have: with one real rank,
-    it is that whose address comes; several are known where the members are (the default group, or
-    told), else those count that come in time.
+    Gloo itself writes only the size of a group to the store, not whose ranks its members have. A
+    real rank that is not observed does not tell them: it is then the one whose address comes.
     """
 
     name: str  # prefix of the group in the store
     members: tuple[int, ...]  # global ranks, in the order of the group; empty where nobody knows
     real: tuple[int, ...]  # global ranks that are real
-    deadline: float  # instant at which no other real rank is awaited (`time.monotonic`)
     values: dict[int, bytes] = field(default_factory=dict)  # what each real rank has written
     addresses: dict[int, GlooAddress] = field(default_factory=dict)  # the same, read
     served: frozenset[int] = frozenset()  # emulated members, once their addresses are written
-    written: bytes = b""  # that address
     connected: dict[int, bytes] = field(default_factory=dict)  # for which values they are connected
 
     @property
@@ -242,29 +244,14 @@ class Membership:
             return len(self.members)
         return max((len(each.connections) for each in self.addresses.values()), default=0) or None
 
-    def is_settled(self, now: float) -> bool:
-        if not self.addresses:
-            return False
-        return bool(self.members) or len(self.addresses) == len(self.real) or now > self.deadline
-
     def real_members(self) -> tuple[int, ...]:
         if self.members:
             real = set(self.real)
             return tuple(i for i, member in enumerate(self.members) if member in real)
         return tuple(sorted(self.addresses))
 
-    def watched(self) -> list[int]:
-        """Return whose addresses may change: real ranks', or all where these are only guessed."""
-        guessed = not self.members and len(self.real) > 1
-        return [*self.values, *(sorted(self.served) if guessed else ())]
-
     def learn(self, rank: int, value: bytes) -> bool:
         if rank in self.served:
-            if value != self.written:
-                raise AddressError(
-                    f"a real rank came late to group {self.name} as rank {rank}, which had been "
-                    "taken for emulated: a plan tells who the members are"
-                )
             return False
         if self.values.get(rank) == value:
             return False

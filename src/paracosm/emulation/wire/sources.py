@@ -1,7 +1,7 @@
 """What emulated members send: the real member's own data where gloo's algorithm lets us.
 
 Sums come out as the real members' data alone, and gathered parts as copies of it, so that training
-stays finite; what the plan of another run says goes before that.
+stays finite.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from paracosm.emulation.wire.announcements import Announcements, Vector
 from paracosm.emulation.wire.connection import Buffer, Connection, Outgoing, WireGroup
 from paracosm.emulation.wire.operations import Channel, Operation
-from paracosm.emulation.wire.payloads import Payloads
 from paracosm.emulation.wire.schedules import Ring
 
 
@@ -31,9 +30,8 @@ class UnknownError(Exception):
 
 
 class Sources:
-    def __init__(self, payloads: Payloads, announcements: Announcements) -> None:
+    def __init__(self, announcements: Announcements) -> None:
         self._pool = BufferPool()
-        self._payloads = payloads
         self._announcements = announcements
 
     def keep(self, operation: Operation, channel: Channel, length: int) -> Buffer | None:
@@ -62,17 +60,12 @@ class Sources:
         UnknownError where nobody says it.
         """
         schedule, pair = operation.schedule, channel.connection.pair
-        sender, offset = pair.emulated, 0
-        if isinstance(schedule, Ring) and not schedule.is_part(sender, pair.real, index):
+        if isinstance(schedule, Ring) and not schedule.is_part(pair.emulated, pair.real, index):
             sender, began = schedule.origin(pair.real, index)
             if operation.members.is_real(sender):
                 return _nth(operation, sender, began)
             if operation.vector is not None:
                 return _neutral(operation.vector, length)
-            offset = channel.first_given if index % 2 else 0
-        planned = self._payloads.of(group, operation.kind, operation.tag, sender, offset, length)
-        if planned is not None and len(planned) == length:
-            return Source(planned)
         if operation.kind == "all_gather":
             assert isinstance(schedule, Ring)
             owner = operation.reals.get(schedule.source_of(pair.emulated))
@@ -109,10 +102,7 @@ class Sources:
                     self._give(buffers[number])
                     buffers[number] = None
 
-    def finished(self, group: WireGroup, operation: Operation) -> None:
-        if operation.given is None:  # a plan knew it
-            for real in operation.reals:
-                self._announcements.copy(group.name, real, operation.tag)
+    def finished(self, operation: Operation) -> None:
         for side in operation.reals.values():
             for buffer in side.buffers:
                 self._give(buffer)

@@ -184,6 +184,20 @@ def address_key(group: str, rank: int) -> str:
     return f"/{group}/{rank}"
 
 
+_MEMBERS = re.compile(r".*/paracosm/members/([^/]+)")
+
+
+def members_key(name: str) -> str:
+    """Return the key under which a real rank tells the members of a group, as JSON."""
+    return f"paracosm/members/{name}"
+
+
+def find_members(key: str) -> str | None:
+    """Return the name of the group whose members a key tells; None for other keys."""
+    found = _MEMBERS.fullmatch(key)
+    return None if found is None else found[1]
+
+
 def is_default(group: str) -> bool:
     return _DEFAULT.search(group) is not None
 
