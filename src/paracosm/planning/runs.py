@@ -1,7 +1,5 @@
 """Training runs of a plan: those of one schedule together, on processes, each made only once."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -45,7 +43,7 @@ class Runs:
     def __init__(
         self,
         config: PlanConfig,
-        journal: Journal,
+        journal: "Journal",
         jobs: int = 1,
         ran: Callable[[int], None] | None = None,
     ) -> None:

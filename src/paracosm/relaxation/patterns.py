@@ -1,7 +1,5 @@
 """Patterns by name, and schedules of them: which processor updates which rows, and when."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -109,7 +107,7 @@ class Patterns:
             return first.processors
         return None if isinstance(first, _Named) else len(first)
 
-    def with_blocks(self, blocks: int) -> Patterns:
+    def with_blocks(self, blocks: int) -> "Patterns":
         """Return the same with another number of blocks."""
         first = self.schedule[0][1]
         if not isinstance(first, _Named) or len(self.schedule) > 1 or self.choose is not None:

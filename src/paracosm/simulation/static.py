@@ -5,8 +5,6 @@ another rank; then it is that rank's turn. Every instant is the maximum of insta
 so the order in which ranks have their turns makes no difference.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -35,7 +33,7 @@ class Played:
 
     job: Job
     folding: Folding
-    arrays: StaticArrays
+    arrays: "StaticArrays"
     arrive: Ints  # of the chains of all units
     begin: Ints
     end: Ints

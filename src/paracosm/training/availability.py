@@ -1,7 +1,5 @@
 """When clients can be had: at times that a file lists, or now and then."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -187,7 +185,7 @@ class Turns:
         turn = self._at(client, now)
         return now if turn.is_there else turn.until
 
-    def _at(self, client: int, now: float) -> _Turn:
+    def _at(self, client: int, now: float) -> "_Turn":
         turn = self._clients.get(client)
         if turn is None:
             turn = self._clients[client] = self._first(client)
@@ -197,7 +195,7 @@ class Turns:
             turn.until += period.sample(turn.rng)
         return turn
 
-    def _first(self, client: int) -> _Turn:
+    def _first(self, client: int) -> "_Turn":
         rng = generator(self._seed, TrainingStream.AVAILABILITY, client)
         is_there = bool(rng.random() < self._share)
         longer = self._longer[is_there]

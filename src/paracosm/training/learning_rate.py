@@ -6,8 +6,6 @@ of `torch.optim.lr_scheduler`. Local steps lie between two updates: the j-th of 
 from the parameters of update t has t + j / H.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Callable
@@ -132,7 +130,7 @@ class WarmUp:
     updates: float
     start: float | None = None
 
-    def scaled(self, scale: float) -> WarmUp:
+    def scaled(self, scale: float) -> "WarmUp":
         """Return the same to a learning rate that was scaled, with its start."""
         usual = 1 / scale if scale > 1 else 1 / (self.updates + 1)
         return replace(self, start=self.start or usual)

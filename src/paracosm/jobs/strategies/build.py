@@ -1,7 +1,5 @@
 """From one replica, a cluster and a strategy to the task graph of the whole job."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -112,7 +110,7 @@ def check_changes(
 
 
 def _programs(
-    plans: list[Plan], device: Ints, layout: Layout, books: Books, of_all: Costs
+    plans: list[Plan], device: Ints, layout: "Layout", books: Books, of_all: Costs
 ) -> tuple[list[Program], Ints]:
     """Return the distinct programs, and which one each rank has.
 

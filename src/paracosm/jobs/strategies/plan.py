@@ -1,7 +1,5 @@
 """A replica cut into stages: what all ranks of a job have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -39,7 +37,7 @@ class Plan:
     strategy: Strategy
     work: Work
     layers: Layers
-    parts: tuple[Part, ...]
+    parts: "tuple[Part, ...]"
     gradients: Ints
     resident: dict[str, float]
 
@@ -115,7 +113,7 @@ class Plan:
             (int(number), list(run)) for number, run in groupby(rows, key=lambda row: layer[row])
         ]
 
-    def backward_rows(self, part: Part) -> list[int]:
+    def backward_rows(self, part: "Part") -> list[int]:
         """Return the rows of a stage's backward pass in the order in which they run.
 
         Where something is done before every layer, it is layer by layer, the last one first: an

@@ -1,7 +1,5 @@
 """Programs of ranks from the segments of their traces: rows, and where ranks meet."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,7 +41,7 @@ class _Part:
 
 
 def write_programs(
-    ranks: Mapping[int, TracedSegments], groups: Sequence[Group], messages: Sequence[Message]
+    ranks: Mapping[int, TracedSegments], groups: Sequence[Group], messages: "Sequence[Message]"
 ) -> tuple[Job, tuple[TracedRank, ...]]:
     offset = {rank: did.offset for rank, did in ranks.items()}
     meetings = _Meetings({rank: number for number, rank in enumerate(ranks)})
@@ -93,7 +91,7 @@ class _Meetings:
                 part = _Part("collective", role, size, took, began, segment.end + by)
                 self.parts[id(segment)] = [part]
 
-    def add_message(self, message: Message, offset: Mapping[int, float]) -> None:
+    def add_message(self, message: "Message", offset: Mapping[int, float]) -> None:
         went = passage(message, offset)
         channel = (message.group, message.source, message.target, went.buffered)
         role = self._channels.get(channel)

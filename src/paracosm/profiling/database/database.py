@@ -1,7 +1,5 @@
 """The profile database: one SQLite file of measured timings."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -54,7 +52,7 @@ class ProfileDatabase:
     @classmethod
     def open(
         cls, path: str | Path, create: bool = False, *, readonly: bool = False
-    ) -> ProfileDatabase:
+    ) -> "ProfileDatabase":
         """Open the database at `path`.
 
         Args:
@@ -71,7 +69,7 @@ class ProfileDatabase:
     def close(self) -> None:
         self._connection.close()
 
-    def __enter__(self) -> ProfileDatabase:
+    def __enter__(self) -> "ProfileDatabase":
         return self
 
     def __exit__(self, *_: object) -> None:
