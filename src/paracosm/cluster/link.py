@@ -34,11 +34,7 @@ Sharing = Literal["fair", "serial"] | Packets
 
 
 def parse_sharing(value: Any) -> Sharing:
-    """Return the sharing that "fair", "serial" or "packets(16KiB)" means.
-
-    Raises:
-        InputError: another word, or a quantum without a unit or out of range.
-    """
+    """Return the sharing that "fair", "serial" or "packets(16KiB)" means."""
     if value in ("fair", "serial") or isinstance(value, Packets):
         known: Sharing = value
         return known

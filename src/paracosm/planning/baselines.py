@@ -66,10 +66,6 @@ def predict_baselines(single: SingleWorker, batch: float, examples_per_second: f
         single: the run with one worker.
         batch: examples whose gradients are under way together: workers times the batch of each.
         examples_per_second: on which the design works, all its workers together.
-
-    Raises:
-        InputError: a batch, rate or number of updates that is not positive; no measurement, or
-            measurements out of order.
     """
     for what, value in (
         ("batch", batch),

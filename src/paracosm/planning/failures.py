@@ -47,9 +47,6 @@ def failing_schedule(
         workers, servers, tensors: how many there are.
         rule: by which the job updates.
         seed: decides who fails when.
-
-    Raises:
-        InputError: virtual time passes 106 days.
     """
     if failures is None:
         return iter(life(seed, lambda system: system))

@@ -17,8 +17,8 @@ from paracosm.jobs.job import KINDS
 from paracosm.jobs.strategies.build import build_job
 from paracosm.jobs.strategies.strategy import Strategy, parse_strategy
 from paracosm.jobs.strategies.work import WITHIN, Replica
-from paracosm.simulation.job_schedule import JobSchedule, memory_over_time
 from paracosm.simulation.replay import replay_job
+from paracosm.simulation.static import JobSchedule, memory_over_time
 from paracosm.timeline.analysis import breakdown
 from paracosm.timeline.timeline import Labels, Timeline
 from paracosm.units import format_size

@@ -209,11 +209,7 @@ def _corrected(
 
 
 def read_measured(text: str) -> tuple[dict[str, Any], float]:
-    """Read "resnet50, batch 64: 210 ms" as what was run, by fields, and seconds of an iteration.
-
-    Raises:
-        InputError: it has another form, or names what no capture has.
-    """
+    """Read "resnet50, batch 64: 210 ms" as what was run, by fields, and seconds of an iteration."""
     form = f'measured: write "resnet50, batch 64: 210 ms", or a database, not "{text}"'
     said, colon, time = text.rpartition(":")
     model, *parts = (part.strip() for part in re.split(r",(?![^(]*\))", said))

@@ -40,10 +40,6 @@ def replay_tasks(tasks: TaskGraph, label: Callable[[int], str] | None = None) ->
     Args:
         tasks: what to replay.
         label: what messages call the task of a row; "task 7" where it is not given.
-
-    Raises:
-        InputError: arrays that contradict one another; tasks that wait for one another for ever,
-            with a cycle of them; instants after 2**63 - 1 ps (106 days).
     """
     _check_tasks(tasks)
     plan = arrange(_of_exact_types(tasks))

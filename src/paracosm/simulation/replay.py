@@ -17,8 +17,7 @@ from paracosm.jobs.job import KINDS, Job
 from paracosm.rng import SimulationStream, stream_keys
 from paracosm.simulation.events import replay_tasks
 from paracosm.simulation.folding import fold_ranks, unfolded
-from paracosm.simulation.job_schedule import JobSchedule
-from paracosm.simulation.static import play_static, schedule_of
+from paracosm.simulation.static import JobSchedule, play_static, schedule_of
 from paracosm.simulation.straggler_penalty import store_order, with_straggler_penalty
 from paracosm.timing.compiled import normal_quantile, uniform
 

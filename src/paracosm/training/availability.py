@@ -81,10 +81,6 @@ def read_trace(path: Path, clients: int) -> Trace:
 
     It has the columns client (from 0), begin and end: seconds, or texts with a unit. A client that
     it does not name is never there.
-
-    Raises:
-        InputError: a column is missing, a client is unknown, an interval is empty or overlaps with
-            another one of its client.
     """
     columns = read_columns(path, ("begin", "end"), clients)
     rows = []
@@ -134,11 +130,7 @@ class OnOff:
 
 
 def parse_on_off(text: str) -> OnOff:
-    """Read `onoff(exponential(1h), exponential(2h))`: how long clients are there, and away.
-
-    Raises:
-        InputError: it is not of that form.
-    """
+    """Read `onoff(exponential(1h), exponential(2h))`: how long clients are there, and away."""
     inside = text.strip().removeprefix("onoff(")
     if inside == text.strip() or not inside.endswith(")"):
         raise InputError(
@@ -258,10 +250,6 @@ def read_columns(path: Path, names: Sequence[str], clients: int) -> dict[str, li
     """Return the column "client" of a table and those called `names`.
 
     Cells of a CSV file stay texts.
-
-    Raises:
-        InputError: there is no such file, or it cannot be read; a column is missing; a client is
-            not a number from 0 to `clients` - 1; a cell is empty.
     """
     import pyarrow
     from pyarrow import csv, parquet

@@ -493,11 +493,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         self.failures_on(cluster)
 
     def failures_on(self, cluster: Cluster) -> Failures | None:
-        """Return what fails in a run on the engine, and what is done; None where nothing fails.
-
-        Raises:
-            InputError: such a run cannot have it, or a cost of it is missing.
-        """
+        """Return what fails in a run on the engine, and what is done; None where nothing fails."""
         if self.profile is not None or self.strategy is not None:
             return None
         algorithm, topology = self.algorithm, self.resolve_topology()

@@ -239,11 +239,7 @@ def scaled_learning_rate(lr: float, workers: int, scaling: LearningRateScaling |
 
 
 def parse_schedule(text: str) -> Schedule:
-    """Read `cosine`, `cosine(updates=3000, end=0.1)`, `step(1000, 2000, factor=0.1)`, ...
-
-    Raises:
-        InputError: a schedule or parameter that is not known, or a value that it cannot have.
-    """
+    """Read `cosine`, `cosine(updates=3000, end=0.1)`, `step(1000, 2000, factor=0.1)`, ..."""
     name, positional, named = parse_expression(text, "learning-rate schedule")
     if name != "step" and name not in _DECAYS:
         raise unknown("learning-rate schedule", name, (*_DECAYS, "step"))
@@ -259,11 +255,7 @@ def parse_schedule(text: str) -> Schedule:
 
 
 def parse_warm_up(text: Any) -> WarmUp:
-    """Read "500 updates", or "500 updates from 0.1": of the learning rate.
-
-    Raises:
-        InputError: what is not understood.
-    """
+    """Read "500 updates", or "500 updates from 0.1": of the learning rate."""
     match = re.fullmatch(r"\s*(\S+)\s+updates?(?:\s+from\s+(\S+))?\s*", str(text))
     if match is None:
         raise InputError(f'cannot read "{text}" as a warm-up: write 500 updates')

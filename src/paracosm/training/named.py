@@ -20,10 +20,6 @@ def parse_named(text: str, kind: str, classes: Mapping[str, type[T]]) -> T:
         text: a name and, in parentheses, values of the fields of its class.
         kind: "algorithm", for messages.
         classes: dataclasses by name, all of whose fields have defaults.
-
-    Raises:
-        InputError: names what is not known, with the nearest that is, or the value that a parameter
-            cannot have.
     """
     name, positional, named = parse_expression(text, kind)
     if name not in classes:

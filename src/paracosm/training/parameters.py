@@ -84,11 +84,7 @@ class ParameterLayout:
         )
 
     def places_of(self, tensors: Sequence[str]) -> tuple[int, ...]:
-        """Return the place of each of the named tensors; they are the model's, in any order.
-
-        Raises:
-            InputError: they are not, with the first difference.
-        """
+        """Return the place of each of the named tensors; they are the model's, in any order."""
         found = {name: place for place, name in enumerate(self.names)}
         strange = next((name for name in tensors if name not in found), None)
         missing = next((name for name in self.names if name not in tensors), None)

@@ -63,11 +63,7 @@ class Privacy:
 
 
 def parse_privacy(text: str) -> Privacy:
-    """Read `examples(clip=1, noise=1.1)` or `clients(clip=0.5, noise=1, delta=1e-6)`.
-
-    Raises:
-        InputError: what is not understood, or missing.
-    """
+    """Read `examples(clip=1, noise=1.1)` or `clients(clip=0.5, noise=1, delta=1e-6)`."""
     unit, positional, named = parse_expression(text, "privacy")
     if unit not in _UNITS:
         raise unknown("unit of privacy", unit, _UNITS)

@@ -128,11 +128,7 @@ def strided_parts(value: Any) -> Iterator[Tensor]:
 
 
 def sparse_ones(value: Any) -> list[Tensor]:
-    """Return the sparse tensors among arguments or results, of which capture knows one kind.
-
-    Raises:
-        InputError: a tensor is sparse in another way than the gradient of an embedding.
-    """
+    """Return the sparse tensors among arguments or results, of which capture knows one kind."""
     return [tensor for tensor in _each(value) if _is_sparse(tensor)]
 
 

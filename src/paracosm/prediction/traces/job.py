@@ -35,10 +35,6 @@ def read_job(
         steps: numbers of the steps to take; all that every trace has without it.
         alone: whether to do without the traces of other ranks: a collective then takes as long as
             it took, with what it waited for them.
-
-    Raises:
-        InputError: a trace cannot be read; ranks are missing or given twice; they share no steps,
-            or their collectives or messages do not match.
     """
     return job_of_traces([read_kineto(path) for path in paths], steps, alone)
 

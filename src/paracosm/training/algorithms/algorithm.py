@@ -193,11 +193,7 @@ class Algorithm:
 
 
 def named_algorithm(reference: str) -> type[Algorithm]:
-    """Return the class that `file.py:Class` or `package.module:Class` names.
-
-    Raises:
-        InputError: it cannot be found or imported, or is no subclass of `Algorithm`.
-    """
+    """Return the class that `file.py:Class` or `package.module:Class` names."""
     found: Callable[..., Any] = named_function("algorithm", reference)
     if not isinstance(found, type) or not issubclass(found, Algorithm) or found is Algorithm:
         what = "a class" if isinstance(found, type) else "a function"

@@ -48,9 +48,6 @@ def read_execution_trace(
         step: number of the step as the profiler marked it; None for the last one.
         times: of the profiler's trace of the same run; without, those that are known that
             `chakra_trace_link` has joined with the trace.
-
-    Raises:
-        InputError: no such trace, a field that is missing, no such step, times of another run.
     """
     where = str(path)
     trace = parse_trace(contents(path), where)

@@ -184,9 +184,6 @@ def read_run_metadata(path: Path, *, step_stats: bool = False) -> Graph:
     Args:
         path: a RunMetadata in protobuf's binary form, gzipped or not.
         step_stats: the file holds the field `step_stats` alone.
-
-    Raises:
-        InputError: damaged, no step was traced.
     """
     where = str(path)
     ops = run_metadata_ops(contents(path), where, step_stats=step_stats)
@@ -256,21 +253,13 @@ Event = dict[str, Any]
 
 
 def read_timeline(path: Path) -> Graph:
-    """Read what `timeline.Timeline(...).generate_chrome_trace_format()` returned.
-
-    Raises:
-        InputError: no JSON, no such timeline, an op that lacks a field, with the field.
-    """
+    """Read what `timeline.Timeline(...).generate_chrome_trace_format()` returned."""
     ops = timeline_ops(timeline_events(path), str(path))
     return graph_of_step(ops, str(path), {"file": path.name, "form": "timeline"})
 
 
 def timeline_events(path: Path) -> list[Event]:
-    """Return the events of a Chrome trace.
-
-    Raises:
-        InputError: no JSON, no such trace.
-    """
+    """Return the events of a Chrome trace."""
     where = str(path)
     data = contents(path)
     try:
@@ -283,11 +272,7 @@ def timeline_events(path: Path) -> list[Event]:
 
 
 def timeline_ops(events: Sequence[Event], where: str) -> list[StepOp]:
-    """Return the ops among a timeline's events.
-
-    Raises:
-        InputError: there are none; one lacks a field, which is named.
-    """
+    """Return the ops among a timeline's events."""
     devices = _devices(events)
     ops = [
         _event_op(event, position, devices, where)
