@@ -11,7 +11,15 @@ BESIDE := --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope
   --max-worker-restart 0 --durations 10 --durations-min 20
 PATIENTLY := --timeout 3600 --session-timeout 28800 -o faulthandler_timeout=3660
 
-.PHONY: demo test test-all lint types format bench docs links clean browser
+# Tools that look at what is installed, apart from it.
+AUDIT := .audit/bin
+# Their wheels differ between registries, with CUDA or without: no hash says which one you get.
+UNHASHED := torch triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas \
+  nvidia-cuda-cccl nvidia-cuda-cupti nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cudnn-cu13 \
+  nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse nvidia-cusparselt-cu13 \
+  nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx
+
+.PHONY: demo test test-all lint types format bench docs links lock sbom audit clean browser
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -63,10 +71,35 @@ browser:
 	       && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } \
 	  || echo "no Chromium here: the report's browser tests will be skipped, and say so"
 
-$(READY): pyproject.toml constraints.txt
+# After another version in constraints.txt, or another dependency in pyproject.toml.
+lock: $(AUDIT)/uv
+	printf 'hatchling\neditables\n' | $(AUDIT)/uv pip compile pyproject.toml - --extra dev \
+	  --constraint constraints.txt --universal --python-version 3.11 --generate-hashes \
+	  $(UNHASHED:%=--no-emit-package %) --no-annotate --no-header --quiet \
+	  --output-file requirements.lock
+
+# What is in .venv, as CycloneDX.
+sbom: $(READY) $(AUDIT)/uv
+	mkdir -p build
+	$(AUDIT)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+	  --output-file build/sbom.json $(BIN)/python
+
+# Known vulnerabilities, by the database of PyPI.
+audit: $(AUDIT)/uv
+	$(AUDIT)/pip-audit --requirement requirements.lock --require-hashes --disable-pip --strict
+
+$(AUDIT)/uv:
+	$(PYTHON) -m venv .audit
+	$(AUDIT)/python -m pip install --quiet uv pip-audit cyclonedx-bom
+
+# pip checks hashes of all that it installs or of nothing, and a checkout has none: so what has one
+# comes first, and the second command finds nothing left to fetch but PyTorch.
+$(READY): pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Paracosm needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-build-isolation --constraint constraints.txt \
+	  --editable '.[dev]'
 	touch $(READY)
 
 # The site, in docs/_build/html; a warning is an error. Its gallery is run.
@@ -81,4 +114,4 @@ links: docs
 
 clean:
 	find src benchmarks -name '*.nb[ic]' -delete
-	rm -rf .venv build dist docs/_build docs/gallery docs/reference .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .audit build dist docs/_build docs/gallery docs/reference .pytest_cache .mypy_cache .ruff_cache .hypothesis

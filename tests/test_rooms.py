@@ -14,6 +14,7 @@ import paracosm
 PACKAGE = Path(paracosm.__file__).parent
 
 GROUND: dict[str, set[str]] = {
+    "addresses": set(),
     "errors": set(),
     "units": set(),
     "expression": set(),
@@ -59,6 +60,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "planning": BELOW_STUDY,
     "studies": BELOW_STUDY | {"planning"},
     "report": {"studies", "results", "timeline", "cluster"},
+    "__main__": {"cli"},
     "api": BELOW_STUDY | {"planning", "studies", "report", "cli"},
     "cli": BELOW_STUDY | {"planning", "studies", "report", "api"},
 }

@@ -12,15 +12,16 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from paracosm.errors import InputError, unknown
+from paracosm.files import temporary_folder
 from paracosm.results import (
     EmulationSummary,
     PlanSummary,
@@ -565,16 +566,17 @@ def _folder(out: Folder | None, force: bool) -> tuple[Path, object]:
         return Path(out), None
     if force:
         raise InputError("force replaces the run in a folder: give out as well")
-    keep = _Kept(tempfile.mkdtemp(prefix="paracosm-"))
+    keep = _Kept()
     return keep.path / "run", keep
 
 
 class _Kept:
     """A temporary folder that is removed when the last result in it is gone."""
 
-    def __init__(self, path: str) -> None:
-        self.path = Path(path)
-        weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+    def __init__(self) -> None:
+        kept = ExitStack()
+        self.path = kept.enter_context(temporary_folder())
+        weakref.finalize(self, kept.close)
 
 
 def _reported(result: Result[Any], out: Folder | None) -> Result[Any]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -18,7 +21,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     """Yield the name of a file to write in the same folder, which then takes the place of `path`.
 
     Whoever reads `path` finds what was there before or all of the new file, at every instant; after
-    an error or Ctrl-C it is as it was.
+    an error or Ctrl-C it is as it was. What a killed process has left of it goes as well.
 
     Raises:
         InputError: the file cannot be written.
@@ -32,10 +35,29 @@ def replacing(path: str | Path) -> Iterator[Path]:
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
+            for left in path.parent.glob(f".{escape(path.name)}.*"):
+                if left.suffix[1:].isdecimal() and not _is_running(int(left.suffix[1:])):
+                    left.unlink(missing_ok=True)
     except OSError as error:
         if error.errno in FULL:
             raise OSError(error.errno, os.strerror(error.errno), str(path)) from None
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise unwritable(f"{path}: cannot be written", error) from None
+
+
+def unwritable(where: str, error: OSError) -> Exception:
+    """Return what to raise: an `InputError`, or the error itself where the disk is full."""
+    reason = " ".join((error.strerror or str(error)).split())
+    return error if error.errno in FULL else InputError(f"{where}: {reason}")
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -157,3 +179,30 @@ class Lock:
             self._path.unlink(missing_ok=True)
             os.close(self._file)
             self._file = -1
+
+
+@contextmanager
+def temporary_folder(within: str | None = None) -> Iterator[Path]:
+    """Make a folder for the length of a block; those that killed processes have left go first.
+
+    It is in the system's folder of temporary files, or `within` another one.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    place = Path(within or tempfile.gettempdir())
+    for left in place.glob(f"{_TEMPORARY}*/{Lock.NAME}"):
+        with suppress(OSError, InputError), Lock(left.parent):  # nobody has it any more
+            shutil.rmtree(left.parent, ignore_errors=True)
+    made = Path(tempfile.mkdtemp(prefix=f".{_TEMPORARY}", dir=place))
+    own = os.getpid()
+    with Lock(made):  # under a name at which nobody looks
+        folder = made.rename(place / made.name[1:])
+        try:
+            yield folder
+        finally:
+            if os.getpid() == own:  # and no fork of it
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+_TEMPORARY = "paracosm-"

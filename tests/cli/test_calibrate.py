@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -41,8 +42,8 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         yield SimpleNamespace(loopback=True)
 
     @contextmanager
-    def there(host: str, port: int, timeout: float) -> Iterator[object]:
-        asked.append((host, port))
+    def there(host: str, port: int, timeout: float, token: int) -> Iterator[object]:
+        asked.append((host, port, token) if token else (host, port))
         yield SimpleNamespace(loopback=False)
 
     def goodput(peer: object, settings: BandwidthSettings, progress: object) -> Goodput:
@@ -246,23 +247,37 @@ def test_serve_and_peer_measure_with_each_other(tmp_path: Path, capsys: Capture)
     assert found.alpha is None
 
 
-def test_a_bad_client_ends_serve_with_one_line(capsys: Capture) -> None:
+def test_serve_gives_up_a_bad_client_and_beyond_loopback_asks_for_a_token(capsys: Capture) -> None:
     port = free_port()
     codes: list[int] = []
-    serve = ["calibrate", "serve", "--port", str(port), "--quiet"]
+    serve = ["calibrate", "serve", "--port", str(port), "--host", "0.0.0.0"]
     thread = threading.Thread(target=lambda: codes.append(main(serve)))
     thread.start()
-    until = time.monotonic() + 20
-    while True:
-        try:
-            with socket.create_connection(("127.0.0.1", port)) as client:
-                client.sendall(b"GET / HTTP/1.1\r\n\r\n")
-            break
-        except ConnectionRefusedError:
-            assert time.monotonic() < until
-            time.sleep(0.05)
-    thread.join(timeout=10)
-    assert codes == [2]
-    error = capsys.readouterr().err
-    assert "is no paracosm calibrate" in error
-    assert error.count("\n") == 1
+    until, said = time.monotonic() + 20, ""
+    while "waiting for another client" not in said:
+        assert time.monotonic() < until
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            client.shutdown(socket.SHUT_WR)
+            client.recv(16)
+        time.sleep(0.05)
+        printed, error = capsys.readouterr()
+        said += printed + error
+    assert "is no paracosm calibrate" in said
+    (token,) = re.findall(r"--peer HOST:\d+ --token (\d+)\n", said)
+    flags = ["--peer", f"127.0.0.1:{port}", "--parsing", "none", "--connections", "1", "--quiet"]
+    quick = ["--seconds", "0.1s", "--rounds", "1"]
+    assert main(["calibrate", *flags, *quick]) == 2
+    assert "give the --token it printed" in capsys.readouterr().err
+    while not codes:
+        assert time.monotonic() < until
+        main(["calibrate", *flags, *quick, "--token", token])
+        thread.join(timeout=0.5)
+    assert codes == [0]
+
+
+def test_a_token_that_nobody_asks_for_or_sees_is_refused(capsys: Capture) -> None:
+    assert main(["calibrate", "--token", "5"]) == 2
+    assert "--token is that of a --peer" in capsys.readouterr().err
+    assert main(["calibrate", "serve", "--host", "0.0.0.0", "--quiet"]) == 2
+    assert "--quiet would hide the token" in capsys.readouterr().err

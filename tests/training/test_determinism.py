@@ -64,6 +64,19 @@ def test_the_load_of_the_machine_changes_no_row(
         assert rows(clock(), monkeypatch, **asked) == expected
 
 
+def test_no_clock_starts_a_pool_where_the_number_that_waits_decides_over_vmap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def started(*_: object) -> None:
+        raise AssertionError("a pool was started")
+
+    monkeypatch.setattr(gradients_module, "ProcessPool", started)
+    monkeypatch.setattr(gradients_module, "perf_counter", jumping())
+    monkeypatch.setattr(gradients_module, "available_cores", lambda: 4)
+    small = {"model": "small_network:model", "data": "small_network:data"}
+    train(TrainConfig(workers=20, updates=60, **small), seed=1)
+
+
 def test_a_recipe_is_as_deterministic(monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = {
         "updates": 20,

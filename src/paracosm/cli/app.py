@@ -69,7 +69,7 @@ def _run(arguments: list[str] | None) -> int:
         return _say(str(error), 2)
     except TyperException as error:
         return _say(error.format_message() or "see paracosm --help", 2)
-    except typer.Abort as interrupt:
+    except (typer.Abort, KeyboardInterrupt) as interrupt:
         return _say(str(interrupt) or "interrupted", INTERRUPTED)
     except MemoryError as error:
         return _say(f"out of memory: {error}" if str(error) else "out of memory", 1)

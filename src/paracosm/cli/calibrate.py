@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from paracosm.addresses import is_local
 from paracosm.cli.display import aligned, counter, printer, show_result
 from paracosm.cli.options import ForceFile, Json, Quiet, duration, named
 from paracosm.errors import InputError, unknown
@@ -39,6 +41,8 @@ from paracosm.profiling.nodes.parsing import (
 from paracosm.profiling.processes import WorkerError
 from paracosm.studies.run_folder import describe_environment
 from paracosm.units import format_bandwidth, format_duration, format_size, parse_bandwidth
+
+MOST_TOKEN = 2**53 - 1  # the protocol carries it as a float64
 
 Out = Annotated[Path | None, Option(help="calibration file to write (YAML)")]
 Update = Annotated[
@@ -78,6 +82,9 @@ def calibrate(
     ] = "1s",
     intervals: Annotated[int, Option(min=1, help="of them, each way")] = 10,
     timeout: Annotated[str, Option(help="after which a silent peer is given up")] = "10s",
+    token: Annotated[
+        int | None, Option(min=1, max=MOST_TOKEN, help="what the peer's serve has printed")
+    ] = None,
     update: Update = False,
     force: ForceFile = False,
     json: Json = False,
@@ -92,6 +99,8 @@ def calibrate(
     each = duration("--interval", interval)
     sharing = None if connections == 1 else ShareSettings(connections, each, intervals)
     wait = duration("--timeout", timeout)
+    if token is not None and peer is None:
+        raise InputError("--token is that of a --peer: give it as well")
     if profile is not None:
         for flag, value in (("--peer", peer), ("--parsing", parsing)):
             if value is not None:
@@ -106,7 +115,9 @@ def calibrate(
         raise unknown("parser", parser, (*PARSERS, "none"))
     else:
         try:
-            found, details = _measured_link(peer, settings, sharing, wait, json or quiet)
+            found, details = _measured_link(
+                *(peer, settings, sharing, wait, token or 0, json or quiet)
+            )
             if parser != "none":
                 more, parsed = _measured_parsing(parser, json or quiet)
                 found, details = more.over(found), details | parsed
@@ -135,6 +146,7 @@ def _measured_link(
     settings: BandwidthSettings,
     sharing: ShareSettings | None,
     timeout: float,
+    token: int,
     hidden: bool,
 ) -> tuple[NodeCalibration, dict[str, Any]]:
     """Measure bandwidth and its sharing with HOST:PORT, or another process of this machine."""
@@ -143,7 +155,7 @@ def _measured_link(
     reached = (
         connected_here(timeout)
         if peer is None
-        else connected(*_host_and_port("--peer", peer, "10.0.0.2:5201"), timeout)
+        else connected(*_host_and_port("--peer", peer, "10.0.0.2:5201"), timeout, token)
     )
     before, ways = 3 * settings.rounds, 0 if sharing is None else 2
     with counter(before + ways, hidden=hidden, unit="rounds") as shown, reached as other:
@@ -240,19 +252,30 @@ def serve(
 ) -> int:
     """Wait for one paracosm calibrate --peer, and send and receive as it asks.
 
+    Whoever says something else is given up with one line, and the next one awaited. Beyond loopback
+    a client has to know the token that is printed.
+
     Example: paracosm calibrate serve --host 0.0.0.0 --port 5201
     """
     from paracosm.profiling.nodes.exchange import listen, serve_one
 
     wait = duration("--timeout", timeout)
+    token = 0 if is_local(host) else secrets.randbelow(MOST_TOKEN) + 1
+    if token and quiet:
+        raise InputError("--quiet would hide the token that a client needs: leave it out")
     listener = listen(host, port)
-    if not quiet:
-        at = listener.getsockname()[1]
-        typer.echo(f"listening on {host}:{at}: paracosm calibrate --peer HOST:{at}")
-    came = (lambda peer: None) if quiet else (lambda peer: typer.echo(f"client {peer}"))
-    done = serve_one(listener, wait, came)
-    if not quiet:
-        typer.echo(f"{done} rounds")
+    say: Callable[[str], None] = (lambda text: None) if quiet else typer.echo
+    at = listener.getsockname()[1]
+    needed = f" --token {token}" if token else ""
+    say(f"listening on {host}:{at}: paracosm calibrate --peer HOST:{at}{needed}")
+    done = serve_one(
+        listener,
+        wait,
+        came=lambda peer: say(f"client {peer}"),
+        token=token,
+        failed=lambda why: typer.echo(f"paracosm: {why}: waiting for another client", err=True),
+    )
+    say(f"{done} rounds")
     return 0
 
 

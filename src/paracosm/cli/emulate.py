@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from paracosm.addresses import is_local
 from paracosm.cli.calibrate_link import link
 from paracosm.cli.options import (
     Force,
@@ -154,8 +155,6 @@ def serve(
 
 
 def _check_host(config: EmulateConfig, host: str, listen: bool) -> None:
-    from paracosm.emulation.wire.store import is_local
-
     is_served_here = 0 not in config.rank
     if is_served_here and not is_local(host) and not listen:
         raise InputError(

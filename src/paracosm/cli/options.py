@@ -16,6 +16,7 @@ from typer import Argument, Option
 
 from paracosm.cluster.changes import Change
 from paracosm.errors import InputError
+from paracosm.files import unwritable
 from paracosm.units import parse_duration
 
 Value = TypeVar("Value")
@@ -173,4 +174,4 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{path}: cannot be made: {error.strerror}") from None
+        raise unwritable(f"{path}: cannot be made", error) from None

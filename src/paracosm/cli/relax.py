@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +31,7 @@ from paracosm.cli.options import (
 from paracosm.cli.run_verb import run_verb
 from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError
+from paracosm.files import Lock
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.results import to_builtin
 from paracosm.studies import Study, load_study
@@ -97,10 +99,9 @@ def tune(
     --fault "uniform(-100, 100) every 1000s" --checkpoint "cost=1s"
     --tune "alpha=1.05..20, omega=1..500" --trials 30 --out runs/tune
     """
-    from paracosm.studies.run_folder import claim_folder
     from paracosm.studies.tuning import count_runs
     from paracosm.studies.tuning import tune as search
-    from paracosm.studies.tuning_figure import FILES, write_tuning
+    from paracosm.studies.tuning_figure import write_tuning
     from paracosm.studies.tuning_runs import parse_space
 
     check_folder(out, force, "tuning")
@@ -109,28 +110,41 @@ def tune(
     varied = parse_space(space)
     config, first = _asked(study, arguments, seed, varied)
     total = count_runs(config, varied, seeds, trials)
-    if out is not None:
-        claim_folder(out, force, "tuning", FILES)
-    with counter(total, hidden=json or quiet, unit="runs") as shown:
+    asked = to_builtin(config.model_dump(exclude_unset=True))
+    with (
+        nullcontext() if out is None else _held(out, asked, force),
+        counter(total, hidden=json or quiet, unit="runs") as shown,
+    ):
         counts = itertools.count(1)
 
         def ran(count: int) -> None:
             for done in itertools.islice(counts, count):
                 shown(done)
 
-        try:
-            tuning = search(
-                config, varied, seeds=seeds, trials=trials, seed=first, limit=limit, jobs=jobs,
-                ran=ran,
-            )  # fmt: skip
-        except BaseException:
-            if out is not None and not any(out.iterdir()):
-                out.rmdir()
-            raise
-    if out is not None:
-        write_tuning(tuning, out, to_builtin(config.model_dump(exclude_unset=True)))
+        tuning = search(
+            config, varied, seeds=seeds, trials=trials, seed=first, limit=limit, jobs=jobs, ran=ran
+        )
+        if out is not None:
+            write_tuning(tuning, out, asked)
     show_result(tuning.summary(), json, quiet, lambda: _show_tuning(tuning, out))
-    return 0 if tuning.status == "done" else 1
+    return INTERRUPTED if tuning.status == "interrupted" else int(tuning.status != "done")
+
+
+@contextmanager
+def _held(folder: Path, asked: dict[str, Any], force: bool) -> Iterator[None]:
+    """Write into a folder that holds nothing else than an interrupted tuning of the same; nothing
+    is left of what comes to nothing."""
+    from paracosm.studies.run_folder import claim_folder
+    from paracosm.studies.tuning_figure import FILES, was_interrupted
+
+    make_folder(folder)
+    try:
+        with Lock(folder):
+            claim_folder(folder, force or was_interrupted(folder, asked), "tuning", FILES)
+            yield
+    finally:
+        with suppress(OSError):  # it is not empty
+            folder.rmdir()
 
 
 def _asked(

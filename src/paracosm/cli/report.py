@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from paracosm.cli.options import Quiet
+from paracosm.cli.options import Quiet, make_folder
 from paracosm.errors import InputError
 from paracosm.studies import RunFolder, read_sweep
 from paracosm.timeline import write_trace
@@ -32,14 +32,11 @@ def report(
 
     folders = [RunFolder.open(path) for given in runs for path in _expand(given)]
     page = out or runs[0] / "report.html"
-    try:
-        page.parent.mkdir(parents=True, exist_ok=True)
-        write_report(folders, page)
-        written = [page]
-        if images is not None:
-            written += write_images(folders, page.parent, images)
-    except OSError as error:
-        raise InputError(f"{page}: cannot be written: {error.strerror}") from None
+    make_folder(page.parent)
+    write_report(folders, page)
+    written = [page]
+    if images is not None:
+        written += write_images(folders, page.parent, images)
     if not quiet:
         for path in written:
             typer.echo(path)
@@ -77,10 +74,7 @@ def trace(
             "--timeline records every span of any run"
         )
     path = out or run / "trace.json.gz"
-    try:
-        write_trace(timeline, path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    write_trace(timeline, path)
     if not quiet:
         typer.echo(path)
     return 0

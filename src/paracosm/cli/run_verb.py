@@ -15,6 +15,7 @@ from paracosm.cli.display import aligned, counter, printer, progress_bar
 from paracosm.cli.options import RunFlags, check_folder
 from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError
+from paracosm.files import Lock
 from paracosm.report.kinds import described, view_of
 from paracosm.report.view import TROUBLES, Figure, View, answer, endings_of, verdict
 from paracosm.results import Summary, to_json
@@ -117,10 +118,13 @@ def _sweep(study: Study, points: list[Point], out: Path, flags: RunFlags) -> int
 
 
 def write_report_of(runs: list[Path], folder: Path | None = None) -> None:
-    """Write the page about run folders, into `folder` or the only one."""
+    """Write the page about run folders, into `folder` or the only one, which nobody may replace
+    meanwhile."""
     from paracosm.report import write_report
 
-    write_report([RunFolder.open(run) for run in runs], (folder or runs[0]) / "report.html")
+    folder = folder or runs[0]
+    with Lock(folder):
+        write_report([RunFolder.open(run) for run in runs], folder / "report.html")
 
 
 def _exit_code(kind: str, summaries: list[Summary]) -> int:

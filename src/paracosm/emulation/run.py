@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from paracosm.emulation.records import Record, RecordReader
 from paracosm.emulation.result import EmulationResult, Metrics, Sink, result_of
 from paracosm.emulation.wire.connection import allow_open_files
 from paracosm.errors import InputError, require
+from paracosm.files import temporary_folder
 
 
 def run_emulation(
@@ -111,14 +111,14 @@ class _Runs:
             records = load_measured(config.measured, config.world)
             heard.hear(records)
             return records, Ended(0, None, False)
-        with tempfile.TemporaryDirectory(prefix="paracosm-emulate-") as name:
+        with temporary_folder() as folder:
             records = list[Record]()
 
             def hear(more: list[Record]) -> None:
                 records.extend(more)
                 heard.hear(more)
 
-            ended = run_job(config, self.seed, Path(name), hear)
+            ended = run_job(config, self.seed, folder, hear)
         return records, ended
 
 

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from paracosm.errors import InputError
+from paracosm.files import temporary_folder
 from paracosm.profiling.environment import free_memory
 from paracosm.units import format_size
 
@@ -57,13 +57,13 @@ class Processes:
         self._heard: list[bytes] = []
 
     def __enter__(self) -> Self:
-        self._folder = tempfile.TemporaryDirectory(prefix="paracosm-")
-        self.folder = Path(self._folder.name)
+        self._kept = ExitStack()
+        self.folder = self._kept.enter_context(temporary_folder())
         return self
 
     def __exit__(self, *_: object) -> None:
         self.end()
-        self._folder.cleanup()
+        self._kept.close()
 
     def start(
         self,

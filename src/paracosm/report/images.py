@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paracosm.errors import unknown
+from paracosm.files import replacing
 from paracosm.report.chart import (
     GREY,
     NO_RUN,
@@ -77,7 +78,8 @@ def write_images(
     written = []
     for chart in all_charts(shown):
         path = folder / f"{chart.name}.{image_format}"
-        path.write_bytes(picture(chart, [run.name for run in shown], image_format))
+        with replacing(path) as beside:
+            beside.write_bytes(picture(chart, [run.name for run in shown], image_format))
         written.append(path)
     return written
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
+from paracosm.files import replacing
 from paracosm.report.chart import (
     Area,
     Axis,
@@ -75,7 +76,8 @@ def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
         body="".join(body),
         figures={chart.name: plotly_figure(chart, names) for chart in charts},
     )
-    Path(path).write_text(html, encoding="utf-8")
+    with replacing(path) as beside:
+        beside.write_text(html, encoding="utf-8")
 
 
 def _lead(runs: Sequence[Run]) -> str:

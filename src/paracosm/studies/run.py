@@ -11,7 +11,7 @@ import yaml
 
 from paracosm.data_files import read_json, read_yaml
 from paracosm.errors import InputError
-from paracosm.files import Lock, replacing
+from paracosm.files import Lock, replacing, unwritable
 from paracosm.processes import in_processes
 from paracosm.results import Summary, to_builtin, to_json
 from paracosm.studies.kinds import KINDS, Hooks, Outcome
@@ -97,7 +97,7 @@ def run_sweep(
         out.mkdir(parents=True, exist_ok=True)
         lock = Lock(out)
     except OSError as error:
-        raise InputError(f"{out}: cannot write a sweep here: {error.strerror}") from None
+        raise unwritable(f"{out}: cannot write a sweep here", error) from None
     with lock:
         _claim(out, study, points, force)
         return _run_missing(points, out, jobs, finished)
@@ -177,7 +177,7 @@ def _claim(out: Path, study: Study, points: Iterable[Point], force: bool) -> Non
         with replacing(file) as beside:
             beside.write_text(yaml.safe_dump(wanted, sort_keys=False), encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{out}: cannot write a sweep here: {error.strerror}") from None
+        raise unwritable(f"{out}: cannot write a sweep here", error) from None
 
 
 def _study_in(file: Path) -> object:

@@ -23,7 +23,7 @@ import yaml
 
 from paracosm.data_files import parse_json, parse_yaml
 from paracosm.errors import InputError
-from paracosm.files import FULL, Lock, check_seal, replacing, sealing
+from paracosm.files import Lock, check_seal, replacing, sealing, unwritable
 from paracosm.results import SUMMARIES, Summary, to_builtin, to_json
 from paracosm.studies.kinds import KINDS
 from paracosm.studies.metrics_file import (
@@ -71,6 +71,7 @@ FILES = (
     "metrics.arrows",
     "metrics.parquet",
     "timeline.parquet",
+    "schedule.parquet",
     "recording.json",
     "collectives.parquet",
     JOURNAL,
@@ -111,20 +112,22 @@ class RunFolder:
             path: the folder; made, with its parents, if it is not there.
             study: the study as resolved. Its seed (`study["seed"]`) is noted in the environment.
             force: replace the run that is in the folder. Other files there are never touched.
-            resume: go on with a run of the same study that is in the folder and did not come to
-                its end: its journal stays.
+            resume: of a run of the same study that did not come to its end the journal stays.
+
+        A run of the same study that was killed or interrupted is made again without `force`.
 
         Raises:
-            InputError: the folder exists and is not empty, cannot be written, or another process
-                is writing there.
+            InputError: the folder holds something else, cannot be written, or another process is
+                writing there.
         """
         path = Path(path)
         lock = None
         try:
             path.mkdir(parents=True, exist_ok=True)
             lock = Lock(path)
-            if resume and not force and _stopped_early(path, study):
-                remove_run_files(path, set(FILES) - {JOURNAL, UNCHANGED_JOURNAL})
+            if not force and _stopped_early(path, study):
+                kept = (JOURNAL, UNCHANGED_JOURNAL) if resume else ()
+                remove_run_files(path, [name for name in FILES if name not in kept])
             else:
                 claim_folder(path, force)
             environment = describe_environment(study.get("seed"))
@@ -136,9 +139,9 @@ class RunFolder:
         except (OSError, InputError) as error:
             if lock is not None:
                 lock.release()
-            if isinstance(error, InputError) or error.errno in FULL:
+            if isinstance(error, InputError):
                 raise
-            raise InputError(f"{path}: cannot write a run folder here: {_reason(error)}") from None
+            raise unwritable(f"{path}: cannot write a run folder here", error) from None
         return cls(path, writer, lock)
 
     @classmethod
@@ -321,10 +324,14 @@ def claim_folder(
                 )
             remove_run_files(folder, files)
     except OSError as error:
-        raise InputError(f"{folder}: cannot write a {what} folder here: {_reason(error)}") from None
+        raise unwritable(f"{folder}: cannot write a {what} folder here", error) from None
 
 
 def _stopped_early(folder: Path, study: Mapping[str, Any]) -> bool:
+    """Whether the run in a folder is of a study and did not come to its end, or never began."""
+    if not (folder / "study.yaml").exists():
+        began = ("environment.json", "metrics.arrows", "study.yaml", Lock.NAME[1:])
+        return all(file.name.lstrip(".").startswith(began) for file in folder.iterdir())
     try:
         run = RunFolder.open(folder)
         return run.status in (UNFINISHED, "interrupted") and run.study == to_builtin(study)

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from paracosm.data_files import read_json
+from paracosm.errors import InputError
 from paracosm.files import replacing
 from paracosm.results import to_json
 from paracosm.studies.run_folder import describe_environment
@@ -199,12 +202,20 @@ def write_tuning(tuning: Tuning, folder: Path, asked: dict[str, Any]) -> None:
         "relax": asked,
         "environment": describe_environment(tuning.seeds.start),
     }
-    with replacing(folder / "tuning.json") as beside:
-        beside.write_text(to_json(record), encoding="utf-8")
     with replacing(folder / "trials.csv") as beside:
         _write_trials(tuning, beside)
     with replacing(folder / "landscape.png") as beside:
         draw_landscape(tuning, beside)
+    with replacing(folder / "tuning.json") as beside:  # last: it says that the others are there
+        beside.write_text(to_json(record), encoding="utf-8")
+
+
+def was_interrupted(folder: Path, asked: dict[str, Any]) -> bool:
+    """Return whether a folder holds a tuning of a configuration that did not come to its end."""
+    with suppress(InputError, AttributeError):
+        record = read_json(folder / "tuning.json", "tuning")
+        return bool(record.get("status") == "interrupted" and record.get("relax") == asked)
+    return False
 
 
 def _write_trials(tuning: Tuning, file: Path) -> None:

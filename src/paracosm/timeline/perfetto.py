@@ -26,6 +26,7 @@ from typing import IO, Any
 import numpy as np
 
 from paracosm.arrays import Bools, Floats, Ints
+from paracosm.files import replacing
 from paracosm.timeline.timeline import Spans, Timeline
 
 _RESOURCES = ("compute", "send", "receive", "wait")  # in this order on the screen, then the others
@@ -39,7 +40,7 @@ def write_trace(timeline: Timeline, path: str | Path) -> None:
     Messages with exactly one send and one receive span, begun in this order, get an arrow. Events
     are written as they are made; beside the timeline, memory holds a few numbers per span.
     """
-    with _open(path) as file:
+    with replacing(path) as beside, _open(beside, str(path).endswith(".gz")) as file:
         file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
         tracks = _Tracks(timeline)
         events = chain(_span_events(timeline, tracks), _counter_events(timeline, tracks))
@@ -48,8 +49,8 @@ def write_trace(timeline: Timeline, path: str | Path) -> None:
         file.write(",\n".join(tracks.metadata()) + "\n]}\n")
 
 
-def _open(path: str | Path) -> IO[str]:
-    if str(path).endswith(".gz"):
+def _open(path: Path, packed: bool) -> IO[str]:
+    if packed:
         return gzip.open(path, "wt", encoding="utf-8", compresslevel=5)
     return open(path, "w", encoding="utf-8")
 

@@ -7,11 +7,10 @@ import pickle
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import joblib
@@ -28,6 +27,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from paracosm.arrays import Ints
 from paracosm.errors import InputError
 from paracosm.factory import one_line
+from paracosm.files import temporary_folder
 from paracosm.models.data_sets import DataSet
 from paracosm.models.registry import Model
 from paracosm.processes import end_with_parent
@@ -345,9 +345,10 @@ class ProcessPool:
         self._buffers = buffers
         self._moving_buffers = traits.moving_buffers
         rows = min(workers, max(processes, _POOL_MEMORY // (4 * layout.size)))
-        # The file lives as long as the pool, which `with` cannot say.
-        self._file = NamedTemporaryFile(dir=_fast_folder(4 * rows * layout.size))  # noqa: SIM115
-        self._matrix = np.memmap(self._file.name, np.float32, "w+", shape=(rows, layout.size))
+        self._kept = ExitStack()
+        folder = self._kept.enter_context(temporary_folder(_fast_folder(4 * rows * layout.size)))
+        file = str(folder / "rows")
+        self._matrix = np.memmap(file, np.float32, "w+", shape=(rows, layout.size))
         try:
             stepper = bytes(dumps((model, layout, traits, seed)))
         except Exception as error:
@@ -357,7 +358,7 @@ class ProcessPool:
             processes,
             timeout=None,
             initializer=_start,
-            initargs=(os.getpid(), stepper, threads, self._file.name, self._matrix.shape),
+            initargs=(os.getpid(), stepper, threads, file, self._matrix.shape),
         )
         self._warming: list[Future[int]] = []
 
@@ -381,7 +382,7 @@ class ProcessPool:
 
     def close(self) -> None:
         self._executor.shutdown(wait=True, kill_workers=True)
-        self._file.close()
+        self._kept.close()
 
     def _compute(self, requests: Sequence[Request]) -> Iterator[Gradient]:
         for row, request in zip(self._matrix, requests, strict=False):

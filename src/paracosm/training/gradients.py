@@ -143,9 +143,10 @@ def make_gradients(
         assert vectorised is not None
         return GradientSource(Policy(vectorised, "vmap"), buffers)
     one = OneByOne(Stepper(model, layout, traits, seed, buffers), data)
-    # Running statistics follow the gradients in another order on processes.
-    make_pool = pool if processes > 1 and not traits.moving_buffers else None
     usable = None if obstacle else vectorised
+    # Running statistics follow the gradients in another order on processes; and once a pool has
+    # computed what waits, which a clock decides, fewer wait for vmap, whose values differ.
+    make_pool = pool if processes > 1 and not (traits.moving_buffers or usable) else None
     return GradientSource(Automatic(one, usable, make_pool, obstacle or None), buffers)
 
 

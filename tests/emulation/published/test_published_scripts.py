@@ -108,6 +108,18 @@ def test_what_only_a_gpu_does_is_refused_with_its_line(tmp_path: Path) -> None:
     assert any("torch.cuda.CUDAGraph at script.py:3: " in each["text"] for each in found["notes"])
 
 
+def test_fsdp1_is_refused_with_what_to_use_in_its_place(tmp_path: Path) -> None:
+    lines = (
+        "from torch.distributed.fsdp import FullyShardedDataParallel",
+        "dist.init_process_group('nccl')",
+        "FullyShardedDataParallel(torch.nn.Linear(2, 2), device_id=torch.cuda.current_device())",
+    )
+    found, _ = emulate(written(tmp_path, *lines))
+    assert found["status"] == "failed"
+    (text,) = (each["text"] for each in found["notes"] if each["grave"])
+    assert "FSDP1 (use FSDP2: fully_shard), at script.py:4" in text
+
+
 def test_a_script_that_ends_before_it_trains_is_not_emulated(tmp_path: Path) -> None:
     lines = ("dist.init_process_group()", "dist.barrier()", "print('no data: ending')")
     found, _ = emulate(written(tmp_path, *lines))

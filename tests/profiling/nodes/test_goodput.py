@@ -26,8 +26,11 @@ BLOCK = 1 << 14
 QUICK = BandwidthSettings(seconds=0.1, rounds=1)
 
 
-def order(kind: int, number: float = 0.0, *, magic: bytes = b"PCLK", version: int = 3) -> bytes:
+def order(kind: int, number: float = 0.0, *, magic: bytes = b"PCLK", version: int = 4) -> bytes:
     return struct.pack(">4sBBHd", magic, version, kind, 0, number)
+
+
+HELLO = order(9)  # without a token
 
 
 @contextmanager
@@ -121,17 +124,19 @@ def test_what_counts_is_what_came_after_the_beginning() -> None:
     ("sent", "why"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", "is no paracosm calibrate: it said b'GET / HTTP"),
-        (order(1, version=1), "speaks version 1 of the protocol, this is 3"),
-        (order(99), "said nothing that there is"),
-        (order(2, -1.0), "said nothing that there is"),
-        (order(2, float("nan")), "said nothing that there is"),
-        (order(3, 1e9), "asks for 1e+09 s of data, and 60 is the most"),
-        (order(5, 1.0), "says what it was not asked for: 5"),
-        (order(1)[:7], "closed the connection early"),
+        (order(1, version=1), "speaks version 1 of the protocol, this is 4"),
+        (HELLO + order(99), "said nothing that there is"),
+        (HELLO + order(2, -1.0), "said nothing that there is"),
+        (HELLO + order(2, float("nan")), "said nothing that there is"),
+        (HELLO + order(3, 1e9), "asks for 1e+09 s of data, and 60 is the most"),
+        (HELLO + order(5, 1.0), "says what it was not asked for: 5"),
+        (HELLO + order(1)[:7], "closed the connection early"),
         (b"", "closed the connection early"),
-        (order(2, 0.1) + b"\7" * 100, "is no paracosm calibrate: it said b'\\x07"),
-        (order(2, 0.1) + order(1, 0.1), "answered 1 where 7 was expected"),
-        (order(2, 0.1) + order(7, 0.1), "closed the connection early"),
+        (order(9, 7.0), "does not know the token"),
+        (order(1), "answered 1 where 9 was expected"),
+        (HELLO + order(2, 0.1) + b"\7" * 100, "is no paracosm calibrate: it said b'\\x07"),
+        (HELLO + order(2, 0.1) + order(1, 0.1), "answered 1 where 7 was expected"),
+        (HELLO + order(2, 0.1) + order(7, 0.1), "closed the connection early"),
     ],
 )
 def test_a_bad_client_is_one_line_and_no_hang(sent: bytes, why: str) -> None:
@@ -147,6 +152,35 @@ def test_a_bad_client_is_one_line_and_no_hang(sent: bytes, why: str) -> None:
     assert "\n" not in said
 
 
+def test_serving_goes_on_until_a_client_knows_the_token_and_says_goodbye() -> None:
+    listener = listen("127.0.0.1", 0)
+    address, failed, rounds = listener.getsockname()[:2], list[str](), list[int]()
+
+    def serve() -> None:
+        rounds.append(serve_one(listener, 2.0, token=7, failed=failed.append))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    known = order(9, 7.0)
+    for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"", order(9, 6.0), HELLO, known + order(99)):
+        count = len(failed)
+        while len(failed) == count:
+            # It listens again a moment after a client that failed.
+            with suppress(OSError), socket.create_connection(address) as client:
+                client.sendall(garbage)
+                client.shutdown(socket.SHUT_WR)
+                while client.recv(16):
+                    pass
+            time.sleep(0.01)
+    while not rounds:
+        with suppress(InputError), connected(*address, token=7) as peer:
+            measure_goodput(peer, QUICK)
+    thread.join(timeout=10)
+    assert rounds == [3]
+    why = ["is no paracosm", "closed the connection", "the token", "the token", "nothing that"]
+    assert all(reason in said for reason, said in zip(why, failed, strict=False))
+
+
 def test_a_silent_client_is_given_up() -> None:
     with served(timeout=0.1) as (address, outcome), socket.create_connection(address):
         while not outcome:
@@ -159,7 +193,9 @@ def test_a_silent_client_is_given_up() -> None:
     [
         (b"SSH-2.0-OpenSSH_9.6\r\n", "is no paracosm calibrate: it said b'SSH-2.0"),
         (order(1, version=9), "speaks version 9"),
-        (order(6), "answered 6 where 1 was expected"),
+        (order(6), "answered 6 where 9 was expected"),
+        (order(9, 1.0) + order(6), "answered 6 where 1 was expected"),
+        (order(9, 0.0), "does not take this token: give the --token it printed"),
         (b"", "closed the connection early"),
     ],
 )

@@ -28,11 +28,11 @@ from paracosm.profiling.nodes.exchange import connected, connected_here, listen,
 
 QUICK = ShareSettings(connections=3, interval=0.05, intervals=4)
 MB = 1_000_000
-PING, SEND, INTERVAL, JOIN = 1, 2, 7, 8
+PING, SEND, INTERVAL, JOIN, TOKEN = 1, 2, 7, 8, 9
 
 
 def order(kind: int, number: float) -> bytes:
-    return struct.pack(">4sBBHd", b"PCLK", 3, kind, 0, number)
+    return struct.pack(">4sBBHd", b"PCLK", 4, kind, 0, number)
 
 
 def drawn(sigma: float, follows: float, shape: tuple[int, int]) -> list[list[int]]:
@@ -157,7 +157,7 @@ def test_a_client_that_asks_for_too_much_or_does_not_come_is_given_up(
         socket.create_connection(address) as client,
         suppress(OSError),
     ):
-        client.sendall(b"".join(map(order, kinds, numbers)))
+        client.sendall(order(TOKEN, 0) + b"".join(map(order, kinds, numbers)))
         while client.recv(1 << 10):
             pass
     assert why in said[0]
@@ -168,7 +168,9 @@ def test_a_client_that_asks_for_too_much_or_does_not_come_is_given_up(
 def test_who_does_not_know_the_number_does_not_come_in(guess: bytes) -> None:
     with served(2) as (address, said), ExitStack() as kept:
         client = kept.enter_context(socket.create_connection(address))
-        client.sendall(order(SEND, 1.0) + order(INTERVAL, 0.1) + order(JOIN, 1))
+        asked = ((TOKEN, 0), (SEND, 1.0), (INTERVAL, 0.1), (JOIN, 1))
+        client.sendall(b"".join(order(*each) for each in asked))
+        assert client.recv(16) == order(TOKEN, 1)
         _, _, kind, _, _ = struct.unpack(">4sBBHd", client.recv(16))
         assert kind == JOIN
         stranger = kept.enter_context(socket.create_connection(address))

@@ -38,6 +38,7 @@ def announce(path: Path, real: Sequence[int]) -> None:
     before("send", announcing.send)
     before("recv_", announcing.receive)
     before("recv_any_source_", announcing.receive_from_any)
+    before("monitored_barrier_", announcing.monitored_barrier)
 
 
 def tell_members() -> None:
@@ -156,6 +157,19 @@ class _Announcing:
             return torch.ops.c10d.recv_.default(tensors, boxed, before, tag)
         self._messages[group] = self._messages.get(group, 0) + 1
         return None
+
+    def monitored_barrier(self, arguments: Sequence[Any]) -> None:
+        """Rank 0 hears from all others under one tag, and then answers them under the next.
+
+        Nobody looks at what is sent (ProcessGroupGloo::monitoredBarrier, ProcessGroupGloo.cpp).
+        """
+        group: Any = dist.ProcessGroup.unbox(arguments[1])
+        rank, tag = group.rank(), self._tag(group)
+        others = (0,) if rank else range(1, group.size())
+        for other in others:
+            said = Message("torch.int32", bytes(4))
+            self._writer.message(group.group_name, (other, rank), tag + bool(rank), said)
+        self._messages[group] = self._messages.get(group, 0) + 2 * len(others) - 2
 
     def _tag(self, group: Any) -> int:
         return int(group._get_sequence_number_for_group()) - self._messages.get(group, 0)

@@ -27,6 +27,7 @@ from torch.utils._device import DeviceContext, _device_constructors
 
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.rank.observe import peak_memory
+from paracosm.emulation.rank.on_import import on_import
 
 Call = Callable[..., Any]
 
@@ -50,6 +51,21 @@ def use_cpu_for_cuda(
     _show_devices(config.devices, refuse)
     if config.mode == "wire":
         _use_gloo_for_nccl()
+    of_fsdp1 = "torch.distributed.fsdp.fully_sharded_data_parallel"
+    on_import(of_fsdp1, partial(_refuse_fsdp1, refuse))
+
+
+def _refuse_fsdp1(refuse: Callable[[str], Exception], module: Any) -> None:
+    """Refuse FullyShardedDataParallel, which takes the CPU only where it is told to."""
+    begin = module.FullyShardedDataParallel.__init__
+
+    @wraps(begin)
+    def begun(self: Any, *args: Any, device_id: Any = None, **options: Any) -> None:
+        if str(device_id) != "cpu":
+            raise refuse("FullyShardedDataParallel, FSDP1 (use FSDP2: fully_shard),")
+        begin(self, *args, device_id=device_id, **options)
+
+    module.FullyShardedDataParallel.__init__ = begun
 
 
 _LIKE = ("empty", "full", "ones", "rand", "randint", "randn", "zeros")

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from paracosm.emulation.check import check_emulation
 from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.errors import InputError, unknown
-from paracosm.files import replacing
+from paracosm.files import replacing, temporary_folder
 from paracosm.validation import validated
 
 _PREFIX = "PARACOSM_"
@@ -44,11 +44,12 @@ def become_rank(finish: Finish) -> None:
     """
     try:
         asked = asked_by(os.environ, sys.argv[0] if sys.argv else "")
-        rank, folder = asked.config.rank[0], Path(tempfile.mkdtemp(prefix="paracosm-emulate-"))
+        kept = contextlib.ExitStack()
+        rank, folder = asked.config.rank[0], kept.enter_context(temporary_folder())
         setting = Setting(asked.config, asked.seed, rank, folder / f"rank{rank}.records")
         os.environ.update({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"} | os.environ)
         os.environ.update(setting.environment())
-        _finish_at_end(finish, setting, asked.out)
+        _finish_at_end(finish, setting, asked.out, kept)
         from paracosm.emulation.rank.prepare import prepare
 
         prepare(setting)
@@ -164,7 +165,9 @@ def _out(environment: Mapping[str, str]) -> Path | None:
     return out
 
 
-def _finish_at_end(finish: Finish, setting: Setting, out: Path | None) -> None:
+def _finish_at_end(
+    finish: Finish, setting: Setting, out: Path | None, kept: contextlib.ExitStack
+) -> None:
     """Register `finish` before anything that writes records does, so that it is called after."""
     own, leave, status = os.getpid(), sys.exit, 0
 
@@ -184,7 +187,7 @@ def _finish_at_end(finish: Finish, setting: Setting, out: Path | None) -> None:
         except InputError as error:
             _say(error)
         finally:
-            shutil.rmtree(setting.records.parent, ignore_errors=True)
+            kept.close()
 
     sys.exit = leaving
     atexit.register(end)

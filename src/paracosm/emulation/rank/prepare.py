@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch.distributed import distributed_c10d as c10d
 
+from paracosm.addresses import is_local
 from paracosm.emulation.config import Setting
 from paracosm.emulation.rank.announce import announce, tell_members
 from paracosm.emulation.rank.cuda_on_cpu import use_cpu_for_cuda
@@ -27,7 +28,7 @@ from paracosm.emulation.rank.pipelines import tell_stages
 from paracosm.emulation.rank.refusals import refuse_what_needs_peers, refuser
 from paracosm.emulation.records import Note, RecordWriter
 from paracosm.emulation.wire.announcements import announcements_file
-from paracosm.emulation.wire.store import bound, is_local
+from paracosm.emulation.wire.store import bound
 
 if TYPE_CHECKING:
     from paracosm.emulation.backend.runtime import Runtime

@@ -131,6 +131,10 @@ class Emulator:
             begin(state, connection, slot, length)
             return
         operation, channel, side = self._part_of(state, connection, slot, length, now)
+        if not is_ours and operation.is_awaited(channel, length):
+            channel.announced += 1
+            side.last = now
+            return  # we have been ready for it: nothing follows from that
         real, emulated = connection.pair.real, connection.pair.emulated
         if is_ours:
             index, ends = operation.received_as(connection.pair, channel.asked), (emulated, real)
@@ -142,16 +146,12 @@ class Emulator:
         side.last = now
         if is_ours:
             channel.asked += 1
-            side.receives += 1
             channel.wanted.append(length)
         else:
             channel.announced += 1
-            side.sends += 1
             channel.halves[index % 2] = length
             if channel.accepted < channel.announced:
                 channel.lengths.append(length)
-            elif operation.kind == "all_reduce":
-                return  # we have been ready for it: nothing follows from that
         operation.see_root(channel)
         self._serve(state, operation, channel, now)
 
@@ -176,6 +176,7 @@ class Emulator:
         channel, side = operation.channels[connection], operation.reals[pair.real]
         index = operation.sent_as(pair, channel.arrived)
         channel.arrived += 1
+        operation.moved += 1
         side.sent += length
         side.longest = max(side.longest, length)
         side.last = now
@@ -199,6 +200,7 @@ class Emulator:
         side = operation.reals[connection.pair.real]
         index = operation.received_as(connection.pair, channel.gone)
         channel.gone += 1
+        operation.moved += 1
         side.received += message.length
         side.longest = max(side.longest, message.length)
         side.last = now
@@ -290,7 +292,7 @@ class Emulator:
             return
         now = time.monotonic()
         for channel in list(operation.channels.values()):
-            if channel.is_open or operation.is_ring or operation.kind == "all_gather":
+            if channel.wanted or channel.lengths or operation.sends_more(channel):
                 self._serve(state, operation, channel, now)
 
     def _serve(self, state: GroupState, operation: Operation, channel: Channel, now: float) -> None:

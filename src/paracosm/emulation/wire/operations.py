@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from paracosm.emulation.peers import Peers
 from paracosm.emulation.ports import Span
@@ -22,6 +24,7 @@ from paracosm.emulation.wire.segments import Layout, Messages, layout_of, messag
 
 REDUCTIONS = ("all_reduce", "reduce")
 _SHORT = 1 << 14  # bytes of a message that take no longer than a notice
+_MANY = 32  # of such that are awaited together
 
 
 @dataclass(slots=True, eq=False)
@@ -54,8 +57,6 @@ class RealSide:
     last: float = 0.0  # when something was last announced or moved
     sent: int = 0  # bytes that it has sent and received
     received: int = 0
-    sends: int = 0  # how many messages of each have been announced
-    receives: int = 0
     longest: int = 0  # bytes of its longest message
     # What it sent, in order; None if not kept, or sent back
     buffers: list[Buffer | None] = field(default_factory=list)
@@ -87,6 +88,7 @@ class Operation:
         self._cut: dict[int, Messages | None] = {}  # by real member: what is not empty
         self.given: memoryview | None = None  # what each emulated member gives, once that is known
         self.told = False  # whether the user has been told that it makes no progress
+        self.moved = 0  # messages that have arrived or gone
         if vector is not None and isinstance(self.schedule, Ring):
             cut = layout_of(kind, members.size, vector.size, vector.element)
             self.layout, self.segment = cut
@@ -120,6 +122,11 @@ class Operation:
             f"was not expected: in gloo's {self.kind} among {self.world} {expected}"
         )
 
+    def is_awaited(self, channel: Channel, length: int) -> bool:
+        """Whether we were ready for a message of an all-reduce before it was announced."""
+        is_ahead = channel.accepted > channel.announced
+        return is_ahead and self.kind == "all_reduce" and length <= self.segment
+
     def _present(self, real: int) -> Messages | None:
         if real not in self._cut:
             layout = self.layout
@@ -144,15 +151,17 @@ class Operation:
         present = self._present(real)
         if present is None:
             return index
-        return present.sends.index(index) if index in present.sends else len(present.sends)
+        number = bisect_left(present.sends, index)
+        is_there = number < len(present.sends) and present.sends[number] == index
+        return number if is_there else len(present.sends)
 
     def sends_more(self, channel: Channel) -> bool:
         """Return whether it is certain that a real member has one more message for us, now.
 
-        gloo's rings have two messages on their way each time. Short ones between two members, which
-        take no longer than a notice, are all awaited at once: fewer notices have to be waited for.
+        gloo's rings have two messages on their way each time. Short ones, which take no longer than
+        a notice, are awaited many at once: fewer notices have to be waited for.
         """
-        if channel.accepted - channel.arrived > 1 and not self._is_short:
+        if channel.accepted >= (channel.arrived // self._ahead + 2) * self._ahead:
             return False
         real, emulated = channel.connection.pair.real, channel.connection.pair.emulated
         if not self.schedule.allows(real, emulated, 0):
@@ -175,9 +184,14 @@ class Operation:
             return True
         return channel.arrived >= messages.begun and channel.gone >= messages.added
 
-    @property
+    @cached_property
+    def _ahead(self) -> int:
+        """Half as many messages as are awaited at most."""
+        return _MANY if self.kind == "all_reduce" and self.segment <= _SHORT else 1
+
+    @cached_property
     def _is_short(self) -> bool:
-        return self.kind == "all_reduce" and self.world == 2 and self.segment <= _SHORT
+        return self._ahead == _MANY and self.world == 2
 
     def is_urgent(self, channel: Channel) -> bool:
         """Whether a real member is to know at once that we are ready for its data: one of two."""
@@ -247,7 +261,7 @@ class Operation:
     @property
     def is_under_way(self) -> bool:
         """Whether there is certainly more to move: known at once, after every message."""
-        return sum(each.arrived + each.gone for each in self.channels.values()) < self._least
+        return self.moved < self._least
 
     def is_open(self, real: int) -> bool:
         if any(channel.is_open for channel in self._channels_of(real)):

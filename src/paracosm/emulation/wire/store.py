@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import ipaddress
 import json
 import re
 import socket
@@ -154,15 +153,6 @@ def bound(host: str, port: int) -> socket.socket:
         opened.close()
         raise
     return opened
-
-
-def is_local(host: str) -> bool:
-    """Return whether only this machine reaches an address."""
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return False
-    return all(ipaddress.ip_address(each[4][0]).is_loopback for each in found)
 
 
 _ADDRESS = re.compile(r"/(.+/\d+)/(\d+)")

@@ -1,6 +1,7 @@
 """The profile database: one SQLite file of measured timings."""
 
 import contextlib
+import errno
 import json
 import os
 import sqlite3
@@ -361,16 +362,20 @@ _MEANINGS = {
     sqlite3.SQLITE_READONLY: "cannot be written: it was opened for reading, or is read-only",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened, or no file be made beside it: see its permissions",
     sqlite3.SQLITE_PERM: "cannot be opened: see its permissions",
-    sqlite3.SQLITE_FULL: "cannot be written: the disk is full; what was in it is still there",
-    sqlite3.SQLITE_IOERR: "cannot be read or written: the disk reports an error",
     sqlite3.SQLITE_BUSY: f"has been locked by another process for {PATIENCE:.0f} s: try again",
     sqlite3.SQLITE_NOMEM: "cannot be read: out of memory",
+}
+
+_OF_THE_DISK = {
+    sqlite3.SQLITE_FULL: (errno.ENOSPC, "the disk is full; what was in the file is still there"),
+    sqlite3.SQLITE_IOERR: (errno.EIO, "the disk is full, or reports an error"),
 }
 
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn the errors of the file at `path` into an `InputError`; defects of ours pass."""
+    """Turn the errors of the file at `path` into an `InputError`, and those of the disk into an
+    `OSError`; defects of ours pass."""
     try:
         yield
     except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):
@@ -379,6 +384,8 @@ def explained(path: Path) -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
         # What is left means that pages, the schema or texts are not what was written.
         reason = " ".join(str(error).split())
+        if code in _OF_THE_DISK:
+            raise OSError(*_OF_THE_DISK[code], str(path)) from None
         meaning = _MEANINGS.get(code, f"is damaged ({reason}): go back to a copy of it")
         raise InputError(f'"{path}" {meaning}') from None
 

@@ -19,6 +19,7 @@ from math import inf
 from pathlib import Path
 
 from paracosm.errors import InputError, require
+from paracosm.files import replacing
 from paracosm.profiling.links.measure import fit_line, link_of
 from paracosm.units import format_bandwidth, format_duration
 
@@ -189,10 +190,8 @@ def _time(call: Callable[[], object]) -> float:
 
 
 def write_calibration(link: PairLink, path: Path) -> None:
-    try:
-        path.write_text(link.text(), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    with replacing(path) as beside:
+        beside.write_text(link.text(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from paracosm.arrays import Bools, Floats
 from paracosm.data_files import read_yaml
 from paracosm.errors import InputError
+from paracosm.files import replacing
 from paracosm.profiling.nodes.exchange import (
     BOTH,
     LONGEST,
@@ -239,10 +240,8 @@ def save_calibration(calibration: NodeCalibration, path: str | Path) -> None:
         }
     if calibration.environment:
         mapping["environment"] = dict(calibration.environment)
-    try:
-        Path(path).write_text(yaml.safe_dump(mapping, sort_keys=False), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    with replacing(path) as beside:
+        beside.write_text(yaml.safe_dump(mapping, sort_keys=False), encoding="utf-8")
 
 
 _bandwidth = partial(format_bandwidth, exact=True)

@@ -1,8 +1,10 @@
 """What the two ends of a measurement say to each other over TCP, and the data that they send.
 
 Orders and answers have 16 bytes each: "PCLK", version, kind, two zeros, a number (float64, big
-endian). Whoever opened the connection orders. PING is sent back as it is; END ends it all. SEND,
-RECEIVE and BOTH (the number is seconds) are followed by INTERVAL (seconds) and JOIN (a number of
+endian). Whoever opened the connection orders, and first says TOKEN with the number that the other
+end has printed, or 0; the answer is 1, or 0 where it is another number, and the connection closed.
+PING is sent back as it is; END ends it all. SEND, RECEIVE and BOTH (the number is seconds) are
+followed by INTERVAL (seconds) and JOIN (a number of
 connections each way). The other end answers JOIN with a random number; the one who orders opens as
 many connections to the same port, says JOIN with that number plus i over the i-th, and the order is
 sent back. Zeros go over all of them until their receiver closes them; of BOTH, the first half
@@ -31,7 +33,7 @@ from ipaddress import ip_address
 from paracosm.errors import InputError
 from paracosm.profiling.processes import Processes
 
-PING, SEND, RECEIVE, BOTH, REPORT, END, INTERVAL, JOIN = range(1, 9)
+PING, SEND, RECEIVE, BOTH, REPORT, END, INTERVAL, JOIN, TOKEN = range(1, 10)
 
 LONGEST = 60.0  # seconds that data may be asked for in one order
 
@@ -43,7 +45,7 @@ Table = tuple[tuple[int, ...], ...]
 """Bytes, (intervals, connections)."""
 
 
-_VERSION = 3
+_VERSION = 4
 _MAGIC = b"PCLK"
 _ORDER = struct.Struct(">4sBBHd")
 _PIECE = 1 << 18  # bytes that are read or written at a time
@@ -76,7 +78,7 @@ class Exchange:
                 f"{self.peer} speaks version {version} of the protocol, this is {_VERSION}: use "
                 "the same version of Paracosm at both ends"
             )
-        if not PING <= kind <= JOIN or zero or not (math.isfinite(number) and number >= 0):
+        if not PING <= kind <= TOKEN or zero or not (math.isfinite(number) and number >= 0):
             raise InputError(f"{self.peer} said nothing that there is: {said!r}")
         return kind, number
 
@@ -298,9 +300,9 @@ class Peer:
 
 
 @contextmanager
-def connected(host: str, port: int, timeout: float = 10.0) -> Iterator[Peer]:
+def connected(host: str, port: int, timeout: float = 10.0, token: int = 0) -> Iterator[Peer]:
     """Connect to a peer that runs `paracosm calibrate serve`, and is given up after `timeout`
-    seconds of silence; say goodbye in the end."""
+    seconds of silence; say goodbye in the end. `token` is what it has printed, if anything."""
     if not 0 < timeout < float("inf"):
         raise InputError(f"a timeout must be above 0 and finite, not {timeout:g}")
     try:
@@ -313,6 +315,9 @@ def connected(host: str, port: int, timeout: float = 10.0) -> Iterator[Peer]:
     with connection:
         here, there = connection.getsockname()[0], connection.getpeername()[0]
         exchange = Exchange(connection, f"{host}:{port}", timeout)
+        exchange.say(TOKEN, float(token))
+        if not exchange.expect(TOKEN):
+            raise InputError(f"{host}:{port} does not take this token: give the --token it printed")
         yield Peer(exchange, here == there or ip_address(there).is_loopback)
         exchange.say(END)
 
@@ -338,29 +343,58 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve_one(
-    listener: socket.socket, timeout: float, came: Callable[[str], None] | None = None
+    listener: socket.socket,
+    timeout: float,
+    came: Callable[[str], None] | None = None,
+    token: int = 0,
+    failed: Callable[[str], None] | None = None,
 ) -> int:
-    """Do what one client asks for, and return in how many rounds data were sent."""
-    connection, address = listener.accept()
-    listener.close()
-    peer = f"{address[0]}:{address[1]}"
-    if came is not None:
-        came(peer)
-    with connection:
-        exchange, rounds = Exchange(connection, peer, timeout), 0
-        while (order := exchange.hear())[0] != END:
-            kind, number = order
-            if kind == PING:
-                exchange.say(PING, number)
-                continue
-            if kind not in (SEND, RECEIVE, BOTH):
-                raise InputError(f"{peer} says what it was not asked for: {kind}")
-            if number > LONGEST:
-                raise InputError(
-                    f"{peer} asks for {number:g} s of data, and {LONGEST:g} is the most"
-                )
-            exchange.answer(kind, number)
-            rounds += 1
+    """Do what one client asks for, and return in how many rounds data were sent.
+
+    Args:
+        listener: is closed while a client is served: there is one at a time.
+        timeout: seconds of silence after which a client is given up.
+        came: told the address of each client.
+        token: that a client has to know; 0 for none.
+        failed: told why a client was given up, after which the next one is awaited; without it
+            that is an `InputError`.
+    """
+    address = listener.getsockname()
+    while True:
+        connection, (host, port, *_) = listener.accept()
+        listener.close()
+        peer = f"{host}:{port}"
+        if came is not None:
+            came(peer)
+        try:
+            with connection:
+                return _serve(Exchange(connection, peer, timeout), token)
+        except InputError as error:
+            if failed is None:
+                raise
+            failed(str(error))
+        listener = listen(*address[:2])
+
+
+def _serve(exchange: Exchange, token: int) -> int:
+    known = exchange.expect(TOKEN) == float(token)
+    exchange.say(TOKEN, float(known))
+    if not known:
+        raise InputError(f"{exchange.peer} does not know the token")
+    rounds = 0
+    while (order := exchange.hear())[0] != END:
+        kind, number = order
+        if kind == PING:
+            exchange.say(PING, number)
+            continue
+        if kind not in (SEND, RECEIVE, BOTH):
+            raise InputError(f"{exchange.peer} says what it was not asked for: {kind}")
+        if number > LONGEST:
+            raise InputError(
+                f"{exchange.peer} asks for {number:g} s of data, and {LONGEST:g} is the most"
+            )
+        exchange.answer(kind, number)
+        rounds += 1
     return rounds
 
 

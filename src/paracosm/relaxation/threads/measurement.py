@@ -11,6 +11,7 @@ import numpy as np
 from paracosm.arrays import Floats, Ints
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
+from paracosm.files import replacing
 
 Stamps = Ints
 _LEAST = 1e-9  # seconds, of a phase from which the clock's own time is taken
@@ -109,10 +110,8 @@ class Measurement:
             "environment": dict(self.environment),
             "cases": [_case_out(case) for case in self.cases],
         }
-        try:
-            Path(path).write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+        with replacing(path) as beside:
+            beside.write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,27 @@
+"""The program, as `paracosm` and as `python -m paracosm`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+
+def program() -> int:
+    """Run the command line and return its exit code.
+
+    Ctrl-C ends it without a traceback also while modules are imported, and on its way out.
+    """
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from paracosm.cli import main
+
+    signal.signal(signal.SIGINT, usual)
+    code = main()
+    if usual is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(program())

@@ -1,0 +1,15 @@
+"""Who reaches an address."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+
+def is_local(host: str) -> bool:
+    """Return whether only this machine reaches a name or an address."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(each[4][0]).is_loopback for each in found)

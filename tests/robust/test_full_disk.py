@@ -1,0 +1,106 @@
+"""A disk that is full at any byte: one line, exit code 1, and what is there can be read."""
+
+from __future__ import annotations
+
+import resource
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from forked import Child, forked
+
+from paracosm.cli import main
+from paracosm.studies import RunFolder
+
+DATA = Path(__file__).parents[1] / "data"
+
+COMMANDS: Mapping[str, str] = {
+    "train": "train --timing-only --workers 2 --updates 500 --timeline --out {out}",
+    "train, a sweep": "train {sweep} --out {out}",
+    "relax": "relax --problem laplace2d:5 --processors 2 --time 1ms --out {out}",
+    "predict": "predict {profile} --workers 1,2 --bandwidth 1Gbit/s --out {out}",
+    "plan": "plan --model llama-8b --hardware h100-sxm --tokens 1e9 --batch-tokens 4e6 "
+    "--max-workers 8 --out {out}",
+    "replay": "replay {trace} --out {out}",
+    "graph import": "graph import {onnx} --out {out}.graph",
+    "profile import": "profile import {trace} --out {out}.profile",
+    "report": "report {run} --out {out}.html",
+    "trace": "trace {run} --out {out}.json.gz",
+    "db merge": "db merge {db} --out {out}.db",
+    "db export": "db export {db} --out {out}.parquet",
+}
+
+FULL_AFTER = (0, 1, 10, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 1_000_000, 4_000_000)
+"""Bytes of any one file, after which writing fails."""
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    import sys
+
+    sys.path.append(str(Path(__file__).parents[1] / "profiling"))
+    from some_timings import some
+
+    from paracosm.profiling.database import ProfileDatabase
+
+    folder = tmp_path_factory.mktemp("files")
+    run, sweep, db = folder / "run", folder / "sweep.yaml", folder / "a.db"
+    assert main([*shlex.split(COMMANDS["train"].format(out=run)), "--quiet"]) == 0
+    sweep.write_text("train: {timing_only: true, updates: 100}\nover: {workers: [1, 2]}\n")
+    with ProfileDatabase.open(db, create=True) as database:
+        database.add(some(300))
+    return {
+        "run": run,
+        "sweep": sweep,
+        "db": db,
+        "profile": DATA / "psthroughput" / "profile.json.gz",
+        "trace": DATA / "kineto" / "resnet.json.gz",
+        "onnx": DATA / "importers" / "convnet.onnx",
+    }
+
+
+def full_after(size: int, arguments: list[str]) -> Child:
+    """Run the program where no file may have more than so many bytes."""
+
+    def limited() -> int:
+        import signal
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        code: list[int] = []
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+        code.append(main(arguments))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        return code[0]
+
+    return forked(limited)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_full_disk_is_one_line_and_leaves_what_can_be_read(
+    name: str, places: dict[str, Path], tmp_path: Path
+) -> None:
+    codes = []
+    for size in FULL_AFTER:
+        out = tmp_path / str(size)
+        child = full_after(size, shlex.split(COMMANDS[name].format(**places, out=out)))
+        codes.append(child.wait())
+        said = child.said
+        assert codes[-1] in (0, 1), (size, said)
+        assert "Traceback" not in said, (size, said)
+        assert "defect" not in said, (size, said)
+        if codes[-1] == 1:
+            assert len(said) <= max(size, 400), (size, said)
+        readable(out)
+        assert not [each for each in tmp_path.rglob("*") if each.name.startswith(f".{size}.")]
+    assert codes[0] == 1
+    assert codes[-1] in (0, 1)
+    assert codes == sorted(codes, reverse=True)
+
+
+def readable(out: Path) -> None:
+    """Whatever a run has left is a run folder, or too little to be one."""
+    if (out / "study.yaml").is_file() and not (out / "sweep.json").is_file():
+        run = RunFolder.open(out)
+        run.metrics()
+        run.timeline()

@@ -1,0 +1,103 @@
+"""What is installed is what is imported, and is pinned, with hashes."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+MODULES = {
+    "pyyaml": "yaml",
+    "scikit-learn": "sklearn",
+    "protobuf": "google",
+    "tensorflow-cpu": "tensorflow",
+    "dp-accounting": "dp_accounting",
+}
+"""Distribution -> the module that it brings, where that has another name."""
+
+TOOLS = {"mypy", "ruff", "pytest-timeout", "pytest-xdist", "types-pyyaml", "types-protobuf"}
+"""Of developers, run and not imported."""
+
+FOUND_ELSEWHERE = {"jax"}
+"""Imported by what runs where a user has brought it."""
+
+UNHASHED = {"torch"}
+"""Whose wheels differ between registries."""
+
+
+def name_of(requirement: str) -> str:
+    return re.split(r"[\[<>=;~! ]", requirement, maxsplit=1)[0].lower()
+
+
+def modules_of(requirements: list[str]) -> set[str]:
+    names = {name_of(each) for each in requirements} - {"paracosm"}
+    return {MODULES.get(name, name) for name in names}
+
+
+def imported(*folders: str) -> set[str]:
+    """Return the first part of every module that the code in folders imports, or requires."""
+    found = set[str]()
+    for folder in folders:
+        for path in (ROOT / folder).rglob("*.py"):
+            found |= {module.partition(".")[0] for module in _imports(ast.parse(path.read_text()))}
+    return found
+
+
+def _imports(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (each.name for each in names)
+            case ast.ImportFrom(module=str(module), level=0):
+                yield module
+            case ast.Call(
+                func=ast.Name(id="require") | ast.Attribute(attr="require"),
+                args=[ast.Constant(value=str(module)), *_],
+            ):
+                yield module
+
+
+def test_what_is_declared_is_imported_and_what_is_imported_declared() -> None:
+    extras = PROJECT["optional-dependencies"]
+    own = modules_of(
+        [
+            *PROJECT["dependencies"],
+            *(each for name in extras if name not in ("dev", "docs") for each in extras[name]),
+        ]
+    )
+    found = imported("src") - set(sys.stdlib_module_names) - {"paracosm"} - FOUND_ELSEWHERE
+    assert found == own
+
+
+def test_what_developers_install_is_imported_or_run() -> None:
+    wanted = modules_of(PROJECT["optional-dependencies"]["dev"]) - TOOLS
+    assert wanted <= imported("tests", "benchmarks")
+
+
+def pins(file: str) -> dict[str, str]:
+    text = (ROOT / file).read_text()
+    return dict(re.findall(r"^([a-z0-9-]+)==([^\s;\\]+)", text, re.MULTILINE))
+
+
+def test_every_version_is_pinned_and_but_for_pytorch_has_hashes() -> None:
+    versions, locked = pins("constraints.txt"), pins("requirements.lock")
+    docs = {name_of(each) for each in PROJECT["optional-dependencies"]["docs"]}
+    assert locked == {
+        name: version for name, version in versions.items() if name not in UNHASHED | docs
+    }
+    text = (ROOT / "requirements.lock").read_text()
+    for entry in re.split(r"\n(?=[a-z])", text):
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry), entry
+    declared = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
+    assert {name_of(each) for each in declared} - {"paracosm"} <= versions.keys()
+
+
+def test_no_file_names_a_registry() -> None:
+    for file in ("constraints.txt", "requirements.lock", "Makefile", "pyproject.toml"):
+        assert not re.search(r"index-url|find-links|file:///|/simple\b", (ROOT / file).read_text())
