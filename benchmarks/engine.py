@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import simpy
 
 from paracosm.engine import Queue, Simulator, Worker
-from paracosm.timing import Lognormal
+from paracosm.timing.families import Lognormal
 
 Checksum = tuple[float, float]
 

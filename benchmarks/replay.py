@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from retiming import prepare_retiming
 
-from paracosm.cluster import Cluster, cluster_from_mapping
+from paracosm.cluster.cluster import Cluster
+from paracosm.cluster.description import cluster_from_mapping
 from paracosm.graphs import Graph
 from paracosm.graphs.capture import CaptureOptions, capture
 from paracosm.jobs.expand import expand, picoseconds

@@ -30,7 +30,8 @@ from printing import folder_of, mape, print_table
 from ring_packing import rings_within
 from switched_ring import fit_ring, fit_switched_ring, nccl_link
 
-from paracosm.cluster import Link, ring_all_reduce
+from paracosm.cluster.collectives import ring_all_reduce
+from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 
 FEWEST = 4  # sizes, of which every other one is fitted

@@ -34,7 +34,7 @@ import numpy as np
 from paracosm.errors import InputError
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op
-from paracosm.simulation.replay_graph import Schedule, replay
+from paracosm.simulation.replay import Schedule, replay
 
 
 @dataclass(frozen=True, slots=True)

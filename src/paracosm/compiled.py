@@ -4,8 +4,6 @@ Numba keeps compiled code on disk by the time stamp of the file that a function 
 not see changes of what it calls in other files: after editing, delete `*.nbi` and `*.nbc`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 

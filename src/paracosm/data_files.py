@@ -1,7 +1,5 @@
 """Read YAML and JSON, or say in one line why not."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

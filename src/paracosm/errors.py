@@ -4,8 +4,6 @@ The command line prints the message of these and nothing else; every other excep
 Paracosm and keeps its traceback.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterable
 from difflib import get_close_matches

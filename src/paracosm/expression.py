@@ -1,12 +1,11 @@
 """Names with parameters, as algorithms and optimizers are written: `ssp(slack=3)`."""
 
-from __future__ import annotations
-
 import ast
 import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from paracosm.errors import InputError
+from paracosm.errors import InputError, unknown
 
 _COMMA = re.compile(r",(?![^(]*\))")  # but not those of a tuple
 _CALL = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
@@ -38,6 +37,29 @@ def parse_expression(text: object, kind: str) -> tuple[str, list[str], dict[str,
         else:
             named[key] = value
     return name.lower(), positional, named
+
+
+def bind(
+    name: str, positional: Sequence[str], named: Mapping[str, str], parameters: Collection[str]
+) -> dict[str, str]:
+    """Return what `parse_expression` found of a name by its `parameters`, which are in order.
+
+    Raises:
+        InputError: more values than parameters, a parameter that is not known or given twice.
+    """
+    if len(positional) > len(parameters):
+        takes = f"the parameters {', '.join(parameters)}" if parameters else "no parameters"
+        raise InputError(f"{name} takes {takes}, got {len(positional)} values")
+    given = dict(zip(parameters, positional, strict=False))
+    for key, value in named.items():
+        if key not in parameters:
+            if not parameters:
+                raise InputError(f'{name} takes no parameters, got "{key}"')
+            raise unknown(f"parameter of {name}", key, parameters)
+        if key in given:
+            raise InputError(f"{name}: {key} is given twice")
+        given[key] = value
+    return given
 
 
 def read_literal(text: str) -> Any:

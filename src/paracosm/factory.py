@@ -3,8 +3,6 @@
 The module may be a file instead: `folder/file.py:factory`.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import inspect

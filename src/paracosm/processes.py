@@ -5,8 +5,6 @@
 runs a module as `python -m MODULE ARGUMENTS` would, and ends with the process that started it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -3,8 +3,6 @@
 They are written as texts with a unit, which are read back as the same numbers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Annotated, Any

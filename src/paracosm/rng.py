@@ -6,8 +6,6 @@ one more worker or purpose changes no other stream. The numbers of the purposes 
 seed means, and never change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import IntEnum
 

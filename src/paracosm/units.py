@@ -6,8 +6,6 @@ decimal point, never by multiplying: `parse_duration("0.3ms") == 0.0003`, and th
 float parses back to that float.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

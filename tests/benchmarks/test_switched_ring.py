@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from switched_ring import SwitchedLink, fit_ring, fit_switched_ring, nccl_link
 
-from paracosm.cluster import Link, ring_all_reduce
+from paracosm.cluster.collectives import ring_all_reduce
+from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 
 SWEEP = Path(__file__).parents[1] / "data" / "vtrain" / "AR_GPU8_1M_64M_LUT"

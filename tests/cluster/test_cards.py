@@ -9,20 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paracosm.cluster import (
-    Cluster,
-    Link,
-    cluster_from_mapping,
-    hierarchical,
-    ring_all_reduce,
-)
+from paracosm.cluster.cluster import Cluster, hierarchical
 from paracosm.cluster.collectives import (
     COLLECTIVES,
     algorithms_of,
     collective_time,
     group_classes,
     message_link,
+    ring_all_reduce,
 )
+from paracosm.cluster.description import cluster_from_mapping
+from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 
 INNER = Link(bandwidth=100.0, latency=1.0)

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paracosm.cluster import Cluster, Link, hierarchical, star, switch
 from paracosm.cluster.changes import apply_changes, is_of_cluster, parse_change, refuse_changes
+from paracosm.cluster.cluster import Cluster, hierarchical, star, switch
+from paracosm.cluster.link import Link
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 

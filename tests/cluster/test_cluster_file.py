@@ -3,13 +3,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paracosm.cluster import (
-    Cluster,
-    Link,
-    Node,
-    cluster_from_mapping,
-    load_cluster,
-)
+from paracosm.cluster.cluster import Cluster, Node
+from paracosm.cluster.description import cluster_from_mapping, load_cluster
+from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 
 FILE = """

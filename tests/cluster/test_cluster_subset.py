@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from paracosm.cluster import Cluster, Link, cluster_from_mapping, hierarchical, ring, star, switch
-from paracosm.cluster.cluster import first_workers
+from paracosm.cluster.cluster import Cluster, first_workers, hierarchical, ring, star, switch
+from paracosm.cluster.description import cluster_from_mapping
+from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 
 LINK, OUTER = Link(1e9, 1e-6), Link(1e8, 1e-5)

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paracosm.cluster import (
-    Link,
+from paracosm.cluster.cluster import hierarchical
+from paracosm.cluster.collectives import (
+    collective_time,
     halving_doubling_all_reduce,
-    hierarchical,
     ring_all_gather,
     ring_all_reduce,
     ring_reduce_scatter,
     tree_all_reduce,
     tree_broadcast,
 )
-from paracosm.cluster.collectives import collective_time
+from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 
 # 1 s to start a message, 100 bytes/s

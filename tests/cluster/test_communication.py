@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paracosm.cluster import Cluster, Link, hierarchical, ring, ring_all_reduce, star, switch
-from paracosm.cluster.collectives import COLLECTIVES, collective_time, group_classes, message_link
+from paracosm.cluster.cluster import Cluster, hierarchical, ring, star, switch
+from paracosm.cluster.collectives import (
+    COLLECTIVES,
+    collective_time,
+    group_classes,
+    message_link,
+    ring_all_reduce,
+)
+from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 
 INNER = Link(bandwidth=100.0, latency=1.0)

@@ -9,10 +9,10 @@ import pytest
 from pydantic import ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-from paracosm.cluster import Link, hierarchical, star, switch
+from paracosm.cluster.cluster import hierarchical, star, switch
 from paracosm.cluster.description import describe_cluster, describe_link, link_in_words
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount, WorkerCounts
-from paracosm.cluster.link import Packets
+from paracosm.cluster.link import Link, Packets
 from paracosm.errors import InputError
 from paracosm.validation import validated
 

@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paracosm.cluster import (
-    Link,
+from paracosm.cluster.cluster import hierarchical, ring, switch
+from paracosm.cluster.collectives import (
+    algorithms_of,
+    collective_time,
+    collective_times,
     dissemination_barrier,
-    hierarchical,
     linear_gather,
     linear_scatter,
-    ring,
     ring_reduce,
     ring_reduce_scatter,
-    switch,
     tree_gather,
     tree_reduce,
     tree_scatter,
 )
-from paracosm.cluster.collectives import algorithms_of, collective_time, collective_times
+from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 
 # 1 s to start a message, 100 bytes/s

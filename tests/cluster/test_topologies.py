@@ -2,15 +2,8 @@ import pickle
 
 import pytest
 
-from paracosm.cluster import (
-    Cluster,
-    Link,
-    Node,
-    hierarchical,
-    ring,
-    star,
-    switch,
-)
+from paracosm.cluster.cluster import Cluster, Node, hierarchical, ring, star, switch
+from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 
 FAST, SLOW = Link(latency=1.0), Link(latency=2.0)

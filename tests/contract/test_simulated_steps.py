@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from one_step import ASYNCHRONOUS_STEP, CLUSTERS
 
-from paracosm.cluster import cluster_from_mapping, star
+from paracosm.cluster.cluster import star
+from paracosm.cluster.description import cluster_from_mapping
 from paracosm.cluster.link import Link
 from paracosm.simulation.simulate import simulate
 from paracosm.simulation.system import DOWNLINK, UPLINK, WORKER, System, Workload, cluster_ways

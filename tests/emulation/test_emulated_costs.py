@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paracosm.cluster import ring_all_reduce
 from paracosm.cluster.collectives import COLLECTIVES as WITH_ALGORITHMS
-from paracosm.cluster.collectives import collective_time, message_link
+from paracosm.cluster.collectives import collective_time, message_link, ring_all_reduce
 from paracosm.emulation.communication import communication_of
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.cost import FREE, Cost

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paracosm.cluster import Cluster, Link, cluster_from_mapping, hierarchical, star, switch
-from paracosm.cluster.link import Sharing
+from paracosm.cluster.cluster import Cluster, hierarchical, star, switch
+from paracosm.cluster.description import cluster_from_mapping
+from paracosm.cluster.link import Link, Sharing
 from paracosm.engine import Simulator, Transfer, Worker
 from paracosm.errors import InputError
 

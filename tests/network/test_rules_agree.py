@@ -12,9 +12,9 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paracosm.cluster import Cluster, Link, hierarchical, ring, star, switch
+from paracosm.cluster.cluster import Cluster, hierarchical, ring, star, switch
 from paracosm.cluster.collectives import shares_ports
-from paracosm.cluster.link import Duplex, Packets, Sharing
+from paracosm.cluster.link import Duplex, Link, Packets, Sharing
 from paracosm.compiled import compiled_whole
 from paracosm.network import Stations, compiled
 from paracosm.network.packets import PacketTraffic

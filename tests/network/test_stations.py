@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
-from paracosm.cluster import Cluster, Link, Node, hierarchical, star
-from paracosm.cluster.link import Switch
+from paracosm.cluster.cluster import Cluster, Node, hierarchical, star
+from paracosm.cluster.link import Link, Switch
 from paracosm.network import Stations
 
 SLOW = Link(bandwidth=1e6, latency=1e-3, overhead=1e-4, sharing="fair", pipelined=True)

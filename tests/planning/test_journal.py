@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paracosm.planning.journal import Journal
+from paracosm.planning.runs import Journal
 
 
 def test_results_are_there_when_it_is_opened_again(tmp_path: Path) -> None:

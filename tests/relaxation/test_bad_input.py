@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from scipy.sparse import coo_array, csc_matrix, csr_array, eye_array
 
-from paracosm.cluster import Link, ring, switch
+from paracosm.cluster.cluster import ring, switch
+from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.problems import load_problem

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy.io import mmwrite
 from scipy.sparse import csr_array
 
-from paracosm.cluster import Cluster, Link, hierarchical, switch
-from paracosm.cluster.link import Packets, Sharing
+from paracosm.cluster.cluster import Cluster, hierarchical, switch
+from paracosm.cluster.link import Link, Packets, Sharing
 from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.run import relax, run_relaxation

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from paracosm.cluster import Link, switch
 from paracosm.relaxation import RelaxationResult, relax
 from paracosm.relaxation.problems import load_problem
-from paracosm.timing import Recorded
+from paracosm.timing.families import Recorded
 
 SEEDS = range(20)
 PATIENT = "normal(10, 1)"  # coefficient of variation 0.1

@@ -6,7 +6,7 @@ import numpy as np
 
 from paracosm.jobs import Codebook, ProgramWriter, write_communicators, write_job
 from paracosm.simulation import replay_job
-from paracosm.simulation.job_schedule import memory_over_time, peak_memory_of_ranks
+from paracosm.simulation.static import memory_over_time, peak_memory_of_ranks
 
 
 def test_memory_is_held_from_the_begin_of_a_task_to_the_end_of_another() -> None:

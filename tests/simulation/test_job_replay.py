@@ -13,8 +13,8 @@ from paracosm.jobs.expand import expand
 from paracosm.jobs.job import Job
 from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
 from paracosm.simulation.events import replay_tasks
-from paracosm.simulation.job_schedule import JobSchedule
-from paracosm.simulation.replay_job import replay_job
+from paracosm.simulation.replay import replay_job
+from paracosm.simulation.static import JobSchedule
 
 
 def instants(schedule: JobSchedule, rank: int) -> list[tuple[int, int, int]]:

@@ -11,7 +11,7 @@ import pytest
 from paracosm.errors import InputError
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.graph import COMPUTE, HOST, RESOURCES, Graph, Op
-from paracosm.simulation.replay_graph import Schedule, replay
+from paracosm.simulation.replay import Schedule, replay
 
 
 def chain(*nodes: tuple[str, str], dependencies: Sequence[tuple[int, ...]] = ()) -> Graph:

@@ -9,7 +9,7 @@ from replay_literal import Task, replay_literally
 
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.graph import RESOURCES, Graph, Op, host_nodes
-from paracosm.simulation.replay_graph import replay
+from paracosm.simulation.replay import replay
 
 WAITING = "aten._local_scalar_dense.default"
 

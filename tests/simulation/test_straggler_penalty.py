@@ -11,7 +11,7 @@ from scipy import stats
 from paracosm.jobs.job import Job
 from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
 from paracosm.simulation import replay_job
-from paracosm.simulation.replay_job import drawn_durations
+from paracosm.simulation.replay import drawn_durations
 
 
 def meeting(ranks: int, work: float, rounds: int = 1, parts: int = 1) -> Job:

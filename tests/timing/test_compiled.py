@@ -11,22 +11,6 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from paracosm.rng import stream_keys
-from paracosm.timing import (
-    Constant,
-    Distribution,
-    Empirical,
-    Exponential,
-    Gamma,
-    KernelDensity,
-    LogKernelDensity,
-    Lognormal,
-    Normal,
-    Recorded,
-    Scaled,
-    Slowdown,
-    Uniform,
-    Weibull,
-)
 from paracosm.timing.compiled import (
     Draws,
     draw,
@@ -35,6 +19,20 @@ from paracosm.timing.compiled import (
     normal_quantile,
     tabulate,
     uniform,
+)
+from paracosm.timing.distribution import Distribution, Scaled, Slowdown
+from paracosm.timing.families import (
+    Constant,
+    Empirical,
+    Exponential,
+    Gamma,
+    KernelDensity,
+    LogKernelDensity,
+    Lognormal,
+    Normal,
+    Recorded,
+    Uniform,
+    Weibull,
 )
 
 durations = st.floats(1e-9, 1e6)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.timing import (
+from paracosm.timing.distribution import Scaled, Slowdown
+from paracosm.timing.families import (
     Constant,
     Empirical,
     Gamma,
@@ -14,12 +15,8 @@ from paracosm.timing import (
     Lognormal,
     Normal,
     Recorded,
-    Scaled,
-    Slowdown,
-    load_recording,
-    parse_distribution,
-    save_recording,
 )
+from paracosm.timing.parse import load_recording, parse_distribution, save_recording
 
 
 @pytest.mark.parametrize(

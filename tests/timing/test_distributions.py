@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from paracosm.errors import InputError
-from paracosm.timing import (
+from paracosm.timing.distribution import Scaled, Slowdown
+from paracosm.timing.families import (
     Constant,
     Empirical,
     Exponential,
@@ -20,12 +21,10 @@ from paracosm.timing import (
     Lognormal,
     Normal,
     Recorded,
-    Scaled,
-    Slowdown,
     Uniform,
     Weibull,
-    parse_distribution,
 )
+from paracosm.timing.parse import parse_distribution
 
 SAMPLES = (0.011, 0.012, 0.0125, 0.013, 0.2)
 durations = st.floats(1e-9, 1e6)

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
 from paracosm.errors import InputError
-from paracosm.timing import (
+from paracosm.timing.density import cumulative, density
+from paracosm.timing.distribution import Scaled, Slowdown
+from paracosm.timing.families import (
     Constant,
     Empirical,
     Exponential,
@@ -19,19 +21,12 @@ from paracosm.timing import (
     Lognormal,
     Normal,
     Recorded,
-    Scaled,
-    Slowdown,
     Uniform,
     Weibull,
-    best_fit,
-    compare_fits,
-    cumulative,
-    density,
-    fit,
-    parse_distribution,
+    robust_bandwidth,
 )
-from paracosm.timing.families import robust_bandwidth
-from paracosm.timing.fit import MOST_KERNELS
+from paracosm.timing.fit import MOST_KERNELS, best_fit, compare_fits, fit
+from paracosm.timing.parse import parse_distribution
 
 FAMILIES = [
     "constant",

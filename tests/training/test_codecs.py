@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.training.compression.codec import Codec
-from paracosm.training.compression.codecs import CODECS, QSGD, PowerSGD, parse_codec
+from paracosm.training.compression.codecs import CODECS, QSGD, Codec, PowerSGD, parse_codec
 
 SHAPES = ((8, 6), (6,), (3, 2, 2, 2))
 SIZES = (48, 6, 24)

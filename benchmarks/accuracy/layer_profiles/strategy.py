@@ -11,8 +11,7 @@ from layer_profiles.plan import Plan
 from layer_profiles.profiles import Profiles
 from layer_profiles.replica import replica_of
 from layer_profiles.sizes import Sizes
-from paracosm.cluster import Cluster, Node
-from paracosm.cluster.cluster import assemble
+from paracosm.cluster.cluster import Cluster, Node, assemble
 from paracosm.cluster.link import Switch
 from paracosm.errors import InputError
 from paracosm.jobs.strategies.strategy import Strategy

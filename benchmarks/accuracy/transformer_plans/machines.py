@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from switched_ring import nccl_link
 
-from paracosm.cluster import Cluster, Link, hierarchical
+from paracosm.cluster.cluster import Cluster, hierarchical
+from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 
 __all__ = ["dgx_a100"]

@@ -15,8 +15,8 @@ from paracosm.graphs.transformer import Transformer, transformer_graph
 from paracosm.jobs.strategies.build import build_job
 from paracosm.jobs.strategies.strategy import Strategy
 from paracosm.jobs.strategies.work import Replica
-from paracosm.simulation.job_schedule import JobSchedule
-from paracosm.simulation.replay_job import replay_job
+from paracosm.simulation.replay import replay_job
+from paracosm.simulation.static import JobSchedule
 from transformer_plans.accelerator import Accelerator, durations_on
 
 __all__ = ["Plan", "PlanTime", "predict_plan"]

@@ -20,8 +20,6 @@ factor alone multiplies a value (bandwidth 2x, latency 3x), and is refused of wh
 "rank" is another word for worker. Which of these a command can change, it says itself.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Sequence

@@ -3,8 +3,6 @@
 Clusters of the named topologies call their nodes worker0, worker1, ..., server0, ...
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

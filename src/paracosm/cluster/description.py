@@ -1,7 +1,5 @@
 """A cluster described: in words and values for summaries and reports, in a file, as a mapping."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

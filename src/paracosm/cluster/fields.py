@@ -1,7 +1,5 @@
 """The cluster of a configuration: the same fields, flags and words for every command."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from math import inf
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The cluster file (YAML), and the same as a mapping: `docs/cluster-file.md` describes it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import inf

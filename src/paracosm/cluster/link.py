@@ -5,8 +5,6 @@ A topology answers one question: the link from one node to another, both given b
 nothing is routed through a third node.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 from math import inf, isfinite
@@ -36,11 +34,7 @@ Sharing = Literal["fair", "serial"] | Packets
 
 
 def parse_sharing(value: Any) -> Sharing:
-    """Return the sharing that "fair", "serial" or "packets(16KiB)" means.
-
-    Raises:
-        InputError: another word, or a quantum without a unit or out of range.
-    """
+    """Return the sharing that "fair", "serial" or "packets(16KiB)" means."""
     if value in ("fair", "serial") or isinstance(value, Packets):
         known: Sharing = value
         return known
@@ -106,7 +100,7 @@ class Link:
         before = self.occupancy(size) if self.duplex == "half" else 0.0
         return before + self.transfer_time(size)
 
-    def shared(self, load: float) -> Link:
+    def shared(self, load: float) -> "Link":
         """Return the link as each of `load` equal messages finds it that share its ports at once.
 
         All end when the ports have done what all of them ask for, by every rule of sharing.
@@ -122,7 +116,7 @@ class Link:
         )
 
     @staticmethod
-    def constant(seconds: float) -> Link:
+    def constant(seconds: float) -> "Link":
         """Return the link on which every message takes `seconds`, whatever its size."""
         return Link(latency=seconds)
 

@@ -1,7 +1,5 @@
 """Numbers of workers as people write them: "16", "1,2,4,8..1024", "1..16", "16,24..64"."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -36,7 +36,8 @@ from paracosm.engine.walkers import (
 )
 from paracosm.errors import InputError, unknown
 from paracosm.network.sharing import request
-from paracosm.timing import Distribution, load_recording, save_recording
+from paracosm.timing.distribution import Distribution
+from paracosm.timing.parse import load_recording, save_recording
 
 if TYPE_CHECKING:
     from paracosm.timeline import Timeline

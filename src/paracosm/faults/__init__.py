@@ -7,9 +7,17 @@ from paracosm.faults.checkpoint import (
     daly_interval,
     expected_makespan,
     parse_checkpoint,
+    score,
     young_interval,
 )
-from paracosm.faults.fault import fault_times, mean_time_between_faults, parse_fault
+from paracosm.faults.fault import (
+    check_fault,
+    choose_components,
+    choose_processor,
+    fault_times,
+    mean_time_between_faults,
+    parse_fault,
+)
 from paracosm.faults.node_failures import Mtbf, failure_instants
 
 __all__ = [
@@ -17,6 +25,9 @@ __all__ = [
     "CheckpointPolicy",
     "Mtbf",
     "advice",
+    "check_fault",
+    "choose_components",
+    "choose_processor",
     "daly_interval",
     "expected_makespan",
     "failure_instants",
@@ -24,5 +35,6 @@ __all__ = [
     "mean_time_between_faults",
     "parse_checkpoint",
     "parse_fault",
+    "score",
     "young_interval",
 ]

@@ -1,7 +1,5 @@
 """Checkpoint policies: when to save x, what to distrust, what to put back, and what they found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from math import exp, expm1, inf, sqrt

@@ -1,7 +1,5 @@
 """A fault: what goes wrong, in which data, where and when."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, dataclass, fields
@@ -356,11 +354,7 @@ _SUBJECTS = {"in": "target", "on": "place", "at": "time", "every": "time"}
 
 
 def parse_faults(value: str | Fault | Iterable[str | Fault] | None) -> tuple[Fault, ...]:
-    """Return the faults of a flag ("...; ..."), or of a study file's string or list of strings.
-
-    Raises:
-        InputError: as `parse_fault`.
-    """
+    """Return the faults of a flag ("...; ..."), or of a study file's string or list of strings."""
     if value is None:
         return ()
     if isinstance(value, Fault):

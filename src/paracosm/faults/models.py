@@ -1,7 +1,5 @@
 """What a fault does: to numbers in memory (data faults), to a processor, or to messages."""
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from dataclasses import MISSING, dataclass, fields

@@ -55,11 +55,7 @@ class Mtbf:
 
 
 def parse_mtbf(value: object) -> Mtbf:
-    """Return what "30 days a worker", "8h a worker, 90 days a server" or "60 days a node" says.
-
-    Raises:
-        InputError: one line that says what cannot be read, and what to write.
-    """
+    """Return what "30 days a worker", "8h a worker, 90 days a server" or "60 days a node" says."""
     if isinstance(value, Mtbf):
         return value
     found: dict[str, float] = {}

@@ -1,7 +1,5 @@
 """Faults as they strike the workers and servers of a training, one after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from heapq import merge
 from math import inf, prod

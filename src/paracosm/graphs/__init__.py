@@ -3,5 +3,6 @@
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.file import load_graph, save_graph
 from paracosm.graphs.graph import Graph, Op
+from paracosm.graphs.summary import fingerprint
 
-__all__ = ["Graph", "Node", "Op", "build_graph", "load_graph", "save_graph"]
+__all__ = ["Graph", "Node", "Op", "build_graph", "fingerprint", "load_graph", "save_graph"]

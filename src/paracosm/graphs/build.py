@@ -1,7 +1,5 @@
 """A graph from nodes as a recorder or an importer meets them, one by one."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -114,7 +112,7 @@ def _unknown(node: Node, where: str) -> InputError:
     return InputError(f"{label}: {unknown('resource', node.resource, RESOURCES)}")
 
 
-def _lists(lists: Sequence[Sequence[int]]) -> Lists:
+def _lists(lists: Sequence[Sequence[int]]) -> "Lists":
     counts = np.array([len(each) for each in lists], dtype=np.int64)
     offsets = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
     values: Ints = np.array([value for each in lists for value in each], dtype=np.int64)
@@ -128,7 +126,7 @@ class Lists:
     offsets: Ints
     values: Ints
 
-    def in_order(self, order: Ints) -> Lists:
+    def in_order(self, order: Ints) -> "Lists":
         counts = np.diff(self.offsets)[order]
         offsets = np.concatenate(([0], np.cumsum(counts)))
         shift = self.offsets[:-1][order] - offsets[:-1]

@@ -1,7 +1,5 @@
 """What must hold of every graph; the first thing that does not is named with its node."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable, Sequence
 from typing import Any

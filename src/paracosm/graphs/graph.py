@@ -14,8 +14,6 @@ says "on". A list is a list, None is null, a dtype {"dtype":"int64"}, a memory f
 {"float":"-inf"}. Devices and generators are null: which device it is, the environment says.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Hashable, Mapping, Sequence
@@ -71,7 +69,7 @@ class Graph:
             versions. Plain JSON.
     """
 
-    ops: tuple[Op, ...]
+    ops: "tuple[Op, ...]"
     names: tuple[str, ...]
     groups: tuple[tuple[int, ...], ...]
     id: Ints

@@ -1,7 +1,5 @@
 """What there is to know of a graph at a glance, as plain data."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

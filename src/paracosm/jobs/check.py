@@ -1,7 +1,5 @@
 """Whether the communication of a job's ranks fits together: every call meets its counterparts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

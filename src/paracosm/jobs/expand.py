@@ -1,7 +1,5 @@
 """A job, written out in full: one row for every task of every rank."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A whole job: the programs of its ranks, and who communicates with whom over what."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

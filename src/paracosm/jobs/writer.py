@@ -1,7 +1,5 @@
 """Programs and jobs, written down task by task."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -6,8 +6,6 @@ returns a module, (module, loss) with loss(outputs, targets), (module, inputs) w
 several, or a `Workload`. docs/models.md says what each is used for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

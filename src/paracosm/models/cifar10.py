@@ -3,8 +3,6 @@
 Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
 """
 
-from __future__ import annotations
-
 import io
 import pickle
 import tarfile

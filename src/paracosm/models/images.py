@@ -1,7 +1,5 @@
 """Networks for images, classified: from a perceptron to ResNet-152 and VGG-19."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 
@@ -10,7 +8,7 @@ from torch._subclasses.fake_tensor import is_fake
 from torch.nn import functional
 
 
-def mlp(shape: Sequence[int], classes: int, hidden: int = 64, layers: int = 1) -> MLP:
+def mlp(shape: Sequence[int], classes: int, hidden: int = 64, layers: int = 1) -> "MLP":
     """Return inputs -> `layers` times `hidden` ReLU units -> classes, for inputs of any shape."""
     return MLP(math.prod(shape), (hidden,) * layers, classes)
 
@@ -160,7 +158,7 @@ class ResNet(nn.Module):
 
     def __init__(
         self,
-        block: type[BasicBlock | Bottleneck],
+        block: "type[BasicBlock | Bottleneck]",
         depths: Sequence[int],
         channels: int,
         classes: int,

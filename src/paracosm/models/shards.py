@@ -1,7 +1,5 @@
 """Which examples each client draws from, and in which order."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator

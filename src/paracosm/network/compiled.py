@@ -6,8 +6,6 @@ still. Ends and requests may take turns within an instant; what was not `settle`
 Which rule it is, is known when the loop is compiled: there is nothing to choose at run time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 

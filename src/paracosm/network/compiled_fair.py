@@ -19,8 +19,6 @@ one.
 A message over no station shares nothing, and ends after the picoseconds that it asks for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ the port that limits each stream, are those of `compiled_fair`: here all that fl
 and is taken away when a port has served it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -87,10 +85,7 @@ COMING_COUNT, DUE = range(2)
 
 
 def packet_traffic(
-    routes: Sequence[Sequence[int]],
-    capacity: Sequence[float],
-    room: Sequence[int],
-    quantum: float,
+    routes: Sequence[Sequence[int]], capacity: Sequence[float], room: Sequence[int], quantum: float
 ) -> Queues:
     """Return the traffic over these routes, nothing under way.
 

@@ -7,8 +7,6 @@ that wait there are looked at in the order of their requests. Each starts, or mo
 busy station that it needs. So nothing is ever scanned, whoever waits for whom.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

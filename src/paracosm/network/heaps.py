@@ -3,8 +3,6 @@
 The smallest stands first. An item moves into the gap that is left, instead of changing places.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -19,8 +19,6 @@ follows from what each still has to send, and all whole rounds until then are on
 What 1/1024 ps brings is forgiven at the end of a turn as at that of a message.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Hashable, Iterable
 from heapq import heapify, heappop, heappush

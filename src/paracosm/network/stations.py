@@ -14,8 +14,6 @@ port is as fast as the fastest link of its node, and a link that is slower than 
 more station, of that pair and direction (one for both directions with half duplex).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import isinf

@@ -14,8 +14,6 @@ phi is the gradient noise scale in examples. All count the gradients that are un
 one batch, as synchronous training has it: there is no staleness in them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -68,10 +66,6 @@ def predict_baselines(single: SingleWorker, batch: float, examples_per_second: f
         single: the run with one worker.
         batch: examples whose gradients are under way together: workers times the batch of each.
         examples_per_second: on which the design works, all its workers together.
-
-    Raises:
-        InputError: a batch, rate or number of updates that is not positive; no measurement, or
-            measurements out of order.
     """
     for what, value in (
         ("batch", batch),

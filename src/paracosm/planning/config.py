@@ -92,8 +92,7 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         BeforeValidator(_algorithms),
         PlainSerializer(lambda value: [str(each) for each in value], return_type=list[str]),
     ] = Field(
-        (parse_algorithm("asgd"),),
-        description='algorithms to compare: "asgd, ssgd, ssp(slack=3)"',
+        (parse_algorithm("asgd"),), description='algorithms to compare: "asgd, ssgd, ssp(slack=3)"'
     )
     lr: Annotated[tuple[float, ...], BeforeValidator(_rates)] = Field(
         (0.1,), description="learning rates to compare: 0.05,0.1,0.2"

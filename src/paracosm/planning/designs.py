@@ -1,7 +1,5 @@
 """Designs of a training job, and what became of their runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf

@@ -9,8 +9,6 @@ the time until it is back, and parameters stay (`simulation.failures_kernel`); i
 while the job works, not while all wait.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -18,13 +16,7 @@ from math import inf
 from paracosm.faults.node_failures import JobFailures, failure_instants
 from paracosm.results import FailureSummary
 from paracosm.rng import FailureStream, integer_seed, stream_keys
-from paracosm.simulation.rollback import (
-    LAST_INSTANT,
-    Block,
-    Checkpoint,
-    Restore,
-    with_rollbacks,
-)
+from paracosm.simulation.rollback import LAST_INSTANT, Block, Checkpoint, Restore, with_rollbacks
 from paracosm.simulation.schedule import Rule, Schedule
 from paracosm.simulation.system import System
 from paracosm.training.failures import FailureCosts
@@ -55,9 +47,6 @@ def failing_schedule(
         workers, servers, tensors: how many there are.
         rule: by which the job updates.
         seed: decides who fails when.
-
-    Raises:
-        InputError: virtual time passes 106 days.
     """
     if failures is None:
         return iter(life(seed, lambda system: system))

@@ -4,8 +4,6 @@ It is measured along the run of one worker, by the gradients of other minibatche
 that the run has come to.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """A profiled job on a cluster, as training sees it: tensors, and schedules without end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -74,10 +72,6 @@ def profiled_job(config: Any, workers: Sequence[int]) -> ProfiledJob:
     Args:
         config: has the fields of links, and `profile`, `node`, `servers`, `start`, `stagger`.
         workers: the numbers of workers that will be asked for, ascending.
-
-    Raises:
-        InputError: what `predict` says of such a profile, node or cluster; the profile does not say
-            which op reads or updates which tensor.
     """
     asked = given(config, _OF_JOB)
     wanted = PredictConfig(
@@ -112,9 +106,6 @@ def check_model(job: ProfiledJob, learning: Mapping[str, Any], seed: int) -> Non
         job: of the profile.
         learning: the fields of `LearningFields`; the model is built for the data.
         seed: of the model.
-
-    Raises:
-        InputError: naming the first difference, in the order of the model.
     """
     from paracosm.models import load_data
     from paracosm.models.build import build_model

@@ -1,7 +1,5 @@
 """Plans: designs run to a target, compared by time and cost."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,10 +14,9 @@ from paracosm.planning.baselines import with_baselines
 from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Design, designs_of
 from paracosm.planning.job import ProfiledJob, check_model, origins, profiled_job
-from paracosm.planning.journal import Journal
 from paracosm.planning.price import WORKER_HOURS
 from paracosm.planning.race import Standing, race
-from paracosm.planning.runs import Runs, train_config
+from paracosm.planning.runs import Journal, Runs, train_config
 from paracosm.planning.scheduled import coupled_origin
 from paracosm.planning.spread import paired_ratio, spread
 from paracosm.planning.stability import delay_bound, largest_curvature

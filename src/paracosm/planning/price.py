@@ -1,7 +1,5 @@
 """What a worker costs: "2.5/h a worker"."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 
@@ -38,11 +36,7 @@ WORKER_HOURS = Price(1.0, "")
 
 
 def parse_price(text: str) -> Price:
-    """Read "2.5/h a worker", "$2.5/h per worker", "0.04 EUR/min a worker".
-
-    Raises:
-        InputError: it does not say for which time, or of what, or cannot be read.
-    """
+    """Read "2.5/h a worker", "$2.5/h per worker", "0.04 EUR/min a worker"."""
     match = _PRICE.fullmatch(text.strip())
     if match is None:
         plain = _PLAIN.fullmatch(text.strip())

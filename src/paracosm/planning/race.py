@@ -6,8 +6,6 @@ designs differ in cost. All runs are counted in updates, never in time on the ma
 In each rung the designs with the fewest workers run first; a run that reached the target is done.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
@@ -121,10 +119,7 @@ def _horizon(standing: Standing, times: Times) -> float:
 
 
 def _judge(
-    ran: Sequence[Standing],
-    times: Times,
-    seed: int,
-    is_better: Callable[[float, float], bool],
+    ran: Sequence[Standing], times: Times, seed: int, is_better: Callable[[float, float], bool]
 ) -> None:
     for each in ran:
         outcome = each.outcomes[seed]

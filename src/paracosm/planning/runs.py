@@ -1,27 +1,27 @@
 """Training runs of a plan: those of one schedule together, on processes, each made only once."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import groupby
 from math import inf, isfinite
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from paracosm.backends import HERE, Backend
+from paracosm.data_files import parse_json
 from paracosm.errors import InputError
 from paracosm.faults.node_failures import JobFailures
 from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Design, Outcome
 from paracosm.planning.failures import FailureRecord, failing_schedule
 from paracosm.planning.job import ProfiledJob, profiled_job
-from paracosm.planning.journal import Journal
 from paracosm.planning.race import Request
 from paracosm.planning.scheduled import coupled_config
-from paracosm.results import TrainingSummary
+from paracosm.results import TrainingSummary, to_builtin
 from paracosm.simulation.rollback import Block
 from paracosm.simulation.schedule import ROWS, Rule, Schedule
 from paracosm.training import Metrics, TrainConfig, train
@@ -43,7 +43,7 @@ class Runs:
     def __init__(
         self,
         config: PlanConfig,
-        journal: Journal,
+        journal: "Journal",
         backend: Backend = HERE,
         ran: Callable[[int], None] | None = None,
     ) -> None:
@@ -179,10 +179,7 @@ def _last(block: Block) -> int:
 
 
 def run_design(
-    config: PlanConfig,
-    job: ProfiledJob,
-    request: Request,
-    shared: SharedBlocks,
+    config: PlanConfig, job: ProfiledJob, request: Request, shared: SharedBlocks
 ) -> Outcome:
     """Train by a design over its schedule, until the target is reached or the request ends it."""
     asked = train_config(config, request.design, request.updates)
@@ -273,3 +270,37 @@ def learning_of(config: PlanConfig, design: Design) -> dict[str, Any]:
         "warmup": warmup,
         "until": config.target,
     }
+
+
+class Journal:
+    """Results by key, in memory and, where there is a file, at the end of it at once.
+
+    A last line that was cut off is passed over: that run is made again.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._found: dict[str, Mapping[str, Any]] = {}
+        if path is None or not path.exists():
+            return
+        whole = path.read_bytes()
+        ended = whole[: whole.rfind(b"\n") + 1]
+        for line in ended.decode("utf-8").splitlines():
+            entry = parse_json(line, str(path))
+            self._found[entry["key"]] = entry["result"]
+        if len(ended) < len(whole):
+            path.write_bytes(ended)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, key: str) -> Mapping[str, Any] | None:
+        return self._found.get(key)
+
+    def add(self, key: str, result: Mapping[str, Any]) -> None:
+        """Keep a result; what was there under the key is replaced."""
+        plain = to_builtin(result)
+        self._found[key] = plain
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"key": key, "result": plain}) + "\n")

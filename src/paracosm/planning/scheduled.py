@@ -1,7 +1,5 @@
 """Training runs whose schedule is predicted: from the profile of one worker, or for a strategy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -253,12 +251,7 @@ def _over_iterations(
 
 
 def predict_config(config: TrainConfig) -> PredictConfig:
-    """Return the prediction of the iterations of a training with a strategy.
-
-    Raises:
-        InputError: a strategy whose workers do not each have a part of the batch, and all of it
-            updated together.
-    """
+    """Return the prediction of the iterations of a training with a strategy."""
     shape = load_data(config.data, config.data_dir).input_shape
     links = given(config, ("cluster", "db", "hardware", *sorted(LINK_FIELDS)))
     if config.cluster is None:

@@ -1,7 +1,5 @@
 """Medians and intervals of times to a target, of which some may never have come."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, inf, isfinite, log, sqrt

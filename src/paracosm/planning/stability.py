@@ -34,12 +34,7 @@ def delay_bound(delay: float) -> float:
 
 
 def largest_curvature(
-    model: Model,
-    layout: ParameterLayout,
-    parameters: Tensor,
-    x: Tensor,
-    y: Tensor,
-    seed: int,
+    model: Model, layout: ParameterLayout, parameters: Tensor, x: Tensor, y: Tensor, seed: int
 ) -> float:
     """Return the largest eigenvalue, by magnitude, of the Hessian of the mean loss over examples.
 

@@ -1,7 +1,5 @@
 """What a CPU does for a model beside its ops: pages of new memory, gradients on their way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """One iteration of a job on a cluster: built, replayed, and looked at rank by rank."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +17,8 @@ from paracosm.jobs.job import KINDS
 from paracosm.jobs.strategies.build import build_job
 from paracosm.jobs.strategies.strategy import Strategy, parse_strategy
 from paracosm.jobs.strategies.work import WITHIN, Replica
-from paracosm.simulation.job_schedule import JobSchedule, memory_over_time
-from paracosm.simulation.replay_job import replay_job
+from paracosm.simulation.replay import replay_job
+from paracosm.simulation.static import JobSchedule, memory_over_time
 from paracosm.timeline.analysis import breakdown
 from paracosm.timeline.timeline import Labels, Timeline
 from paracosm.units import format_size
@@ -197,10 +195,7 @@ BETWEEN_REPLICAS = (
 
 
 def strategies_by_workers(
-    text: str,
-    workers: Sequence[int] | None,
-    servers: int | None = None,
-    held: int | None = None,
+    text: str, workers: Sequence[int] | None, servers: int | None = None, held: int | None = None
 ) -> list[tuple[int, Strategy]]:
     """Return numbers of workers, each with the strategy that a text means for it.
 

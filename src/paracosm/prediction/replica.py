@@ -1,7 +1,5 @@
 """One replica of a job with its durations: a graph, captured or read, and timings of its ops."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -148,9 +146,7 @@ def find_replica(
     launch = _launch(config, found, environment.device)
     page_faults = find_page_faults(config, graph, environment, here == environment, say)
     return TimedReplica(
-        *(graph, captured_for, environment, differences, found),
-        *launch,
-        page_faults=page_faults,
+        *(graph, captured_for, environment, differences, found), *launch, page_faults=page_faults
     )
 
 
@@ -171,9 +167,7 @@ def _catalogued(
     found = Found(durations, 0, {}, None, 0.0, common, {})
     launch = _launch(config, found, "cuda" if gpu else "cpu")
     return TimedReplica(
-        *(graph, captured_for, None, "", found, *launch),
-        hardware=hardware,
-        correction=correction,
+        *(graph, captured_for, None, "", found, *launch), hardware=hardware, correction=correction
     )
 
 
@@ -215,11 +209,7 @@ def _corrected(
 
 
 def read_measured(text: str) -> tuple[dict[str, Any], float]:
-    """Read "resnet50, batch 64: 210 ms" as what was run, by fields, and seconds of an iteration.
-
-    Raises:
-        InputError: it has another form, or names what no capture has.
-    """
+    """Read "resnet50, batch 64: 210 ms" as what was run, by fields, and seconds of an iteration."""
     form = f'measured: write "resnet50, batch 64: 210 ms", or a database, not "{text}"'
     said, colon, time = text.rpartition(":")
     model, *parts = (part.strip() for part in re.split(r",(?![^(]*\))", said))
@@ -357,10 +347,7 @@ def _launch(config: PredictConfig, found: Found, device: str) -> tuple[float, st
 
 
 def _provenance(
-    config: PredictConfig,
-    coverage: Mapping[str, float],
-    launch: str,
-    page_faults: Floats | None,
+    config: PredictConfig, coverage: Mapping[str, float], launch: str, page_faults: Floats | None
 ) -> dict[str, str]:
     names = {
         "exact": f"measured, data {config.cache}",

@@ -1,7 +1,5 @@
 """Runs of `predict`: from a configuration to a typed summary and a timeline."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,21 +45,10 @@ from paracosm.prediction.replica import (
     find_replica,
     measured_iteration,
 )
-from paracosm.prediction.strategy_search import (
-    Search,
-    fastest,
-    search_strategies,
-    splits_of,
-)
+from paracosm.prediction.strategy_search import Search, fastest, search_strategies, splits_of
 from paracosm.prediction.summary import OF_JOB, summarise, summarise_jobs
 from paracosm.profiling.environment import Environment
-from paracosm.results import (
-    JobSummary,
-    RankedStrategy,
-    StrategySearch,
-    Summary,
-    ThroughputSummary,
-)
+from paracosm.results import JobSummary, RankedStrategy, StrategySearch, Summary, ThroughputSummary
 from paracosm.timeline import Timeline
 from paracosm.units import format_duration, format_size
 
@@ -272,9 +259,7 @@ def _run_throughput(
         return Point(found, band, sensitivity(job, workers, seed))
 
     points, status = _until_interrupted(
-        changed.profiled_workers,
-        point,
-        None if config.predictions is None else progress,
+        changed.profiled_workers, point, None if config.predictions is None else progress
     )
     workers = points[-1].throughput.workers
     summary = summarise_throughput(
@@ -321,13 +306,7 @@ def device_of(cluster: Cluster) -> str | None:
 
 
 def durations_by_device(
-    cluster: Cluster,
-    replica: TimedReplica,
-    alone: Prediction,
-    path: Path,
-    *,
-    cache: str,
-    seed: int,
+    cluster: Cluster, replica: TimedReplica, alone: Prediction, path: Path, *, cache: str, seed: int
 ) -> Devices:
     """Return what every op takes on every device that a worker's node names.
 

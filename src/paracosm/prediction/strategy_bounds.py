@@ -3,8 +3,6 @@
 From one rank's part of the model alone, with what tensor, context and expert ranks wait for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +17,7 @@ from paracosm.jobs.strategies.plan import balanced, layer_times
 from paracosm.jobs.strategies.strategy import SHARDINGS, Strategy
 from paracosm.jobs.strategies.work import Replica, work_of
 from paracosm.prediction.datasheets import COUNTED, class_of
-from paracosm.simulation.replay_graph import replay
+from paracosm.simulation.replay import replay
 
 RECOMPUTED: tuple[bool | str, ...] = (False, "selective", True)
 """What is computed again, from nothing on: each takes longer than the one before, and less room."""

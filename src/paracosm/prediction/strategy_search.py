@@ -5,8 +5,6 @@ computes, how a pipeline fills, and what gradients take on the network; they are
 order of their bounds, until the next bound is above the best prediction, or `MOST` have been made.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -216,11 +214,7 @@ def _fed(model: Transformer, shape: Strategy, near: int, examples: int) -> Itera
                 continue
             for sharding, shard in _shardings(shape.replicas, near if expert == 1 else 0):
                 strategy = replace(
-                    shape,
-                    microbatches=count,
-                    expert=expert,
-                    sharding=sharding,
-                    shard=shard,
+                    shape, microbatches=count, expert=expert, sharding=sharding, shard=shard
                 )
                 yield Candidate(strategy, micro_batch)
 

@@ -1,7 +1,5 @@
 """The key figures of a prediction, by the names that `summary.json` uses."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -282,8 +280,7 @@ def _servers(job: JobPrediction) -> str:
     servers = [each for each in job.alike if not each.is_worker]
     does = {"exposed_communication": "nothing but send and receive", "compute": "updates"}
     busiest, part = max(
-        ((each, part) for each in servers for part in does),
-        key=lambda pair: pair[0].parts[pair[1]],
+        ((each, part) for each in servers for part in does), key=lambda pair: pair[0].parts[pair[1]]
     )
     share = busiest.parts[part] / job.iteration_time
     return f"{busiest.label} does {does[part]} for {share:.0%} of it."

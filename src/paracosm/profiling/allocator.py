@@ -9,8 +9,6 @@ size is new memory after all. That cache is switched off before the process star
 *pinned* is both.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

@@ -4,8 +4,6 @@ Device, framework, threads and allocator; clocks that time a call: CPU time of o
 of several, events on a GPU; and a probe of what the core is worth.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -45,7 +43,7 @@ class Environment:
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, text: str) -> Environment:
+    def from_json(cls, text: str) -> "Environment":
         """Return the environment of a text; names that a newer version added are ignored."""
         try:
             found = parse_json(text, "environment")
@@ -54,7 +52,7 @@ class Environment:
             shown = str(text)[:200]
             raise InputError(f"not an environment of timings ({error}): {shown}") from None
 
-    def differences(self, other: Environment) -> list[str]:
+    def differences(self, other: "Environment") -> list[str]:
         """Return a phrase for everything in which `other` differs: 'threads 2, not 1'."""
         pairs = (
             (part.name, getattr(self, part.name), getattr(other, part.name))

@@ -1,7 +1,5 @@
 """Processes that stand by for orders, and what is said when one of them dies or hangs."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What was measured: durations of one op, one transfer, one iteration, as statistics."""
 
-from __future__ import annotations
-
 import math
 import uuid
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Faults as they strike a running iteration."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import inf
 

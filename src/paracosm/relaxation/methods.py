@@ -7,7 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from paracosm.errors import InputError, unknown
-from paracosm.expression import parse_expression
+from paracosm.expression import bind, parse_expression
 from paracosm.units import format_number, parse_number
 
 if TYPE_CHECKING:
@@ -125,17 +125,8 @@ def parse_method(text: str | Method) -> Method:
         raise unknown("method", name, METHODS)
     fields_ = {field.name for field in fields(METHODS[name])}
     names = [key for key in METHODS[name].positional if key in fields_]
-    if len(positional) > len(names):
-        raise InputError(f'method "{text}": {name} takes {", ".join(names)}, not more')
-    given = dict(zip(names, positional, strict=False))
-    for key, value in named.items():
-        if key not in names:
-            raise unknown(f"parameter of {name}", key, names)
-        if key in given:
-            raise InputError(f'method "{text}": {key} is given twice')
-        given[key] = value
     numbers: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in bind(name, positional, named, names).items():
         number = parse_number(value, signed=True)
         numbers[key] = int(number) if key == "count" and number == int(number) else number
     return METHODS[name](**numbers)

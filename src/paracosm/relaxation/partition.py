@@ -168,12 +168,7 @@ Method = Literal["auto", "metis", "bisection"]
 METHODS: tuple[Method, ...] = ("auto", "metis", "bisection")
 
 
-def graph(
-    A: csr_array,
-    processors: int,
-    method: Method = "auto",
-    seed: int = 0,
-) -> Pattern:
+def graph(A: csr_array, processors: int, method: Method = "auto", seed: int = 0) -> Pattern:
     """Return a partition of the graph of A (of |A| + |A|^T) into one block per processor.
 
     "metis" is multilevel partitioning (Karypis and Kumar, SIAM J. Sci. Comput. 20, 1998), which

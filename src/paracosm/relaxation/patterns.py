@@ -1,7 +1,5 @@
 """Patterns by name, and schedules of them: which processor updates which rows, and when."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from paracosm.errors import InputError, unknown
-from paracosm.expression import parse_expression
+from paracosm.expression import bind, parse_expression
 from paracosm.relaxation.partition import (
     METHODS,
     Pattern,
@@ -109,7 +107,7 @@ class Patterns:
             return first.processors
         return None if isinstance(first, _Named) else len(first)
 
-    def with_blocks(self, blocks: int) -> Patterns:
+    def with_blocks(self, blocks: int) -> "Patterns":
         """Return the same with another number of blocks."""
         first = self.schedule[0][1]
         if not isinstance(first, _Named) or len(self.schedule) > 1 or self.choose is not None:
@@ -189,15 +187,7 @@ def _named(spec: str) -> _Named:
     name, positional, named = parse_expression(spec, "pattern")
     if name not in PATTERNS:
         raise unknown("pattern", name, PATTERNS)
-    parameters = PATTERNS[name].parameters
-    for wrong in (*positional[len(parameters) :], *(set(named) - set(parameters))):
-        if not parameters:
-            raise InputError(f'pattern {name}: it has no arguments, not "{wrong}"')
-        raise unknown(f"argument of pattern {name}", wrong, parameters)
-    given = dict(zip(parameters, positional, strict=False))
-    for key in given.keys() & named.keys():
-        raise InputError(f"pattern {name}: {key} is given twice")
-    return _Named(name, given | named)
+    return _Named(name, bind(name, positional, named, PATTERNS[name].parameters))
 
 
 def _count(given: Arguments, key: str, default: int) -> int:

@@ -121,10 +121,7 @@ def laplacian_9_point(shape: tuple[int, ...]) -> Stencil:
 
 
 def convection_diffusion(
-    shape: tuple[int, ...],
-    peclet: float,
-    angle: float,
-    scheme: Literal["central", "upwind"],
+    shape: tuple[int, ...], peclet: float, angle: float, scheme: Literal["central", "upwind"]
 ) -> Stencil:
     """Return the stencil of -eps Laplace(u) + w . grad(u), times h²/eps, w constant.
 

@@ -215,10 +215,7 @@ def summarise(
             "median": float(np.median(result.updates)),
             "most": int(result.updates.max()),
         },
-        detection={
-            "by": str(config.detect),
-            "false_detections": result.false_detections,
-        },
+        detection={"by": str(config.detect), "false_detections": result.false_detections},
         durations=_durations(spec),
         messages={"count": result.messages, "bytes": result.bytes_sent} if clustered else None,
         cluster=None if spec.cluster is None else describe_cluster(spec.cluster),

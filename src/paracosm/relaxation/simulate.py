@@ -1,7 +1,5 @@
 """Simulate a run: the loop runs, and what it cannot decide is decided here."""
 
-from __future__ import annotations
-
 import heapq
 import time
 from collections.abc import Callable

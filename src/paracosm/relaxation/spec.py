@@ -1,7 +1,5 @@
 """One run of a configuration: its problem loaded, its rows dealt, its durations at hand."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -43,7 +41,7 @@ class RunSpec:
     # run time of the same iteration without faults, for faults at a random time
     horizon: float | None = None
 
-    def changed(self, **fields: Any) -> RunSpec:
+    def changed(self, **fields: Any) -> "RunSpec":
         """Return the run with other values of its configuration; they are not checked."""
         return replace(self, config=self.config.model_copy(update=fields))
 

@@ -7,8 +7,6 @@ For a nonnegative matrix B and any vector v > 0
 so that a good v proves its own answer, to rounding.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """The matrix C of a relaxation method, and its spectral radius."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -43,7 +41,7 @@ def iteration_radius(
     beta: float = 0.0,
     stencil: Stencil | None = None,
     budget: float = BUDGET,
-) -> SpectralRadius:
+) -> "SpectralRadius":
     """Return rho(|C|) of the map that `method` applies to each component; see `iteration_matrix`.
 
     `stencil` is the same matrix as a stencil, whose eigenvector may be known; once `budget`
@@ -151,11 +149,7 @@ class SpectralRadius:
 
 
 def spectral_radius(
-    C: Any,
-    *,
-    guess: Floats | None = None,
-    scale: Floats | None = None,
-    budget: float = BUDGET,
+    C: Any, *, guess: Floats | None = None, scale: Floats | None = None, budget: float = BUDGET
 ) -> SpectralRadius:
     """Return rho(|C|), rho(C) where it is cheap, and what they mean, for any sparse square C.
 

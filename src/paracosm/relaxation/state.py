@@ -1,7 +1,5 @@
 """One run while it goes on: what is asked for, the arrays, and what is to come from outside."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections.abc import Callable, Iterator

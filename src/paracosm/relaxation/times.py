@@ -1,7 +1,5 @@
 """How long updates take: the update-time function of the paper."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -67,7 +65,7 @@ class Times:
         written = [str(update[0]) for update in self.updates]
         return written if len(written) > 1 else written[0]
 
-    def on(self, speeds: Sequence[float]) -> Times:
+    def on(self, speeds: Sequence[float]) -> "Times":
         """Return the times on processors of these relative speeds, which divide the durations."""
         if len(self.updates) not in (0, 1, len(speeds)):
             raise InputError(

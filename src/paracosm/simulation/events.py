@@ -1,7 +1,5 @@
 """Replay a task graph event by event: resources that choose, and links that are shared."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from itertools import combinations
@@ -42,10 +40,6 @@ def replay_tasks(tasks: TaskGraph, label: Callable[[int], str] | None = None) ->
     Args:
         tasks: what to replay.
         label: what messages call the task of a row; "task 7" where it is not given.
-
-    Raises:
-        InputError: arrays that contradict one another; tasks that wait for one another for ever,
-            with a cycle of them; instants after 2**63 - 1 ps (106 days).
     """
     _check_tasks(tasks)
     plan = arrange(_of_exact_types(tasks))

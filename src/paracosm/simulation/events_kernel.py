@@ -17,8 +17,6 @@ one more round.) Within a round the outcome is the same in whatever order things
 ties need no further rule; where messages take turns, those of a round ask in the order of rows.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ does for it stops. Bytes that are in the network arrive all the same, and nobody
 it is back it begins its next step; the tensors that it had updated by then stay updated.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

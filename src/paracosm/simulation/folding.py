@@ -21,8 +21,6 @@ then arrive everywhere at the same instants.
     stage    0   0   1   1       ->     0 sends to 2, as 1 does to 3; 0 meets 1, as 2 meets 3
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

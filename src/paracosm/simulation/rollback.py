@@ -13,8 +13,6 @@ restarts, which begins anew. These are the assumptions of Daly, "A Higher Order 
 Optimum Checkpoint Interval for Restart Dumps", Future Generation Computer Systems 22, 2006.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, count, repeat

@@ -6,8 +6,6 @@ workers that compute as a whole, then push, then pull (`generate_schedule`), or 
 (`stream_schedule`).
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence

@@ -6,8 +6,6 @@ which needs no values. Transfers that end at an instant end first, in the order 
 what was scheduled for it happens, in the order in which that was done.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Workers and parameter servers in virtual time, compiled."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -77,11 +75,7 @@ def simulate(
 
 
 def play_on(plan: Plan, until: float) -> int:
-    """Play until so many virtual seconds, and return why that is over for now, `OVER` or the like.
-
-    Raises:
-        InputError: virtual time passes 2**63 - 1 ps (106 days).
-    """
+    """Play until so many virtual seconds, and return why that is over, `OVER` or the like."""
     last = LAST_INSTANT - 1 if until * 1e12 >= LAST_INSTANT else int(until * 1e12)
     reason: int = play_steps(plan, last, AT_ONCE)
     if reason == LATE:

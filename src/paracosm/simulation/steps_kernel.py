@@ -6,8 +6,6 @@ those that wait. Events of one instant come in the order of workers, then of lan
 begin or end at it change the rates of others when all of it is done.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,18 +1,12 @@
 """What the compiled loop of parameter servers reads and writes: its records and arrays."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from paracosm.arrays import Bools, Codes, Floats, Ints
 from paracosm.compiled import columns
-from paracosm.network.compiled import (
-    LAST_INSTANT,
-    Traffic,
-    make_traffic,
-)
+from paracosm.network.compiled import LAST_INSTANT, Traffic, make_traffic
 from paracosm.simulation.failures_kernel import Failures, make_failures
 from paracosm.simulation.system import DOWNLINK, SERVER, UPLINK, WORKER, System, Ways, Workload
 from paracosm.simulation.versions_kernel import Versions, make_versions

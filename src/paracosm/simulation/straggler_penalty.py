@@ -15,8 +15,6 @@ long as in the mean: nobody waits for the rank that ends last.
 All of this is one pass over the order in which the job became known (`StoredOrder`).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -37,7 +35,7 @@ POINTS = 96  # of the integral
 REACH = 6.0  # standard deviations to either side
 
 
-def with_straggler_penalty(played: Played, order: StoredOrder, duration_cv: float) -> Played:
+def with_straggler_penalty(played: Played, order: "StoredOrder", duration_cv: float) -> Played:
     """Return the expected instants of a folded job whose ranks' own tasks vary."""
     arrays, folding = played.arrays, played.folding
     variance = _chain_variances(played, duration_cv)
@@ -127,14 +125,7 @@ def _propagate(
 
 @compiled
 def _join(
-    arrivals: Any,
-    order: Any,
-    ranks: Any,
-    end: Any,
-    spread: Any,
-    shared: Any,
-    met: Any,
-    group: Any,
+    arrivals: Any, order: Any, ranks: Any, end: Any, spread: Any, shared: Any, met: Any, group: Any
 ) -> tuple[float, float]:
     """Return mean and variance of the instant at which the last of all ranks has arrived.
 

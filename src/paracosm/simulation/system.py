@@ -1,7 +1,5 @@
 """The cluster that a job with parameter servers runs on, as the simulation sees it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -69,7 +67,7 @@ class Ways:
     ports: Ints  # the stations of each server that others share who are in the background, (2, S)
     names: tuple[str, ...] = ()  # of the stations
 
-    def of_workers(self, chosen: slice) -> Ways:
+    def of_workers(self, chosen: slice) -> "Ways":
         """Return the ways of some of the workers."""
         return replace(
             self,
@@ -79,7 +77,7 @@ class Ways:
             latency=self.latency[:, chosen],
         )
 
-    def twice_as_fast(self, direction: int) -> Ways:
+    def twice_as_fast(self, direction: int) -> "Ways":
         """Return the ways with all stations and links of a direction twice as fast.
 
         Where links are half-duplex, both directions have the same stations.

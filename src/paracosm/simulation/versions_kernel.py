@@ -5,8 +5,6 @@ sees it. Versions of reads are therefore entered when the instant is over, but f
 arrives in the very instant in which its tensor was read.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,12 +48,7 @@ class Versions(NamedTuple):
 
 
 def make_versions(
-    read_by: Ints,
-    updated_by: Ints,
-    workers: int,
-    pushes: int,
-    at_end: bool,
-    room: int,
+    read_by: Ints, updated_by: Ints, workers: int, pushes: int, at_end: bool, room: int
 ) -> Versions:
     """Return tensors of version 0, and room for so many rows of each kind at least.
 

@@ -4,8 +4,6 @@ A set of intervals is given as its begins and ends, two arrays of shape (n,), in
 overlap. Whole numbers (picoseconds) give exact results, floats (seconds) exact up to rounding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite

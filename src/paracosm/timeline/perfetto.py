@@ -13,8 +13,6 @@ What Perfetto's importer asks for, and how it is met:
 - Events of one instant are taken in the order of the file. Sends are written before receives.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -242,8 +242,7 @@ class Timeline:
         spans, values = self.spans, self.counters
         no_flow = np.full(len(values), -1)
         return table(len(spans), *vars(spans).values(), None), table(
-            *(len(values), values.node, None, values.name, values.time, None, no_flow),
-            values.value,
+            *(len(values), values.node, None, values.name, values.time, None, no_flow), values.value
         )
 
 

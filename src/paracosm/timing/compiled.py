@@ -7,8 +7,6 @@
 Importing this module imports Numba, so the room's `__init__` leaves it alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The probability density of a distribution, and the cumulative one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

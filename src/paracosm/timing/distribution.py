@@ -5,8 +5,6 @@ single draws therefore read the same stream in the same way and give the same va
 distributions fed by equal generators see common random numbers, which makes comparisons sharper.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterator
@@ -95,7 +93,7 @@ class Distribution(ABC):
             yield from array("d", self.sample(rng, size).tobytes())
             size = min(2 * size, _LARGEST_BLOCK)
 
-    def scaled(self, speed: float) -> Distribution:
+    def scaled(self, speed: float) -> "Distribution":
         """Return the durations on a node of the relative `speed`: divided by it."""
         return self if speed == 1 else Scaled(self, speed)
 

@@ -1,7 +1,5 @@
 """The parametric families. The first parameter is a typical duration, the second one a spread."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields

@@ -1,7 +1,5 @@
 """Fit a distribution of a given family to measured durations, by maximum likelihood."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -8,8 +8,6 @@ A value alone is a constant. A study file may write the call as a mapping instea
 `{lognormal: {median: 20ms, sigma: 0.1}}`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

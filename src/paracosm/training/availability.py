@@ -1,7 +1,5 @@
 """When clients can be had: at times that a file lists, or now and then."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -84,10 +82,6 @@ def read_trace(path: Path, clients: int) -> Trace:
 
     It has the columns client (from 0), begin and end: seconds, or texts with a unit. A client that
     it does not name is never there.
-
-    Raises:
-        InputError: a column is missing, a client is unknown, an interval is empty or overlaps with
-            another one of its client.
     """
     columns = read_columns(path, ("begin", "end"), clients)
     rows = []
@@ -137,11 +131,7 @@ class OnOff:
 
 
 def parse_on_off(text: str) -> OnOff:
-    """Read `onoff(exponential(1h), exponential(2h))`: how long clients are there, and away.
-
-    Raises:
-        InputError: it is not of that form.
-    """
+    """Read `onoff(exponential(1h), exponential(2h))`: how long clients are there, and away."""
     inside = text.strip().removeprefix("onoff(")
     if inside == text.strip() or not inside.endswith(")"):
         raise InputError(
@@ -188,7 +178,7 @@ class Turns:
         turn = self._at(client, now)
         return now if turn.is_there else turn.until
 
-    def _at(self, client: int, now: float) -> _Turn:
+    def _at(self, client: int, now: float) -> "_Turn":
         turn = self._clients.get(client)
         if turn is None:
             turn = self._clients[client] = self._first(client)
@@ -198,7 +188,7 @@ class Turns:
             turn.until += period.sample(turn.rng)
         return turn
 
-    def _first(self, client: int) -> _Turn:
+    def _first(self, client: int) -> "_Turn":
         rng = generator(self._seed, TrainingStream.AVAILABILITY, client)
         is_there = bool(rng.random() < self._share)
         longer = self._longer[is_there]
@@ -261,10 +251,6 @@ def read_columns(path: Path, names: Sequence[str], clients: int) -> dict[str, li
     """Return the column "client" of a table and those called `names`.
 
     Cells of a CSV file stay texts.
-
-    Raises:
-        InputError: there is no such file, or it cannot be read; a column is missing; a client is
-            not a number from 0 to `clients` - 1; a cell is empty.
     """
     import pyarrow
     from pyarrow import csv

@@ -9,8 +9,6 @@ where whole models are averaged (Li et al., "FedBN: Federated Learning on Non-II
 Batch Normalization", 2021, section 3, on what federated averaging does).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

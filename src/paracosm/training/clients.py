@@ -6,8 +6,6 @@ that are there and do not take part already, without replacement: uniformly, or 
 examples that they have. A client that was never picked costs some bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf

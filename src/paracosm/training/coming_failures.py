@@ -1,7 +1,5 @@
 """What fails next in a job, and virtual time while the engine's clock stands still."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heapreplace, merge

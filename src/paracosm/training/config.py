@@ -30,8 +30,7 @@ from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.algorithms.registry import parse_algorithm
 from paracosm.training.availability import OnOff
-from paracosm.training.compression.codec import Codec
-from paracosm.training.compression.codecs import parse_codec
+from paracosm.training.compression.codecs import Codec, parse_codec
 from paracosm.training.failures import Failures, FaultFields
 from paracosm.training.fields import (
     AS_TEXT,
@@ -110,11 +109,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
     )
 
     # How; what is trained are fields of `LearningFields`.
-    algorithm: Annotated[
-        InstanceOf[Algorithm],
-        BeforeValidator(parse_algorithm),
-        AS_TEXT,
-    ] = Field(
+    algorithm: Annotated[InstanceOf[Algorithm], BeforeValidator(parse_algorithm), AS_TEXT] = Field(
         parse_algorithm("asgd"),
         description="an algorithm, with its parameters: asgd, ssgd, ssp(slack=3), ..., or "
         "file.py:Class of your own",
@@ -498,11 +493,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         self.failures_on(cluster)
 
     def failures_on(self, cluster: Cluster) -> Failures | None:
-        """Return what fails in a run on the engine, and what is done; None where nothing fails.
-
-        Raises:
-            InputError: such a run cannot have it, or a cost of it is missing.
-        """
+        """Return what fails in a run on the engine, and what is done; None where nothing fails."""
         if self.profile is not None or self.strategy is not None:
             return None
         algorithm, topology = self.algorithm, self.resolve_topology()

@@ -11,8 +11,6 @@ and dz of the last layer, over B examples, (softmax(z) - one-hot(y)) / B for cro
 automatic differentiation is bookkeeping, which this saves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -52,8 +50,7 @@ class _Activation:
 _aten = torch.ops.aten
 _ACTIVATIONS: dict[type[nn.Module], _Activation] = {
     nn.ReLU: _Activation(
-        torch.relu_,
-        lambda d, a: _aten.threshold_backward.grad_input(d, a, 0, grad_input=d),
+        torch.relu_, lambda d, a: _aten.threshold_backward.grad_input(d, a, 0, grad_input=d)
     ),
     nn.Tanh: _Activation(torch.tanh_, _aten.tanh_backward.default),
     nn.Sigmoid: _Activation(torch.sigmoid_, _aten.sigmoid_backward.default),

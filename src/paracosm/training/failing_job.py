@@ -16,8 +16,6 @@ while the job works. What ends at the instant of a failure has ended. How long a
 is settled when it begins: a checkpoint that comes meanwhile does not shift the slow period.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from math import inf
 

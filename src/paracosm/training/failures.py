@@ -1,7 +1,5 @@
 """What may fail in a run on the engine, and what is done against it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf

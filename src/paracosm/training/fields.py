@@ -1,7 +1,5 @@
 """Fields that several configurations have: what is trained, and the profile of one worker."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, isnan
@@ -125,11 +123,7 @@ class BatchOf:
 
 
 def parse_batch_of(text: str) -> BatchOf:
-    """Read "worker 3: 64" or "workers 4..7: 64", as changes of a cluster name workers.
-
-    Raises:
-        InputError: what is not understood.
-    """
+    """Read "worker 3: 64" or "workers 4..7: 64", as changes of a cluster name workers."""
     who, _, size = (part.strip() for part in str(text).partition(":"))
     if not size.isdecimal() or not 0 < int(size) < 2**31:
         raise InputError(f'cannot read "{text}": write worker 3: 64, of a number of examples')
@@ -155,11 +149,7 @@ BatchesOf = Annotated[
 
 
 def batches_of(batch: int, different: Sequence[BatchOf], workers: int) -> list[int]:
-    """Return the examples in a minibatch of each worker: `batch`, unless it is said otherwise.
-
-    Raises:
-        InputError: there is no such worker; a size is said twice, or is that of all.
-    """
+    """Return the examples in a minibatch of each worker: `batch`, unless it is said otherwise."""
     found = [batch] * workers
     said: set[int] = set()
     for each in different:

@@ -50,12 +50,7 @@ class PendingGradient:
     __slots__ = ("_gradient", "_source", "batch", "number", "parameters", "replica")
 
     def __init__(
-        self,
-        source: Any,
-        number: int,
-        parameters: Parameters,
-        batch: Ints,
-        replica: int,
+        self, source: Any, number: int, parameters: Parameters, batch: Ints, replica: int
     ) -> None:
         self.number = number
         self.replica = replica

@@ -1,7 +1,5 @@
 """Where a job gets its gradients: asked for at once, computed when the first is needed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -44,7 +42,7 @@ class GradientSource:
     where that is faster.
     """
 
-    def __init__(self, policy: Policy, buffers: Buffers) -> None:
+    def __init__(self, policy: "Policy", buffers: Buffers) -> None:
         self.policy = policy
         self.buffers = buffers
         self._waiting: dict[int, PendingGradient] = {}

@@ -1,7 +1,5 @@
 """One run on the engine: its team, its stores, and what counts as an update."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ of `torch.optim.lr_scheduler`. Local steps lie between two updates: the j-th of 
 from the parameters of update t has t + j / H.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Callable
@@ -16,7 +14,7 @@ from math import cos, inf, pi
 from typing import Any, ClassVar, Literal, Self
 
 from paracosm.errors import InputError, unknown
-from paracosm.expression import parse_expression
+from paracosm.expression import bind, parse_expression
 from paracosm.units import format_number, parse_number
 
 Factor = Callable[[float], float]
@@ -132,7 +130,7 @@ class WarmUp:
     updates: float
     start: float | None = None
 
-    def scaled(self, scale: float) -> WarmUp:
+    def scaled(self, scale: float) -> "WarmUp":
         """Return the same to a learning rate that was scaled, with its start."""
         usual = 1 / scale if scale > 1 else 1 / (self.updates + 1)
         return replace(self, start=self.start or usual)
@@ -241,20 +239,13 @@ def scaled_learning_rate(lr: float, workers: int, scaling: LearningRateScaling |
 
 
 def parse_schedule(text: str) -> Schedule:
-    """Read `cosine`, `cosine(updates=3000, end=0.1)`, `step(1000, 2000, factor=0.1)`, ...
-
-    Raises:
-        InputError: a schedule or parameter that is not known, or a value that it cannot have.
-    """
+    """Read `cosine`, `cosine(updates=3000, end=0.1)`, `step(1000, 2000, factor=0.1)`, ..."""
     name, positional, named = parse_expression(text, "learning-rate schedule")
     if name != "step" and name not in _DECAYS:
         raise unknown("learning-rate schedule", name, (*_DECAYS, "step"))
     kind = _DECAYS.get(name, Step)
     known = [each.name for each in fields(kind) if each.default is not MISSING]
-    for key in named:
-        if key not in known:
-            raise unknown(f"parameter of {name}", key, known)
-    values = {key: _number(name, key, value) for key, value in named.items()}
+    values = {key: _number(name, key, text) for key, text in bind(name, (), named, known).items()}
     if name == "step":
         milestones = tuple(_number(name, "a milestone", each) for each in positional)
         return Step(milestones, **values)
@@ -264,11 +255,7 @@ def parse_schedule(text: str) -> Schedule:
 
 
 def parse_warm_up(text: Any) -> WarmUp:
-    """Read "500 updates", or "500 updates from 0.1": of the learning rate.
-
-    Raises:
-        InputError: what is not understood.
-    """
+    """Read "500 updates", or "500 updates from 0.1": of the learning rate."""
     match = re.fullmatch(r"\s*(\S+)\s+updates?(?:\s+from\s+(\S+))?\s*", str(text))
     if match is None:
         raise InputError(f'cannot read "{text}" as a warm-up: write 500 updates')

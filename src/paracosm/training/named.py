@@ -3,14 +3,12 @@
 `ssp(slack=3)` is the class called "ssp" with its field `slack` at 3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
 from paracosm.errors import InputError, unknown
-from paracosm.expression import parse_expression, read_literal
+from paracosm.expression import bind, parse_expression, read_literal
 
 T = TypeVar("T")
 
@@ -22,10 +20,6 @@ def parse_named(text: str, kind: str, classes: Mapping[str, type[T]]) -> T:
         text: a name and, in parentheses, values of the fields of its class.
         kind: "algorithm", for messages.
         classes: dataclasses by name, all of whose fields have defaults.
-
-    Raises:
-        InputError: names what is not known, with the nearest that is, or the value that a parameter
-            cannot have.
     """
     name, positional, named = parse_expression(text, kind)
     if name not in classes:
@@ -44,19 +38,8 @@ def arguments_of(
                 f"{name}: its parameter {key} has no default that is a number, a truth value or a "
                 "word: give it one"
             )
-    if len(positional) > len(kinds):
-        takes = f"the parameters {', '.join(kinds)}" if kinds else "no parameters"
-        raise InputError(f"{name} takes {takes}, got {len(positional)} values")
-    arguments = dict(zip(kinds, positional, strict=False))
-    for key, value in named.items():
-        if key not in kinds:
-            if not kinds:
-                raise InputError(f'{name} takes no parameters, got "{key}"')
-            raise unknown(f"parameter of {name}", key, kinds)
-        if key in arguments:
-            raise InputError(f"{name}: {key} is given twice")
-        arguments[key] = value
-    return {key: _read(name, key, value, kinds[key]) for key, value in arguments.items()}
+    given = bind(name, positional, named, kinds)
+    return {key: _read(name, key, value, kinds[key]) for key, value in given.items()}
 
 
 def write_named(thing: Any, name: str | None = None) -> str:

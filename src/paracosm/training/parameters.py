@@ -1,7 +1,5 @@
 """The parameters of a model as one flat vector, partitioned over parameter servers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,7 +33,7 @@ class ParameterLayout:
     slices: tuple[slice, ...]  # of the flat vector, one for each server or fragment
 
     @classmethod
-    def of(cls, module: nn.Module, servers: int = 1, fragments: int = 1) -> ParameterLayout:
+    def of(cls, module: nn.Module, servers: int = 1, fragments: int = 1) -> "ParameterLayout":
         """Lay out the trainable tensors of `module`, all of float32.
 
         They are divided among servers by size, or else into fragments by layer.
@@ -86,11 +84,7 @@ class ParameterLayout:
         )
 
     def places_of(self, tensors: Sequence[str]) -> tuple[int, ...]:
-        """Return the place of each of the named tensors; they are the model's, in any order.
-
-        Raises:
-            InputError: they are not, with the first difference.
-        """
+        """Return the place of each of the named tensors; they are the model's, in any order."""
         found = {name: place for place, name in enumerate(self.names)}
         strange = next((name for name in tensors if name not in found), None)
         missing = next((name for name in self.names if name not in tensors), None)

@@ -9,8 +9,6 @@ gradients that were dropped too: all count that were sent. A client's change is 
 whatever it carries, of the same client's data, and gives away nothing more.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from paracosm.errors import InputError, require, unknown
-from paracosm.expression import parse_expression
+from paracosm.expression import bind, parse_expression
 from paracosm.units import format_number, parse_number
 
 _UNITS = ("examples", "clients")
@@ -65,18 +63,11 @@ class Privacy:
 
 
 def parse_privacy(text: str) -> Privacy:
-    """Read `examples(clip=1, noise=1.1)` or `clients(clip=0.5, noise=1, delta=1e-6)`.
-
-    Raises:
-        InputError: what is not understood, or missing.
-    """
+    """Read `examples(clip=1, noise=1.1)` or `clients(clip=0.5, noise=1, delta=1e-6)`."""
     unit, positional, named = parse_expression(text, "privacy")
     if unit not in _UNITS:
         raise unknown("unit of privacy", unit, _UNITS)
-    known = ("clip", "noise", "delta")
-    for name in named:
-        if name not in known:
-            raise unknown("parameter of privacy", name, known)
+    named = bind(unit, (), named, ("clip", "noise", "delta"))
     if positional or not {"clip", "noise"} <= named.keys():
         raise InputError(f"privacy: write {unit}(clip=1, noise=1.1, delta=1e-5); delta is optional")
     values = {name: parse_number(value) for name, value in named.items()}

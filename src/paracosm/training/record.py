@@ -7,8 +7,6 @@ them, and its staleness is the mean over them; of several servers or fragments o
 first one's rows count.
 """
 
-from __future__ import annotations
-
 import math
 import signal
 import sys

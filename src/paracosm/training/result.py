@@ -1,7 +1,5 @@
 """What a training run came to: its summary, and what else there is of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -86,10 +84,7 @@ def summarise(
             *(numerics.recipe.lr, config.lr_schedule, config.warmup, config.last_update),
             *(numerics.recipe.lr_factor, record.updates),
         ),
-        durations={
-            **durations,
-            "gradients": "computed" if numerics.real else "none (timing only)",
-        },
+        durations={**durations, "gradients": "computed" if numerics.real else "none (timing only)"},
         divergence=None if record.divergence is None else asdict(record.divergence),
         lr=None if not numerics.real else str(config.lr),
         chance=numerics.chance,

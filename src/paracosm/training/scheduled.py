@@ -7,8 +7,6 @@ says so; what an update makes of gradients is the algorithm's `weight` and `dire
 engine.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """A parameter server of a run, as an algorithm's `serve` sees it."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +21,7 @@ class ParameterServer(Worker):
         self,
         team: Team,
         index: int,
-        serve: Callable[[ParameterServer], Awaitable[None]],  # what it does
+        serve: "Callable[[ParameterServer], Awaitable[None]]",  # what it does
         store: Store,
     ) -> None:
         super().__init__()

@@ -1,7 +1,5 @@
 """What a run is to reach: "accuracy >= 0.95", and when it has."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """What the workers and servers of one run share, and what they send each other."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +7,8 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from paracosm.cluster import Cluster, ring_all_reduce
+from paracosm.cluster.cluster import Cluster
+from paracosm.cluster.collectives import ring_all_reduce
 from paracosm.engine import Future, Simulator, Timer
 from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Constant, Distribution

@@ -1,7 +1,5 @@
 """Run a hybrid simulation: real gradients in virtual time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +12,8 @@ from paracosm.errors import InputError
 from paracosm.results.metrics import MetricSink
 from paracosm.simulation.schedule import Rule, Schedule, generate_schedule
 from paracosm.timeline import Timeline
-from paracosm.timing import Distribution, Recorded, Scaled, Slowdown
+from paracosm.timing.distribution import Distribution, Scaled, Slowdown
+from paracosm.timing.families import Recorded
 from paracosm.training.config import MEASURED, TrainConfig
 from paracosm.training.failing_job import FailingJob
 from paracosm.training.job import Job

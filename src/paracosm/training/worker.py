@@ -1,7 +1,5 @@
 """A worker of a run, as an algorithm's `work` sees it."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
 from math import inf, isnan
@@ -11,13 +9,7 @@ from paracosm.engine import Future, Interrupt, Timer, Transfer, Worker
 from paracosm.rng import TrainingStream, generator
 from paracosm.training.clients import Participation
 from paracosm.training.compression.messages import BESIDE, FIRST_PART, WHOLE
-from paracosm.training.store import (
-    Contribution,
-    Gradient,
-    LocalSteps,
-    PseudoGradient,
-    Store,
-)
+from paracosm.training.store import Contribution, Gradient, LocalSteps, PseudoGradient, Store
 from paracosm.training.team import Answer, Ask, Push, Tag, Team, message_size
 
 
@@ -28,7 +20,7 @@ class TrainingWorker(Worker):
         self,
         team: Team,
         index: int,
-        work: Callable[[TrainingWorker], Awaitable[None]],  # what it does
+        work: "Callable[[TrainingWorker], Awaitable[None]]",  # what it does
         stores: Sequence[Store] = (),  # of the parameters' parts, where there are no servers
     ) -> None:
         super().__init__()

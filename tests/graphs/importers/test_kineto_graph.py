@@ -14,7 +14,7 @@ from paracosm.errors import InputError
 from paracosm.graphs.file import load_graph
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph
 from paracosm.graphs.importers.kineto import read_kineto_graph
-from paracosm.simulation.replay_graph import replay
+from paracosm.simulation.replay import replay
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 

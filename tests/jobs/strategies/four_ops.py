@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from paracosm.cluster import Cluster, Link, hierarchical, switch
+from paracosm.cluster.cluster import Cluster, hierarchical, switch
+from paracosm.cluster.link import Link
 from paracosm.graphs import Graph, Node, Op, build_graph
 from paracosm.jobs.job import KINDS, Job
 from paracosm.jobs.strategies import Replica, build_job, parse_strategy
-from paracosm.simulation.job_schedule import JobSchedule
-from paracosm.simulation.replay_job import replay_job
+from paracosm.simulation.replay import replay_job
+from paracosm.simulation.static import JobSchedule
 
 MB = 1_000_000
 SLOW = Link(bandwidth=1.0 * MB)

@@ -14,8 +14,7 @@ from paracosm.graphs.capture import CaptureOptions, capture
 from paracosm.jobs.check import check_job
 from paracosm.jobs.job import KINDS, Job
 from paracosm.jobs.strategies import Replica, build_job, parse_strategy
-from paracosm.simulation.replay_graph import replay
-from paracosm.simulation.replay_job import replay_job
+from paracosm.simulation.replay import replay, replay_job
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from four_ops import SLOW, makespan, replayed, two_layers
 
-from paracosm.cluster import Cluster, Link, hierarchical
+from paracosm.cluster.cluster import Cluster, hierarchical
+from paracosm.cluster.link import Link
 
 
 def machines(workers: int, each: int, **more: Any) -> Cluster:

@@ -10,7 +10,8 @@ from four_ops import MB, SLOW, bytes_of, layers, machines, makespan, replayed, s
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paracosm.cluster import Link, ring, star, switch
+from paracosm.cluster.cluster import ring, star, switch
+from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, build_graph
 from paracosm.jobs.strategies.build import build_job

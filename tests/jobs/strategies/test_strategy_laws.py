@@ -9,13 +9,13 @@ from four_ops import MB, SLOW, layers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paracosm.cluster import Cluster, hierarchical, switch
+from paracosm.cluster.cluster import Cluster, hierarchical, switch
 from paracosm.jobs.job import STEPS
 from paracosm.jobs.strategies.build import build_job
 from paracosm.jobs.strategies.strategy import SCHEDULES, SHARDINGS, Strategy
 from paracosm.jobs.strategies.work import Replica
 from paracosm.simulation import replay_job
-from paracosm.simulation.job_schedule import memory_over_time
+from paracosm.simulation.static import memory_over_time
 
 
 @st.composite

@@ -11,7 +11,7 @@ from paracosm.graphs import Graph, Node, Op, build_graph
 from paracosm.graphs.capture import CaptureOptions, capture
 from paracosm.graphs.summary import peak_memory
 from paracosm.jobs.strategies import Replica
-from paracosm.simulation.job_schedule import peak_memory_of_ranks
+from paracosm.simulation.static import peak_memory_of_ranks
 
 
 def peaks(replica: Replica, text: str) -> list[int]:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from four_ops import MB, SLOW, layers, makespan, replayed, spans, two_layers
 
-from paracosm.cluster import Cluster, Link, cluster_from_mapping, switch
-from paracosm.cluster.cluster import Node, assemble
-from paracosm.cluster.link import Switch
+from paracosm.cluster.cluster import Cluster, Node, assemble, switch
+from paracosm.cluster.description import cluster_from_mapping
+from paracosm.cluster.link import Link, Switch
 from paracosm.errors import InputError
 from paracosm.jobs.strategies import Replica, parse_strategy
 

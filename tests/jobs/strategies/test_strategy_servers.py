@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from four_ops import MB, SLOW, bytes_of, layers, replayed, spans, two_layers
 
-from paracosm.cluster import Cluster, Link, hierarchical, ring, star, switch
-from paracosm.cluster.link import Sharing
+from paracosm.cluster.cluster import Cluster, hierarchical, ring, star, switch
+from paracosm.cluster.link import Link, Sharing
 from paracosm.errors import InputError
 from paracosm.jobs.strategies import Replica
-from paracosm.simulation.job_schedule import peak_memory_of_ranks
+from paracosm.simulation.static import peak_memory_of_ranks
 
 
 def makespan(replica: Replica, text: str, cluster: Cluster) -> float:

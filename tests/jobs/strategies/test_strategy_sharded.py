@@ -6,7 +6,7 @@ import pytest
 from four_ops import MB, SLOW, bytes_of, layers, machines, makespan, replayed, spans, two_layers
 
 from paracosm.cluster import switch
-from paracosm.simulation.job_schedule import peak_memory_of_ranks
+from paracosm.simulation.static import peak_memory_of_ranks
 
 
 def test_zero_1_scatters_updates_a_share_and_gathers() -> None:

@@ -18,8 +18,8 @@ from paracosm.graphs.transformer.graph import transformer_graph
 from paracosm.graphs.transformer.share import Split
 from paracosm.jobs.job import STEPS
 from paracosm.jobs.strategies import Replica, build_job, parse_strategy
-from paracosm.simulation.job_schedule import JobSchedule, peak_memory_of_ranks
-from paracosm.simulation.replay_job import replay_job
+from paracosm.simulation.replay import replay_job
+from paracosm.simulation.static import JobSchedule, peak_memory_of_ranks
 
 FREE = Link()
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from paracosm.jobs import Codebook, ProgramWriter, write_communicators, write_job
 from paracosm.prediction.job import PARTS, rank_breakdown
-from paracosm.simulation.job_schedule import JobSchedule
-from paracosm.simulation.replay_job import replay_job
+from paracosm.simulation.replay import replay_job
+from paracosm.simulation.static import JobSchedule
 
 
 def in_ms(schedule: JobSchedule, rank: int, pipelined: bool = False) -> dict[str, float]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from profiled_jobs import BANDWIDTH, job_of, serial_profile
 
-from paracosm.cluster import cluster_from_mapping
+from paracosm.cluster.description import cluster_from_mapping
 from paracosm.errors import InputError
 from paracosm.prediction.parameter_servers.config import (
     Background,

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from paracosm.profiling.jobs.pytorch.port import Port
+from paracosm.profiling.jobs.pytorch.server import Port
 
 pytestmark = pytest.mark.real_time
 

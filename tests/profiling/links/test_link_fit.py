@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paracosm.cluster import (
-    Link,
+from paracosm.cluster.collectives import (
     ring_all_gather,
     ring_all_reduce,
     ring_reduce_scatter,
     tree_broadcast,
 )
+from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 from paracosm.profiling.links.measure import fit_line, link_of
 

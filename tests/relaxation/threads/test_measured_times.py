@@ -12,7 +12,7 @@ from paracosm.errors import InputError
 from paracosm.relaxation.threads import Case, Measurement
 from paracosm.relaxation.threads.measurement import Interruptions, ThreadTimes
 from paracosm.relaxation.times import times_from_file
-from paracosm.timing import Empirical, Gamma
+from paracosm.timing.families import Empirical, Gamma
 
 QUIET = Interruptions((), 1.0, 0.0)
 

@@ -5,8 +5,6 @@ form stand in the folder of their configuration (`user_folder`), put there by `p
 add`. A name means a device in its usual node, or a node with its first device.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -118,7 +116,7 @@ class Catalogue(BaseModel):
     interconnects: dict[str, Interconnect] = {}
     nodes: dict[str, NodeType] = {}
 
-    def merged(self, other: Catalogue, where: str) -> Catalogue:
+    def merged(self, other: "Catalogue", where: str) -> "Catalogue":
         """Return both; InputError for a name that both have, or that neither has."""
         parts: dict[str, Any] = {}
         for part in ("devices", "interconnects", "nodes"):

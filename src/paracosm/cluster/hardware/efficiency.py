@@ -12,8 +12,6 @@ file has the measured shares, written by `benchmarks/accuracy/efficiencies.py`; 
 they are from. A device without any has the geometric mean of the others', and a wider interval.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

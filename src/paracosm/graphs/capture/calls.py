@@ -7,8 +7,6 @@ of the largest tensor that it is given or returns: exact for element-wise ops, a
 norms, softmax and the like, which go over their input more than once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -130,11 +128,7 @@ def strided_parts(value: Any) -> Iterator[Tensor]:
 
 
 def sparse_ones(value: Any) -> list[Tensor]:
-    """Return the sparse tensors among arguments or results, of which capture knows one kind.
-
-    Raises:
-        InputError: a tensor is sparse in another way than the gradient of an embedding.
-    """
+    """Return the sparse tensors among arguments or results, of which capture knows one kind."""
     return [tensor for tensor in _each(value) if _is_sparse(tensor)]
 
 

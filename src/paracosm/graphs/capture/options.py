@@ -1,7 +1,5 @@
 """What a capture is asked for; all of it stands in the graph's provenance."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from paracosm.errors import InputError, unknown

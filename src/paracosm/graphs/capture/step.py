@@ -1,7 +1,5 @@
 """One training step, for real tensors and fake ones; and rank 0 of a job that shares its model."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping

@@ -6,8 +6,6 @@ all others host. In a trace that has ops of the device (`is_cpu_op` false), thos
 dispatch them: they are host.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

@@ -12,8 +12,6 @@ time: field names, numbers and types of MLCommons Chakra, schema 0.0.4; what lat
 skipped by the parser.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import json

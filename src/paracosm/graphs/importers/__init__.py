@@ -1,5 +1,5 @@
 """Graphs from files that other programs wrote."""
 
-from paracosm.graphs.importers.formats import import_graph
+from paracosm.graphs.importers.formats import FORMATS, import_graph
 
-__all__ = ["import_graph"]
+__all__ = ["FORMATS", "import_graph"]

@@ -1,7 +1,5 @@
 """A graph from calls that hand values to each other by name, as files of models have them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

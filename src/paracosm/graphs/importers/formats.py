@@ -1,7 +1,5 @@
 """The files that graphs can be imported from: how each is known, and who reads it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

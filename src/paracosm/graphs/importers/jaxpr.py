@@ -1,8 +1,6 @@
 """A jaxpr that `jaxpr_export` dumped, as a graph. XLA fuses what stands apart here: durations that
 are estimated op by op are an upper bound of what the element-wise ones take."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

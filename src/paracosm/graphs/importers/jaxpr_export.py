@@ -9,8 +9,6 @@ Calls within calls are written out, and so is every pass of a scan. Of a while l
 once, of a cond the branch with the most equations. Nothing is computed.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@ and on what its stream waited for. A trace without a device has its outermost op
 What the host does between launches is no node: `paracosm replay` plays it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

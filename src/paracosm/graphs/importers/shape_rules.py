@@ -3,8 +3,6 @@
 They raise one of `FAULTS` where a shape that they need is not known (None), or does not fit.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ weights of a model of many gigabytes cost nothing. (Protocol Buffers, Encoding: 
 number * 8 + wire type, then a varint, 8 bytes, a length and that many bytes, or 4 bytes.)
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from typing import Any, NoReturn

@@ -2,5 +2,6 @@
 
 from paracosm.graphs.transformer.architecture import Transformer, architecture
 from paracosm.graphs.transformer.graph import transformer_graph
+from paracosm.graphs.transformer.share import Split
 
-__all__ = ["Transformer", "architecture", "transformer_graph"]
+__all__ = ["Split", "Transformer", "architecture", "transformer_graph"]

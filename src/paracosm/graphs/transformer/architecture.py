@@ -1,7 +1,5 @@
 """The sizes of a decoder-only transformer, and those of models that people train."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The graph of a whole training step of a transformer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -22,10 +20,7 @@ from paracosm.graphs.transformer.share import Share, Split
 
 
 def transformer_graph(
-    model: Transformer,
-    micro_batch: int,
-    split: Split | int = 1,
-    stages: int = 1,
+    model: Transformer, micro_batch: int, split: Split | int = 1, stages: int = 1
 ) -> Graph:
     """Return one forward and backward pass and the update, on one of the ranks of a split.
 

@@ -14,8 +14,6 @@ al., "GShard", 2020 (tokens are sent to the ranks of their experts, and back).
     all-reduce of the output of each half at |; backward, of the gradient of each half's input
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 Numbers have two bytes (half precision), those in float8 one, masks of dropout one.
 """
 
-from __future__ import annotations
-
 from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 
 HALF = 2

@@ -1,7 +1,5 @@
 """What one rank has of a transformer: of its heads and matrices, of a sequence, of its experts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 

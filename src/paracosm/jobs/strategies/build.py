@@ -1,7 +1,5 @@
 """From one replica, a cluster and a strategy to the task graph of the whole job."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,9 +11,8 @@ from paracosm.cluster.cluster import Cluster
 from paracosm.cluster.collectives import group_classes, shares_ports
 from paracosm.errors import InputError
 from paracosm.jobs.job import Communicators, Job, Program
-from paracosm.jobs.strategies.mixed import plans_of
 from paracosm.jobs.strategies.parameter_server import parameter_server_job
-from paracosm.jobs.strategies.plan import Plan
+from paracosm.jobs.strategies.plan import Plan, plans_of
 from paracosm.jobs.strategies.rank import rank_program, single_program
 from paracosm.jobs.strategies.stage import Books, Costs
 from paracosm.jobs.strategies.strategy import KEYS, SHARDINGS, Strategy, does_not_fit
@@ -113,7 +110,7 @@ def check_changes(
 
 
 def _programs(
-    plans: list[Plan], device: Ints, layout: Layout, books: Books, of_all: Costs
+    plans: list[Plan], device: Ints, layout: "Layout", books: Books, of_all: Costs
 ) -> tuple[list[Program], Ints]:
     """Return the distinct programs, and which one each rank has.
 

@@ -23,8 +23,6 @@ Heads of an attention stay whole. Where t does not divide them, all that is at t
 attention takes what it takes on the ranks that have most of them: 2/12, of 12 heads on 8 ranks.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

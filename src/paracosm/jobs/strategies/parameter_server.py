@@ -18,8 +18,6 @@ by bytes, of what the optimizer takes on a worker of speed 1; to add up the grad
 takes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,8 +27,7 @@ from paracosm.cluster.cluster import Cluster
 from paracosm.errors import InputError
 from paracosm.jobs.job import Communicators, Job, Program
 from paracosm.jobs.strategies.layers import Bucket, buckets_of
-from paracosm.jobs.strategies.mixed import plans_of
-from paracosm.jobs.strategies.plan import Plan
+from paracosm.jobs.strategies.plan import Plan, plans_of
 from paracosm.jobs.strategies.rank import FORWARD, backward_blocks, check_length, forward_block
 from paracosm.jobs.strategies.rows import Gathered, RowWriter, merge, row_anchors
 from paracosm.jobs.strategies.stage import Books, Costs, Stage

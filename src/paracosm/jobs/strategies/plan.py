@@ -1,15 +1,14 @@
 """A replica cut into stages: what all ranks of a job have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, pairwise
 
 import numpy as np
 
 from paracosm.arrays import Bools, Floats, Ints
+from paracosm.cluster.cluster import Cluster
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.graph import Graph
 from paracosm.jobs.strategies.layers import (
@@ -38,7 +37,7 @@ class Plan:
     strategy: Strategy
     work: Work
     layers: Layers
-    parts: tuple[Part, ...]
+    parts: "tuple[Part, ...]"
     gradients: Ints
     resident: dict[str, float]
 
@@ -114,7 +113,7 @@ class Plan:
             (int(number), list(run)) for number, run in groupby(rows, key=lambda row: layer[row])
         ]
 
-    def backward_rows(self, part: Part) -> list[int]:
+    def backward_rows(self, part: "Part") -> list[int]:
         """Return the rows of a stage's backward pass in the order in which they run.
 
         Where something is done before every layer, it is layer by layer, the last one first: an
@@ -318,3 +317,31 @@ def balanced(time: Floats, count: int) -> list[int]:
         end = int(where[stage, end])
         begins_at.append(end)
     return begins_at[::-1]
+
+
+def plans_of(
+    replica: Replica, cluster: Cluster, strategy: Strategy, stage: Ints
+) -> tuple[list[Plan], Ints]:
+    """Return the plan of each kind of device, and which one each worker follows.
+
+    Where nobody says at which layers a pipeline is cut, the longest stage is as short as can be,
+    each by the slowest of its devices. `stage` is that of each worker.
+    """
+    devices = [node.device or "" for node in cluster.nodes[: len(stage)]]
+    known = [device if device in replica.elsewhere else "" for device in devices]
+    kinds = list(dict.fromkeys(known))
+    which = np.array([kinds.index(each) for each in known], dtype=np.int64)
+    replicas = [replica.on(kind) for kind in kinds]
+    plans = [plan_of(each, strategy) for each in replicas]
+    if len(plans) > 1 and strategy.pipeline > 1 and not strategy.cut:
+        cut = _cut(plans, which, strategy, stage)
+        plans = [plan_of(each, replace(strategy, cut=cut)) for each in replicas]
+    return plans, which
+
+
+def _cut(plans: list[Plan], which: Ints, strategy: Strategy, stage: Ints) -> tuple[str, ...]:
+    layers = plans[0].layers
+    times = np.array([layer_times(plan.work, layers) for plan in plans])
+    slowest = [times[np.unique(which[stage == n])].max(axis=0) for n in range(strategy.pipeline)]
+    begins = balanced(np.tile(slowest, (strategy.chunks, 1)), len(slowest) * strategy.chunks)
+    return tuple(layers.names[begin] for begin in begins[1:])

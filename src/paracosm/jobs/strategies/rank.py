@@ -328,11 +328,7 @@ class Follower(Protocol):
 
 
 def backward_blocks(
-    stage: Stage,
-    forward: Forward,
-    follow: Callable[[RowWriter], Follower] | None,
-    *,
-    stay: bool,
+    stage: Stage, forward: Forward, follow: Callable[[RowWriter], Follower] | None, *, stay: bool
 ) -> Passes:
     """Return the backward pass of a micro-batch, and what of it is put off, where anything is.
 

@@ -11,8 +11,6 @@ the first task that looks at it until the backward pass is over. Gradients are h
 only until they have been added up, reduced or scattered.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 

@@ -16,8 +16,6 @@ scatters take turns on one lane, as NCCL's on one communicator; with `prefetch` 
 A gather waits until the layer `prefetch` + 1 places before it is done: so many are there at a time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,7 +52,7 @@ class Stage:
 
     plan: Plan
     part: Part
-    costs: Costs
+    costs: "Costs"
     books: Books
 
     @property

@@ -1,7 +1,5 @@
 """How a job is spread over workers: so many ways, in such an order, with so much held where."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

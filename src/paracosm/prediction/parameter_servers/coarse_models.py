@@ -1,7 +1,5 @@
 """The phases of one worker's step as coarse models see them: one after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

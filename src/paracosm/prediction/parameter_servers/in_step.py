@@ -6,8 +6,6 @@ effects of a millisecond decide whether workers stay in step or drift apart, and
 queue and TCP have a say as well. A prediction that depends on it is a band.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ TIC and TAC are those of S. H. Hashemi, S. A. Jyothi, R. H. Campbell, "TicTac: A
 Distributed Deep Learning with Communication Scheduling", SysML 2019, section 4.1.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -106,10 +106,7 @@ def _windows(streams: Streams) -> list[float]:
 
 
 def _fitted(
-    streams: Streams,
-    start: StreamModel,
-    fixed: bool,
-    between: tuple[float, float] | None = None,
+    streams: Streams, start: StreamModel, fixed: bool, between: tuple[float, float] | None = None
 ) -> StreamModel:
     """Return the best alpha, beta, burst, bandwidth unless it is fixed, and window `between` two.
 

@@ -1,7 +1,5 @@
 """The key figures of throughput against workers, by the names that `summary.json` uses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A profiled job on a target cluster: the workload and the systems that are simulated."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
@@ -66,7 +64,7 @@ class TargetJob:
         held = self.workload.server[chosen]
         return np.bincount(held, amounts[chosen], servers).astype(np.float64)
 
-    def asynchronous(self) -> TargetJob:
+    def asynchronous(self) -> "TargetJob":
         return replace(self, settings=replace(self.settings, backup=None))
 
     def with_shares(self, system: System, steps: int, seed: Sequence[int]) -> System:

@@ -1,7 +1,5 @@
 """The throughput of a number of workers: in the steady state, and after a start."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

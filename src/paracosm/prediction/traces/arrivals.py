@@ -5,8 +5,6 @@ others wait, in their mean. Collectives of several steps are the same one if the
 order within their group.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

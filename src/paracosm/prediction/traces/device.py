@@ -4,8 +4,6 @@ A call that launches ends, for what it launches, as soon as that begins. What be
 call ends does so after a *launch latency* if the stream was idle, and after a *gap* if it was not.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

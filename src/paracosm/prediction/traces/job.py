@@ -1,7 +1,5 @@
 """Traces of the ranks of a job, as a job that can be played again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,8 +8,7 @@ import numpy as np
 
 from paracosm.arrays import Floats
 from paracosm.errors import InputError
-from paracosm.prediction.traces.messages import Message, messages_of
-from paracosm.prediction.traces.programs import TracedSegments, write_programs
+from paracosm.prediction.traces.programs import Message, TracedSegments, messages_of, write_programs
 from paracosm.prediction.traces.segments import Segments, segments_of
 from paracosm.prediction.traces.traced import Group, Segment, TracedJob
 from paracosm.timeline.kineto.read import open_kineto, read_kineto
@@ -38,10 +35,6 @@ def read_job(
         steps: numbers of the steps to take; all that every trace has without it.
         alone: whether to do without the traces of other ranks: a collective then takes as long as
             it took, with what it waited for them.
-
-    Raises:
-        InputError: a trace cannot be read; ranks are missing or given twice; they share no steps,
-            or their collectives or messages do not match.
     """
     return job_of_traces([read_kineto(path) for path in paths], steps, alone)
 

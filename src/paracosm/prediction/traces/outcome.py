@@ -1,7 +1,5 @@
 """What came of a job, as traced or as played again: times, who held up whom, and the bottleneck."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
@@ -30,7 +28,7 @@ class Outcome:
     """What came of a job."""
 
     iterations: int
-    breakdowns: tuple[Breakdown, ...]  # one for each rank, of an iteration
+    breakdowns: "tuple[Breakdown, ...]"  # one for each rank, of an iteration
     arrivals: Arrivals  # of the ranks at their collectives
 
     @property

@@ -1,7 +1,5 @@
 """Traces played again, unchanged and under what-ifs: everything that there is to say of it."""
 
-from __future__ import annotations
-
 import fnmatch
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -171,7 +169,7 @@ def summarise_replays(replays: Replays) -> ReplaySummary:
 
 
 def _changed_where_it_can(
-    traced: TracedJob, changes: Sequence[Change], without: dict[str, list[NoEffectError]]
+    traced: TracedJob, changes: Sequence[Change], without: "dict[str, list[NoEffectError]]"
 ) -> Job:
     """Return the job with those of the changes that have an effect in this part."""
     left = list(changes)

@@ -4,8 +4,6 @@ The segments cover every instant in which a lane was not waiting for another one
 begins as soon as its lane is free and what it comes after has ended: when it began in the trace.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,7 +105,7 @@ def _matters(trace: KinetoTrace, spans: DeviceSpans, thread: int) -> bool:
     return bool((trace.lane[ops] == thread).any() or (spans.thread == thread).any())
 
 
-def _holes(window: Window, overs: list[HandOver], thread: int) -> list[tuple[float, float]]:
+def _holes(window: Window, overs: "list[HandOver]", thread: int) -> list[tuple[float, float]]:
     """When a thread waits for another one to hand something over, or back."""
     if thread == window.thread:
         return [(over.begin, over.end) for over in overs]
@@ -119,7 +117,7 @@ def _holes(window: Window, overs: list[HandOver], thread: int) -> list[tuple[flo
     return holes
 
 
-def _hand_over(window: Window, overs: list[HandOver], threads: ByThread) -> None:
+def _hand_over(window: Window, overs: "list[HandOver]", threads: ByThread) -> None:
     """Let a backward pass begin after the loop's thread has started it, and the loop go on then."""
     own = _Edges(threads.get(window.thread, []))
     others = {thread: _Edges(segments) for thread, segments in threads.items()}

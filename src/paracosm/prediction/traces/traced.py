@@ -1,7 +1,5 @@
 """A job as it was traced: what there is to play, and when it ran."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,7 +69,7 @@ class Segment:
     work: str  # one of `WORK`
     step: str = "other"  # one of `STEPS` of a program
     # Those that end before it begins, beside the one before it on its lane.
-    after: list[Segment] = field(default_factory=list)
+    after: "list[Segment]" = field(default_factory=list)
     # The collective that it is, or the messages that it sends and receives.
     calls: tuple[Collective, ...] = ()
     row: int = -1  # the last in the program; -1 until it is written

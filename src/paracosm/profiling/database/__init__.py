@@ -1,7 +1,7 @@
 """The profile database: timings in one SQLite file, merged, exported, looked up."""
 
 from paracosm.profiling.database.database import ProfileDatabase
-from paracosm.profiling.database.files import export, merge, replacing_database
+from paracosm.profiling.database.files import export, load_export, merge, replacing_database
 from paracosm.profiling.database.rows import (
     Added,
     choose_environments,
@@ -16,6 +16,7 @@ __all__ = [
     "choose_environments",
     "describe",
     "export",
+    "load_export",
     "merge",
     "pool",
     "replacing_database",

@@ -1,7 +1,5 @@
 """The profile database: one SQLite file of measured timings."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json
@@ -55,7 +53,7 @@ class ProfileDatabase:
     @classmethod
     def open(
         cls, path: str | Path, create: bool = False, *, readonly: bool = False
-    ) -> ProfileDatabase:
+    ) -> "ProfileDatabase":
         """Open the database at `path`.
 
         Args:
@@ -72,7 +70,7 @@ class ProfileDatabase:
     def close(self) -> None:
         self._connection.close()
 
-    def __enter__(self) -> ProfileDatabase:
+    def __enter__(self) -> "ProfileDatabase":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -395,53 +393,8 @@ def explained(path: Path) -> Iterator[None]:
 APPLICATION_ID = 0x50434F53
 """Stands in the file's header and says whose it is: "PCOS"."""
 
-_SPREAD = """
-    count INTEGER NOT NULL CHECK (count > 0), mean REAL NOT NULL, variance REAL NOT NULL,
-    minimum REAL NOT NULL, p10 REAL NOT NULL, median REAL NOT NULL, p90 REAL NOT NULL"""
-
 VERSION = 2
-"""Of the schema."""
-
-_SCHEMA = (
-    "CREATE TABLE environments (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE)",
-    """CREATE TABLE ops (
-        id INTEGER PRIMARY KEY, name TEXT NOT NULL, arguments TEXT NOT NULL,
-        flops INTEGER NOT NULL, bytes_read INTEGER NOT NULL, bytes_written INTEGER NOT NULL,
-        counted_at TEXT NOT NULL, UNIQUE (name, arguments))""",
-    f"""CREATE TABLE op_timings (
-        key TEXT NOT NULL PRIMARY KEY,
-        op INTEGER NOT NULL REFERENCES ops,
-        environment INTEGER NOT NULL REFERENCES environments,
-        cache TEXT NOT NULL, {_SPREAD}, probe REAL NOT NULL,
-        source TEXT NOT NULL, measured_at TEXT NOT NULL, session TEXT NOT NULL DEFAULT '')""",
-    "CREATE INDEX op_timings_by_op ON op_timings (op, environment, cache)",
-    f"""CREATE TABLE link_timings (
-        key TEXT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, scenario TEXT NOT NULL,
-        size INTEGER NOT NULL, ranks INTEGER NOT NULL,
-        environment INTEGER NOT NULL REFERENCES environments, {_SPREAD},
-        source TEXT NOT NULL, measured_at TEXT NOT NULL)""",
-    f"""CREATE TABLE iteration_timings (
-        key TEXT NOT NULL PRIMARY KEY, fingerprint TEXT NOT NULL, model TEXT NOT NULL,
-        environment INTEGER NOT NULL REFERENCES environments, {_SPREAD}, probe REAL NOT NULL,
-        source TEXT NOT NULL, measured_at TEXT NOT NULL, session TEXT NOT NULL DEFAULT '')""",
-    """CREATE VIEW timings AS SELECT
-        ops.name, ops.arguments, ops.flops, ops.bytes_read, ops.bytes_written,
-        environments.text AS environment, t.cache,
-        t.count, t.mean, t.variance, t.minimum, t.p10, t.median, t.p90,
-        t.probe, t.source, t.measured_at, t.session, t.key
-        FROM op_timings AS t JOIN ops ON ops.id = t.op
-        JOIN environments ON environments.id = t.environment""",
-    """CREATE VIEW links AS SELECT
-        t.kind, t.scenario, t.size, t.ranks, environments.text AS environment,
-        t.count, t.mean, t.variance, t.minimum, t.p10, t.median, t.p90,
-        t.source, t.measured_at, t.key
-        FROM link_timings AS t JOIN environments ON environments.id = t.environment""",
-    """CREATE VIEW iterations AS SELECT
-        t.fingerprint, t.model, environments.text AS environment,
-        t.count, t.mean, t.variance, t.minimum, t.p10, t.median, t.p90,
-        t.probe, t.source, t.measured_at, t.session, t.key
-        FROM iteration_timings AS t JOIN environments ON environments.id = t.environment""",
-)
+"""Of `schema.sql`."""
 
 
 def is_new(connection: sqlite3.Connection, path: Path) -> bool:
@@ -464,7 +417,7 @@ def _create(connection: sqlite3.Connection) -> None:
     """Make the tables, unless another process was faster; the transaction is the caller's."""
     if _header(connection) == (APPLICATION_ID, VERSION):
         return
-    for statement in _SCHEMA:
+    for statement in Path(__file__).with_name("schema.sql").read_text("utf-8").split(";")[:-1]:
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {VERSION}")

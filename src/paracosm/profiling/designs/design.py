@@ -10,8 +10,6 @@
 The three have the same number of points, so that what they are worth can be compared.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The families of ops that designs are made of: their arguments, calls, and ranges in models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -59,7 +57,7 @@ class Family:
         args, kwargs = self.call(**point)
         return Op(self.op, encode_arguments(_as(dtype, args), _as(dtype, kwargs)))
 
-    def fixed(self, values: Mapping[str, int]) -> Family:
+    def fixed(self, values: Mapping[str, int]) -> "Family":
         for name, value in values.items():
             if value < 1:
                 raise InputError(f"{name} must be 1 or more, not {value}")

@@ -1,7 +1,5 @@
 """The arguments of any op as flat numbers and categories, without code for the op."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The estimators of one device: an estimate for any op."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ seed; what it returns predicts logarithms of durations, each with the scale of i
 method is one more fit and one more line here (and one in `estimators`).
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -214,7 +212,7 @@ class Score:
     near_error: float = float("nan")  # the error of scaling from it; NaN without any
 
 
-def score_of(name: str, held_out: HeldOut) -> Score:
+def score_of(name: str, held_out: "HeldOut") -> Score:
     near = np.abs(held_out.near[np.isfinite(held_out.distance)])
     return Score(
         name=name,

@@ -5,8 +5,6 @@ architectures", Communications of the ACM 52 (4), 2009; with a constant for the 
 that were timed, or differ a little from one that was, are looked up and scaled by it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass

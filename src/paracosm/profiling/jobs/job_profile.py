@@ -1,7 +1,5 @@
 """What one worker and its parameter servers did, op by op, and whether it can be believed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -67,7 +65,7 @@ class JobProfile:
     def waits_for(self, op: int) -> Ints:
         return self.dependencies[self.first_dependency[op] : self.first_dependency[op + 1]]
 
-    def of_steps(self, kept: Bools) -> JobProfile:
+    def of_steps(self, kept: Bools) -> "JobProfile":
         """Return the profile of some of its steps, (steps,); `dropped` stays as it is."""
         return replace(
             self,

@@ -7,8 +7,6 @@ all-reduces and computing beside them take of the processor more than computing 
 bytes a second take a whole core.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import statistics

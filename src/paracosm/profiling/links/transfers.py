@@ -1,7 +1,5 @@
 """Every scenario as a call that a worker process can time; what runs in the worker."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import math

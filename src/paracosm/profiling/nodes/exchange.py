@@ -15,8 +15,6 @@ Only whoever was told the random number can open more connections, and only for 
 that waits needs to accept them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

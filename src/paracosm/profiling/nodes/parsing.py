@@ -4,8 +4,6 @@ Li et al. 2020, section 3.2.1 and figure 10. Bytes go through a pair of sockets,
 where a receiver finds them; what is timed begins when the last of them was read.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib

@@ -1,7 +1,5 @@
 """What the compiled loop works on: plain arrays in named tuples, which Numba reads as they are."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One update of one processor: compute new values for its rows, and write them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from paracosm.compiled import compiled_whole, inlined, subroutine

@@ -4,8 +4,6 @@ A function that Numba compiled is handed to the loop as a pointer with a fixed s
 loop itself is compiled once, for all functions there will ever be.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache

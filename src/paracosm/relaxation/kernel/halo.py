@@ -5,8 +5,6 @@ Where messages share ports, the network is played up to the instant at which som
 reads: transfers end in order, and each time the values that wait for the link ask for it then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

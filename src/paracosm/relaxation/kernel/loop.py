@@ -12,8 +12,6 @@ The loop stops whenever something is to be decided outside (`arrays.py` says wha
 when it is called again: its own numbers live in two arrays.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

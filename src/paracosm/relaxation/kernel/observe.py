@@ -1,7 +1,5 @@
 """What happens to the residual between two instants: looked at, recorded, rolled back."""
 
-from __future__ import annotations
-
 from math import sqrt
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The winner tree: whose update is complete next."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -8,8 +8,6 @@ Every atomic is sequentially consistent: besides ordering the hardware, that kee
 moving the plain loads and stores of shared vectors past it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any, cast

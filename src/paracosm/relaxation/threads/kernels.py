@@ -9,8 +9,6 @@ iteration, so no time goes unaccounted. Under SAFE the clock is read before the 
 the order of the stamps is the order in which the threads had x.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -191,11 +191,7 @@ class _Gathered:
 
 
 def _thread_times(
-    durations: Ints,
-    count: int,
-    sums: Floats,
-    part: float,
-    rng: np.random.Generator,
+    durations: Ints, count: int, sums: Floats, part: float, rng: np.random.Generator
 ) -> ThreadTimes:
     mean = sums[0] / max(count, 1)
     variance = np.maximum(sums[1] / max(count, 1) - mean**2, 0.0)

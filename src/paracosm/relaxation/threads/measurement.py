@@ -1,7 +1,5 @@
 """What was measured: how long each phase of real threads' iterations took, and whole runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +50,7 @@ class Case:
     runs: tuple[RunTimes, ...]  # all of them, with and without timers
     workers: tuple[ThreadTimes, ...]  # the relaxation threads
     residual: ThreadTimes | None  # the residual thread; None for stencil
-    interruptions: Interruptions  # what was seen of threads losing their cores
+    interruptions: "Interruptions"  # what was seen of threads losing their cores
 
     def times(self, timed: bool) -> Floats:
         """Return the seconds to convergence of the runs with, or without, timers."""
@@ -144,7 +142,7 @@ class Phases:
     def update(self) -> Floats:
         return self.pooled[:, 2]
 
-    def on_core(self) -> Phases:
+    def on_core(self) -> "Phases":
         """Return the iterations less than `LOST` above the median: those that kept their core."""
 
         def kept(rows: Floats) -> Floats:

@@ -1,7 +1,5 @@
 """What ran on the device: every span of a window, with its call, its collective and its waits."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ from `baseTimeNanoseconds`; they are kept to the nanosecond. What takes no time 
 counters, frames of Python) is passed over: which call launched which kernel, the correlation says.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence
@@ -59,7 +57,7 @@ def read_kineto(path: Path, *, inputs: bool = False) -> KinetoTrace:
     return open_kineto(path, inputs=inputs).whole()
 
 
-def open_kineto(path: Path, *, inputs: bool = False) -> KinetoFile:
+def open_kineto(path: Path, *, inputs: bool = False) -> "KinetoFile":
     """Read the trace of one rank, of any size; the arguments and errors are `read_kineto`'s.
 
     More than a million spans are kept on disk, where temporary files are.

@@ -1,7 +1,5 @@
 """Spans as they are read from a file, held in memory or, of large files, on disk."""
 
-from __future__ import annotations
-
 import struct
 import tempfile
 from collections.abc import Callable, Iterator, Sequence

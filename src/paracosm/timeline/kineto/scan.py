@@ -1,7 +1,5 @@
 """JSON of any size, value by value."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import json

@@ -1,7 +1,5 @@
 """What a Kineto trace holds: one row for every span, in arrays; its steps, and what they are at."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -12,8 +12,6 @@ Adding one: write the class. It is named as `file.py:Class` or `package.module:C
 `file.py:Class(key=value)` with parameters; those that are Paracosm's own are in `registry.py`.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -194,11 +192,7 @@ class Algorithm:
 
 
 def named_algorithm(reference: str) -> type[Algorithm]:
-    """Return the class that `file.py:Class` or `package.module:Class` names.
-
-    Raises:
-        InputError: it cannot be found or imported, or is no subclass of `Algorithm`.
-    """
+    """Return the class that `file.py:Class` or `package.module:Class` names."""
     found: Callable[..., Any] = named_function("algorithm", reference)
     if not isinstance(found, type) or not issubclass(found, Algorithm) or found is Algorithm:
         what = "a class" if isinstance(found, type) else "a function"

@@ -1,7 +1,5 @@
 """Servers that apply gradients as they come, however old they are."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from itertools import count

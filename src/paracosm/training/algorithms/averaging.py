@@ -1,7 +1,5 @@
 """Workers that step by themselves and average their parameters."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

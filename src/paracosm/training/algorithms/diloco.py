@@ -1,7 +1,5 @@
 """Many local steps, then a step of Nesterov's momentum against the mean of what they changed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import merge

@@ -1,7 +1,5 @@
 """Clients that train on data of their own, and servers that average what comes of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 

@@ -1,7 +1,5 @@
 """All algorithms by name, and the reading of one from a string such as `ssp(slack=3)`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

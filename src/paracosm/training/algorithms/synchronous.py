@@ -1,7 +1,5 @@
 """An update by the gradients of all workers, or of those that are in time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

@@ -1,1 +1,1 @@
-"""Messages made smaller: `codecs.py` has the codecs, `codec.py` says what one is made of."""
+"""Messages made smaller: the codecs, and what is sent of a message."""

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from paracosm.cluster import Link, ring_all_gather, ring_all_reduce
+from paracosm.cluster.collectives import ring_all_gather, ring_all_reduce
+from paracosm.cluster.link import Link
 from paracosm.rng import TrainingStream, generator
-from paracosm.training.compression.codec import FLOAT, Codec, Shapes, elements
+from paracosm.training.compression.codecs import FLOAT, Codec, Shapes, elements
 from paracosm.training.store import Deferred, Gradient, Numerics, Part
 
 if TYPE_CHECKING:

@@ -1,11 +1,10 @@
 """An ONNX model as plain data: its nodes, its values, and what is known of them."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -236,27 +235,7 @@ def _module_path(found: Message) -> str:
     return ".".join(re.sub(r"_\d+$", "", part) for part in parts)
 
 
-ONNX = schema("""
-    ModelProto = 1 ir_version int, 2 producer_name string, 3 producer_version string,
-        7 graph GraphProto, 8 opset_import OperatorSetIdProto*
-    OperatorSetIdProto = 1 domain string, 2 version int
-    GraphProto = 1 node NodeProto*, 2 name string, 5 initializer TensorProto*,
-        11 input ValueInfoProto*, 12 output ValueInfoProto*, 13 value_info ValueInfoProto*,
-        15 sparse_initializer SparseTensorProto*
-    NodeProto = 1 input string*, 2 output string*, 3 name string, 4 op_type string,
-        5 attribute AttributeProto*, 7 domain string, 9 metadata_props StringStringEntryProto*
-    StringStringEntryProto = 1 key string, 2 value string
-    AttributeProto = 1 name string, 2 f float, 3 i int, 4 s bytes, 5 t TensorProto, 6 g size,
-        7 floats float*, 8 ints int*, 9 strings bytes*, 20 type int
-    TensorProto = 1 dims int*, 2 data_type int, 4 float_data float*, 5 int32_data int*,
-        7 int64_data int*, 8 name string, 9 raw_data short, 10 double_data double*
-    SparseTensorProto = 1 values TensorProto, 3 dims int*
-    ValueInfoProto = 1 name string, 2 type TypeProto
-    TypeProto = 1 tensor_type TypeProto.Tensor
-    TypeProto.Tensor = 1 elem_type int, 2 shape TensorShapeProto
-    TensorShapeProto = 1 dim Dimension*
-    Dimension = 1 dim_value int, 2 dim_param string
-""")
+ONNX = schema(Path(__file__).with_name("messages.txt").read_text("utf-8"))
 """Of onnx.proto, IR versions 3 to 11. Of `raw_data` only what is short is read: the values of a
 shape, not the weights."""
 

@@ -13,8 +13,6 @@ computes. Products have one node for each gradient, as kernel libraries do:
 Gradients that meet are added. The gradient of a parameter outlives the pass.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,10 +44,6 @@ def read_onnx(
         sizes: what sizes with names are, {"N": 8}; "batch" for first sizes without one.
         train: add a backward pass and an optimizer (see `onnx.backward`).
         optimizer: "sgd" or "adam", of `train`; "sgd" where it is None.
-
-    Raises:
-        InputError: damaged, no ONNX model, a cycle, sizes that the model does not have, an op
-            without a rule for its gradient.
     """
     where = str(path)
     if optimizer is not None and not train:

@@ -4,8 +4,6 @@ The few whole numbers that shapes are made of (Shape, Gather, Concat, ...) are c
 An op without a rule here leaves its outputs without shapes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """PyTorch execution traces as graphs: the ops that ran, in their order, by what they touch."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -50,9 +48,6 @@ def read_execution_trace(
         step: number of the step as the profiler marked it; None for the last one.
         times: of the profiler's trace of the same run; without, those that are known that
             `chakra_trace_link` has joined with the trace.
-
-    Raises:
-        InputError: no such trace, a field that is missing, no such step, times of another run.
     """
     where = str(path)
     trace = parse_trace(read_bytes(path), where)

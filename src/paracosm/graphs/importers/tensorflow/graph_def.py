@@ -1,7 +1,5 @@
 """TensorFlow graphs (GraphDef, SavedModel) as graphs."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -42,10 +40,6 @@ def read_graph_def(
         sizes: {"batch": 8} where placeholders leave the first size open.
         fetch: names of nodes; only what they need is read. All nodes where it is empty.
         saved_model: whether it is a SavedModel; of that, the first signature is read.
-
-    Raises:
-        InputError: damaged, no graph, names twice, inputs that are not there, a cycle, a size
-            that is not open.
     """
     where = str(path)
     nodes = read_nodes(read_bytes(path), where, saved_model)

@@ -5,8 +5,6 @@ issued an op, "/device:GPU:0/stream:all" when its kernels ran, "/device:GPU:0/me
 op with kernels takes as long as they do; one of a GPU's executor without any is the host's.
 """
 
-from __future__ import annotations
-
 import bisect
 import re
 from collections.abc import Mapping, Sequence
@@ -186,9 +184,6 @@ def read_run_metadata(path: Path, *, step_stats: bool = False) -> Graph:
     Args:
         path: a RunMetadata in protobuf's binary form, gzipped or not.
         step_stats: the file holds the field `step_stats` alone.
-
-    Raises:
-        InputError: damaged, no step was traced.
     """
     where = str(path)
     ops = run_metadata_ops(read_bytes(path), where, step_stats=step_stats)
@@ -258,21 +253,13 @@ Event = dict[str, Any]
 
 
 def read_timeline(path: Path) -> Graph:
-    """Read what `timeline.Timeline(...).generate_chrome_trace_format()` returned.
-
-    Raises:
-        InputError: no JSON, no such timeline, an op that lacks a field, with the field.
-    """
+    """Read what `timeline.Timeline(...).generate_chrome_trace_format()` returned."""
     ops = timeline_ops(timeline_events(path), str(path))
     return graph_of_step(ops, str(path), {"file": path.name, "form": "timeline"})
 
 
 def timeline_events(path: Path) -> list[Event]:
-    """Return the events of a Chrome trace.
-
-    Raises:
-        InputError: no JSON, no such trace.
-    """
+    """Return the events of a Chrome trace."""
     where = str(path)
     data = read_bytes(path)
     try:
@@ -285,11 +272,7 @@ def timeline_events(path: Path) -> list[Event]:
 
 
 def timeline_ops(events: Sequence[Event], where: str) -> list[StepOp]:
-    """Return the ops among a timeline's events.
-
-    Raises:
-        InputError: there are none; one lacks a field, which is named.
-    """
+    """Return the ops among a timeline's events."""
     devices = _devices(events)
     ops = [
         _event_op(event, position, devices, where)

@@ -1,7 +1,5 @@
 """A Kineto trace of one process as the profile of a worker whose parameters lie on a server."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -114,7 +112,7 @@ def job_profile_of_trace(
 class _Step:
     step: WorkerStep
     gradients: tuple[Gradient, ...]
-    placement: Placement
+    placement: "Placement"
 
     @property
     def has_optimizer(self) -> bool:

@@ -1,7 +1,5 @@
 """Profiling a PyTorch job with parameter servers."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

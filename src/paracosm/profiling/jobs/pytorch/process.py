@@ -3,8 +3,6 @@
 Who starts it and tells it what to do is in `job`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -23,12 +21,7 @@ from paracosm.errors import InputError
 from paracosm.factory import one_line
 from paracosm.models import Workload
 from paracosm.profiling.environment import environment_here
-from paracosm.profiling.jobs.pytorch.options import (
-    JobOptions,
-    Setup,
-    load,
-    trained,
-)
+from paracosm.profiling.jobs.pytorch.options import JobOptions, Setup, load, trained
 from paracosm.profiling.jobs.pytorch.server import Server, Store
 from paracosm.profiling.jobs.pytorch.transport import join
 from paracosm.profiling.jobs.pytorch.worker import Step, Worker

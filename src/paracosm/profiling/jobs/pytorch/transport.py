@@ -1,7 +1,5 @@
 """Messages between servers and workers, over gloo."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import time

@@ -4,8 +4,6 @@ Its argument is a JSON object, see `script`. It says what there is to say, a lin
 what was its standard output; what the script prints goes to standard error.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

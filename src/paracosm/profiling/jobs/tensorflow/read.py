@@ -1,7 +1,5 @@
 """Traced TensorFlow steps as a job profile."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -131,7 +129,7 @@ def _no_step(steps: Sequence[Records], usual: set[Key]) -> str:
 def _profile(
     steps: Sequence[Records],
     ops: Sequence[ProfiledOp],
-    times: Times,
+    times: "Times",
     kept: Bools,
     dropped: dict[str, int],
     provenance: dict[str, Any],
@@ -155,7 +153,7 @@ def _profile(
     return _one_after_another(checked, from_first + begin, from_first + end, pauses)
 
 
-def _spans(steps: Sequence[Records], times: Times) -> tuple[Floats, Floats]:
+def _spans(steps: Sequence[Records], times: "Times") -> tuple[Floats, Floats]:
     """Return when each step began and ended, in seconds from its base."""
     begin = np.array([step.begin for step in steps])
     end = np.nanmax(np.where(np.isfinite(times.end), times.end, -np.inf), axis=1)

@@ -1,7 +1,5 @@
 """One traced step of TensorFlow: read, and sorted into runs of nodes and tensors received."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

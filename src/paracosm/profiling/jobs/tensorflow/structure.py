@@ -7,8 +7,6 @@ traced, says which pair has which tensor. Without it, tensors and receiving node
 taken in the order of their numbers, which TensorFlow gives to both in the same pass.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
