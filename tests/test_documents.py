@@ -61,3 +61,12 @@ def test_the_program_of_the_guide_to_jobs_waits_as_it_says(
     (program,) = programs("docs/jobs.md")
     exec(program, {})
     assert capsys.readouterr().out == "0.066 0.03\n"
+
+
+def test_every_law_has_its_test() -> None:
+    laws = re.findall(
+        r"`([\w/]+\.py)::(test_\w+)` \|$", (ROOT / "docs" / "laws.md").read_text(), re.M
+    )
+    assert len(laws) >= 40
+    for path, name in laws:
+        assert f"def {name}(" in (ROOT / "tests" / path).read_text(), f"{path}::{name}"
