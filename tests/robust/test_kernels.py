@@ -105,6 +105,6 @@ def test_a_kernel_refuses_arrays_that_are_too_short_or_too_long(name: str) -> No
 
 
 def test_the_message_names_the_array_and_the_shape() -> None:
-    kernel = SHAPED["paracosm.simulation.replay_job._vary"]
+    kernel = SHAPED["paracosm.simulation.replay._vary"]
     with pytest.raises(ValueError, match=r"_vary: kind is of shape \(3,\), not \(n\) with n = 4"):
         kernel(np.zeros(4), np.zeros(3), 0, 0.1)
