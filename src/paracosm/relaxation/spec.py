@@ -182,8 +182,8 @@ def check_spec(spec: RunSpec) -> None:
             "a local residual test adds up blocks: each processor has to keep and relax its own",
         ),
         (
-            spec.cluster is not None and problem.map is not None,
-            "distributed memory: a map does not say which rows it reads",
+            spec.cluster is not None and problem.map is not None and not problem.A.nnz,
+            "distributed memory: which components does the map read? give reads=, a matrix",
         ),
         (
             spec.cluster is not None and (own_rows or len(spec.patterns) > 1),

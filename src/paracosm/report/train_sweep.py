@@ -118,7 +118,9 @@ def _fastest(trials: Trials) -> str:
     if not any(map(isfinite, costs.values())):
         return "" if trials.goal is None else f"{_capital(trials.goal.text)} is never reached."
     if trials.goal is None:
-        return said_of_best(designs, costs, "Most examples/s with", lambda cost: f"{1 / cost:,.0f}")
+        return said_of_best(
+            designs, costs, "Highest throughput with", lambda cost: f"{1 / cost:,.0f} examples/s"
+        )
     return said_of_best(
         *(designs, costs, f"{_capital(trials.goal.text)} is reached soonest with"),
         lambda cost: format_duration(float(f"{cost:.3g}")),
