@@ -46,7 +46,7 @@ def write_page(
         "<h1>The hybrid simulator, reproduced</h1>"
         "<p>Zhang, Tanimura, Nakada: "
         "<i>A Hybrid Simulator to Analyze Gradient Staleness Effect</i>. "
-        f"{escape(setting)} One line a seed; ratios are medians over the "
+        f"{escape(setting)} Lines and ratios are medians over the "
         "seeds, with their 95 % confidence intervals.</p>"
         f"<h2>Findings</h2><table>{rows}</table><h2>Figures</h2>{images}</html>",
         encoding="utf-8",
