@@ -98,7 +98,9 @@ FAILING: Mapping[str, dict[str, Any]] = {
         "model": "tiny_models:with_loss",
         "shape": (4,),
     },
-    'model "tiny_models:demanding" requires classes: not given': {"model": "tiny_models:demanding"},
+    'model "tiny_models:demanding" requires classes, not available here': {
+        "model": "tiny_models:demanding"
+    },
     "optimizer sgd(momentum=-1): PyTorch cannot use it so: Invalid momentum value: -1": {
         "model": "mlp",
         "optimizer": "sgd(momentum=-1)",

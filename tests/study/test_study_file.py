@@ -193,7 +193,7 @@ def test_the_resolved_study_of_a_point_gives_the_same_point_again(
         ("train: {cluster: 5}", "cluster: input should be a path, got 5"),
         ("workers: 4", "a study has one of the keys train, relax, predict"),
         ("train: [", "cannot read the study file"),
-        ("train: {lr: 0.1, lr: 0.2}", 'the key "lr" stands twice (line 1)'),
+        ("train: {lr: 0.1, lr: 0.2}", 'the key "lr" is given twice (line 1)'),
         (f"train: {'[' * 99}{']' * 99}", "nested deeper than 64 levels"),
         ("train: {bandwidth: '25'}", '"25" has no unit: write a bandwidth as 25Gbit/s'),
         ("train: {compute: '20'}", 'compute: "20" has no unit: write 20ms or 20s'),
