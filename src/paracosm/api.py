@@ -178,7 +178,7 @@ class Result(Generic[S]):
 
         Args:
             folder: created if missing; a folder that is not empty is refused, unless `force`
-            replaces its run.
+                replaces its run.
         """
         from paracosm.studies.run_folder import claim_folder
 
@@ -386,7 +386,7 @@ def study(source: Folder | Mapping[str, Any], **options: Any) -> Result[Any]:
     Args:
         source: the study.
         options: `seed`, `out`, `force`, `jobs`, `backend`, `scheduler`; and arguments that override
-        those of the study.
+            those of the study.
     """
     from paracosm.studies import Study, load_study
     from paracosm.validation import validated
@@ -484,7 +484,7 @@ def open_result(folder: Folder) -> Result[Any]:
 
     Raises:
         InputError: the folder has no result, is damaged, or was written by another version of
-        Paracosm.
+            Paracosm.
     """
     from paracosm.studies import RunFolder
 

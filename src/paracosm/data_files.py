@@ -23,7 +23,7 @@ def read_yaml(path: str | Path, what: str) -> Any:
 
     Raises:
         InputError: it cannot be read; it is not YAML; a mapping repeats a key; it exceeds the
-        limits of size, depth or length (aliases included).
+            limits of size, depth or length (aliases included).
     """
     return parse_yaml(_read(path, what, MOST_YAML), f'cannot read the {what} "{path}"')
 
@@ -52,7 +52,7 @@ def read_json(path: str | Path, what: str) -> Any:
 
     Raises:
         InputError: it cannot be read; it is not JSON, or nested too deeply; a mapping repeats a
-        key.
+            key.
     """
     return parse_json(_read(path, what, MOST_BYTES), f'cannot read the {what} "{path}"')
 

@@ -32,7 +32,7 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
 
     Raises:
         MissingExtraError: names the missing package, its `purpose`, and the command that installs
-        it.
+            it.
     """
     try:
         return importlib.import_module(module)

@@ -35,7 +35,7 @@ def call_factory(
 
     Raises:
         InputError: it cannot be found, requires other arguments, or fails (with the type and
-        message of its error).
+            message of its error).
     """
     factory = named_function(kind, reference)
     given = _arguments(kind, reference, factory, offered)

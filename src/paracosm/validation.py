@@ -17,7 +17,7 @@ def validated(model: type[Model], mapping: Mapping[str, Any], where: str) -> Mod
 
     Raises:
         InputError: the first error, with `where` and the path of the key; for an unknown key the
-        nearest known one.
+            nearest known one.
     """
     try:
         return model.model_validate(mapping)

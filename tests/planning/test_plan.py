@@ -93,7 +93,7 @@ def test_a_target_that_nobody_reaches_says_what_came_near(tmp_path: Path, capsys
     asked = ["plan", str(save_network(tmp_path)), *flags, "--target", "accuracy >= 0.999"]
     assert main(asked) == 1
     said = capsys.readouterr().out
-    assert "Accuracy 0.999 is reached by no design: best 0." in said
+    assert "No design reaches accuracy 0.999: best 0." in said
     assert "try --updates 128" in said
 
 

@@ -218,7 +218,7 @@ def test_an_interrupted_sweep_keeps_what_it_has(
     flags = [*asked, "--workers", "1,2..16", "--bandwidth", "1Gbit/s", "--timeline-ranks", "9"]
     out, most = tmp_path / "run", 4
     assert main([*flags, "--out", str(out)]) == 130
-    assert "interrupted before its end. This is what it had" in capsys.readouterr().out
+    assert "The run was interrupted. These are the predictions up to" in capsys.readouterr().out
     summary = RunFolder.open(out).summary
     assert summary is not None
     assert summary["status"] == "interrupted"

@@ -121,5 +121,5 @@ def test_every_flag_comes_from_the_configuration(capsys: Capture) -> None:
 def test_a_prediction_has_no_log_of_events(asked: list[str]) -> None:
     config = {"graph": asked[2], "db": asked[4], "hardware": GPU.hardware}
     (point,) = Study(predict=config).points("test")
-    with pytest.raises(InputError, match="prints no line for every event"):
+    with pytest.raises(InputError, match="has no event log"):
         run_point(point, hooks=Hooks(log=True))

@@ -141,7 +141,7 @@ def test_of_many_predictions_the_page_says_how_many_timelines_it_leaves_out(
     runs = [make_prediction(tmp_path / f"run{n}", batch=n) for n in range(1, 6)]
     html = page_of(tmp_path, *runs)
     assert "iteration_4" not in figures_of(html)
-    assert "The other runs have theirs in their own reports." in text_of(html)
+    assert "The reports of the other runs show theirs." in text_of(html)
 
 
 @pytest.mark.parametrize(

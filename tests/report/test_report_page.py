@@ -75,7 +75,7 @@ def test_a_run_killed_before_its_first_metric_still_has_a_page(tmp_path: Path) -
     run = RunFolder.create(tmp_path / "run", {"train": {"algorithm": "asgd", "workers": 2}})
     run.close()
     html = page_of(tmp_path, run)
-    assert "The run is not finished" in html
+    assert "The run is unfinished" in html
     assert "asgd, 2 workers" in html
     assert "figures-data" not in html
 
@@ -83,7 +83,7 @@ def test_a_run_killed_before_its_first_metric_still_has_a_page(tmp_path: Path) -
 def test_an_unfinished_run_shows_how_far_it_got(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", updates=100, status=None)
     text = text_of(page_of(tmp_path, run))
-    assert "The run is not finished: it is still going on, or it was killed." in text
+    assert "The run is unfinished: still running, or killed." in text
     assert "Status unfinished" in text
     assert "Updates 100" in text
     assert "Last training loss 0.23" in text
@@ -113,7 +113,7 @@ CHANCE = {"accuracy": 0.11, "loss": 2.3, "examples": 360}
 def test_a_divergence_is_told_in_words(tmp_path: Path) -> None:
     text = text_of(page_of(tmp_path, make_run(tmp_path / "run", status="diverged")))
     assert (
-        "The run diverged at update 120: the minibatch loss was 1.234e+04, on a gradient of "
+        "The run diverged at update 120: the minibatch loss was 1.234e+04, for a gradient of "
         "worker2 with staleness 5."
     ) in text
 

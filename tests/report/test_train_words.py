@@ -79,7 +79,7 @@ NOTHING = {"final_loss": None, "final_accuracy": None, "chance": None, "lr": Non
             (
                 "The target accuracy >= 0.99 was not reached in 3,000 updates, 17.2 s: the "
                 "best was 0.9861, mean staleness 6.99, at lr 0.2. Three evaluations in a row "
-                "have to meet it: give the run more updates, or another learning rate."
+                "must meet it: try more updates, or another learning rate."
             ),
         ),
         (
