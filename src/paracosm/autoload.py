@@ -42,7 +42,7 @@ def _is_script() -> bool:
     """Whether this process runs a script that no launcher started; warn if it runs none."""
     program = sys.argv[0] if sys.argv else ""
     if program in ("", "-c"):
-        line = "paracosm: PARACOSM_WORLD_SIZE has no effect here: name a script, python train.py"
+        line = "paracosm: PARACOSM_WORLD_SIZE has no effect: name a script, python train.py"
         print(line, file=sys.stderr)
     return program.endswith(".py") and "-packages" not in program
 

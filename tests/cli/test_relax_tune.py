@@ -47,7 +47,7 @@ def test_a_search_prints_the_best_with_its_spread_and_leaves_its_files(
     said = printed.splitlines()[0]
     assert said == (
         f"Best of 5 trials: alpha={best['alpha']:g}, omega={best['omega']:g}, {median:.3g} times "
-        "as long as without faults."
+        "the time without faults."
     )
     assert said in page
     figures = json.loads(re.search(r'id="figures-data">(.*?)</script>', page)[1])

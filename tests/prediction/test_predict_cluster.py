@@ -254,9 +254,9 @@ def test_a_sweep_says_how_many_predictions_are_done(asked: list[str]) -> None:
         (["--strategy", "dp=3, tp=2", "--workers", "8"], "dp=3 x tp=2 = 6 ranks"),
         (["--workers", "1,2,x"], 'workers: cannot read "x" as numbers of workers'),
         (["--workers", "0"], "workers: a job has at least 1 worker"),
-        (["--bandwidth", "1Gbit/s"], "bandwidth: no effect here, leave out: one device"),
-        (["--duration-cv", "0.1"], "duration_cv: no effect here, leave out: one device"),
-        (["--what-if", "latency: 2x"], "what_if: no effect here, leave out: one device"),
+        (["--bandwidth", "1Gbit/s"], "bandwidth: has no effect, leave it out: one device"),
+        (["--duration-cv", "0.1"], "duration_cv: has no effect, leave it out: one device"),
+        (["--what-if", "latency: 2x"], "what_if: has no effect, leave it out: one device"),
         (["--workers", "2", "--bandwidth", "fast"], 'bandwidth: cannot read "fast"'),
         (["--workers", "2", "--bandwidth", "0"], "bandwidth: input should be greater than 0"),
         (
@@ -281,7 +281,7 @@ def test_a_sweep_says_how_many_predictions_are_done(asked: list[str]) -> None:
         ),
         (["--strategy", "ps, servers=1000001", "--workers", "2"], "servers: a job has 1,0"),
         (["--cluster", "nowhere.yaml"], 'no cluster file at "nowhere.yaml"'),
-        (["--workers", "2", "--bandwidth", "inf", "--servers", "2"], "servers: no effect here"),
+        (["--workers", "2", "--bandwidth", "inf", "--servers", "2"], "servers: has no effect"),
         (
             ["--workers", "2", "--bandwidth", "inf", "--what-if", "worker 2: compute 2x slower"],
             'what_if "worker 2: compute 2x slower": there are workers 0 to 1, not 2',
@@ -320,7 +320,7 @@ def test_more_workers_than_the_cluster_has(
     assert main([*asked, "--cluster", path, "--workers", "2,4..8"]) == 2
     assert "8 workers of a cluster that has 4: give 1 to 4" in capsys.readouterr().err
     assert main([*asked, "--cluster", path, "--bandwidth", "1Gbit/s"]) == 2
-    assert "bandwidth: no effect here, leave out: the cluster says" in capsys.readouterr().err
+    assert "bandwidth: has no effect, leave it out: the cluster says" in capsys.readouterr().err
 
 
 def test_workers_without_a_path_between_them(

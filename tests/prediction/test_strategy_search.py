@@ -165,8 +165,8 @@ def test_what_auto_cannot_do(options: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch": 4}, "batch: no effect here"),
-        ({"strategy": "ddp", "global_batch": 4}, "global_batch: no effect here"),
+        ({"batch": 4}, "batch: has no effect"),
+        ({"strategy": "ddp", "global_batch": 4}, "global_batch: has no effect"),
     ],
 )
 def test_what_has_no_effect_with_and_without_auto(options: dict[str, Any], message: str) -> None:

@@ -176,7 +176,7 @@ def test_the_resolved_study_of_a_point_gives_the_same_point_again(
         ("train: {algorithm: local-sgd, servers: 2}", "servers"),
         ("train: {algorithm: sequential, latency: 1ms}", "latency"),
         ("train: {compute: measured, timing_only: true}", "nothing can be measured"),
-        ("train: {cluster: c.yaml, workers: 3}", "workers: no effect here"),
+        ("train: {cluster: c.yaml, workers: 3}", "workers: has no effect"),
         ("train: {}\nsede: 1", 'unknown key "sede": did you mean "seed"?'),
         ("train: {}\nover: {workers: []}", "over.workers: give it at least one value"),
         ("train: {}\nover: {seed: [x]}", "over.seed: a seed is a whole number, got 'x'"),

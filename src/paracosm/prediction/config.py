@@ -207,7 +207,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
         for reason, fields in self._idle().items():
             idle = sorted(fields & self.model_fields_set)
             if idle:
-                raise ValueError(f"{', '.join(idle)}: no effect here, leave out: {reason}")
+                raise ValueError(f"{', '.join(idle)}: has no effect, leave it out: {reason}")
         if self.exact and self.new_ops in ("estimate", "refuse"):
             raise ValueError(f"exact profiles what is missing, new_ops {self.new_ops} does not")
         return self
@@ -338,7 +338,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
         if given := sorted(idle & self.model_fields_set):
             known = "timings" if self.catalogued is None else "no timings"
             raise InputError(
-                f"{', '.join(given)}: no effect here, leave out: {self.hardware} has {known}"
+                f"{', '.join(given)}: has no effect, leave it out: {self.hardware} has {known}"
             )
 
     def _idle_of_hardware(self) -> frozenset[str]:

@@ -234,7 +234,7 @@ def _read(text: str, workers: int | None, servers: int | None, held: int | None)
         servers = held
     if servers is not None:
         if not strategy.servers:
-            raise InputError(f'servers: no effect here, leave out: strategy "{text}" has none')
+            raise InputError(f'servers: has no effect, leave it out: strategy "{text}" has none')
         if _says(text, "servers"):
             raise InputError("servers: the strategy says it already: leave out one of them")
         strategy = replace(strategy, servers=servers)

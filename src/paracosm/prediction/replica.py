@@ -116,7 +116,7 @@ def find_replica(
     """
     say = announce or (lambda sentence: None)
     if config.allocator == "default" and (config.catalogued is not None or config.is_timed):
-        raise InputError("allocator: no effect here, leave out: it is that of a machine's timings")
+        raise InputError("allocator: has no effect without a machine's timings, leave it out")
     if config.catalogued is not None:
         return _catalogued(config, config.catalogued, tensor, say, seed)
     if config.is_timed:

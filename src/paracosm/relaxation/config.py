@@ -280,7 +280,7 @@ class RelaxConfig(ClusterFields):
         for reason, fields in self._idle().items():
             given = sorted(fields & self.model_fields_set)
             if given:
-                raise ValueError(f"{', '.join(given)}: no effect here, leave out: {reason}")
+                raise ValueError(f"{', '.join(given)}: has no effect, leave it out: {reason}")
         limited = self.max_time is not None or "max_sweeps" in self.model_fields_set
         if self.tolerance is None and self.error_tolerance is None and not limited:
             raise ValueError("tolerance: without one, give max_time or max_sweeps")

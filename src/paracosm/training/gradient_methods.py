@@ -1,4 +1,4 @@
-"""Ways of computing gradients: one by one, many in one vectorised call, on a pool of processes."""
+"""Methods to compute gradients: one by one, many in one vectorised call, on a pool of processes."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ class PendingGradient:
         return found
 
     def discard(self) -> None:
-        """Say that nobody will need the result, which may be computed already."""
+        """Declare that the result is not needed."""
         self._source.forget(self)
         if self._gradient is not None and self._gradient.buffers is not None:
             self._source.buffers.rewind(self.replica)
         self.parameters = None
 
     def resolve(self, gradient: Gradient) -> None:
-        """Hand in the gradient, and let go of the parameters."""
+        """Set the gradient, and release the parameters."""
         self._gradient = gradient
         self.parameters = None
 
@@ -88,7 +88,7 @@ Item = TypeVar("Item")
 
 
 class Request(Protocol):
-    """What a gradient is asked for at, and of what."""
+    """A request for a gradient: its parameters and examples."""
 
     @property
     def number(self) -> int: ...  # picks the stream of random numbers

@@ -62,7 +62,7 @@ class TrainingWorker(Worker):
                 await self.pull()
 
     def take_part(self, who: Participation, lost: Callable[[bool], object]) -> None:
-        """Let a client take part here: at once, or when an answer arrives.
+        """Assign a client to this worker: at once, or when an answer arrives.
 
         `lost(dropped_out)` is called if it is lost before what it has computed has arrived.
         """
@@ -88,12 +88,12 @@ class TrainingWorker(Worker):
 
     @property
     def sent_at(self) -> float | None:
-        """When what the client has sent arrived; None where it has not."""
+        """When the client's message arrived; None if it has not."""
         arrived = [upload.arrived for upload in self._uploads]
         return None if not arrived or isnan(max(arrived)) else max(arrived)
 
     def stop(self) -> None:
-        """End the participation: whatever the client does, it gives up."""
+        """End the participation: the client abandons its work."""
         self.participation = None
         if self._departure is not None:
             self._departure.cancel()
@@ -133,11 +133,11 @@ class TrainingWorker(Worker):
 
     @property
     def kept(self) -> dict[str, Any]:
-        """What the client keeps from one time that it takes part to the next; empty at first."""
+        """The client's state between participations; initially empty."""
         return self._team.kept.setdefault(self.client, {})
 
     async def compute_gradient(self) -> Gradient:
-        """Spend the time of one gradient at `parameters`, on the next minibatch."""
+        """Compute a gradient at `parameters` of the next minibatch, which takes virtual time."""
         gradient = self._request()
         if self._durations is None:
             await self.execute(gradient.pending.result)
