@@ -392,7 +392,7 @@ def test_the_first_line_is_the_answer(tmp_path: Path, capsys: Capture) -> None:
     assert status.split(maxsplit=1) == ["status", "at chance"]
     flags = ("--workers", "1,2", "--timing-only", "--updates", "5", "--out", str(tmp_path / "out"))
     assert call("train", *flags) == 0
-    assert capsys.readouterr().out.startswith("Most examples/s with 2 workers: ")
+    assert capsys.readouterr().out.startswith("Highest throughput with 2 workers: ")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -39,7 +39,7 @@ def test_a_search_prints_the_best_with_its_spread_and_leaves_its_files(
     for words in ("quartiles", "without checkpoints", "Young's interval", "Daly's interval"):
         assert words in printed
     assert re.search(r"fresh seeds +3 to 5", printed)
-    assert printed.endswith(f"report: {out / 'report.html'}\n")
+    assert f"report: {out / 'report.html'}\n" in printed
     run = RunFolder.open(out)
     assert run.study["tune"]["problem"] == "laplace2d:5"
     assert run.study["tune"]["tune"] == {"alpha": "1.05..20", "omega": "1..500"}

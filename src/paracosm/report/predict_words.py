@@ -106,14 +106,14 @@ QUANTITIES = (
 
 
 def _compare(runs: Sequence[Run]) -> str | None:
-    """Say which of several runs gives the most examples/s, or steps/s."""
+    """Say which of several runs has the highest throughput."""
     rates = {"examples_per_second": "examples/s", "steps_per_second": "steps/s"}
     key = next((key for key in rates if all(run.numbers.get(key) for run in runs)), None)
     if key is None:
         return None
     return best_sentence(
         runs,
-        f"Most {rates[key]} with",
+        "Highest throughput with",
         lambda summary: 1 / summary[key],
         lambda cost: f"{_rate(1 / cost)} {rates[key]}",
     )

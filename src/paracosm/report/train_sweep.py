@@ -119,7 +119,7 @@ def _fastest(trials: Trials) -> str:
         return "" if trials.goal is None else f"{_capitalised(trials.goal.text)} is never reached."
     if trials.goal is None:
         return comparisons_of_best(
-            designs, costs, "Most examples/s with", lambda cost: f"{1 / cost:,.0f}"
+            designs, costs, "Highest throughput with", lambda cost: f"{1 / cost:,.0f} examples/s"
         )
     return comparisons_of_best(
         *(designs, costs, f"{_capitalised(trials.goal.text)} is reached soonest with"),

@@ -173,6 +173,10 @@ _CHECK = ("copy", "check")
 
 def load_measurement(path: str | Path) -> Measurement:
     """Read a measurement from a file that `Measurement.save` wrote."""
+    if not Path(path).exists():
+        raise InputError(
+            f'no measurement at "{path}": paracosm relax measure --out {path} makes one'
+        )
     content = read_json(path, "measurement")
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise InputError(f"{path}: not a measurement that paracosm relax measure wrote")
