@@ -118,7 +118,7 @@ def test_a_target_that_nobody_reached_has_best_values_and_what_to_try() -> None:
     assert said == (
         "No design reaches test loss 0.1: best 0.103 (4 workers, ssp(slack=3), lr 0.2), 0.2 "
         "(4 workers, ssp(slack=3), lr 0.05); try --updates 12000, higher learning rates (--lr 0.4) "
-        "or a target that is nearer."
+        "or an easier target."
     )
     wild = design(4, None, verdict="diverged")
     assert answer(plan(wild, status="not reached")).endswith("try lower learning rates: --lr 0.01.")

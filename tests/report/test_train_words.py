@@ -95,7 +95,7 @@ NOTHING = {"final_loss": None, "final_accuracy": None, "chance": None, "lr": Non
                 "divergence": {"update": 12, "worker": "worker3", "staleness": 15, "loss": 12345.6},
             },
             (
-                "The run diverged at update 12: the minibatch loss was 1.235e+04, on a "
+                "The run diverged at update 12: the minibatch loss was 1.235e+04, for a "
                 "gradient of worker3 with staleness 15, at lr 0.2."
             ),
         ),
