@@ -98,7 +98,7 @@ def test_a_replay_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
     ("arguments", "reason"),
     [
         (DLRM[:1], "there is no trace of rank 1, 2, 3, 4, 5, 6, ...: give one of every rank"),
-        ([*DLRM, "--alone"], "--alone is for the trace of one rank"),
+        ([*DLRM, "--alone"], "--alone needs the trace of a single rank"),
         ([RESNET, "--alone"], "--alone has no effect: the trace has no collectives"),
         ([RESNET, "--steps", "1..999999999999"], "has more than 100,000 steps"),
         ([RESNET, "--what-if", "kernel zzz: 2x faster"], "choose from at::native::"),

@@ -184,7 +184,7 @@ def test_a_device_without_timings_is_refused_unless_others_are_asked_for(
     assert main([*asked[:-2], "--cluster", path]) == 2
     said = capsys.readouterr().err
     assert "cluster: device Abacus: " in said
-    assert "--hardware says whose timings to take instead" in said
+    assert "give --hardware to use other timings" in said
     assert said.count("\n") == 1
     assert main([*asked, "--cluster", path]) == 0
 
@@ -292,11 +292,11 @@ def test_a_sweep_says_how_many_predictions_are_done(asked: list[str]) -> None:
         ),
         (
             ["--workers", "2", "--bandwidth", "inf", "--timeline-ranks", "0,2"],
-            "timeline_ranks: no rank 2",
+            "timeline_ranks: there is no rank 2",
         ),
         (
             ["--workers", "2", "--bandwidth", "inf", "--timeline-ranks", "0..99999999999"],
-            "timeline_ranks: no rank 99999999999: they are 0 to 1",
+            "timeline_ranks: there is no rank 99999999999: ranks are 0 to 1",
         ),
         (
             ["--workers", "2", "--bandwidth", "inf", "--duration-cv", "-1"],

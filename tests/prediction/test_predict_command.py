@@ -84,14 +84,14 @@ def test_another_device_is_said_and_refused_unless_asked(
     )
     assert main(asked[:-2]) == 2
     said = capsys.readouterr().err
-    assert "holds no timings of this machine, but of Old Chip 7" in said
+    assert "no timings of this machine, only of Old Chip 7" in said
     assert '--hardware "Old Chip 7"' in said
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([], "what is to be predicted?"),
+        ([], "nothing to predict:"),
         (["--model", "resnet50", "--db", "nowhere.db"], "nowhere.db: no such database"),
         (["--model", "resnet51"], 'did you mean "resnet50"'),
         (["--model", "resnet50", "--batch", "0"], "batch: input should be greater"),

@@ -152,8 +152,8 @@ def test_what_fits_nowhere_is_said_with_what_it_lacks() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model": "resnet50"}, "auto is for transformers that are written down"),
-        ({"workers": "1,2,4"}, "auto is for one number of workers"),
+        ({"model": "resnet50"}, "auto needs a transformer generated"),
+        ({"workers": "1,2,4"}, "auto needs a single number of workers"),
         ({"workers": None}, "auto needs a number of workers"),
     ],
 )

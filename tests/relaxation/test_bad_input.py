@@ -195,7 +195,7 @@ GRID = {"problem": "laplace2d:4"}
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({}, "what is to be solved? give either problem or matrix"),
+        ({}, "nothing to solve: give either problem or matrix"),
         ({**GRID, "matrix": "a.mtx"}, "either problem or matrix"),
         ({"problm": "laplace2d:4"}, 'did you mean "problem"?'),
         ({**GRID, "processors": 0}, "processors: "),
@@ -240,7 +240,7 @@ def test_what_a_study_file_says(given: dict[str, Any], words: str) -> None:
         ({**GRID, "rhs": "unifrm"}, 'did you mean "uniform"?'),
         ({**GRID, "start": "zeroes"}, 'did you mean "zeros"?'),
         ({**GRID, "speeds": "1,2", "processors": 3}, "speeds: 2 numbers for 3 processors"),
-        ({**GRID, "speeds": "1,-2", "processors": 2}, "speeds: each has to be finite and above 0"),
+        ({**GRID, "speeds": "1,-2", "processors": 2}, "speeds: must be finite and above 0"),
         ({**GRID, "time": ["1", "2", "3"], "processors": 4}, "3 distributions for 4 processors"),
         ({"matrix": "nowhere.mtx"}, "nowhere.mtx: no such file"),
         ({**GRID, "fault": "stop on processor 4 at 1s"}, "processor 4"),

@@ -227,11 +227,11 @@ def spectrum_of(spec: RunSpec) -> SpectralRadius | None:
     method, problem = spec.method, spec.problem
     if spec.problem.map is not None:
         return None
-    name, omega, beta = _as_known(method, spec)
+    name, omega, beta = _with_known_matrix(method, spec)
     return iteration_radius(problem.A, name, omega=omega, beta=beta, stencil=problem.stencil)
 
 
-def _as_known(method: Method | None, spec: RunSpec) -> tuple[Any, float, float]:
+def _with_known_matrix(method: Method | None, spec: RunSpec) -> tuple[Any, float, float]:
     """Return the method whose iteration matrix says it: a function of the user's counts as Jacobi.
 
     So do local solves, whose rho(|C|) is at most that of Jacobi where this is below 1.

@@ -138,9 +138,7 @@ def test_a_node_that_only_knows_loopback_says_nothing_about_links(
     assert summary_of(capsys, *flags, "--uneven", "0")["target"]["uneven"] == 0
     flags = saved(False, 4.2)
     assert main(["predict", *flags]) == 2
-    assert "node.yaml has 4.2, which is connections that starve; 3 at most" in (
-        capsys.readouterr().err
-    )
+    assert "node.yaml has 4.2, at which connections starve; at most 3" in (capsys.readouterr().err)
     assert summary_of(capsys, *flags, "--uneven", "3")["target"]["uneven"] == 3
 
 
@@ -267,7 +265,7 @@ def test_an_interrupt_keeps_the_numbers_that_are_done(
         ),
         (
             ["--workers", "2", *LINK, "--sharing", "packets(16KiB)", "--uneven", "0.3"],
-            "uneven: only where messages share a port fairly: leave out, or leave sharing packets",
+            "uneven: has an effect only with fair sharing: leave it out, or leave sharing packets",
         ),
         (["--workers", "2", *LINK, "--steps", "10"], "steps: input should be greater than"),
         (["--workers", "20000", *LINK], "workers: of a profile 10,000 at most"),
@@ -289,7 +287,7 @@ def test_what_is_no_profile_is_refused(tmp_path: Path, capsys: Capture) -> None:
     other = tmp_path / "other.profile"
     other.write_text("nothing of the kind")
     assert main(["predict", "--profile", str(other), "--workers", "2", *LINK]) == 2
-    assert "no job profile: paracosm profile job" in capsys.readouterr().err
+    assert "not a job profile: write one with paracosm profile job" in capsys.readouterr().err
     assert main(["predict", "--profile", str(tmp_path / "none"), "--workers", "2", *LINK]) == 2
     assert "none: no such file" in capsys.readouterr().err
 
@@ -304,8 +302,7 @@ def test_a_measurement_shorter_than_a_step_is_refused(profile: str, capsys: Capt
     assert main(["predict", *flags]) == 2
     error = capsys.readouterr().err
     assert error == (
-        "paracosm: measure: no worker ends a step in 4 s: one takes 5 s alone, and a measurement "
-        "many of them\n"
+        "paracosm: measure: 4 s is too short: a step takes 5 s alone, and a measurement needs many\n"
     )
 
 
