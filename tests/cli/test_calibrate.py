@@ -263,7 +263,7 @@ def test_serve_gives_up_a_bad_client_and_beyond_loopback_asks_for_a_token(capsys
         time.sleep(0.05)
         printed, error = capsys.readouterr()
         said += printed + error
-    assert "is no paracosm calibrate" in said
+    assert "is not paracosm calibrate" in said
     (token,) = re.findall(r"--peer HOST:\d+ --token (\d+)\n", said)
     flags = ["--peer", f"127.0.0.1:{port}", "--parsing", "none", "--connections", "1", "--quiet"]
     quick = ["--seconds", "0.1s", "--rounds", "1"]

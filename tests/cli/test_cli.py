@@ -170,7 +170,7 @@ def test_a_grid_makes_a_folder_for_each_point_and_goes_on_where_it_stopped(
         (["train", "--servers", "1000000000"], "less than or equal to 1000000"),
         (["train", "--updates", "1000000000"], "less than or equal to 100000000"),
         (["train", "--workers", "1,2"], "a list of workers is a sweep, which needs a folder"),
-        (["train", "--workers", "2..1"], "goes nowhere"),
+        (["train", "--workers", "2..1"], "is not a range"),
         (["train", "--what-if", "worker 9: compute 2x slower"], "there are workers 0 to 3, not 9"),
         (["train", "--what-if", "link 0-9: latency 1 ms"], '"worker9"'),
         (["train", "--what-if", "all_reduce: 2x slower"], "train cannot change that"),

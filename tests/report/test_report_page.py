@@ -121,7 +121,7 @@ def test_a_divergence_is_told_in_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize("status", ["interrupted", "failed"])
 def test_other_ends_are_told_too(tmp_path: Path, status: str) -> None:
     text = text_of(page_of(tmp_path, make_run(tmp_path / "run", status=status)))
-    assert re.search(f"The run (was|ended as:) {status}", text)
+    assert re.search(f"The run (was|ended with status) {status}", text)
 
 
 def test_several_runs_share_a_table_and_every_figure(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_no_run_and_runs_of_different_kinds_are_refused(tmp_path: Path) -> None:
     train = make_run(tmp_path / "a")
     relax = RunFolder.create(tmp_path / "b", {"relax": {}})
     relax.finish({})
-    with pytest.raises(InputError, match="different kinds do not compare: relax, train"):
+    with pytest.raises(InputError, match="cannot compare runs of different kinds: relax, train"):
         write_report([train, relax], tmp_path / "report.html")
 
 

@@ -118,8 +118,8 @@ def test_sizes_are_by_worker() -> None:
         ("worker 1: 0", "write worker 3: 64"),
         ("server 0: 9", "names no worker by number"),
         ("workers: 9", "names no worker by number"),
-        ("workers 2..1: 9", "goes nowhere"),
-        ("node 1: 9", "no workers or servers"),
+        ("workers 2..1: 9", "is not a range"),
+        ("node 1: 9", "not name workers or servers"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(given: Any, message: str) -> None:

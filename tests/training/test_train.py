@@ -430,9 +430,9 @@ def test_the_unchanged_run_is_the_run_without_the_change() -> None:
     config = {"workers": 16, "updates": 300, "timing_only": True, "timeline": True}
     network = {"bandwidth": "1Gbit/s", "message_size": "12.5MB"}
     alone = train(TrainConfig(**config, **network)).summary
-    beside = train(TrainConfig(**config, **network, what_if="links: bandwidth 4x")).summary
+    extra = train(TrainConfig(**config, **network, what_if="links: bandwidth 4x")).summary
     for name in ("virtual_time", "mean_staleness", "updates"):
-        assert beside["unchanged"][name] == alone[name], name
+        assert extra["unchanged"][name] == alone[name], name
 
 
 def test_a_change_is_compared_with_the_unchanged_run() -> None:

@@ -4,8 +4,8 @@ Of a cluster, the links and the algorithm are picked. Workers are given by their
 order of their ranks in the group. In `hierarchical` clusters each worker has its own way out of its
 machine, or those of a machine share network cards, and machines the uplinks of leaf switches
 (`Hierarchical`). Then the messages of a step that pass the same card or uplink at once, those of
-the group and of others `beside` it, have their share of it: eight rings over one card take eight
-times as long as one. A tree's steps are each charged the slowest of its links.
+the group and of `concurrent` ones, share it: eight rings over one card take eight times as long as
+one. A tree's steps are each charged the slowest of its links.
 
 `size` is always that of the whole vector, in bytes. Steps follow each other, and each step costs
 what its messages cost on an idle link: `link.transfer_time(bytes)`; where every rank sends and
@@ -50,7 +50,7 @@ def collective_time(
     collective: str,  # one of `COLLECTIVES`
     size: float,
     algorithm: str = "auto",  # one of `algorithms_of(collective)`, or the cheapest of them
-    beside: Ints | None = None,  # other groups (a row each) that do the same at the same time
+    concurrent: Ints | None = None,  # other groups (a row each) that do the same at the same time
 ) -> float:
     """Return the seconds that a collective takes when all have come to it.
 
@@ -63,7 +63,7 @@ def collective_time(
         InputError: a collective or an algorithm that is unknown; the topology does not join two
             workers that would exchange messages, or has no machines for "hierarchical".
     """
-    ways = collective_times(cluster, workers, collective, algorithm, beside)
+    ways = collective_times(cluster, workers, collective, algorithm, concurrent)
     return min(time_of(size) for time_of in ways.values())
 
 
@@ -72,7 +72,7 @@ def collective_times(
     workers: Sequence[int] | Ints,
     collective: str,
     algorithm: str = "auto",
-    beside: Ints | None = None,
+    concurrent: Ints | None = None,
 ) -> dict[str, TimeOf]:
     """Return what a collective takes by its size, for each algorithm that there are links for.
 
@@ -85,8 +85,8 @@ def collective_times(
     groups = np.asarray(workers, dtype=np.int64).reshape(1, -1)
     if groups.shape[1] < 2:
         return dict.fromkeys(tried, lambda size: 0.0)
-    if beside is not None and shares_ports(cluster):
-        groups = np.concatenate((groups, beside))
+    if concurrent is not None and shares_ports(cluster):
+        groups = np.concatenate((groups, concurrent))
     times, refusals = {}, []
     for name in tried:
         try:
@@ -110,14 +110,16 @@ def shares_ports(cluster: Cluster) -> bool:
     return isinstance(cluster.topology, Hierarchical) and cluster.topology.shares_ports
 
 
-def message_link(cluster: Cluster, source: int, target: int, beside: Ints | None = None) -> Link:
+def message_link(
+    cluster: Cluster, source: int, target: int, concurrent: Ints | None = None
+) -> Link:
     """Return the link from one worker to another, shared with what others send at the same time.
 
-    `beside` are pairs of other senders and receivers, a row each.
+    `concurrent` are pairs of other senders and receivers, a row each.
     """
     pairs = np.array([[source, target]], dtype=np.int64)
-    if beside is not None and shares_ports(cluster):
-        pairs = np.concatenate((pairs, beside))
+    if concurrent is not None and shares_ports(cluster):
+        pairs = np.concatenate((pairs, concurrent))
     (link,) = _links(cluster, pairs[:, :1], pairs[:, 1:])
     return link
 

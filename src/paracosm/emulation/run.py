@@ -209,7 +209,7 @@ def run_job(
         for rank in config.rank:
             job.ranks[rank] = _start_rank(config, seed, rank, folder, port, job, costs)
         try:
-            with _ended_by_signals():
+            with _signals_raise_interrupt():
                 failed = _watch(job, heard)
         except KeyboardInterrupt:
             interrupted = True
@@ -283,7 +283,7 @@ _NOT_INHERITED = ("PARACOSM_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_US
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def _signals_raise_interrupt() -> Iterator[None]:
     """Have SIGTERM and SIGHUP do what Ctrl-C does, but where they are ignored or handled."""
     ours = []
     if threading.current_thread() is threading.main_thread():

@@ -92,7 +92,7 @@ def _numbers(own: RankRecords) -> dict[str, Any]:
     return {
         "iterations": len(own.iterations),
         "iteration_time": IterationTimes(**spread(iterations.time)) if known else None,
-        "no_iteration_time": None if known else _why_none(own),
+        "no_iteration_time": None if known else _reason_without_iterations(own),
         "typical_iteration": iterations.typical if known else None,
         "breakdown": breakdown,
         "utilisation": {"compute": compute, "cpu": _cpu(own)},
@@ -108,7 +108,7 @@ def _numbers(own: RankRecords) -> dict[str, Any]:
     }
 
 
-def _why_none(own: RankRecords) -> str:
+def _reason_without_iterations(own: RankRecords) -> str:
     if not own.iterations:
         return "the script made no step of an optimizer"
     return "the script made one step of an optimizer: the first iteration holds the start-up"

@@ -146,7 +146,7 @@ def _tensor(reference: str, name: str, array: Any) -> Tensor:
     try:
         tensor = torch.as_tensor(array)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise _broken(reference, f"{name} is no array of numbers ({error})") from None
+        raise _broken(reference, f"{name} is not an array of numbers ({error})") from None
     if tensor.ndim == 0 or len(tensor) == 0:
         raise _broken(reference, f"{name} has no examples")
     if torch.is_complex(tensor):

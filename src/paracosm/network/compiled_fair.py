@@ -361,12 +361,12 @@ def _is_alone(fair: Any, number: Any) -> Any:
 @subroutine
 def _share_out(fair: Any, found: Any, now: Any) -> None:
     """Give all flows their rates that the first so many of `near_paths` lead to."""
-    near_paths, near_stations = _find_near(fair, found)
+    near_paths, near_stations = _find_connected(fair, found)
     _fill(fair, near_paths, near_stations, now)
 
 
 @inlined
-def _find_near(fair: Any, found: Any) -> Any:
+def _find_connected(fair: Any, found: Any) -> Any:
     """Find all stations and paths in use that those in `near_paths` lead to; return how many."""
     near_stations = at = 0
     while at < found:

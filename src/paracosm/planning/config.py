@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from paracosm.cluster.changes import is_of_cluster, refuse_changes
+from paracosm.cluster.changes import changes_cluster, refuse_changes
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields
 from paracosm.cluster.worker_counts import MOST_NODES, parse_workers
 from paracosm.errors import InputError
@@ -151,7 +151,7 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
                 "privacy: a plan updates tensors separately, so it cannot clip a client's whole "
                 "change: use examples(clip=1, noise=1.1)"
             )
-        others = [change for change in self.what_if if not is_of_cluster(change)]
+        others = [change for change in self.what_if if not changes_cluster(change)]
         refuse_changes(others, "plan", "how fast workers and servers compute, and values of links")
         for algorithm in self.algorithm:
             for workers in self.workers:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from paracosm.cluster import Cluster, star
-from paracosm.cluster.changes import Change, is_of_cluster, refuse_changes
+from paracosm.cluster.changes import Change, changes_cluster, refuse_changes
 from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCounts
 from paracosm.cluster.hardware import Hardware, find_hardware
@@ -420,7 +420,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
             (
                 change
                 for change in self.what_if
-                if not (is_of_cluster(change) or change.what == "count")
+                if not (changes_cluster(change) or change.what == "count")
                 and (of_profile or change.subject != "collectives")
             ),
             "predict",

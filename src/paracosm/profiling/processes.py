@@ -74,7 +74,7 @@ class Processes:
         prefix: Sequence[str] = (),
     ) -> None:
         command = [*prefix, *_PYTHON, self._module, json.dumps(setup)]
-        with self._said(len(self._workers)).open("wb") as errors:
+        with self._messages(len(self._workers)).open("wb") as errors:
             worker = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -114,7 +114,10 @@ class Processes:
                 selector.register(_pipe(worker.stdout), selectors.EVENT_READ, number)
             while True:
                 for number in awaited:
-                    if number not in found and (answer := self._heard_whole(number)) is not None:
+                    if (
+                        number not in found
+                        and (answer := self._complete_message(number)) is not None
+                    ):
                         found[number] = answer
                 if len(found) == len(awaited):
                     return [found[number] for number in awaited]
@@ -126,7 +129,7 @@ class Processes:
                         f"{seconds + self._timeout:g} s ({what})"
                     )
                 for key, _ in ready:
-                    self._hear(key.data)
+                    self._receive(key.data)
 
     def end(self) -> None:
         for worker in self._workers:
@@ -138,19 +141,19 @@ class Processes:
                 _pipe(worker.stdin).close()
         self._workers.clear()
 
-    def _said(self, number: int) -> Path:
+    def _messages(self, number: int) -> Path:
         return self.folder / f"{number}.txt"
 
-    def _hear(self, number: int) -> None:
+    def _receive(self, number: int) -> None:
         more = os.read(_pipe(self._workers[number].stdout).fileno(), 1 << 16)
         self._heard[number] += more
         if not more:
-            raise WorkerError(self._why(number, "ended"))
+            raise WorkerError(self._failure_text(number, "ended"))
         # One that nobody waits for says nothing but that it failed.
         if self._heard[number].startswith((b'{"error"', b'{"refused"')):
-            self._heard_whole(number)
+            self._complete_message(number)
 
-    def _heard_whole(self, number: int) -> dict[str, Any] | None:
+    def _complete_message(self, number: int) -> dict[str, Any] | None:
         line, newline, rest = self._heard[number].partition(b"\n")
         if not newline:
             return None
@@ -159,16 +162,16 @@ class Processes:
         if "refused" in answer:
             raise InputError(str(answer["refused"]))
         if "error" in answer:
-            raise WorkerError(self._why(number, str(answer["error"])))
+            raise WorkerError(self._failure_text(number, str(answer["error"])))
         return answer
 
-    def _why(self, number: int, reason: str) -> str:
+    def _failure_text(self, number: int, reason: str) -> str:
         """Say who failed first: the others complain that a connection is closed."""
         deadline = time.monotonic() + _GRACE
         while time.monotonic() < deadline:
             for each, worker in enumerate(self._workers):
                 if code := worker.poll():
-                    said = self._said(each).read_text(errors="replace").strip().splitlines()
+                    said = self._messages(each).read_text(errors="replace").strip().splitlines()
                     last_words = f": {said[-1].strip()}" if said else ""
                     ended = f"ended with exit code {code}"
                     if code < 0:

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from paracosm.cluster import Cluster
-from paracosm.cluster.changes import is_of_cluster, refuse_changes
+from paracosm.cluster.changes import changes_cluster, refuse_changes
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.errors import InputError, unknown
 from paracosm.expression import parse_expression
@@ -350,7 +350,7 @@ class RelaxConfig(ClusterFields):
             (
                 change
                 for change in self.what_if
-                if not is_of_cluster(change)
+                if not changes_cluster(change)
                 or change.subject == "servers"
                 or (shared and change.subject != "workers")
             ),

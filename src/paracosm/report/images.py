@@ -78,8 +78,8 @@ def write_images(
     written = []
     for chart in all_charts(shown):
         path = folder / f"{chart.name}.{image_format}"
-        with replacing(path) as beside:
-            beside.write_bytes(picture(chart, [run.name for run in shown], image_format))
+        with replacing(path) as temporary:
+            temporary.write_bytes(picture(chart, [run.name for run in shown], image_format))
         written.append(path)
     return written
 

@@ -43,9 +43,9 @@ def cost_text(summary: PlanSummary | StrategyPlanSummary, cost: float) -> str:
 def plan_sentence(summary: PlanSummary) -> str:
     """Name the fastest and the cheapest design, or state that none reached the target."""
     target = target_name(summary)
-    target = f"{target[0].upper()}{target[1:]}"
     if summary.fastest is None:
         return f"No design reaches {target}{_best_values(summary)}"
+    target = f"{target[0].upper()}{target[1:]}"
     best = summary.designs[summary.fastest]
     parts = [f"{target} is reached soonest with {design_name(best)}: {_time(best)}"]
     reference = None if summary.reference is None else summary.designs[summary.reference]

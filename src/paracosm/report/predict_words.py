@@ -250,7 +250,7 @@ def _machine(measured: Measured | None) -> str:
         return ""
     error = measured.error_at_its_speed
     at_it = "" if error is None else f": at that speed the prediction is {_signed(error)} off"
-    return f"the same work took {_signed(slower)} time when the iteration was measured{at_it}"
+    return f"{_signed(slower)} time for the same work when the iteration was measured{at_it}"
 
 
 def _to_measure(summary: IterationSummary | JobSummary) -> str:

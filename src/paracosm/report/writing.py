@@ -76,8 +76,8 @@ def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
         body="".join(body),
         figures={chart.name: plotly_figure(chart, names) for chart in charts},
     )
-    with replacing(path) as beside:
-        beside.write_text(html, encoding="utf-8")
+    with replacing(path) as temporary:
+        temporary.write_text(html, encoding="utf-8")
 
 
 def _lead(runs: Sequence[Run]) -> str:

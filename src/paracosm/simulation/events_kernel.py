@@ -277,9 +277,9 @@ def play(plan: Any) -> Any:
             counts[READY] += 1
     while True:
         for index in range(counts[READY]):
-            _want(plan, plan.ready[index], now)
+            _queue_task(plan, plan.ready[index], now)
         counts[READY] = 0
-        _choose(plan)
+        _start_queued(plan)
         for index in range(counts[ARRIVING]):
             _arrive(plan, plan.arriving[index], now)
         counts[ARRIVING] = 0
@@ -301,7 +301,7 @@ def play(plan: Any) -> Any:
 
 
 @inlined
-def _want(plan: Any, row: Any, now: Any) -> None:
+def _queue_task(plan: Any, row: Any, now: Any) -> None:
     """Let a task that is ready stand in line for its resource; without one, it arrives."""
     task = plan.tasks[row]
     if task.resource < 0:
@@ -322,7 +322,7 @@ def _want(plan: Any, row: Any, now: Any) -> None:
 
 
 @inlined
-def _choose(plan: Any) -> None:
+def _start_queued(plan: Any) -> None:
     """Let every touched resource that is free take its next task, if there is one."""
     counts = plan.counts
     for index in range(counts[TOUCHED]):

@@ -237,8 +237,8 @@ def _instants(block: Schedule) -> tuple[Ints, ...]:
 def _instant(picoseconds: int) -> int:
     if picoseconds > LAST_INSTANT:
         raise InputError(
-            "failures: the job lasts more than 2**63 - 1 picoseconds (106 days), which is as far "
-            "as the clock goes: it has too much to do, or fails too often to get on; try other "
+            "failures: the job lasts more than 2**63 - 1 picoseconds (106 days), the range of the "
+            "clock: it has too much work, or fails too often to make progress; try other "
             "checkpoints"
         )
     return picoseconds

@@ -277,7 +277,7 @@ def stream_schedule(
             raise ValueError(f"a step updates tensor {unread} before it has read it")
         ended = reason == OVER
         dropped = int(plan.versions.counts[versions_kernel.DROPPED])
-        plan, taken = _take_rows(plan, ended)
+        plan, taken = _collect_rows(plan, ended)
         if ended or any(map(len, taken)):
             plan.versions.counts[versions_kernel.DROPPED] = 0
             end = int(plan.counts[CLOCK])
@@ -324,7 +324,7 @@ def _versions(
     return make_versions(read, updated, workers, rule.pushes, rule.drops_late, room)
 
 
-def _take_rows(plan: Plan, ended: bool) -> tuple[Plan, list[Rows]]:
+def _collect_rows(plan: Plan, ended: bool) -> tuple[Plan, list[Rows]]:
     """Take the rows away that are of instants before this one, or all; make room if there are none.
 
     Return the plan that is to be played on, and reads, updates, steps and failures.

@@ -109,8 +109,8 @@ def play_static(job: Job, folding: Folding, lengths: Ints | None = None) -> Play
         raise _stuck(played)
     if end.max(initial=0) == LATEST:
         raise InputError(
-            "the job lasts more than 2**63 - 1 picoseconds (106 days), which is as far as the "
-            "clock goes: shorten durations, or check their unit"
+            "the job lasts more than 2**63 - 1 picoseconds (106 days), the range of the clock: "
+            "shorten durations, or check their unit"
         )
     return played
 
@@ -146,7 +146,7 @@ def _stuck(played: Played) -> InputError:
             label = job.labels[played.folding.representative[unit]]
             told.append(f"{label} {what} {job.names[job.programs[own].name[row]]} (task {row})")
     waits = "; ".join(told[:3]) or "every lane waits for another one"
-    return InputError(f"the job cannot go on, ranks wait for each other: {waits}")
+    return InputError(f"the job is deadlocked, ranks wait for each other: {waits}")
 
 
 Numbers = TypeVar("Numbers", np.int64, np.float64)

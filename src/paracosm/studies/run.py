@@ -170,8 +170,8 @@ def read_sweep(folder: Path) -> list[Mapping[str, Any]]:
 
 def _write_rows(rows: Mapping[str, SweepRow], points: Iterable[Point], out: Path) -> None:
     ordered = [rows[point.name].to_dict() for point in points if point.name in rows]
-    with replacing(out / SWEEP) as beside:
-        beside.write_text(to_json(ordered), encoding="utf-8")
+    with replacing(out / SWEEP) as temporary:
+        temporary.write_text(to_json(ordered), encoding="utf-8")
 
 
 def _claim(out: Path, study: Study, points: Iterable[Point], force: bool) -> None:
@@ -187,8 +187,8 @@ def _claim(out: Path, study: Study, points: Iterable[Point], force: bool) -> Non
                 f"{out}: the folder exists and holds something other than this study: choose "
                 "another one, or give --force"
             )
-        with replacing(file) as beside:
-            beside.write_text(yaml.safe_dump(wanted, sort_keys=False), encoding="utf-8")
+        with replacing(file) as temporary:
+            temporary.write_text(yaml.safe_dump(wanted, sort_keys=False), encoding="utf-8")
     except OSError as error:
         raise unwritable(f"{out}: cannot write a sweep here", error) from None
 

@@ -367,8 +367,8 @@ def write_run_files(folder: Path, files: Mapping[str, bytes]) -> None:
     with Lock(folder):
         remove_run_files(folder)
         for name in sorted(files, key="summary.json".__eq__):  # last, since it says: finished
-            with replacing(folder / name) as beside:
-                beside.write_bytes(files[name])
+            with replacing(folder / name) as temporary:
+                temporary.write_bytes(files[name])
 
 
 def _mapping(file: Path, parse: Callable[[bytes, str], Any]) -> dict[str, Any]:
@@ -379,8 +379,8 @@ def _mapping(file: Path, parse: Callable[[bytes, str], Any]) -> dict[str, Any]:
 
 
 def _write(file: Path, text: str) -> None:
-    with replacing(file) as beside:
-        beside.write_text(text, encoding="utf-8")
+    with replacing(file) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def _reason(error: Exception) -> str:

@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from paracosm.cluster import Cluster
-from paracosm.cluster.changes import is_of_cluster, refuse_changes
+from paracosm.cluster.changes import changes_cluster, refuse_changes
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.link import Packets
 from paracosm.cluster.worker_counts import MOST_NODES
@@ -316,7 +316,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             )
 
     def _check_changes(self) -> None:
-        others = [change for change in self.what_if if not is_of_cluster(change)]
+        others = [change for change in self.what_if if not changes_cluster(change)]
         refuse_changes(others, "train", "how fast workers and servers compute, and values of links")
         for change in self.what_if:
             is_of_links = change.subject in ("link", "links")

@@ -318,13 +318,13 @@ class FailingServer(_Node, ParameterServer):
         self.conditions.discarded(0, self._seconds[contribution.worker])
 
     def answer(
-        self, *workers: str, parameters: Any = None, beside: Any = None, clock: int = 0
+        self, *workers: str, parameters: Any = None, extra: Any = None, clock: int = 0
     ) -> None:
         self._is_applying = False
         self._owed.difference_update(workers)
         self._joined.difference_update(workers)
         there = (worker for worker in workers if worker not in self._away)
-        super().answer(*there, parameters=parameters, beside=beside, clock=clock)
+        super().answer(*there, parameters=parameters, extra=extra, clock=clock)
 
     async def welcome(self) -> None:
         """Send the parameters to workers that are back."""

@@ -37,7 +37,7 @@ class ParameterServer(Worker):
         self._answers: list[Transfer] = []
         self._update_time = team.update_sampler(index)
         self._places: Places | None = None
-        self._beside: Any = None  # what was last sent beside the parameters
+        self._extra: Any = None  # what was last sent beside the parameters
 
     async def run(self) -> None:
         if self._team.clients is not None:
@@ -101,7 +101,7 @@ class ParameterServer(Worker):
 
     def answer_again(self, *workers: str) -> None:
         """Send what was last sent to clients that take the places of others, or vacant ones."""
-        self.answer(*workers, beside=self._beside)
+        self.answer(*workers, extra=self._extra)
 
     def _contribution(self, push: Push) -> Contribution:
         gradient, payload, read_version, second = push
@@ -126,7 +126,7 @@ class ParameterServer(Worker):
         self._team.dropped += 1
 
     def answer(
-        self, *workers: str, parameters: Any = None, beside: Any = None, clock: int = 0
+        self, *workers: str, parameters: Any = None, extra: Any = None, clock: int = 0
     ) -> None:
         """Send the parameters as they are now (or other ones of this version) to the workers.
 
@@ -134,11 +134,11 @@ class ParameterServer(Worker):
         algorithm keeps.
         """
         store = self._store
-        self._beside = beside
+        self._extra = extra
         if parameters is None:
             parameters = store.parameters
-        answer = Answer(self._index, parameters, store.version, beside, clock)
-        size = message_size(self._size, beside)
+        answer = Answer(self._index, parameters, store.version, extra, clock)
+        size = message_size(self._size, extra)
         last = store.version >= self._team.last_update
         taken = workers if self._places is None else self._places.assign(workers)
         for worker in taken:

@@ -372,7 +372,7 @@ class Contribution:
         return whole if self.part is None else whole[self.part]
 
     @property
-    def beside(self) -> Any:
+    def extra(self) -> Any:
         """The same of the vector that was sent beside the payload; None where there was none."""
         if self.second is None:
             return None

@@ -302,7 +302,8 @@ def test_a_measurement_shorter_than_a_step_is_refused(profile: str, capsys: Capt
     assert main(["predict", *flags]) == 2
     error = capsys.readouterr().err
     assert error == (
-        "paracosm: measure: 4 s is too short: a step takes 5 s alone, and a measurement needs many\n"
+        "paracosm: measure: 4 s is too short: a step takes 5 s alone, and a measurement needs "
+        "many\n"
     )
 
 

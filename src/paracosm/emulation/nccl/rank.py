@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.distributed import distributed_c10d as c10d
 
-from paracosm.emulation.backend.install import meet_alone
+from paracosm.emulation.backend.install import skip_rendezvous
 from paracosm.emulation.config import Setting
 from paracosm.emulation.nccl.build import KERNELS, kernels
 from paracosm.emulation.nccl.table import (
@@ -45,7 +45,7 @@ def prepare_nccl(
     shim.paracosm_next_peer.restype = None
     rank = setting.rank
     questions = questions_of(Path(os.environ[VARIABLE]))
-    meet_alone()
+    skip_rendezvous()
     replace_object_collectives((rank,), refuse, lambda sizes: False)
     _name_groups(rank, recorder)
     for name in ("send", "recv_"):

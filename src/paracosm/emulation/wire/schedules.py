@@ -201,7 +201,7 @@ class Ring(Direct):
     def is_part(self, source: int, target: int, index: int) -> bool:
         return False
 
-    def comes_back(self, real: int, index: int) -> bool:
+    def returns_to(self, real: int, index: int) -> bool:
         messages = self._rounds * (self._members.size - 1) * self.lag
         return index + self._fed[real].length * self.lag < messages
 

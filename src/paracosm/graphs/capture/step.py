@@ -21,7 +21,7 @@ from paracosm.models.registry import Workload, built_in
 RATE = 1e-4  # of learning: it changes parameters but little
 
 
-def _nobody(phase: str) -> None:
+def _ignore_phase(phase: str) -> None:
     """Hear that a phase begins."""
 
 
@@ -38,7 +38,7 @@ class TrainingStep:
     def drop_gradients(self) -> None:
         self.workload.module.zero_grad(set_to_none=True)
 
-    def run(self, enter: Callable[[str], None] = _nobody) -> None:
+    def run(self, enter: Callable[[str], None] = _ignore_phase) -> None:
         """Run it once; `enter` is called with the name of each phase that begins."""
         work = self.workload
         if not work.module.training:
@@ -214,7 +214,7 @@ def _split(module: nn.Module, mesh: Any, options: CaptureOptions) -> None:
     plan: Mapping[str, str] | None = getattr(module, "tensor_parallel", None)
     if not plan:
         raise InputError(
-            f"{options.model}: the model does not say how its layers are split: give the module an "
+            f"{options.model}: the split of the model's layers is missing: give the module an "
             'attribute tensor_parallel, such as {"layers.*.up": "column", "layers.*.down": "row"}'
         )
     ranks = mesh.size()

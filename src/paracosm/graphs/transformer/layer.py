@@ -46,7 +46,7 @@ class Step:
     kept: Kept = ()
     gradient: int = 0  # bytes of the gradient of weights that it makes
     of_weights: bool = False  # whether nothing but the optimizer waits for it
-    beside: bool = False  # whether the next step runs beside it, and the one after waits for both
+    overlaps: bool = False  # whether the next step runs beside it, and the one after waits for both
 
 
 def layer_forward(share: Share, layer: int) -> Iterator[Step]:
@@ -191,7 +191,7 @@ def _ring(share: Share, *, backward: bool) -> Iterator[Step]:
     kept = ((result, "attention.out"), (logarithms, "attention.core"))
     for number in range(ranks):
         if number < ranks - 1:
-            yield Step("attention.core", permute((1 + backward) * keys), beside=True)
+            yield Step("attention.core", permute((1 + backward) * keys), overlaps=True)
         last = number == ranks - 1
         yield Step("attention.core", op, kept if last and not backward else ())
     if backward and ranks > 1:
@@ -306,8 +306,8 @@ def _gather(share: Share, place: str, *, again: bool = False) -> Iterator[Step]:
     beside the gradient of the input."""
     if share.split.tensor > 1 and share.split.sequence:
         size = share.stream // (2 if share.split.float8 else 1)
-        beside = again or share.split.overlap
-        yield Step(place, all_gather(size, share.split.tensor), beside=beside)
+        overlaps = again or share.split.overlap
+        yield Step(place, all_gather(size, share.split.tensor), overlaps=overlaps)
 
 
 def total(share: Share) -> Op:
@@ -344,7 +344,7 @@ def _summed(share: Share, place: str, steps: Iterable[Step]) -> Iterator[Step]:
     sums = list(_sum(share, place))
     if sums and share.split.overlap:
         last = max(n for n, step in enumerate(found) if not step.of_weights)
-        found.insert(last, replace(sums.pop(), beside=True))
+        found.insert(last, replace(sums.pop(), overlaps=True))
     yield from found
     yield from sums
 

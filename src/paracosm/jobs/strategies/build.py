@@ -144,8 +144,10 @@ def _programs(
             for role, number in zip(roles, table[rank].tolist(), strict=True)
             if number >= 0
         }
-        beside = layout.beside(group, at_once) if shares_ports(of_all.cluster) else {}
-        costs = replace(of_all, group=group, beside=beside)
+        concurrent = (
+            layout.concurrent_groups(group, at_once) if shares_ports(of_all.cluster) else {}
+        )
+        costs = replace(of_all, group=group, concurrent=concurrent)
         plan, stage = plans[device[rank]], int(layout.stage[rank])
         if strategy.shares:
             own = replace(strategy, microbatches=int(share[rank]), shares=())
@@ -196,7 +198,7 @@ class Layout:
             first += len(ranks)
         return table
 
-    def beside(
+    def concurrent_groups(
         self, group: Mapping[str, tuple[int, ...]], at_once: Sequence[Ints]
     ) -> dict[str, Ints]:
         """Return the other groups that communicate with each of `group`, by its role.

@@ -23,7 +23,7 @@ import numpy as np
 from paracosm.errors import InputError
 from paracosm.graphs.graph import PHASES
 from paracosm.jobs.job import Program
-from paracosm.jobs.strategies.layers import again_of, is_numbered
+from paracosm.jobs.strategies.layers import is_numbered, recomputed_of
 from paracosm.jobs.strategies.plan import Plan
 from paracosm.jobs.strategies.rows import (
     Held,
@@ -31,11 +31,11 @@ from paracosm.jobs.strategies.rows import (
     RowWriter,
     first_task,
     hold_activations,
-    hold_again,
     hold_gradients,
+    hold_recomputed,
     hold_updates,
-    left_of_layers,
-    let_go,
+    kept_of_layers,
+    release_kept,
     row_anchors,
 )
 from paracosm.jobs.strategies.stage import (
@@ -305,11 +305,13 @@ def forward_block(stage: Stage, pulled: Ready = MappingProxyType({})) -> Forward
             left.append((part.received, len(plan.work.graph)))
         else:
             writer.release(part.received, rows.end)
-    ready = {row: _from_later(there, FORWARD) for row, there in rows.ready.items()}
-    return Forward(writer.block(), ready, _from_later(rows.awaited, FORWARD), left, away)
+    ready = {row: _dependencies_of_later_block(there, FORWARD) for row, there in rows.ready.items()}
+    return Forward(
+        writer.block(), ready, _dependencies_of_later_block(rows.awaited, FORWARD), left, away
+    )
 
 
-def _from_later(ready: Ready, block: str) -> Ready:
+def _dependencies_of_later_block(ready: Ready, block: str) -> Ready:
     """Return what a later block waits for, to whom these rows are those of another block."""
     return {
         (lane, block if anchor == HERE else anchor): row for (lane, anchor), row in ready.items()
@@ -366,12 +368,14 @@ def backward_blocks(
     freed = follower.freed if follower else {}
     later: Held | None = [] if plan.put_off else None
     made = [row for row in part.backward if row not in plan.put_off]
-    hold_again(plan, part, rows, again, later)
+    hold_recomputed(plan, part, rows, again, later)
     hold_gradients(plan, rows, made, None if stay else freed, later)
-    let_go(plan, [*forward.left, *reloads.back], rows, later)
+    release_kept(plan, [*forward.left, *reloads.back], rows, later)
     if later is None:
         return (writer.block(),)
-    ready = {row: _from_later(there, BACKWARD) for row, there in rows.ready.items()}
+    ready = {
+        row: _dependencies_of_later_block(there, BACKWARD) for row, there in rows.ready.items()
+    }
     block = writer.block()
     return block, _weights_block(stage, {**forward.ready, **ready}, follow, later, stay)
 
@@ -396,7 +400,7 @@ def _weights_block(
     freed = follower.freed if follower else {}
     here = [row for row in made if row in plan.put_off]
     hold_gradients(plan, rows, here, None if stay else freed, None)
-    let_go(plan, left, rows, None)
+    release_kept(plan, left, rows, None)
     return writer.block()
 
 
@@ -427,10 +431,10 @@ def recomputed_rows(stage: Stage) -> frozenset[int]:
     layers = _repeated(stage)
     rows = [(layer, nodes) for layer, nodes in sections if layer in layers]
     if plan.work.graph.provenance.get("checkpoint") == "as far as needed":
-        rows = [(layer, _as_far_as_needed(plan, layer, nodes)) for layer, nodes in rows]
+        rows = [(layer, _needed_prefix(plan, layer, nodes)) for layer, nodes in rows]
     if kind is True:
         return frozenset(row for _, nodes in rows for row in nodes)
-    again = again_of(plan.work.graph, kind)
+    again = recomputed_of(plan.work.graph, kind)
     found = frozenset(row for _, nodes in rows for row in again(nodes))
     if rows and not found:
         raise InputError(
@@ -440,7 +444,7 @@ def recomputed_rows(stage: Stage) -> frozenset[int]:
     return found
 
 
-def _as_far_as_needed(plan: Plan, layer: int, nodes: list[int]) -> list[int]:
+def _needed_prefix(plan: Plan, layer: int, nodes: list[int]) -> list[int]:
     """Return the nodes of a layer up to the last that makes what its backward pass looks at.
 
     There PyTorch stops to compute again (`torch.utils.checkpoint`, `early_stop`), Megatron does
@@ -458,7 +462,7 @@ def offloaded(stage: Stage) -> dict[int, Held]:
     if not plan.strategy.offload:
         return {}
     layers = _repeated(stage)
-    left = left_of_layers(plan, stage.part, recomputed_rows(stage))
+    left = kept_of_layers(plan, stage.part, recomputed_rows(stage))
     return {layer: held for layer, held in left.items() if layer in layers}
 
 

@@ -52,7 +52,7 @@ def transfer(scenario: Scenario, size: int, member: Member) -> Transfer:
         case "shared memory" if scenario.directions == 2:
             return Transfer(_exchange(size, member), 1, host)
         case "shared memory":
-            return Transfer(_there_and_back(size, member), 2, host)
+            return Transfer(_round_trip(size, member), 2, host)
         case "host to device" | "device to host" | "device to device":
             return Transfer(_device_copy(scenario, size), 1, CudaClock())
         case "send_recv":
@@ -84,7 +84,7 @@ def _shared(size: int, member: Member) -> list[torch.Tensor]:
     return list(whole.view(4, size))
 
 
-def _there_and_back(size: int, member: Member) -> Callable[[], object]:
+def _round_trip(size: int, member: Member) -> Callable[[], object]:
     """Copy into shared memory, signal, copy out; then the same from the other one."""
     rooms, mine, other = _shared(size, member), _full(size), _full(size)
     listen, tell = member.signals

@@ -240,8 +240,8 @@ def save_calibration(calibration: NodeCalibration, path: str | Path) -> None:
         }
     if calibration.environment:
         mapping["environment"] = dict(calibration.environment)
-    with replacing(path) as beside:
-        beside.write_text(yaml.safe_dump(mapping, sort_keys=False), encoding="utf-8")
+    with replacing(path) as temporary:
+        temporary.write_text(yaml.safe_dump(mapping, sort_keys=False), encoding="utf-8")
 
 
 _bandwidth = partial(format_bandwidth, exact=True)
@@ -422,7 +422,9 @@ def counted(carried: Sequence[Sequence[int]]) -> Bools:
     total = np.array(carried).sum(axis=1)
     usual = np.median(total)
     if not usual > 0:
-        raise InputError("nothing came over several connections most of the time: is a host busy?")
+        raise InputError(
+            "several connections received nothing most of the time: check whether a host is busy"
+        )
     enough: Bools = total >= usual / 2
     return enough
 

@@ -110,8 +110,8 @@ class Measurement:
             "environment": dict(self.environment),
             "cases": [_case_out(case) for case in self.cases],
         }
-        with replacing(path) as beside:
-            beside.write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
 
 
 @dataclass(frozen=True, eq=False)

@@ -79,7 +79,7 @@ def _in_order(nodes: Sequence[TfNode], where: str) -> tuple[list[TfNode], int]:
             if name not in row:
                 raise InputError(
                     f"{where}: {node_label(number, node.op, node.name)} waits for {name}, which "
-                    "is not there: the file is cut off, or a part of a graph"
+                    "does not exist: the file is cut off, or a part of a graph"
                 )
         if node.op in ("Merge", "RefMerge"):
             closing = {name for name in names if nodes[row[name]].op.endswith("NextIteration")}

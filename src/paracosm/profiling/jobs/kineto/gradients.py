@@ -172,8 +172,8 @@ def _merged(
         if [gradient.shape for gradient in each] != shapes:
             raise InputError(
                 f"{trace.path}: step {step.number} has {len(passes)} backward passes, of "
-                f"{len(first)} and {len(each)} gradients that are not the same: a profile needs "
-                "steps of one loss"
+                f"{len(first)} and {len(each)} gradients that differ: a profile needs steps with "
+                "one loss"
             )
     return [replace(begun, ready=ended.ready) for begun, ended in zip(first, last, strict=True)]
 
@@ -246,10 +246,10 @@ class Consumers:
             return -1, "not found"
         if self._trace.begin[consumer] < self._backward_from:
             return consumer, "sequence number"
-        first = self._ran_first_as(consumer)
+        first = self._original_call(consumer)
         return (first, "as recomputed") if first >= 0 else (-1, "not found")
 
-    def _ran_first_as(self, consumer: int) -> int:
+    def _original_call(self, consumer: int) -> int:
         """Return the row of the call that one within the backward pass repeats, or -1: calls are
         repeated from the last to the first, so it is the last one not taken yet."""
         if consumer not in self._ran_first:

@@ -49,8 +49,8 @@ def read_traced_step(path: Path) -> TracedStep:
     if form in ("tensorflow-run-metadata", "tensorflow-step-stats"):
         return traced_step(read_bytes(path), where, step_stats=form == "tensorflow-step-stats")
     raise InputError(
-        f"{where}: no step of TensorFlow: give RunMetadata (run_metadata.SerializeToString()), or "
-        "its StepStats; a timeline does not say which tensors came when"
+        f"{where}: not a step of TensorFlow: give RunMetadata (run_metadata.SerializeToString()), "
+        "or its StepStats; a timeline lacks the arrival of tensors"
     )
 
 
