@@ -253,9 +253,7 @@ class Lock:
         os.write(self._file, f"{os.getpid()}\n".encode())
 
     def _is_current(self) -> bool:
-        """Whether the file still exists: it may have been removed between its opening and its
-        locking.
-        """
+        """Whether the file still exists, since it may be removed before it is locked."""
         try:
             return os.path.samestat(os.fstat(self._file), os.stat(self._path))
         except FileNotFoundError:

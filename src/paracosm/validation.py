@@ -70,11 +70,7 @@ def _shown(value: Any) -> str:
 
 
 def _written(location: tuple[int | str, ...], mapping: Mapping[str, Any]) -> list[str]:
-    """Return the path of keys as the user wrote them: without pydantic's names of union branches.
-
-    Such a name ("int", "list[str]", "LinkSpec") does not occur in the input and is dropped. A
-    missing key does not either, but it comes last and is the name of a field.
-    """
+    """Return the path of keys as written by the user, without pydantic's names of branches."""
     path = []
     value: Any = mapping
     for part in location:

@@ -39,9 +39,7 @@ _STUDIES = (".yaml", ".yml")
 
 
 class _Emulate(Verb):
-    """Arguments after the script belong to the script; after a study file, flags follow as
-    usual.
-    """
+    """The command, whose script keeps the arguments after it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Read the arguments, depending on what is to be run."""

@@ -208,10 +208,7 @@ def _emphasis(label: str) -> str:
 
 
 def _varied_columns(rows: Sequence[SweepRow]) -> list[Column]:
-    """Return a column for each argument that the sweep varies.
-
-    Values too long for a table (a cluster, for example) are replaced by the names of the points.
-    """
+    """Return a column for each varied argument; names of points replace long values."""
     if any(isinstance(value, Mapping | list) for row in rows for value in row.varied.values()):
         return [("point", lambda row: row.point)]
 

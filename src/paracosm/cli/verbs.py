@@ -167,9 +167,7 @@ def _function(verb: str) -> str:
 
 
 def _stand_in(verb: str) -> TyperCommand:
-    """Return a command with only name and help, for lists of verbs: importing all modules takes a
-    second.
-    """
+    """Return a command with only name and help: importing all modules takes a second."""
     spec = find_spec(VERBS[verb])
     assert spec is not None
     assert spec.origin is not None

@@ -190,10 +190,7 @@ def _ring_reduce(cluster: Cluster, groups: Ints) -> TimeOf:
 
 
 def _tree(time: Callable[[int, float, list[Link]], float], *, every: bool = False) -> Way:
-    """Return the way of steps between ranks at distances 1, 2, 4, ...
-
-    In a step of distance d `every` rank sends, or one of 2 d.
-    """
+    """Yield steps at distances d = 1, 2, 4, ...: `every` rank sends, or one of 2 d."""
 
     def way(cluster: Cluster, groups: Ints) -> TimeOf:
         links = _doubling_links(cluster, groups, every)
@@ -211,12 +208,7 @@ def _linear(time: Callable[[float, list[Link]], float]) -> Way:
 
 
 def _hierarchical(time: Callable[[int, float, Links], float]) -> Way:
-    """Return the way of a ring collective within machines, and of one of shares between them.
-
-    Each rank of a machine takes part in the second with its share, side by side with the others.
-    Where machines have different numbers of ranks, each phase takes as long as for those that it
-    takes longest for.
-    """
+    """Return a ring within machines, and one of shares between them; the slowest machine counts."""
 
     def way(cluster: Cluster, groups: Ints) -> TimeOf:
         machines, most, fewest, link, outer = _machines(cluster, groups)
@@ -226,10 +218,7 @@ def _hierarchical(time: Callable[[int, float, Links], float]) -> Way:
 
 
 def _pairwise(cluster: Cluster, groups: Ints) -> TimeOf:
-    """Take p - 1 steps in which each sends `size` / p bytes to one other.
-
-    In step k rank i sends to rank i + k (TRG, section 4.3).
-    """
+    """Take p - 1 steps: in step k rank i sends `size` / p bytes to rank i + k (TRG, 4.3)."""
     ranks = groups.shape[1]
     if isinstance(cluster.topology, Switch) and not cluster.overrides:
         link = cluster.topology.link
@@ -255,11 +244,7 @@ def _dissemination(cluster: Cluster, groups: Ints) -> TimeOf:
 
 
 def _machines(cluster: Cluster, groups: Ints) -> tuple[int, int, int, list[Link], list[Link]]:
-    """Return how many machines the group is on, the most and the fewest ranks on one, and links.
-
-    The links are those between neighbours within machines, and between the first ranks of machines;
-    while these communicate, so do all other ranks of the machines.
-    """
+    """Return the number of machines, most and fewest ranks on one, links within and between."""
     topology, group = cluster.topology, groups[0]
     if not isinstance(topology, Hierarchical):
         raise InputError(
@@ -323,10 +308,7 @@ def _links_of_root(cluster: Cluster, groups: Ints) -> list[Link]:
 
 
 def _links(cluster: Cluster, sources: Ints, targets: Ints) -> list[Link]:
-    """Return the distinct links of the first row's pairs of workers, as they share their ports.
-
-    All pairs send at once, those of one group in each row.
-    """
+    """Return the distinct links of the first row's pairs, sharing ports with all other rows."""
     topology = cluster.topology
     load = np.ones(sources.shape[1])
     if isinstance(topology, Hierarchical) and topology.shares_ports:
@@ -352,10 +334,7 @@ def _links(cluster: Cluster, sources: Ints, targets: Ints) -> list[Link]:
 
 
 def _loads(topology: Hierarchical, sources: Ints, targets: Ints) -> Floats:
-    """Return with how many messages each shares the fullest of the ports that it passes.
-
-    Of an uplink that carries several at full speed, it is the number over those.
-    """
+    """Return the number of messages that share the fullest port of each message."""
     load = np.ones(sources.shape)
     machines = [each // topology.group_size for each in (sources, targets)]
     crossing = machines[0] != machines[1]

@@ -67,10 +67,7 @@ def run_emulation(
 
 
 def _run_delays(config: EmulateConfig, delays: Delays, runs: _Runs) -> EmulationResult:
-    """Put the job together once for each delay, and find what hides under computing.
-
-    The result is that of no delay, with what was found; or of the run that failed.
-    """
+    """Compose the job once per delay, find the hidden delay; return the run without delay."""
     results: dict[float, EmulationResult] = {}
     for delay in delays.delays:
         added = (parse_change(f"{delays.kind}: +{delay!r} s"),) if delay else ()

@@ -140,10 +140,7 @@ def _breakdown(own: RankRecords, iterations: Iterations) -> dict[str, float]:
 def _communication(
     collectives: Sequence[Collective], waits: Floats, iterations: Iterations
 ) -> dict[str, Any]:
-    """Return what collectives came to: in the whole run, and per iteration.
-
-    `time` counts the seconds in which at least one was under way: the exposed and the hidden ones.
-    """
+    """Return total and per-iteration communication; overlapping collectives count once."""
     spans = spans_of(collectives)
     sizes = np.array([each.size for each in collectives], dtype=np.float64)
     whole = np.array([-np.inf]), np.array([np.inf])

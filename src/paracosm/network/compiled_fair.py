@@ -427,11 +427,7 @@ def _fill(fair: Any, near_paths: Any, near_stations: Any, now: Any) -> None:
 
 @inlined
 def _fix_all(fair: Any, number: Any, level: Any, now: Any) -> None:
-    """Give the flows over a station that is full now their rate, and take it from their others.
-
-    What goes at one level is summed up before it is taken away: of whole weights exactly, so that
-    the order of stations that are full at one level makes no difference.
-    """
+    """Fix the rates of the flows over a full station, summed first: order has no effect."""
     station = fair.stations[number]
     for place in range(station.first, station.first + station.used):
         path_number = np.int64(fair.hops[fair.used[place]].path)

@@ -155,11 +155,7 @@ def _least(
 def _curvature(
     config: PlanConfig, job: ProfiledJob, standings: Standings, seed: int
 ) -> float | None:
-    """Return the largest curvature of the loss before training, and where the target was reached.
-
-    The latter with the first seed's run of the best design with the fewest workers. None where the
-    optimizer is not plain SGD, or gradients are clipped, for which there is no such bound.
-    """
+    """Return the largest curvature at the start and the target; None unless plain SGD."""
     if config.clip is not None or config.privacy is not None:
         return None
     if config.optimizer.name != "sgd" or config.optimizer.options:

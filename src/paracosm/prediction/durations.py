@@ -140,9 +140,7 @@ def find_durations(
 def _estimates(
     graph: Graph, timings: Sequence[OpTiming], estimator: str | None, seed: int
 ) -> list[Estimate | None]:
-    """Estimate ops where possible; not host ops without timings of their type, which move no
-    data.
-    """
+    """Estimate ops where possible; unknown types of host ops move no data."""
     from paracosm.profiling.estimators.roofline import pool
 
     types = {timing.op.name for timing in timings}

@@ -154,11 +154,7 @@ def ideal_throughput(replica: Replica, strategy: Strategy) -> float | None:
 def _alike(
     schedule: JobSchedule, workers: int, pipelined: bool, iterations: int
 ) -> tuple[AlikeRanks, ...]:
-    """Return the classes of ranks, those of about equal numbers as one, in the order of ranks.
-
-    Equal to a ten-thousandth of the iteration, and to four digits of the memory: servers that
-    divide bytes between them hold one more or less.
-    """
+    """Return the classes of ranks with equal breakdown (1e-4) and memory (four digits)."""
     groups: dict[tuple[object, ...], list[AlikeRanks]] = {}
     programs = schedule.job.programs
     knows_memory = any(each.resident or each.allocated.any() for each in programs)

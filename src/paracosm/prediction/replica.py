@@ -257,11 +257,7 @@ def _recorded(config: PredictConfig) -> TimedReplica:
 
 
 def _this_machine(config: PredictConfig, hardware: str | None) -> Environment | None:
-    """This machine's environment; None where another machine is selected.
-
-    It is that of the commands: how malloc happens to work in the caller's process says nothing
-    about timings that are looked up.
-    """
+    """This machine's environment with the commands' malloc; None if another is selected."""
     from paracosm.profiling.environment import environment_here
 
     try:
@@ -282,11 +278,7 @@ def _differences(here: Environment | None, environment: Environment) -> str:
 def _graph(
     config: PredictConfig, device: str, tensor: int, say: Announce, seed: int
 ) -> tuple[Graph, str]:
-    """Return the graph, and the type of device that it was captured for.
-
-    Where PyTorch has no device like that of the timings, it is a CPU. A model that cannot be
-    captured as one of several ranks runs it is captured whole.
-    """
+    """Return the graph, whole if it cannot be captured per rank, and its type of device."""
     if config.graph is not None:
         graph = load_graph(config.graph)
         return graph, str(graph.provenance.get("device", device))

@@ -268,11 +268,7 @@ def _put_end(metrics: MetricSink, result: RelaxationResult, last: int, wall_time
 
 
 def _timeline(spec: RunSpec, result: RelaxationResult) -> Timeline | None:
-    """Return the recorded spans; None without any.
-
-    Node "processor3", resource "compute", spans "relax" or the phases "copy", "compute", "update".
-    In a synchronous run the time until the barrier opens is a span "barrier" of resource "wait".
-    """
+    """Return the recorded spans of "compute" and, if synchronous, "wait"; None without any."""
     spans = result.spans
     if spans.processor.size == 0:
         return None

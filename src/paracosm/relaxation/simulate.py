@@ -193,9 +193,7 @@ def _next_event(run: Run, until: float) -> Ending:
 
 
 def _judge(run: Run, answer: int) -> Ending:
-    """Return whether the run has ended: convergence is confirmed with a freshly computed
-    residual.
-    """
+    """Return whether the run has ended, after confirming convergence."""
     rules = run.arrays.rules
     if answer == k.DIVERGED:
         size = norm(run)

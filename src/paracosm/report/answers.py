@@ -152,9 +152,7 @@ def throughput_answer(summary: ThroughputSummary) -> str:
 
 
 def _rate_or_band(summary: ThroughputSummary) -> str:
-    """State the steps/s of the most workers: after a requested start, as a band where it depends on
-    whether they are in step, or in the steady state.
-    """
+    """State the steady steps/s, the rate after a requested start, or the band in step to apart."""
     row, start = summary.throughput[-1], summary.target.get("start")
     if row.after_start is not None:
         how = "a common" if start == "together" else "a staggered"

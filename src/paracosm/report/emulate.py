@@ -44,9 +44,7 @@ def sections(runs: Sequence[Run]) -> list[Section]:
 
 
 def _collectives(runs: Sequence[Run]) -> Chart | None:
-    """Return exposed and hidden time by kind of collective, per iteration or in all, of a single
-    run.
-    """
+    """Return exposed and hidden time by kind of collective, of a single run."""
     kinds = runs[0].numbers.get("collectives") or {}
     if len(runs) > 1 or not kinds:
         return None

@@ -43,9 +43,7 @@ def _part(summary: EmulationSummary, part: str) -> str | None:
 
 
 def _handling(summary: EmulationSummary) -> str | None:
-    """Return the time of waits after the results arrive, in which DDP copies them into
-    gradients.
-    """
+    """Return the time in waits after results arrive: DDP copies them into gradients."""
     breakdown = summary.breakdown
     return _part(summary, "waiting") if breakdown and breakdown["waiting"] > 0 else None
 
@@ -237,9 +235,7 @@ def emulate_tables(summary: EmulationSummary) -> list[Table]:
 
 
 def _collectives(summary: EmulationSummary) -> Table:
-    """Return a row for each kind and one for all kinds, per iteration where there are
-    iterations.
-    """
+    """Return a row per kind of collective and a total, per iteration if there are any."""
     kinds = dict(summary.collectives or {})
     if len(kinds) > 1:
         kinds["all"] = summary.all_collectives

@@ -111,9 +111,7 @@ def _changed(replayed: Scenario, scenario: Scenario, what: str) -> tuple[str, st
 
 
 def _late_tables(late: Lateness | None) -> list[Table]:
-    """Return the late ranks by rank, by collective and, if there are several steps, by step;
-    longest first.
-    """
+    """Return late ranks by rank, collective and step, longest first."""
     if late is None or not late.ranks[0].lateness:
         return []
     ranks = tuple(

@@ -189,10 +189,7 @@ class _Job:
 
 
 def _cut(block: Schedule, instant: int) -> tuple[Schedule, Schedule]:
-    """Part a block into what has happened at an instant, and what comes later.
-
-    What was dropped is only counted, and stands in the first part.
-    """
+    """Split a block at an instant; drops are only counted, in the first part."""
     reads, updates, steps, failures = (
         int(np.searchsorted(times, instant, side="right")) for times in _instants(block)
     )

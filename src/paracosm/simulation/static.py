@@ -254,10 +254,7 @@ def _later(now: int, length: int) -> int:
 @shaped("units: program; units+1: first_chain; chains: arrive begin end order")
 @compiled
 def _play_chains(arrays: Any, folding: Any, arrive: Any, begin: Any, end: Any, order: Any) -> int:
-    """Fill the instants of the chains of all units (ranks, or classes of them), all -1 before.
-
-    `order` takes the chains in the order in which they became known; returned is how many did.
-    """
+    """Fill the instants of the chains of all units, in `order`; return the number known."""
     chains = arrays.chains
     program, first_chain, slots_before = arrays.program, arrays.first_chain, arrays.slots_before
     kind, of_lane, offsets = chains.kind, chains.of_lane, chains.offsets

@@ -123,10 +123,7 @@ def play_steps(plan: Any, until: Any, events: Any) -> Any:
 
 @inlined
 def _gather_flows(plan: Any, now: Any) -> Any:
-    """Put the transfers that end now among the events of the instant.
-
-    One that is the only event of the instant is returned instead; -1 if there is none.
-    """
+    """Add transfers that end now to the instant's events; return a sole one, else -1."""
     item = pop_end(plan.traffic, now)
     only = item
     while item >= 0:

@@ -188,9 +188,7 @@ class Simulations:
         return config
 
     def _at_block_size(self, spec: RunSpec, setting: Setting) -> RunSpec:
-        """Scale the time of an update with its rows: a block of half the size takes half the
-        time.
-        """
+        """Scale the time of an update with the number of its rows."""
         if setting.processors is None and setting.blocks is None:
             return spec
         if not self._blocks:

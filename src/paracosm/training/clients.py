@@ -153,11 +153,7 @@ _TRIES = 64  # draws of clients that are away, after which all are looked throug
 
 
 class _WeightedSet:
-    """Numbers 0, 1, ..., each with a weight, of which some are members.
-
-    A tree of sums: who stands at a place among the weights of all members, one after the other, is
-    found in O(log n).
-    """
+    """A subset of weighted numbers 0, 1, ...: a tree of sums, with draws in O(log n)."""
 
     def __init__(self, weights: Sequence[int]) -> None:
         """Begin with all of them as members."""

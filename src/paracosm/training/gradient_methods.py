@@ -466,10 +466,7 @@ def _start(parent: int, state: bytes, threads: int, path: str, shape: tuple[int,
 
 
 def _gradients(batches: list[_Batch], states: dict[int, State]) -> tuple[list[float], list[State]]:
-    """Put gradients in the places of parameters; return losses and the buffers after each.
-
-    No buffers where none move, which is where no `states` are given.
-    """
+    """Replace parameters by gradients; return losses, and buffers if `states` are given."""
     _buffers.clear()
     for replica, state in states.items():
         _buffers.load(replica, state)

@@ -84,9 +84,7 @@ class Ended(Exception):  # noqa: N818 - not an error of the program: it ends a r
 
 
 class _Evaluations:
-    """Decides when to evaluate: at intervals of updates, or of virtual time if that ends the
-    run.
-    """
+    """Decides when to evaluate, by updates, or by virtual time if that ends the run."""
 
     def __init__(self, config: TrainConfig) -> None:
         is_by_time = config.updates is None and config.evaluate_every is None

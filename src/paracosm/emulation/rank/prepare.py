@@ -93,10 +93,7 @@ def prepare(setting: Setting) -> None:
 
 
 def _bind_store_locally() -> None:
-    """Have only this machine reach the store that a real rank 0 serves at an address of its own.
-
-    Left to itself PyTorch listens on all interfaces.
-    """
+    """Bind the store of a real rank 0 to this machine; PyTorch listens on all interfaces."""
     # A function of the same name hides the module.
     rendezvous: Any = importlib.import_module("torch.distributed.rendezvous")
     make = rendezvous.TCPStore

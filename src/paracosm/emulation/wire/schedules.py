@@ -270,11 +270,7 @@ class _Arc:
         return at
 
     def _through(self, origin: int, began: float, size: int) -> float:
-        """Take a message over the hops from `origin` to the last member.
-
-        Each link carries one message at a time: start = max(here, link free), free = start + busy,
-        there = free + latency.
-        """
+        """Forward a message from `origin`: start = max(here, link free), plus latency."""
         if origin == self.length - 1:
             return began
         if self.length <= _SHORT:

@@ -208,10 +208,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._paths.forward() if self._phase == "forward" else ""
 
     def _path_by_data(self, func: Any, effects: Effects) -> str:
-        """Return the module whose parameters an op of the optimizer is about, or a gathering one.
-
-        FSDP2 fetches the parameters of one module while another one runs.
-        """
+        """Return the module whose parameters an op of the optimizer, or a gather, uses."""
         if func.namespace in _SHARING:
             changed = {id(tensor) for tensor in effects.mutated}
             return self._ledger.owner(t for t in effects.inputs if id(t) not in changed)

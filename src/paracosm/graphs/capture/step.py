@@ -170,11 +170,7 @@ def _shard(module: nn.Module, mesh: Any) -> None:
 
 @contextlib.contextmanager
 def _first_piece_only() -> Iterator[None]:
-    """Let FSDP2 cut off the piece of rank 0 alone.
-
-    It cuts each parameter into the pieces of all ranks and keeps its own: at 1,024 ranks a second
-    for every parameter. Where PyTorch has this in another place, it takes that long.
-    """
+    """Make FSDP2 cut only the piece of rank 0: all 1,024 pieces take a second per parameter."""
     where: Any = import_module("torch.distributed.fsdp._fully_shard._fsdp_param")
     cut = getattr(where, "_chunk_with_empty", None)
     if cut is None:
@@ -192,11 +188,7 @@ def _first_piece_only() -> Iterator[None]:
 
 
 def _blocks(module: nn.Module) -> list[nn.Module]:
-    """Return the modules whose parameters are gathered together, but for the root.
-
-    They are the items of lists and sequences that consist of modules with modules inside (layers of
-    a transformer, blocks of a residual network); where there are none, the children of the root.
-    """
+    """Return modules gathered together: items of lists of nested modules, else children."""
     blocks = [
         item
         for part in module.modules()

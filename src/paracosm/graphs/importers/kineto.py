@@ -119,10 +119,7 @@ def _host_nodes(trace: KinetoTrace, window: Window, during: Steps) -> list[Node]
 
 
 def _forward_then_backward(nodes: list[Node]) -> list[Node]:
-    """Return nodes of which none is of the forward pass behind the last one of the backward pass.
-
-    What the loop does there, such as reading the loss, is no forward pass.
-    """
+    """Return the nodes without forward ones after the last backward one."""
     last = max((node.id for node in nodes if node.phase == "backward"), default=len(nodes))
     return [
         replace(node, phase="other") if node.phase == "forward" and node.id > last else node

@@ -302,8 +302,7 @@ def _experts_backward(share: Share, layer: int) -> Iterator[Step]:
 
 
 def _gather(share: Share, place: str, *, again: bool = False) -> Iterator[Step]:
-    """Yield the gather of what ranks divide along the sequence; `again` for gradients of weights,
-    beside the gradient of the input."""
+    """Yield the gather of a sequence-parallel input; `again` for gradients of weights."""
     if share.split.tensor > 1 and share.split.sequence:
         size = share.stream // (2 if share.split.float8 else 1)
         overlaps = again or share.split.overlap
@@ -425,8 +424,7 @@ def norm_backward(share: Share, place: str, *, with_stream: bool = False) -> Ite
 
 
 def _add(share: Share, place: str, user: str) -> Step:
-    """Return the sum with the residual stream, whose next norm keeps it for `user`; with Megatron
-    also the bias and dropout, whose mask is kept."""
+    """Return the residual addition; with Megatron also bias and dropout, whose mask is kept."""
     size = share.local
     if share.model.recipe == "megatron":
         op = streaming("megatron.bias_dropout_add", 2 * size, size + size // HALF)

@@ -112,11 +112,7 @@ def check_changes(
 def _programs(
     plans: list[Plan], device: Ints, layout: "Layout", books: Books, of_all: Costs
 ) -> tuple[list[Program], Ints]:
-    """Return the distinct programs, and which one each rank has.
-
-    Ranks of a stage differ only in their devices, their shares of the batch, and in what their
-    communication costs.
-    """
+    """Return the distinct programs (by device, share, costs), and that of each rank."""
     roles = tuple(role for roles in layout.groups for role in roles)
     communicators = layout.communicators()
     table = layout.table(roles)

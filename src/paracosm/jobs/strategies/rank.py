@@ -60,10 +60,7 @@ LONGEST_PROGRAM = 20_000_000
 
 @dataclass(frozen=True, eq=False)
 class _Chunk:
-    """Blocks of one stage; `last` is the backward pass of the last micro-batch.
-
-    A backward pass may be two blocks, the second one of gradients of weights that are put off.
-    """
+    """Blocks of one stage; `last` is the backward pass of the last micro-batch."""
 
     forward: Block
     backward: Passes
@@ -97,10 +94,7 @@ def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
 
 
 def _chunk(stage: Stage) -> _Chunk:
-    """Return the blocks of a stage.
-
-    The gradients of one micro-batch stay where they are made, unless they are sharded.
-    """
+    """Return the blocks of a stage."""
     strategy, forward = stage.plan.strategy, forward_block(stage)
     stay = strategy.microbatches == 1 and strategy.sharding in ("none", "optimizer")
 
@@ -405,11 +399,7 @@ def _weights_block(
 
 
 def _repeated(stage: Stage) -> frozenset[int]:
-    """Return the layers of a stage of which the model has many, and that have a backward pass.
-
-    They are those with a number ("h.0"); without any, all layers. What comes before and after them
-    (embedding, head, loss) is none.
-    """
+    """Return the repeated layers of a stage ("h.0"; else all layers) with a backward pass."""
     plan = stage.plan
     if not stage.part.backward:
         return frozenset()
@@ -445,11 +435,7 @@ def recomputed_rows(stage: Stage) -> frozenset[int]:
 
 
 def _needed_prefix(plan: Plan, layer: int, nodes: list[int]) -> list[int]:
-    """Return the nodes of a layer up to the last that makes what its backward pass looks at.
-
-    There PyTorch stops to compute again (`torch.utils.checkpoint`, `early_stop`), Megatron does
-    not.
-    """
+    """Return a layer's nodes up to the last one needed in backward, where PyTorch stops."""
     storages, of = plan.work.graph.storages, plan.layers.layer
     own = np.isin(storages.first, nodes) & (storages.last < plan.layers.optimizer)
     needed = storages.first[own][of[storages.last[own]] == layer]

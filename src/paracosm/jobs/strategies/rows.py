@@ -288,10 +288,7 @@ def hold_updates(plan: Plan, rows: RowWriter, share: Mapping[int, float]) -> Non
 def _hold(
     plan: Plan, rows: RowWriter, size: int, first: int, last: int, later: Held | None
 ) -> None:
-    """Hold bytes from one node to another, or where that is not here, to the end of the block.
-
-    What nodes look at that put work off is held until `later`.
-    """
+    """Hold bytes from one node to another, or else to the end of the block."""
     taken = rows.taken(first)
     if later is not None and last in plan.put_off:
         rows.writer.allocate(size, taken)

@@ -273,9 +273,7 @@ def with_parsing(profile: JobProfile, alpha: float, beta: float) -> JobProfile:
 
 
 def _without_requests(profile: JobProfile) -> JobProfile:
-    """Return the profile with transfers that wait for nothing, where neither another transfer nor
-    computing decides when they are asked for: they are at the same moment of the step on any link,
-    and of any worker and server."""
+    """Return the profile with transfers whose request time depends on no other op."""
     transfer = np.isin(profile.resource, (DOWNLINK, UPLINK))
     moved = transfer.copy()
     waiting = np.repeat(np.arange(profile.ops), np.diff(profile.first_dependency))

@@ -154,11 +154,7 @@ def _activation(batch: int, channels: int, size: int, dims: int) -> TensorArgume
 
 
 def _is_plausible_map(channels: int, size: int) -> bool:
-    """Whether models have so many channels on feature maps of so many pixels.
-
-    From layer to layer they trade one for the other: 64 channels on 56 x 56 pixels become 512 on
-    7 x 7. Of an image itself, with 3 channels, there are more pixels.
-    """
+    """Whether models have so many channels on so many pixels: 64 on 56 x 56, 512 on 7 x 7."""
     if channels == 3:
         return size >= 28
     return 256 <= channels * size <= 16_384

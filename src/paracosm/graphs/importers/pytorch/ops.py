@@ -258,11 +258,7 @@ def book(
 
 
 def _storages_written(unit: Unit) -> list[tuple[int, int]]:
-    """Return storages and bytes of what an op writes: its outputs, and arguments marked "(a!)".
-
-    Which argument it is, the schema says by position; an op that returns what it changes (most do)
-    names it among its outputs as well.
-    """
+    """Return storages and bytes of outputs, and of arguments marked "(a!)" in the schema."""
     written = {use.storage: use.size for use in unit.call.made}
     if not written and _MUTATED.search(unit.call.schema):
         written = {use.storage: use.size for use in unit.call.read[:1]}

@@ -164,10 +164,7 @@ def _spans(steps: Sequence[Records], times: "Times") -> tuple[Floats, Floats]:
 
 
 def _laid_end_to_end(profile: JobProfile, begin: Floats, end: Floats, pauses: Floats) -> JobProfile:
-    """Set steps behind each other with the gaps that followed them, as if none had been left out.
-
-    Begins and ends, in seconds, are of all steps that were traced; `pauses` are no part of a gap.
-    """
+    """Concatenate steps with the recorded gaps (without `pauses`) between them."""
     length = end - begin
     gaps = np.maximum(begin[1:] - end[:-1] - pauses[:-1], 0.0)
     # A gap longer than a step is one in which other steps ran, that were not traced.

@@ -188,8 +188,7 @@ def _times(op: StepOp, base: int) -> tuple[float, float]:
 
 
 def _time_kernels(runs: dict[Key, Run], traced: Sequence[StepOp], base: int) -> None:
-    """Let nodes of an accelerator last from their first kernel's begin to their last one's end: the
-    executor's own times say only when the kernels were issued."""
+    """Set times of accelerator nodes by their kernels: the executor only issues them."""
     every = [op for op in traced if op.device.endswith("stream:all")] or list(traced)
     kernels: dict[str, list[tuple[float, float]]] = {}
     for op in sorted(every, key=lambda op: (op.start, op.name)):
