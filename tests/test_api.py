@@ -348,6 +348,7 @@ def test_python_uses_the_database_that_the_command_wrote(database: Path) -> None
     assert [row.workers for row in job.summary.throughput] == [1, 2]
 
 
+@pytest.mark.slow
 def test_ops_that_python_needs_timed_are_timed_as_the_command_does(database: Path) -> None:
     before = paracosm.predict(model="mlp", batch=4, db=database, new_ops="refuse")
     result = paracosm.predict(model="mlp", batch=3, db=database, exact=True)

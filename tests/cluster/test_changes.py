@@ -28,6 +28,7 @@ def speeds(cluster: Cluster) -> list[float]:
     [
         ("worker 1: compute 2x slower", [1, 0.5, 1, 1]),
         ("rank 1: compute 2x slower", [1, 0.5, 1, 1]),
+        ("processor 1: compute 2x slower", [1, 0.5, 1, 1]),
         ("worker 1: compute 4x faster", [1, 4, 1, 1]),
         ("workers 1..2: compute 2x faster", [1, 2, 2, 1]),
         ("workers: compute 2x faster", [2, 2, 2, 1]),

@@ -176,6 +176,7 @@ def die(_: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_run_whose_process_is_killed_is_made_again(tmp_path: Path) -> None:
     calls = [(str(tmp_path / name),) for name in ("a", "b")]
     assert len(list(Backend(jobs=2).each(die_once, calls))) == 2

@@ -49,7 +49,9 @@ _SUBJECTS = (
     *("collectives", *COLLECTIVES, *(part for part in PARTS if part != "kernel"), "kernel PATTERN"),
 )
 _EXAMPLES = '"worker 5: compute 1.5x slower", "links: bandwidth 2x", "all_reduce: +2 ms"'
-_PLACES = re.compile(r"(workers?|ranks?|servers?)(?:\s+(\d{1,9})(?:\s*\.\.\s*(\d{1,9}))?)?")
+_PLACES = re.compile(
+    r"(workers?|ranks?|processors?|servers?)(?:\s+(\d{1,9})(?:\s*\.\.\s*(\d{1,9}))?)?"
+)
 _LINK = re.compile(r"link\s+(\w+)\s*-\s*(\w+)")
 _FACTOR = re.compile(r"([\d.eE+-]+)\s*x(?:\s+(slower|faster))?")
 _PART = re.compile(rf"({'|'.join(PARTS[:4])}|kernel\s+\S+)\s+(.+)")

@@ -129,6 +129,11 @@ class RelaxationResult:
     fault_free_time: float = float("nan")
     spec: RunSpec | None = field(default=None, repr=False)
 
+    @property
+    def norm(self) -> Literal["2", "inf"]:
+        """The norm of residuals and errors."""
+        return "inf" if self.spec is not None and self.spec.config.norm == "inf" else "2"
+
     @cached_property
     def spectral_radius(self) -> SpectralRadius | None:
         """`rho(|C|)` of the iteration matrix, computed or bounded (Theorem 1); None for a map."""
@@ -199,7 +204,7 @@ def summarise(
         reason=result.reason,
         residual=result.residual,
         initial_residual=result.initial_residual,
-        norm="2" if config.norm == 2 else "inf",
+        norm=result.norm,
         tolerance=_number(result.tolerance),
         error=_number(result.error),
         relaxations=result.relaxations,

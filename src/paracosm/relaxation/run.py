@@ -79,6 +79,11 @@ def relax_map(
     G: Function,
     x0: ArrayLike,
     *,
+    reads: Any = None,
+    norm: float | str = 2,
+    cluster: Any = None,
+    fault: Any = (),
+    checkpoint: Any = None,
     solution: ArrayLike | None = None,
     seed: int = 0,
     progress: Function | None = None,
@@ -90,10 +95,19 @@ def relax_map(
         G: `(x, rows, out)` writes G's components `rows`, shape (k,), at x, shape (n,), to `out`,
             shape (k,); compiled by `numba.njit`, or plain Python.
         x0: first iterate, shape (n,).
+        reads: which components G reads, for distributed memory: a sparse or dense matrix of shape
+            (n, n) whose entry (i, j) is not 0 where component i of G depends on x_j. G finds the
+            values that have arrived there, and the newest ones of all other components.
+        norm: of G(x) - x, which the tolerance limits, and of the error: 2 or "inf".
+        cluster: a cluster file or a `Cluster`, whose i-th worker is processor i; with it, or with
+            the fields of links, memory is distributed.
+        fault: faults in x, in messages (halo) and of processors, as in `docs/faults.md`.
+        checkpoint: the policy: "alpha=2, omega=10s".
+        solution: the fixed point, shape (n,), where it is known.
 
     The residual is G(x) - x. While the iteration runs, that of each component is known from its
-    last update; convergence is confirmed with G computed anew for all. The other arguments are
-    those of `relax`, without a method, in shared memory.
+    last update; a rollback restores it with x. Convergence is confirmed with G computed anew for
+    all. The other arguments are those of `relax`, without a method.
 
     Raises:
         InputError: an argument is
@@ -108,8 +122,14 @@ def relax_map(
     known = None if solution is None else _vector("solution", solution)
     if known is not None and known.size != n:
         raise InputError(f"solution: {known.size} numbers for {n} components")
-    problem = Problem("map", csr_array((n, n)), np.zeros(n), first, known, map=G)
-    config = validated(RelaxConfig, {"problem": problem, **fields}, "relax_map")
+    pattern = csr_array((n, n)) if reads is None else csr_array(reads, dtype=np.float64)
+    if pattern.shape != (n, n):
+        raise InputError(f"reads: a matrix of shape {pattern.shape} for {n} components")
+    problem = Problem("map", pattern, np.zeros(n), first, known, map=G)
+    given = {"norm": norm, "cluster": cluster, "fault": fault, "checkpoint": checkpoint, **fields}
+    config = validated(RelaxConfig, {"problem": problem, **given}, "relax_map")
+    if reads is not None and config.memory == "shared":
+        raise InputError("reads: no effect in shared memory: leave it out, or give a network")
     return solve(spec_of(config, seed), progress)
 
 

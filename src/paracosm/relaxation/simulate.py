@@ -25,7 +25,6 @@ from paracosm.relaxation.state import (
     ask_durations,
     ask_rows,
     ask_values,
-    bad_rows,
     bad_time,
     change_pattern,
     compute_residual,
@@ -33,6 +32,7 @@ from paracosm.relaxation.state import (
     grow,
     growth_rate,
     norm,
+    refused,
     set_largest,
     true_norm,
 )
@@ -68,6 +68,8 @@ def _prepare_run(spec: RunSpec) -> Run:
     arrays = prepare(spec, functions)
     run = Run(spec, functions, arrays, spec.problem.A)
     compute_residual(run)
+    if arrays.checkpoint.residual.size:
+        arrays.checkpoint.residual[:] = arrays.iterate.residual
     run.initial_residual = norm(run)
     _check_range(arrays.iterate.residual)
     arrays.gauges[k.KEPT] = arrays.gauges[k.SQUARE]
@@ -125,8 +127,8 @@ def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
                 "messages that share ports travel for at most 106 days of virtual time: give "
                 "shorter durations, or an earlier max_time"
             )
-        elif answer == k.BAD_ROWS:
-            raise bad_rows(run)
+        elif answer in (k.BAD_ROWS, k.RAISED):
+            raise refused(run, answer)
         elif answer in (k.DETECTED, k.DIVERGED):
             ending = _judge(run, answer)
         elif counters[k.RELAXATIONS] >= spec.most_relaxations:

@@ -182,8 +182,8 @@ def check_spec(spec: RunSpec) -> None:
             "a local residual test needs fixed blocks, each relaxed by its own processor",
         ),
         (
-            spec.cluster is not None and problem.map is not None,
-            "distributed memory: the rows that a map reads are not known: use shared memory",
+            spec.cluster is not None and problem.map is not None and not problem.A.nnz,
+            "distributed memory: the components that the map reads are unknown: give reads=, a matrix",
         ),
         (
             spec.cluster is not None and (own_rows or len(spec.patterns) > 1),

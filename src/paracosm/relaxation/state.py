@@ -82,8 +82,8 @@ def begin_update(run: Run, who: int) -> None:
     """Make a processor read and compute now."""
     now = float(run.arrays.gauges[k.NOW])
     while (answer := _begin(run.arrays, run.arrays.watched, who, now)) != k.GO_ON:
-        if answer == k.BAD_ROWS:
-            raise bad_rows(run)
+        if answer != k.GROW:
+            raise refused(run, answer)
         grow(run)
 
 
@@ -98,19 +98,51 @@ _begin = compiled_whole(lambda s, w, who, instant: begin(s, w, who, instant))
 _schedule = compiled_whole(lambda s, who, instant: schedule(s, who, instant))
 
 
-def bad_rows(run: Run) -> InputError:
-    """Return the error for rows that a compiled pattern function made up."""
-    who, last = int(run.arrays.counters[k.CULPRIT]), run.spec.problem.n - 1
-    number = run.arrays.flight.updates[who]
-    return InputError(f"pattern function: processor {who}, update {number}: rows are 0 to {last}")
+def refused(run: Run, answer: int) -> Exception:
+    """Return the exception of a compiled function, or the error for rows that one made up."""
+    a, last = run.arrays, run.spec.problem.n - 1
+    who = int(a.counters[k.CULPRIT])
+    number = int(a.flight.updates[who])
+    if answer == k.BAD_ROWS:
+        where = f"pattern function: processor {who}, update {number}"
+        return InputError(f"{where}: rows are 0 to {last}")
+    if "rows" in run.functions.compiled:
+        raised = _raised(run, "rows", (who, number, uniform(a.choices[who], number)))
+        if raised is not None:
+            return raised
+    first, end, chosen = rows_in_flight.py_func(a.blocks, a.flight, who)
+    rows = (a.flight.chosen if chosen else a.blocks.rows)[first:end]
+    matrix = () if run.spec.problem.map is not None else (a.rows_of_a, a.matrix.b)
+    if a.rules.distributed:
+        exchange(a.iterate, a.halos, who)
+    raised = _raised(run, "values", (a.iterate.x, rows, *matrix, np.empty(rows.size)))
+    return raised or InputError(
+        f"processor {who}, update {number}: a compiled function raised an exception, and did not "
+        "when it was called again: it has to depend on its arguments alone"
+    )
 
 
-def bad_time(run: Run, answer: int) -> InputError:
-    """Return the error for a duration that the loop refused."""
+def _raised(run: Run, what: str, arguments: tuple[Any, ...]) -> Exception | None:
+    """Return what a compiled function of the user's raises for these arguments, if it does."""
+    function = run.functions.compiled.get(what)
+    if function is None:
+        return None
+    try:
+        function(*arguments)
+    except Exception as error:
+        return error
+    return None
+
+
+def bad_time(run: Run, answer: int) -> Exception:
+    """Return the error for a duration that the loop refused, or what its function raised."""
     a = run.arrays
     who = int(a.counters[k.CULPRIT])
     number, value = int(a.flight.updates[who]), float(a.gauges[k.BAD])
     watcher = who == run.spec.processors
+    raised = _raised(run, "time", (who, number, uniform(a.streams[who], number)))
+    if raised is not None and not watcher:
+        return raised
     where = f"time: {'the residual processor' if watcher else f'processor {who}'}, update {number}"
     if answer == k.EXHAUSTED or value != value:
         return InputError(

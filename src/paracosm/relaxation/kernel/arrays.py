@@ -22,6 +22,7 @@ BAD_TIME = 6  # a duration is zero, negative or infinite
 EXHAUSTED = 7  # a duration is not a number: a recording has come to its end, or a function's fault
 BAD_ROWS = 9  # a compiled pattern function returned rows that are none
 TOO_LATE = 10  # beyond the clock of the network
+RAISED = 11  # a compiled function raised an exception
 GROW = 8  # a processor's slot is too small for its rows
 GO_ON = -1
 
@@ -220,7 +221,7 @@ class Halos(NamedTuple):
 
     pointer: Ints  # rows of A (CSR)
     source: Ints  # whose columns are rows of x (0 or more) or, as -1 - place, places in `have`
-    data: Floats
+    data: Floats  # empty of a map
     residual: Floats  # of each row as its own processor knows it, shape (n,)
     have: Floats  # values on all links, one link behind the other
     link: Ints  # link k's values are at `link[k]:link[k + 1]`
@@ -271,9 +272,10 @@ class Tally(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """The iterate that a rollback returns to, shape (n,), or empty."""
+    """The iterate that a rollback returns to, shape (n,), or empty, and its residual."""
 
     x: Floats
+    residual: Floats  # of a map, whose residual only its caller can compute anew; else empty
 
 
 class History(NamedTuple):

@@ -281,7 +281,7 @@ def halo_links(spec: RunSpec, jitter: int) -> tuple[Halos, Ports | None]:
     halos = Halos(
         pointer=A.indptr.astype(np.int64),
         source=source,
-        data=A.data.copy(),
+        data=A.data.copy() if problem.map is None else np.zeros(0),
         residual=np.zeros(n),
         have=problem.x0[places[2]].copy(),
         link=link,

@@ -291,6 +291,9 @@ def begin(s: Any, w: Any, who: Any, instant: Any) -> Any:
     if rules.compiled_rows:
         room = flight.chosen[flight.slot[who] : flight.slot[who + 1]]
         size = pattern(who, number, uniform(choices[who], number), room)
+        if size < 0:
+            counters[k.CULPRIT] = who
+            return k.RAISED
         if size > room.size:
             return k.GROW
         for place in range(size):
@@ -311,7 +314,7 @@ def begin(s: Any, w: Any, who: Any, instant: Any) -> Any:
     first, end, chosen = rows_in_flight(blocks, flight, who)
     rows = flight.chosen if chosen else blocks.rows
     residual = iterate.residual
-    if rules.distributed:
+    if rules.distributed and halos.data.size > 0:
         gather(matrix, halos, iterate, rows, first, end)
         residual = halos.residual
     if rules.detect == k.LOCAL and number % rules.every == 0:
@@ -325,9 +328,12 @@ def begin(s: Any, w: Any, who: Any, instant: Any) -> Any:
         out = flight.values[slot : slot + end - first]
         if rules.distributed:
             exchange(iterate, halos, who)
-        update(iterate.x, rows[first:end], rows_of_a, matrix.b, out)
+        raised = update(iterate.x, rows[first:end], rows_of_a, matrix.b, out)
         if rules.distributed:
             exchange(iterate, halos, who)
+        if raised:
+            counters[k.CULPRIT] = who
+            return k.RAISED
     return k.GO_ON
 
 

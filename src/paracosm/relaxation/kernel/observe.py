@@ -201,6 +201,8 @@ def save(w: Any, instant: Any, until: Any) -> None:
         missed -= 1.0
     for row in range(w.iterate.x.size):
         w.checkpoint.x[row] = w.iterate.x[row]
+    for row in range(w.checkpoint.residual.size):
+        w.checkpoint.residual[row] = w.iterate.residual[row]
     gauges[k.NOW] = gauges[k.NEXT_CHECKPOINT] + missed * rules.interval
     counters[k.CHECKPOINTS] += int(min(missed + 1.0, 2.0**53))
     gauges[k.SHIFT] += rules.cost * (missed + 1)
@@ -259,10 +261,10 @@ def _roll_back(w: Any) -> None:
                 tally.local[who] = UNKNOWN  # what it had says nothing about what it gets
                 block = flight.block[who]
                 for place in range(blocks.pointer[block], blocks.pointer[block + 1]):
-                    iterate.x[blocks.rows[place]] = checkpoint.x[blocks.rows[place]]
+                    _restore(iterate, checkpoint, blocks.rows[place])
     if not some:
         for row in range(iterate.x.size):
-            iterate.x[row] = checkpoint.x[row]
+            _restore(iterate, checkpoint, row)
         for who in range(rules.processors):
             tally.local[who] = UNKNOWN
     set_limits(gauges, fresh_residual(matrix, iterate))
@@ -270,3 +272,10 @@ def _roll_back(w: Any) -> None:
     gauges[k.SHIFT] += rules.restore
     w.counters[k.ROLLBACKS] += 1
     mark(w, k.ROLLBACK)
+
+
+@subroutine
+def _restore(iterate: Any, checkpoint: Any, row: Any) -> None:
+    iterate.x[row] = checkpoint.x[row]
+    if checkpoint.residual.size > 0:
+        iterate.residual[row] = checkpoint.residual[row]

@@ -101,7 +101,10 @@ def prepare(spec: RunSpec, functions: UserFunctions) -> State:
         ),
         halos=halos,
         ports=ports,
-        checkpoint=Checkpoint(np.zeros(0) if spec.config.checkpoint is None else problem.x0.copy()),
+        checkpoint=Checkpoint(
+            np.zeros(0) if spec.config.checkpoint is None else problem.x0.copy(),
+            np.zeros(0 if spec.config.checkpoint is None or problem.map is None else n),
+        ),
         history=History(np.zeros((SAMPLES, 4)), np.zeros((MARKS, 4))),
         spans=Spans(np.zeros(spec.config.timeline, np.int32), np.zeros((spec.config.timeline, 4))),
         draws=draws,
