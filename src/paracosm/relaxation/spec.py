@@ -183,7 +183,7 @@ def check_spec(spec: RunSpec) -> None:
         ),
         (
             spec.cluster is not None and problem.map is not None and not problem.A.nnz,
-            "distributed memory: the components that the map reads are unknown: give reads=, a matrix",
+            "distributed memory: the components that the map reads are unknown: give reads=",
         ),
         (
             spec.cluster is not None and (own_rows or len(spec.patterns) > 1),
