@@ -69,9 +69,7 @@ class Result(Generic[S]):
 
     @property
     def status(self) -> str:
-        """How the run ended: "done", "converged", "diverged", ...; "unfinished" if it has not
-        ended.
-        """
+        """The status: "done", "converged", "diverged", ...; "unfinished" before the end."""
         return self.summary.status
 
     @property
@@ -508,9 +506,7 @@ class Tuned(Result[TuningSummary]):
 
 
 def arguments(verb: str) -> dict[str, str]:
-    """Return the description of each argument of train, relax, predict, emulate or plan, by
-    name.
-    """
+    """Return the description of each argument of train, relax, predict, emulate or plan."""
     return {name: str(field.description or "") for name, field in _fields(verb).items()}
 
 

@@ -53,9 +53,7 @@ def printer() -> Callable[..., None]:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table; the first row has the headers, with ">" before those of numbers. Where all
-    headers are empty, their row is left out.
-    """
+    """Return a table; the first row has headers, ">" before those of numbers; empty: none."""
     bare = not any(rows[0])
     table = Table(
         box=None, padding=(0, _GAP, 0, 0), pad_edge=False, show_header=not bare, header_style=""

@@ -74,10 +74,7 @@ def collective_times(
     algorithm: str = "auto",
     concurrent: Ints | None = None,
 ) -> dict[str, TimeOf]:
-    """Return what a collective takes by its size, for each algorithm that there are links for.
-
-    To find the links of a large group takes far longer than to ask for the time of a size.
-    """
+    """Return the time of a collective as a function of size, by algorithm, for repeated use."""
     ways = algorithms_of(collective)
     if algorithm != "auto" and algorithm not in ways:
         raise unknown(f"algorithm for {collective}", algorithm, ways)

@@ -113,10 +113,7 @@ class ClusterFields(BaseModel):
         return cluster_from_mapping(self.cluster)
 
     def cluster_of(self, workers: int, servers: int) -> Cluster:
-        """Return the cluster of the file or, with these numbers of nodes, of the flags; unchanged.
-
-        With servers it is a star around them, without a switch.
-        """
+        """Return the unchanged cluster of the file or the flags; with servers, a star."""
         if self.cluster_in_file is not None:
             return self.cluster_in_file
         if servers:

@@ -217,10 +217,7 @@ class FailureFields(BaseModel):
 
 
 def failure_instants(mtbf: Mtbf, workers: int, servers: int, seed: int) -> Iterator[float]:
-    """Yield the seconds at which any of so many nodes fails, ascending and without end.
-
-    Each node has a stream of its own, so that one more changes nothing for the others.
-    """
+    """Yield the seconds of failures of any node, ascending; each node has its own stream."""
     return (instant for instant, _ in node_failures(mtbf, workers, servers, seed))
 
 

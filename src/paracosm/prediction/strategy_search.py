@@ -156,9 +156,7 @@ def _order(each: Predicted) -> tuple[float, ...]:
 
 
 def fastest(search: Search, cluster: Cluster) -> Predicted:
-    """Return the fastest strategy; InputError where none fits, with the missing memory of the
-    closest one.
-    """
+    """Return the fastest strategy; InputError with the missing memory if none fits."""
     if search.ranked:
         return search.ranked[0]
     assert search.nearest is not None

@@ -104,8 +104,7 @@ class Processes:
     def answers(
         self, what: str, of: Sequence[int] | None = None, seconds: float = 0.0
     ) -> list[dict[str, Any]]:
-        """Return one answer of each process, or of those numbered; the others may not fail
-        meanwhile."""
+        """Return one answer of each process, or of those numbered."""
         deadline = time.monotonic() + seconds + self._timeout
         awaited = range(len(self._workers)) if of is None else of
         found: dict[int, dict[str, Any]] = {}
@@ -191,8 +190,7 @@ Answer = Callable[..., None]
 
 
 def answering() -> Answer:
-    """Return what writes an answer to what has been standard output until now; what libraries and
-    scripts print goes to standard error from here on."""
+    """Return a writer of answers to standard output, and redirect other output to stderr."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -204,8 +202,7 @@ def answering() -> Answer:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return TCP ports of loopback that were free just now: TensorFlow's servers do not say
-    theirs."""
+    """Return TCP ports of loopback that are free now, for servers of TensorFlow."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [int(each.getsockname()[1]) for each in sockets]

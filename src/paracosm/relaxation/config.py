@@ -315,9 +315,7 @@ class RelaxConfig(ClusterFields):
         return idle
 
     def check(self) -> None:
-        """Raise InputError for errors that do not need the matrix: cluster, speeds, durations,
-        files.
-        """
+        """Raise InputError for errors that do not need the matrix."""
         self.times_of(self.target_cluster)
         if self.matrix is not None and not self.matrix.is_file():
             what = "not a file" if self.matrix.exists() else "no such file"

@@ -214,9 +214,7 @@ def histogram_height(runs: int) -> int:
 
 
 def shown_sections(parts: Iterable[tuple[str, Iterable[Chart | None]]]) -> list[Section]:
-    """Return the sections with at least one informative chart. A chart without data is None; one
-    with a single bar or dot is left out as well.
-    """
+    """Return the sections with an informative chart: not None, a single bar or dot."""
     found = (
         (title, tuple(chart for chart in charts if chart is not None and _is_informative(chart)))
         for title, charts in parts

@@ -34,9 +34,7 @@ Shares = dict[tuple[str, str], float]
 
 
 def recorded_shares(run: Run) -> Shares:
-    """Return the recorded utilisation, without resources that a group of nodes never uses. Where a
-    run records how long workers wait for answers, that is a share as well.
-    """
+    """Return recorded utilisation and waiting, without resources unused by a group."""
     found: Shares = {}
     for resource in RECORDED:
         series = run.series(f"utilisation.{resource}")

@@ -194,9 +194,7 @@ def _joined(spans: Spans, node: str, gap: float) -> tuple[Floats, Floats, Any]:
 
 
 def iteration_timeline(run: Run, of_several: bool) -> Chart | None:
-    """Return the iteration of median time of an emulated job, or its first spans; None without
-    any.
-    """
+    """Return the iteration of median time of an emulated job, or its first spans; or None."""
     if run.timeline is None:
         return None
     spans = run.timeline.spans
@@ -312,9 +310,7 @@ TIMELINES = 3
 def first_timelines(
     runs: Sequence[Run], timeline: Callable[[Run, bool], Chart | None]
 ) -> list[Chart | None]:
-    """Return the timelines of the first runs that have one; the last caption mentions the
-    others.
-    """
+    """Return the first runs' timelines; the last caption mentions the others."""
     found = (timeline(run, len(runs) > 1) for run in runs)
     charts = list(islice(filter(None, found), TIMELINES))
     if len(charts) == TIMELINES < len(runs):

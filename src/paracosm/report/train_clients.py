@@ -50,9 +50,7 @@ def client_charts(runs: Sequence[Run]) -> list[Chart | None]:
 
 
 def participations(run: Run) -> Floats:
-    """Return the number of applied contributions of each client, in no order. Clients that never
-    took part are included where the run states the number of clients.
-    """
+    """Return each client's number of applied contributions; absent clients have 0."""
     numbers = run.series("client").value
     if not len(numbers):
         return np.zeros(0)
@@ -83,9 +81,7 @@ def staleness_by_participation(run: Run) -> Groups | None:
 
 
 def staleness_by_speed(run: Run) -> Groups | None:
-    """Return the staleness of contributions by the speed of their clients; None for equal
-    speeds.
-    """
+    """Return staleness by the speed of the clients; None for equal speeds."""
     known, numbers = run.series("client_speed"), np.unique(run.series("client").value)
     if not len(known) or not np.isin(numbers, known.step).all():
         return None

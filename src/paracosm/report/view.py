@@ -42,9 +42,7 @@ def _scalar(value: Any) -> str | int | float:
 
 
 def differing(asked: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return, for each run, the arguments in which runs differ. Algorithm and number of workers
-    come first, as in the name of a run.
-    """
+    """Return each run's arguments that differ between runs, algorithm and workers first."""
     values: dict[str, set[Any]] = {}
     for each in asked:
         for name, value in each.items():

@@ -252,9 +252,7 @@ class TrainingSummary(Summary):
 
 
 class Planned(JsonObject):
-    """A number over the seeds of a design: its median, and the bounds of 80 % of runs. None: the
-    target was not reached.
-    """
+    """The median over seeds and the bounds of 80 % of runs; None: never reached."""
 
     median: float | None
     low: float | None

@@ -221,11 +221,7 @@ def write_plan(
 
 
 def way_records(ways: Ways) -> Any:
-    """Return the records of all ways, by direction, worker and server.
-
-    A serial transfer, or one that passes no station with a limit, asks for the picoseconds that it
-    takes; others ask for bytes.
-    """
+    """Return the records of all ways; serial or unlimited transfers request time, not bytes."""
     limit = np.append(ways.capacity, np.inf)[ways.routes].min(axis=-1, initial=np.inf)
     flows = (ways.sharing != "serial") & np.isfinite(limit)
     with np.errstate(invalid="ignore"):

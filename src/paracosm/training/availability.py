@@ -217,9 +217,7 @@ def make_availability(what: OnOff | Path | None, clients: int, seed: int) -> Ava
 def absences(
     availability: Availability, workers: Sequence[str]
 ) -> Iterator[tuple[float, str, float]]:
-    """Yield worker, begin and end of absences, by begin; the end is infinite if it never
-    returns.
-    """
+    """Yield worker, begin and end (infinity: forever) of absences, by begin."""
 
     def of(number: int) -> Iterator[tuple[float, str, float]]:
         now = 0.0

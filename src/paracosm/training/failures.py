@@ -87,9 +87,7 @@ class FaultFields(FailureFields):
         return bool(self.mtbf or self.fault or self.worker_availability)
 
     def own_recovery(self, recoveries: Sequence[Recovery]) -> Recovery:
-        """Return the configured or the default recovery after a worker fails. Where workers come
-        and go, the others continue without them if possible.
-        """
+        """Return the configured or default recovery; elastic, if possible, where workers leave."""
         if not recoveries:
             return self.recovery or "rejoin"
         return self.recovery or recoveries[-1 if self.worker_availability else 0]

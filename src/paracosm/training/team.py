@@ -255,10 +255,7 @@ class Team:
     def compute_times(
         self, worker: int, client: Participation | None = None
     ) -> Iterator[float] | None:
-        """Return the compute times of a worker, or of a client that takes part there, without end.
-
-        They are in proportion to the worker's batch. None when they are measured.
-        """
+        """Return endless compute times of a worker or client, by batch; None if measured."""
         if self._compute is None:
             return None
         speed = self._cluster.node(self.workers[worker]).speed

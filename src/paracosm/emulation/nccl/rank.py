@@ -64,10 +64,7 @@ def prepare_nccl(
 
 
 class StreamWaits(Waits):
-    """Waits of the script's CUDA stream, which the shim sees and records.
-
-    To wait for a collective of NCCL is to have the current stream wait; the host goes on.
-    """
+    """The CUDA stream's waits for collectives, recorded by the shim; the host continues."""
 
     def __init__(
         self, recorder: RecordWriter, rank: int, ended: Callable[[float], None], shim: Any

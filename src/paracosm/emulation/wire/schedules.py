@@ -101,10 +101,7 @@ class Barrier(Direct):
 
 
 def root_of(size: int, source: int, target: int) -> int:
-    """Return the root of a broadcast in which one member sends to another.
-
-    Several roots may explain it: rank 0 where it does, else the source itself.
-    """
+    """Return the root of a broadcast with this message: rank 0 if possible, else the source."""
     step = (target - source) % size
     return 0 if target.bit_length() == step.bit_length() and source == target - step else source
 

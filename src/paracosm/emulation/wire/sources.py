@@ -55,10 +55,7 @@ class Sources:
     def of(
         self, group: WireGroup, operation: Operation, channel: Channel, index: int, length: int
     ) -> Source | None:
-        """Return what goes next, or None while that waits for what real ranks have yet to say.
-
-        UnknownError where nobody says it.
-        """
+        """Return the next bytes, None until real ranks have sent them, or raise UnknownError."""
         schedule, pair = operation.schedule, channel.connection.pair
         if isinstance(schedule, Ring) and not schedule.is_part(pair.emulated, pair.real, index):
             sender, began = schedule.origin(pair.real, index)

@@ -34,10 +34,7 @@ _WRAPPERS = re.compile(r"\b(transpose|jvp|vmap|remat|checkpoint|rematted_computa
 
 
 def read_jaxpr(path: Path) -> Graph:
-    """Read the dump of a function's jaxpr; JAX is not needed.
-
-    Backward are the equations that JAX made by transposition, optimizer those after them.
-    """
+    """Read the dump of a function's jaxpr, split into passes; JAX is not needed."""
     where = str(path)
     found = _content(path, where)
     tensors = _tensors(found["tensors"], where)

@@ -407,10 +407,7 @@ def check_divides(graph: Graph, rows: Iterable[int], ranks: int) -> None:
 
 
 def shares_of_heads(graph: Graph, rows: Iterable[int], ranks: int) -> dict[str, float]:
-    """Return the largest part of each attention that one of these ranks has, by its place.
-
-    Heads stay whole: between 8 ranks, some have 2 of 12.
-    """
+    """Return the largest share of each attention's whole heads: of 12 heads, 8 ranks have 2."""
     shares: dict[str, float] = {}
     for row in rows:
         for part in _divided(graph.ops[graph.op[row]]):

@@ -119,9 +119,7 @@ def joined_arrivals(parts: Sequence[Arrivals]) -> Arrivals:
 
 
 def lateness_of(arrivals: Arrivals) -> Lateness | None:
-    """Return late ranks by rank, by step and by collective; None without collectives between
-    ranks.
-    """
+    """Return late ranks by rank, step and collective; None without collectives between ranks."""
     if not len(arrivals):
         return None
     late, last = arrivals.late, arrivals.last

@@ -262,10 +262,7 @@ TOLERANCE = 100e-6  # seconds; ranks of one machine agree within ten microsecond
 
 
 def clocks(origins: Mapping[int, int]) -> dict[int, float]:
-    """Return seconds to add to the times of each rank, which count from its own origin.
-
-    Origins are nanoseconds on the ranks' clocks; the earliest one is 0.
-    """
+    """Return the offset of each rank's times, seconds, from origins in ns; the first is 0."""
     start = min(origins.values())
     return {rank: (origin - start) * 1e-9 for rank, origin in origins.items()}
 

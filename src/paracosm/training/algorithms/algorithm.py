@@ -71,9 +71,7 @@ class Algorithm:
 
     @property
     def lets_clients_change(self) -> bool:
-        """Whether another client may take a worker's place at each answer: neither the worker nor
-        the servers keep state about it.
-        """
+        """Whether clients may change at each answer: no state about a worker's client is kept."""
         return True
 
     @property
