@@ -109,7 +109,7 @@ FAILING: Mapping[str, dict[str, Any]] = {
         "model": "mlp",
         "optimizer": "adam(beta=1)",
     },
-    "tiny_models:linear: the model does not say how its layers are split": {
+    "tiny_models:linear: the split of the model's layers is missing": {
         "model": "tiny_models:linear",
         "shape": (4,),
         "ranks": 2,

@@ -132,7 +132,7 @@ DAMAGED = {
     "offsets must ascend from 0 to the 4 dependencies": {"offsets": [0, 0, 3, 1, 4]},
     "node 4 (aten.mm.default, fc) depends on row 4": {"dependencies": [4, 0, 1, 2]},
     "its dependencies must ascend, each but once": {"dependencies": [0, 1, 0, 2]},
-    "node 4 (aten.mm.default, fc) stands after node 9 (aten.t.default, fc)": {"id": [9, 4, 7, 8]},
+    "node 4 (aten.mm.default, fc) follows node 9 (aten.t.default, fc)": {"id": [9, 4, 7, 8]},
 }
 
 

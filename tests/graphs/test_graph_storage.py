@@ -169,7 +169,7 @@ DAMAGED: dict[str, Callable[[pa.Table], pa.Table]] = {
     'the column "dependencies" has lists with empty fields': with_column(
         "dependencies", pa.array([[], [None], [], []], pa.list_(pa.int64()))
     ),
-    "the group [0,x] is no list of ranks": with_column("group", pa.array(["[0,x]"] * 4)),
+    "the group [0,x] must be a list of ranks": with_column("group", pa.array(["[0,x]"] * 4)),
     "node 4 (aten.mm.default, fc) depends on node 99, which does not exist": with_column(
         "dependencies", pa.array([[], [99], [], []], pa.list_(pa.int64()))
     ),
