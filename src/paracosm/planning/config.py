@@ -146,6 +146,7 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
     def check(self) -> None:
         """Raise InputError for errors that can be found without reading the profile."""
         self.check_learning()
+        self.refuse_power("plan")
         if self.privacy_of("clients"):
             raise InputError(
                 "privacy: a plan updates tensors separately, so it cannot clip a client's whole "

@@ -85,6 +85,7 @@ def run_scheduled(
 
 def check_scheduled(config: TrainConfig) -> None:
     """Raise InputError for errors that can be found without reading a profile."""
+    config.refuse_power("train over a profile or a strategy")
     cluster = config.resolve_cluster()
     config.check(cluster)
     rule = config.algorithm.rule(len(cluster.workers))
