@@ -145,7 +145,7 @@ def test_what_fits_nowhere_is_said_with_what_it_lacks() -> None:
     cluster, model = config.resolve_cluster(8), config.architecture
     assert model is not None
     search = search_strategies(model, cluster, 8, splits_of(config, cluster, 0))
-    with pytest.raises(InputError, match=r"the nearest \(.*\) needs .* of 85.9 GB .* too much"):
+    with pytest.raises(InputError, match=r"the closest \(.*\) needs .* of 85.9 GB .* too much"):
         fastest(search, cluster)
 
 
