@@ -203,10 +203,10 @@ def _emulate(
     stop = threading.Event()
     with served(config, seed) as folder:
         path = folder / "emulator.records"
-        if say is not None:
-            for line in _how_to_start(config, host):
-                say(line)
         with _stopped_by_signals(stop):
+            if say is not None:
+                for line in _how_to_start(config, host):
+                    say(line)
             done = emulate_peers(config, seed, path, host, (host, config.port), stop)
         observed = [folder / f"rank{rank}.records" for rank in config.rank]
         is_observed = any(file.exists() for file in observed)

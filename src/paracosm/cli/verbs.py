@@ -133,7 +133,8 @@ class Verb(TyperCommand):
             if not others:
                 raise
             raise InputError(
-                f"no option {option} here: it is one of paracosm {', '.join(others[:5])}"
+                f"{ctx.command_path} has no option {option}: paracosm {', '.join(others[:5])} "
+                f"{'has' if len(others) == 1 else 'have'} it"
             ) from None
 
     def invoke(self, ctx: Any) -> Any:
