@@ -127,7 +127,7 @@ def test_an_interrupt_ends_it_in_good_order(tmp_path: Path) -> None:
     server = serve(free_port(), "--out", tmp_path / "run")
     assert server.stdout is not None
     try:
-        assert any("Ctrl-C ends this" in line for line in server.stdout)
+        assert any("Ctrl-C stops at once" in line for line in server.stdout)
         server.send_signal(signal.SIGINT)
         server.communicate(timeout=TIMEOUT)
     finally:
