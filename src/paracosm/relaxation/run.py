@@ -202,7 +202,7 @@ def run_relaxation(
     if unchanged is None:
         return run
     changes = [str(change) for change in config.what_if]
-    compared = {key: unchanged[key] for key in _COMPARED}
+    compared = {key: unchanged[key] for key in _COMPARED if key in unchanged}
     return replace(run, summary=replace(run.summary, what_if=changes, unchanged=compared))
 
 
