@@ -55,6 +55,7 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
     check_folder(flags.out, flags.force)
     for conflict, message in (
         (log and flags.json, "--log and --json both print to standard output: give one of them"),
+        (log and flags.quiet, "--log prints and --quiet does not: give one of them"),
         (log and not alone, "--log is for one run, and the study has a grid: leave it out"),
         (
             alone and flags.where != HERE and not KINDS[kind].of_many,

@@ -12,6 +12,7 @@ import inspect
 import itertools
 import shutil
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib import import_module
@@ -124,7 +125,14 @@ class Verb(TyperCommand):
             self.format_help(ctx, None)
             ctx.exit()
         try:
+            " ".join(args).encode()
+            _, _, given = self.make_parser(ctx).parse_args(list(args))
+            for each, times in Counter(given).items():
+                if times > 1 and not each.multiple:
+                    raise InputError(f"{'/'.join(_flags_of(each))} is given {times} times")
             return super().parse_args(ctx, args)
+        except UnicodeEncodeError:
+            raise InputError("what was typed is not UTF-8 text") from None
         except TyperException as error:
             option = hasattr(error, "possibilities") and getattr(error, "option_name", None)
             flags = {verb: parameters_of(verb).values() for verb in VERBS if option}
@@ -159,7 +167,11 @@ def _command(verb: str) -> Any:
 
 def parameters_of(verb: str) -> dict[str, list[str]]:
     """Return the options of a verb by name, each with its flags, the one that switches off last."""
-    return {str(each.name): [*each.opts, *each.secondary_opts] for each in _command(verb).params}
+    return {str(each.name): _flags_of(each) for each in _command(verb).params}
+
+
+def _flags_of(parameter: Any) -> list[str]:
+    return [*parameter.opts, *parameter.secondary_opts]
 
 
 def _function(verb: str) -> str:
