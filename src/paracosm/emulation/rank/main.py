@@ -11,11 +11,11 @@ import sys
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from paracosm.emulation.config import Setting
 from paracosm.errors import InputError
+from paracosm.files import open_file
 from paracosm.processes import end_with_parent
 
 
@@ -98,12 +98,15 @@ def _search_first(folder: str) -> None:
         sys.path.insert(0, folder)
 
 
+_MOST_BYTES = 16 << 20  # of a script
+
+
 def _file(name: str) -> Script:
     path = os.path.abspath(name)
-    try:
-        source = Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"{name}: {(error.strerror or str(error)).lower()}") from None
+    with open_file(name) as file:
+        source = file.read(_MOST_BYTES + 1)
+    if len(source) > _MOST_BYTES:
+        raise InputError(f"{name}: a script of more than {_MOST_BYTES >> 20} MiB")
     code = compile(source, path, "exec", dont_inherit=True)
     loader = importlib.machinery.SourceFileLoader("__main__", path)
     return Script(code, os.path.dirname(os.path.realpath(path)), name, path, loader)
