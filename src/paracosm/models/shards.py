@@ -120,7 +120,6 @@ def _parse(scheme: str) -> tuple[str, float]:
     counts = name in ("classes", "bootstrap")
     most = 10_000_000 if counts else 10 if name == "sizes" else math.inf
     is_whole = not counts or parameter.is_integer()
-    is_whole = not counts or parameter.is_integer()
     if not (0 < parameter <= most and parameter < math.inf and is_whole):
         what = "whole number above 0" if counts else "positive number"
         limit = f", at most {most:,}" if most < math.inf else ""

@@ -15,7 +15,7 @@ from typing import Any
 
 from paracosm.emulation.config import Setting
 from paracosm.errors import InputError
-from paracosm.files import open_file
+from paracosm.files import read_bytes
 from paracosm.processes import end_with_parent
 
 
@@ -98,16 +98,9 @@ def _search_first(folder: str) -> None:
         sys.path.insert(0, folder)
 
 
-_MOST_BYTES = 16 << 20  # of a script
-
-
 def _file(name: str) -> Script:
     path = os.path.abspath(name)
-    with open_file(name) as file:
-        source = file.read(_MOST_BYTES + 1)
-    if len(source) > _MOST_BYTES:
-        raise InputError(f"{name}: a script of more than {_MOST_BYTES >> 20} MiB")
-    code = compile(source, path, "exec", dont_inherit=True)
+    code = compile(read_bytes(name), path, "exec", dont_inherit=True)
     loader = importlib.machinery.SourceFileLoader("__main__", path)
     return Script(code, os.path.dirname(os.path.realpath(path)), name, path, loader)
 
