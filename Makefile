@@ -19,14 +19,17 @@ UNHASHED := torch triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cubla
   nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse nvidia-cusparselt-cu13 \
   nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx
 
-.PHONY: demo test test-all lint types format bench docs links lock sbom audit clean browser
+.PHONY: demo test everyday test-all lint types format bench docs links lock sbom audit clean browser
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
-test: $(READY) browser lint types
-	$(BIN)/python -m pytest -m "not slow and not real_time" $(BESIDE)
+test: $(READY) browser lint
+	$(MAKE) --jobs 2 types everyday
 	$(BIN)/python -m pytest -m "not slow and real_time" --durations 5 --durations-min 20
+
+everyday: $(READY)
+	$(BIN)/python -m pytest -m "not slow and not real_time" $(BESIDE)
 
 # Slow tests may take an hour each.
 test-all: $(READY) browser lint types

@@ -152,7 +152,7 @@ def test_a_study_with_a_grid_is_a_sweep(tmp_path: Path) -> None:
     sweep.save(tmp_path / "copy")
     again = paracosm.open(tmp_path / "copy")
     assert again.table.equals(sweep.table)
-    assert repr(again).startswith("<paracosm training: Most examples/s with 2 workers: ")
+    assert repr(again).startswith("<paracosm training: Highest throughput with 2 workers: ")
     with pytest.raises(InputError, match="a sweep has no summary of its own: it has points, table"):
         _ = again.summary
     by_list = paracosm.train(**TRAINING, workers=[1, 2])
@@ -195,7 +195,7 @@ def test_a_notebook_shows_the_sentence_key_figures_and_a_picture(
 
 def test_a_figure_is_drawn_by_matplotlib(training: Result[TrainingSummary]) -> None:
     first = training.plot()
-    assert first.axes[0].lines or first.axes[0].collections
+    assert first.axes[0].has_data()
     named = training.plot("staleness")
     assert "taleness" in named.axes[0].get_title(loc="left")
     with pytest.raises(InputError, match='unknown figure "stalenes": did you mean "staleness"'):
@@ -284,7 +284,7 @@ def test_folders_that_are_none_are_refused(
     (odd / "summary.json").write_text("{")
     with pytest.raises(InputError, match=r"summary\.json: cannot be read"):
         paracosm.open(odd)
-    with pytest.raises(InputError, match="does not say what kind"):
+    with pytest.raises(InputError, match="the kind of run is missing"):
         read_summary({"status": "done"})
 
 
@@ -348,6 +348,7 @@ def test_python_uses_the_database_that_the_command_wrote(database: Path) -> None
     assert [row.workers for row in job.summary.throughput] == [1, 2]
 
 
+@pytest.mark.slow
 def test_ops_that_python_needs_timed_are_timed_as_the_command_does(database: Path) -> None:
     before = paracosm.predict(model="mlp", batch=4, db=database, new_ops="refuse")
     result = paracosm.predict(model="mlp", batch=3, db=database, exact=True)

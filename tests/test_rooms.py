@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -68,6 +69,11 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def room_of(module: str) -> str:
     """`paracosm.engine.ports` lives in `engine`; the package's own `__init__` in no room."""
     return module.split(".")[1] if "." in module else ""
@@ -76,7 +82,7 @@ def room_of(module: str) -> str:
 def imports(path: Path) -> set[str]:
     """Return the rooms that the file imports, wherever in it the import stands."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -117,7 +123,7 @@ def test_the_table_knows_every_room() -> None:
 def _file_imports(path: Path, modules: set[str]) -> set[str]:
     """Return the modules of the package that the file imports anywhere, for types too."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -141,7 +147,7 @@ def test_no_files_import_each_other_in_a_circle() -> None:
 
 def test_rooms_hand_out_names_and_hold_no_code() -> None:
     for path in PACKAGE.rglob("*/__init__.py"):
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             is_all = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
             assert is_docstring or is_all or isinstance(node, ast.ImportFrom), path
@@ -174,7 +180,7 @@ def test_examples_and_benchmarks_import_names_that_exist() -> None:
     missing = []
     for folder in ("examples", "benchmarks"):
         for path in sorted((PACKAGE.parents[1] / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(parsed(path)):
                 name = node.module if isinstance(node, ast.ImportFrom) else None
                 if name is None or name.split(".")[0] != "paracosm":
                     continue
@@ -196,7 +202,7 @@ def module_file(name: str) -> Path:
 def names_of(path: Path) -> set[str]:
     """Return what a module defines, imports and hands out at its top level."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())) if path.exists() else ():
+    for node in ast.walk(parsed(path)) if path.exists() else ():
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

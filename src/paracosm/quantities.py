@@ -1,6 +1,5 @@
-"""Fields of configurations that are quantities: numbers in SI units, or texts with a unit.
-
-They are written as texts with a unit, which are read back as the same numbers.
+"""Fields of configurations that are quantities: numbers in SI units, or texts with a unit. They are
+written as texts with a unit, which parse back to the same numbers.
 """
 
 import math
@@ -13,10 +12,12 @@ from paracosm.errors import InputError
 from paracosm.units import (
     format_bandwidth,
     format_duration,
+    format_power,
     format_size,
     parse_bandwidth,
     parse_duration,
     parse_number,
+    parse_power,
     parse_size,
 )
 
@@ -73,3 +74,8 @@ Size = Annotated[
     float, BeforeValidator(_with_unit(parse_size, "size", "16MiB")), _exactly(format_size)
 ]
 """Bytes."""
+
+Watts = Annotated[
+    float, BeforeValidator(_with_unit(parse_power, "power", "250W")), _exactly(format_power)
+]
+"""Watts."""

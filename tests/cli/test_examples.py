@@ -8,6 +8,7 @@ import runpy
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from paracosm.studies import RunFolder, Study, load_study
@@ -69,6 +70,40 @@ def test_a_loss_that_is_no_number_has_exploded(tmp_path: Path, monkeypatch: Patc
         run.metric(1.0, 1.0, "evaluation", "loss", math.nan, 1)
         run.finish({})
     assert read_curve(point, run.path).loss.tolist() == [2.5, math.inf]
+
+
+@pytest.mark.parametrize(
+    ("factors", "faster", "coincide"),
+    [
+        # Of ten ratios, the second and the second last bound the median with 97.9 % confidence.
+        ([0.5, 1.1, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2, 1.3, 9.0], True, False),
+        ([0.5, 0.9, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2, 1.3, 9.0], None, None),
+        ([0.5, 0.6, 0.7, 0.7, 0.7, 0.7, 0.7, 0.7, 0.8, 9.0], False, False),
+        ([0.5, 0.97, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.04, 9.0], None, True),
+    ],
+)
+def test_the_spread_over_seeds_decides_what_is_faster_and_what_coincides(
+    monkeypatch: Patch, factors: list[float], faster: bool | None, coincide: bool | None
+) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES / "papers" / "hybrid_simulator")
+    from curves import Curve
+    from spread import between_seeds, ratio
+
+    def run(seed: int, end: float) -> Curve:
+        times = np.array([0.0, end])
+        loss = np.array([2.0, 0.1])
+        return Curve("asgd", 2, 0, "fast", 0.2, seed, 0.3, np.array([0, 10]), times, loss)
+
+    # All runs of the first setting end later by their seed; the second's end by a factor of it.
+    ends = [1.0, 1.0, 1.02, 1.02, 1.02, 1.02, 1.02, 1.02, 1.05, 1.05]
+    first = [run(seed, end) for seed, end in enumerate(ends)]
+    second = [run(seed, f * end) for seed, (f, end) in enumerate(zip(factors, ends, strict=True))]
+    seeds = between_seeds(first, Curve.time_to_target)
+    found = ratio(second, first, Curve.time_to_target)
+    assert seeds == pytest.approx(1.05)
+    assert (found.low, found.high) == pytest.approx((factors[1], factors[8]))
+    assert found.above_one is faster
+    assert found.within(seeds) is coincide
 
 
 def test_the_study_of_scaling_asks_for_what_it_says(tmp_path: Path, monkeypatch: Patch) -> None:

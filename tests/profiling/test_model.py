@@ -35,7 +35,7 @@ def test_every_op_of_the_step_is_timed_in_both_cache_states(done: ModelProfile) 
     }
 
 
-@pytest.mark.parametrize("model", ["lstm", "gru", "bag"])
+@pytest.mark.parametrize("model", ["lstm", pytest.param("gru", marks=pytest.mark.slow), "bag"])
 def test_ops_with_buffers_and_sparse_gradients_are_all_timed(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

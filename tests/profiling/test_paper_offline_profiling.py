@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "papers" / "offline_profiling" / "run.py"
 DOCUMENT = ROOT / "docs" / "paper-offline-profiling.md"

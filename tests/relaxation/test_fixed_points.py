@@ -145,6 +145,79 @@ def test_a_linear_map_is_the_linear_solver() -> None:
     assert as_map.residual == pytest.approx(as_system.residual / 4, rel=1e-9)
 
 
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_map_in_distributed_memory_is_the_linear_solver(compiled: bool) -> None:
+    """The values that G finds are those that have arrived: the same as for a matrix."""
+    problem = load_problem("laplace2d:6", seed=1)
+    pointer, index, data, b = problem.A.indptr, problem.A.indices, problem.A.data, problem.b
+
+    def G(x: Any, rows: Any, out: Any) -> None:  # noqa: N802
+        for k in range(rows.size):
+            total = b[rows[k]]
+            for entry in range(pointer[rows[k]], pointer[rows[k] + 1]):
+                total -= data[entry] * x[index[entry]]
+            out[k] = x[rows[k]] + total / 4
+
+    given: dict[str, Any] = {
+        "processors": 4, "tolerance": None, "max_time": 200, "time": "normal(10, 2)",
+        "latency": "25s", "bandwidth": "8 B/s",
+    }  # fmt: skip
+    as_map = relax_map(numba.njit(G) if compiled else G, problem.x0, reads=problem.A, **given)
+    as_system = relax(problem, **given)
+    assert as_map.messages == as_system.messages > 0
+    assert as_map.bytes_sent == as_system.bytes_sent
+    assert as_map.staleness.mean == as_system.staleness.mean
+    np.testing.assert_allclose(as_map.x, as_system.x, rtol=1e-11)
+
+
+def test_a_map_on_a_cluster_converges_with_local_tests() -> None:
+    cluster = {
+        "topology": "switch",
+        "workers": [{"count": 3}, {"count": 1, "speed": 0.5}],
+        "links": {"default": {"latency": "5s"}},
+    }
+    circle = np.eye(12, k=1) + np.eye(12, k=-1)
+    circle[0, -1] = circle[-1, 0] = 1
+    result = relax_map(
+        contraction, np.ones(12), reads=circle, cluster=cluster, time=10, detect="local",
+        tolerance=1e-8, norm="inf",
+    )  # fmt: skip
+    assert result.norm == "inf"
+    check(result, contraction, 1e-8, inf)
+    # Half as fast: half as many updates.
+    assert abs(int(result.updates[3]) * 2 - int(result.updates[0])) <= 1
+
+
+def test_a_rollback_restores_what_is_known_of_the_residual() -> None:
+    """x <- x / 2 on one processor: 1, 1/2, 1/4 at 0, 1, 2 s; the checkpoint at 2.5 s has x = 1/4
+    and the step -1/4. The fault at 4.5 s is seen at once, and rolled back."""
+    result = relax_map(
+        lambda x, rows, out: x[rows] / 2, np.ones(1), processors=1, time=1, tolerance=None,
+        max_time=4.75, fault="uniform(50, 50.5) at 4.5s", checkpoint="alpha=2, omega=2.5s",
+    )  # fmt: skip
+    assert (result.rollbacks, result.checkpoints) == (1, 1)
+    assert result.x.tolist() == [0.25]
+    rollback = next(mark for mark in result.marks if mark.what == "rollback")
+    assert (rollback.time, rollback.residual) == (4.5, 0.25)
+
+
+def test_checkpoints_of_a_map_against_the_linear_solver() -> None:
+    problem = load_problem("laplace2d:6", seed=1)
+    A, b = problem.A, problem.b
+
+    def G(x: Any, rows: Any, out: Any) -> None:  # noqa: N802
+        out[:] = x[rows] + (b - A @ x)[rows] / 4
+
+    given: dict[str, Any] = {
+        "processors": 4, "time": "normal(10, 1)", "fault": "uniform(-100, 100) every 400s",
+        "checkpoint": "alpha=4, omega=50s, cost=1s", "max_time": 20_000, "seed": 3,
+    }  # fmt: skip
+    result = relax_map(G, problem.x0, tolerance=1e-7, **given)
+    check(result, G, 1e-7)
+    assert result.rollbacks > 0
+    np.testing.assert_allclose(A @ result.x, b, atol=1e-6)
+
+
 def test_a_map_that_stretches_diverges() -> None:
     result = relax_map(lambda x, rows, out: 1.5 * x[rows], np.ones(6), processors=3, **GIVEN)
     assert result.status == "diverged"
@@ -170,13 +243,17 @@ def test_convergence_of_a_map_is_confirmed() -> None:
 @pytest.mark.parametrize(
     ("x0", "more", "words"),
     [
-        ([[1.0, 2.0]], {}, "x0 has to be a vector of finite numbers"),
-        ([1.0, np.nan], {}, "x0 has to be a vector of finite numbers"),
+        ([[1.0, 2.0]], {}, "x0 must be a vector of finite numbers"),
+        ([1.0, np.nan], {}, "x0 must be a vector of finite numbers"),
         ([1.0, 2.0], {"processors": 3}, r"more processors \(3\) than rows \(2\)"),
         ([1.0, 2.0], {"error_tolerance": 1e-3}, "the solution of this problem is not known"),
         ([1.0, 2.0], {"fault": "signflip in A at 3s"}, "a map has no A"),
         ([1.0, 2.0], {"fault": "signflip in b at 3s"}, "a map has no b"),
-        ([1.0, 2.0], {"read": "gauss-seidel"}, "goes with a method"),
+        ([1.0, 2.0], {"read": "gauss-seidel"}, "needs a named method"),
+        ([1.0, 2.0], {"latency": "1s"}, "components that the map reads"),
+        ([1.0, 2.0], {"reads": np.eye(2)}, "no effect in shared memory"),
+        ([1.0, 2.0], {"reads": np.eye(3), "latency": "1s"}, r"reads: a matrix of shape \(3, 3\)"),
+        ([1.0, 2.0], {"norm": 1}, "norm"),
     ],
 )
 def test_what_is_refused(x0: Any, more: dict[str, Any], words: str) -> None:

@@ -169,6 +169,50 @@ def test_an_exception_of_the_users_function_comes_through(place: str) -> None:
     assert calls == 21
 
 
+@numba.njit
+def fails_after(update: int) -> None:
+    if update == 5:
+        raise OwnError("mine")
+
+
+@pytest.mark.parametrize("place", ["method", "pattern", "time"])
+def test_so_does_one_of_a_compiled_function(place: str, capfd: pytest.CaptureFixture[str]) -> None:
+    @numba.njit
+    def pattern(processor: int, update: int, u: float) -> Any:
+        fails_after(update)
+        return np.arange(16 * processor, 16 * processor + 16)
+
+    @numba.njit
+    def time(processor: int, update: int, u: float) -> float:
+        fails_after(update)
+        return 5.0 + 10.0 * u
+
+    @numba.njit
+    def method(x: Any, rows: Any, A: Any, b: Any, out: Any) -> None:
+        for k in range(rows.size):
+            if abs(x[rows[k]]) > 0.01:
+                raise OwnError("mine")
+            out[k] = x[rows[k]] + b[rows[k]] / 4
+
+    failing = {"method": method, "pattern": pattern, "time": time}[place]
+    mine = {**COMPILED, place: failing}
+    with pytest.raises(OwnError, match=r"^mine$"):
+        relax(PROBLEM, **mine, **GIVEN)
+    assert capfd.readouterr().err == ""  # Numba prints exceptions that nobody takes
+
+
+@pytest.mark.slow
+def test_an_exception_that_does_not_come_again() -> None:
+    @numba.njit
+    def method(x: Any, rows: Any, A: Any, b: Any, out: Any) -> None:
+        if np.random.rand() < 1e-3:  # noqa: NPY002 - Numba's own
+            raise OwnError("seldom")
+        out[:] = 0.0
+
+    with pytest.raises(InputError, match="a compiled function raised an exception"):
+        relax(PROBLEM, method=method, time=1, tolerance=None, max_sweeps=1e5)
+
+
 def test_an_update_cannot_change_x_by_accident() -> None:
     def update(x: Any, rows: Any, A: Any, b: Any, out: Any) -> None:
         x[rows] = 0.0

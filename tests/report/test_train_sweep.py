@@ -140,8 +140,8 @@ def test_where_nothing_was_computed_throughput_decides() -> None:
     rates = {1: 1000.0, 2: 1900.0, 4: 2000.0}
     runs = [trial(None, {"workers": w}, rate=rate, **none) for w, rate in rates.items()]
     assert sweep_sentence(Trials(runs, None)) == (
-        "Most examples/s with 4 workers: 2,000, 2 times as fast as 1 worker. More than 2 do not "
-        "pay."
+        "Highest throughput with 4 workers: 2,000 examples/s, 2 times as fast as 1 worker. "
+        "More than 2 do not pay."
     )
     assert [chart.name for chart in training_charts(Trials(runs, None))] == ["throughput"]
 

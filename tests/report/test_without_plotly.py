@@ -15,7 +15,7 @@ from paracosm.errors import MissingExtraError
 def test_a_report_draws_its_figures_alone_and_images_say_what_draws_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for module in ("plotly", "plotly.offline", "matplotlib"):
+    for module in ("plotly", "plotly.offline", "plotly.graph_objects", "matplotlib"):
         monkeypatch.setitem(sys.modules, module, None)
     out = tmp_path / "run"
     command = ["train", "--timing-only", "--updates", "20", "--out", str(out), "--quiet"]

@@ -55,6 +55,7 @@ QUICK = (
     "trace {run}",
     "db show {db}",
     "db check {db}",
+    "doctor",
     "db export {db} --out {out}/a.parquet",
     "db merge {db} {exported} --out {out}/b.db",
     "profile import {job_steps} --out {out}/a.profile",

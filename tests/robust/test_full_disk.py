@@ -77,7 +77,12 @@ def full_after(size: int, arguments: list[str]) -> Child:
     return forked(limited)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+LONG = {"plan", "predict", "replay"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in COMMANDS]
+)
 def test_a_full_disk_is_one_line_and_leaves_what_can_be_read(
     name: str, places: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -176,6 +176,7 @@ def die(_: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_run_whose_process_is_killed_is_made_again(tmp_path: Path) -> None:
     calls = [(str(tmp_path / name),) for name in ("a", "b")]
     assert len(list(Backend(jobs=2).each(die_once, calls))) == 2
@@ -288,7 +289,7 @@ def test_a_parcel_is_opened_in_a_folder_of_its_own_and_newer_modules_are_importe
             ["--backend", "dask", "--scheduler", "tcp://a:1", "--jobs", "2"],
             "--jobs: the cluster of --scheduler has its workers: leave it out",
         ),
-        (["--backend", "dask"], "--backend is for a study with a grid: leave it out"),
+        (["--backend", "dask"], "--backend needs a study with a grid: leave it out"),
     ],
 )
 def test_a_backend_that_cannot_be_or_has_no_effect_is_refused(

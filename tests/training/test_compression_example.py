@@ -10,6 +10,7 @@ import pytest
 RUN = Path(__file__).parents[2] / "examples" / "compression" / "run.py"
 
 
+@pytest.mark.slow
 def test_error_feedback_is_needed_and_compression_pays_on_slow_links(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

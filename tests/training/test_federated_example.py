@@ -10,6 +10,7 @@ import pytest
 EXAMPLE = Path(__file__).parents[2] / "examples" / "federated" / "run.py"
 
 
+@pytest.mark.slow
 def test_buffered_rounds_are_several_times_faster_where_some_clients_are_slow(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

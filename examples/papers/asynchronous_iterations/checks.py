@@ -39,7 +39,7 @@ LATENCIES = {0: 1157, 1: 1617, 5: 3462, 10: 5771, 50: 24286}
 class Check:
     """One number or claim: where it is from, what is known, what came out.
 
-    `holds` is None where it cannot be judged on this machine; `found` says why.
+    `holds` is None where it is not possible on this machine; `found` says why.
     """
 
     where: str
@@ -51,7 +51,7 @@ class Check:
     @property
     def verdict(self) -> str:
         """Return it in a word or two."""
-        return {True: "within", False: "not within", None: "not judged"}[self.holds]
+        return {True: "within", False: "not within", None: "not possible"}[self.holds]
 
 
 def check_figure3(figure: Nominal) -> list[Check]:

@@ -1,4 +1,4 @@
-"""Figures 8 to 14 of the paper, drawn from our runs: one line a seed, one colour a setting."""
+"""Figures 8 to 14 of the paper: medians over the seeds, and where eight of ten seeds lie."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+import numpy as np
 from curves import Curve, select
 from matplotlib.axes import Axes
 
@@ -45,8 +46,12 @@ def draw_figures(curves: Sequence[Curve], folder: Path) -> list[tuple[str, str, 
 def _latencies(
     curves: Sequence[Curve], workers: int, against: str, folder: Path, number: int
 ) -> Path:
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True, layout="constrained")
-    modes = (("ssgd", "Synchronous"), ("asgd", "Asynchronous"))
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3.8), sharey=True, layout="constrained")
+    modes = (
+        ("ssgd", "Synchronous, mean"),
+        ("ssgd(reduce=sum)", "Synchronous, sum"),
+        ("asgd", "Asynchronous"),
+    )
     for plot, (algorithm, title) in zip(axes, modes, strict=True):
         for colour, latency in zip(COLOURS, LATENCIES, strict=True):
             group = select(
@@ -67,9 +72,11 @@ def _many(curves: Sequence[Curve], title: str, against: str, path: Path) -> Path
 
 
 def _lines(plot: Axes, group: Sequence[Curve], against: str, colour: str, label: str) -> None:
-    for number, curve in enumerate(group):
-        x = curve.virtual_time if against == "time" else curve.updates
-        plot.plot(x, curve.loss, color=colour, lw=1, alpha=0.75, label=None if number else label)
+    axis = np.median([c.virtual_time if against == "time" else c.updates for c in group], axis=0)
+    losses = [curve.loss for curve in group]  # some infinite, of runs that exploded
+    low, middle, high = np.percentile(losses, (10, 50, 90), axis=0, method="nearest")
+    plot.plot(axis, middle, color=colour, lw=1.2, label=label)
+    plot.fill_between(axis, low, high, color=colour, alpha=0.2, lw=0)
 
 
 def _finish(plot: Axes, title: str, against: str) -> None:

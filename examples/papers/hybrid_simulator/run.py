@@ -12,7 +12,7 @@ from pathlib import Path
 from curves import read_curves
 from figures import draw_figures
 from findings import check_findings
-from page import write_page
+from page import write_findings, write_page
 
 from paracosm.backends import Backend
 from paracosm.errors import InputError
@@ -52,10 +52,10 @@ def main() -> None:
         "200 ms (median; lognormal, sigma 0.1), since the paper does not say how long."
     )
     write_page(findings, figures, setting, options.out / "index.html")
+    write_findings(findings, setting, options.out / "results.md")
     print()
     for finding in findings:
-        verdict = "comes out" if finding.holds else "DOES NOT"
-        print(f"{verdict:9}  {finding.claim}: {finding.evidence}")
+        print(f"{finding.verdict:9}  {finding.claim}: {finding.evidence}")
     print(f"page: {options.out / 'index.html'}")
 
 
@@ -65,4 +65,4 @@ if __name__ == "__main__":
     except InputError as error:
         raise SystemExit(str(error)) from None
     except KeyboardInterrupt:
-        raise SystemExit("interrupted: the same command goes on where it stopped") from None
+        raise SystemExit("interrupted: the same command resumes where it stopped") from None

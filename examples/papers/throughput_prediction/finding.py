@@ -29,10 +29,10 @@ class Finding:
     @property
     def verdict(self) -> str:
         """Return it in a word or two."""
-        return {True: "comes out", False: "does not", None: "not judged"}[self.holds]
+        return {True: "comes out", False: "does not", None: "not possible"}[self.holds]
 
 
 def counts(findings: Sequence[Finding]) -> str:
-    """Return how many come out: "12 come out, 3 do not, 2 are not judged"."""
+    """Return how many come out: "12 come out, 3 do not; not possible here: 2"."""
     number = {each: sum(found.holds is each for found in findings) for each in (True, False, None)}
-    return f"{number[True]} come out, {number[False]} do not, {number[None]} are not judged"
+    return f"{number[True]} come out, {number[False]} do not; not possible here: {number[None]}"

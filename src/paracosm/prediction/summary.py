@@ -120,7 +120,7 @@ OF_JOB = (
     *("examples_per_second", "ideal", "efficiency", "peak_memory", "fits", "misfits"),
     *("bottleneck", "throughput"),
 )
-"""What of the summary a change of the job or its cluster can alter."""
+"""Fields of the summary that a change of the job or its cluster can affect."""
 
 
 def summarise_jobs(
@@ -183,6 +183,8 @@ def _row(job: JobPrediction, alone: Prediction, gain: float | None) -> Throughpu
     known = job.peak_memory is not None and all(
         job.cluster.node(name).memory is not None for name in job.schedule.job.labels
     )
+    labels = job.schedule.job.labels
+    computed = {labels[rank]: each.parts["compute"] for each in job.alike for rank in each.ranks}
     return ThroughputRow(
         workers=job.workers,
         steps_per_second=per_step(job.throughput, alone.examples),
@@ -197,6 +199,7 @@ def _row(job: JobPrediction, alone: Prediction, gain: float | None) -> Throughpu
         fits=False if too_large else True if known else None,
         misfits=too_large,
         if_twice_as_fast=None if gain is None else {"links": gain},
+        energy=job.cluster.energy(job.iteration_time, computed),
     )
 
 
@@ -211,7 +214,7 @@ def _alike(alike: AlikeRanks) -> dict[str, Any]:
 
 
 def job_bottleneck(job: JobPrediction, ops: Mapping[str, float]) -> str:
-    """Say what decides the iteration's time, and whether the job fits into memory at all."""
+    """Name the bottleneck of the iteration, and whether the job fits into memory."""
     return " ".join([_time(job, ops), *misfits(job)[:1]])
 
 
@@ -260,19 +263,19 @@ def _slowest(job: JobPrediction) -> AlikeRanks:
 
 
 def _bubble(job: JobPrediction) -> str:
-    """Say why a pipeline is idle: its stages differ, or it fills and drains."""
+    """Explain why a pipeline is idle: its stages differ, or it fills and drains."""
     slowest, mean = _slowest(job), job.parts["compute"]
     more = slowest.parts["compute"] - mean
     if more > job.parts["bubble"] / 2:
         return (
             f"its stages are unequal: {slowest.label} computes "
-            f"{format_duration(slowest.parts['compute'])}, workers in the mean "
+            f"{format_duration(slowest.parts['compute'])}, workers on average "
             f"{format_duration(mean)}"
         )
     strategy = job.strategy
     return (
-        f"it has {strategy.pipeline} stages and {strategy.microbatches} micro-batches, more of "
-        "which make that smaller"
+        f"it has {strategy.pipeline} stages and {strategy.microbatches} micro-batches; more "
+        "micro-batches shrink it"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a simulated asynchronous iteration came to."""
+"""The result of a simulated asynchronous iteration."""
 
 from __future__ import annotations
 
@@ -94,10 +94,11 @@ class RelaxationResult:
         false_detections: how often the residual test said converged and a fresh residual did not.
         growth_rate: factor by which the residual grows each sweep, where it diverged; else NaN.
         messages, bytes_sent: in distributed memory.
-        spec: what was asked for.
+        spec: the specification of the run.
         fault_free_time: virtual time of the same iteration without faults, where it was run; NaN.
         last_update: virtual time of each processor's last update, shape (p,).
         spans: for the timeline.
+        busy, off: seconds that each processor computed, and was stopped, shape (p,).
     """
 
     status: Status
@@ -126,8 +127,27 @@ class RelaxationResult:
     bytes_sent: int
     last_update: Floats = field(repr=False)
     spans: Spans = field(repr=False)
+    busy: Floats = field(repr=False)
+    off: Floats = field(repr=False)
     fault_free_time: float = float("nan")
     spec: RunSpec | None = field(default=None, repr=False)
+
+    @property
+    def norm(self) -> Literal["2", "inf"]:
+        """The norm of residuals and errors."""
+        return "inf" if self.spec is not None and self.spec.config.norm == "inf" else "2"
+
+    @cached_property
+    def energy(self) -> float | None:
+        """Joules that all processors took; None where the cluster file has no `power`."""
+        if self.spec is None:
+            return None
+        cluster = self.spec.config.target_cluster
+        busy, off = (
+            dict(zip(cluster.workers, seconds.tolist(), strict=True))
+            for seconds in (self.busy, self.off)
+        )
+        return cluster.energy(self.virtual_time, busy, off)
 
     @cached_property
     def spectral_radius(self) -> SpectralRadius | None:
@@ -153,17 +173,17 @@ class Definition1:
     sentence: str
 
 
-_LONG = 10  # updates of a processor, on average, before anything can be told
+_LONG = 10  # average updates of a processor needed for a verdict
 
 
 def definition_1(spec: RunSpec, result: RelaxationResult) -> Definition1:
-    """Hold a run against Definition 1."""
+    """Check a run against Definition 1."""
     total = int(result.updates.sum())
     half = result.virtual_time / 2
     silent = np.flatnonzero(result.last_update < half)
     newest = result.staleness.most < max(total / 2, spec.processors)
     if total < _LONG * spec.processors:
-        return Definition1(True, True, True, "too short a run to tell whether Definition 1 held")
+        return Definition1(True, True, True, "the run is too short to check Definition 1")
     if silent.size == 0 and newest:
         held = "the three conditions of Definition 1 held, as far as a finite run can show"
     else:
@@ -199,7 +219,7 @@ def summarise(
         reason=result.reason,
         residual=result.residual,
         initial_residual=result.initial_residual,
-        norm="2" if config.norm == 2 else "inf",
+        norm=result.norm,
         tolerance=_number(result.tolerance),
         error=_number(result.error),
         relaxations=result.relaxations,
@@ -222,6 +242,7 @@ def summarise(
         faults=_faults(spec, result) if config.fault else None,
         checkpoints=None if policy is None else _checkpoints(spec, policy, result),
         growth_rate=_number(result.growth_rate) if result.status == "diverged" else None,
+        energy=result.energy,
     )
 
 
@@ -281,7 +302,7 @@ def _faults(spec: RunSpec, result: RelaxationResult) -> dict[str, Any]:
         "fault_free_time": _number(result.fault_free_time),
     }
     if spec.config.checkpoint is not None:
-        # A fault is noticed at the latest when every processor has read what it did.
+        # A fault is detected at the latest when every processor has read its effect.
         window = 2 * spec.times.mean(spec.processors)
         policy = spec.config.checkpoint
         blocks = policy.scope == "block" or policy.monitor == "component"
@@ -308,13 +329,13 @@ def _checkpoints(
     if between is None and spec.config.fault and result.virtual_time > 0:
         between = result.virtual_time / result.faults if result.faults else None
     suggested = policy.cost > 0 and between is not None
-    mtbf = between or 0.0
+    mtbf, alone = between or 0.0, result.fault_free_time
     return {
         "policy": str(policy),
         "taken": result.checkpoints,
         "rollbacks": result.rollbacks,
         "cost": result.checkpoints * policy.cost + result.rollbacks * policy.restore,
-        "advice": advice(policy),
+        "advice": advice(policy, alone if isfinite(alone) else result.virtual_time),
         "suggested_interval_young": young_interval(policy.cost, mtbf) if suggested else None,
         "suggested_interval_daly": daly_interval(policy.cost, mtbf) if suggested else None,
     }

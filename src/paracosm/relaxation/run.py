@@ -1,4 +1,4 @@
-"""Run what a configuration or the arguments of `relax` ask for."""
+"""Run a configuration, or the arguments of `relax`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paracosm.errors import InputError
+from paracosm.faults.checkpoint import advice
 from paracosm.relaxation.config import Function, RelaxConfig
 from paracosm.relaxation.methods import Method, method_divides, parse_method
 from paracosm.relaxation.result import RelaxationResult, summarise
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from paracosm.arrays import Floats
     from paracosm.relaxation.problems import Problem
     from paracosm.relaxation.simulate import Progress
+    from paracosm.relaxation.spectrum import SpectralRadius
 
 
 def relax(
@@ -64,11 +66,11 @@ def relax(
         b: right-hand side, shape (n,); by default as the Problem has it, or uniform random.
         x0: first iterate, shape (n,); zeros by default.
         solution: the solution, shape (n,), where it is known.
-        seed: decides everything that is random.
+        seed: of all random streams.
         progress: called some ten times a second; see `simulate.Progress`.
 
     Raises:
-        InputError: for what cannot be; one line.
+        InputError: an argument is invalid.
     """
     problem = _problem_of(A, b, x0, solution, fields.get("method", "jacobi"))
     config = validated(RelaxConfig, {"problem": problem, **fields}, "relax")
@@ -79,6 +81,11 @@ def relax_map(
     G: Function,
     x0: ArrayLike,
     *,
+    reads: Any = None,
+    norm: float | str = 2,
+    cluster: Any = None,
+    fault: Any = (),
+    checkpoint: Any = None,
     solution: ArrayLike | None = None,
     seed: int = 0,
     progress: Function | None = None,
@@ -90,13 +97,23 @@ def relax_map(
         G: `(x, rows, out)` writes G's components `rows`, shape (k,), at x, shape (n,), to `out`,
             shape (k,); compiled by `numba.njit`, or plain Python.
         x0: first iterate, shape (n,).
+        reads: which components G reads, for distributed memory: a sparse or dense matrix of shape
+            (n, n) whose entry (i, j) is not 0 where component i of G depends on x_j. G finds the
+            values that have arrived there, and the newest ones of all other components.
+        norm: of G(x) - x, which the tolerance limits, and of the error: 2 or "inf".
+        cluster: a cluster file or a `Cluster`, whose i-th worker is processor i; with it, or with
+            the fields of links, memory is distributed.
+        fault: faults in x, in messages (halo) and of processors, as in `docs/faults.md`.
+        checkpoint: the policy: "alpha=2, omega=10s".
+        solution: the fixed point, shape (n,), where it is known.
 
     The residual is G(x) - x. While the iteration runs, that of each component is known from its
-    last update; convergence is confirmed with G computed anew for all. The other arguments are
-    those of `relax`, without a method, in shared memory.
+    last update; a rollback restores it with x. Convergence is confirmed with G computed anew for
+    all. The other arguments are those of `relax`, without a method.
 
     Raises:
-        InputError: for what cannot be; one line.
+        InputError: an argument is
+    invalid.
     """
     from scipy.sparse import csr_array
 
@@ -107,8 +124,14 @@ def relax_map(
     known = None if solution is None else _vector("solution", solution)
     if known is not None and known.size != n:
         raise InputError(f"solution: {known.size} numbers for {n} components")
-    problem = Problem("map", csr_array((n, n)), np.zeros(n), first, known, map=G)
-    config = validated(RelaxConfig, {"problem": problem, **fields}, "relax_map")
+    pattern = csr_array((n, n)) if reads is None else csr_array(reads, dtype=np.float64)
+    if pattern.shape != (n, n):
+        raise InputError(f"reads: a matrix of shape {pattern.shape} for {n} components")
+    problem = Problem("map", pattern, np.zeros(n), first, known, map=G)
+    given = {"norm": norm, "cluster": cluster, "fault": fault, "checkpoint": checkpoint, **fields}
+    config = validated(RelaxConfig, {"problem": problem, **given}, "relax_map")
+    if reads is not None and config.memory == "shared":
+        raise InputError("reads: no effect in shared memory: leave it out, or give a network")
     return solve(spec_of(config, seed), progress)
 
 
@@ -116,9 +139,9 @@ def _vector(name: str, values: Any) -> Floats:
     try:
         vector = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"{name} has to be a vector of numbers") from None
+        raise InputError(f"{name} must be a vector of numbers") from None
     if vector.ndim != 1 or vector.size == 0 or not np.isfinite(vector).all():
-        raise InputError(f"{name} has to be a vector of finite numbers")
+        raise InputError(f"{name} must be a vector of finite numbers")
     return vector
 
 
@@ -142,11 +165,11 @@ RunProgress = Callable[[int, float | None], None]
 
 @dataclass(frozen=True)
 class RelaxationRun:
-    """What a run came to."""
+    """The result of a run."""
 
     summary: RelaxationSummary
     timeline: Timeline | None  # the first updates; None when they were not recorded
-    metrics: MetricSink | None  # the sink that took the measurements
+    metrics: MetricSink | None  # the sink that recorded the metrics
     result: RelaxationResult
 
 
@@ -162,14 +185,14 @@ def run_relaxation(
     Its synchronous twin comes last, unless `twin` says otherwise: see `twin_spec`.
 
     Args:
-        config: what to solve, how, and on which simulated processors.
-        seed: decides everything that is random.
-        metrics: takes the residual as it falls, and at the end the updates of each processor.
+        config: the configuration.
+        seed: of all random streams.
+        metrics: records the residual during the run, and the updates of each processor at the end.
         progress: called some ten times a second with the relaxations so far and the virtual time.
-        announce: told before the run what the spectral radius says about it.
+        announce: called before the run with a sentence on the spectral radius.
 
     Raises:
-        InputError: if the configuration cannot be used.
+        InputError: the configuration cannot be used.
     """
     unchanged = None
     if config.what_if:
@@ -183,7 +206,7 @@ def run_relaxation(
     return replace(run, summary=replace(run.summary, what_if=changes, unchanged=compared))
 
 
-_COMPARED = ("status", "virtual_time", "sweeps", "relaxations", "residual")
+_COMPARED = ("status", "virtual_time", "sweeps", "relaxations", "residual", "energy")
 
 
 def _run(
@@ -198,6 +221,11 @@ def _run(
     radius = spectrum_of(spec)
     if announce is not None and radius is not None:
         announce(radius.sentence)
+    policy = spec.config.checkpoint
+    if announce is not None and policy is not None:
+        warning = advice(policy, _expected_time(spec, radius))
+        if warning is not None:
+            announce(warning)
     loop: Any = advance  # what is on disk may be of an older source
     if announce is not None and not any(Path(loop.stats.cache_path).glob("*advance-*.nbi")):
         announce("compiling the simulator, once on this machine: some 20 seconds")
@@ -218,6 +246,21 @@ def _run(
         _put_end(metrics, result, last, time.perf_counter() - started)
     summary = replace(summarise(spec, result, radius), twin=_twin(spec, result, metrics, progress))
     return RelaxationRun(summary, _timeline(spec, result), metrics, result)
+
+
+def _expected_time(spec: RunSpec, radius: SpectralRadius | None) -> float | None:
+    """Return about how long the run takes without faults: each sweep reduces x by rho(|C|)."""
+    config, problem = spec.config, spec.problem
+    rho = None if radius is None else radius.value
+    if config.tolerance is None or rho is None or not 0 < rho < 1:
+        return config.max_time
+    order = 2 if config.norm == 2 else np.inf
+    first = 1.0 if config.relative else np.linalg.norm(problem.b - problem.A @ problem.x0, order)
+    if not first > config.tolerance > 0:
+        return config.max_time
+    sweeps = np.log(config.tolerance / first) / np.log(rho)
+    update = spec.times.mean(spec.processors)
+    return min(float(sweeps) * update, spec.max_time) if update else config.max_time
 
 
 def _twin(
@@ -267,11 +310,7 @@ def _put_end(metrics: MetricSink, result: RelaxationResult, last: int, wall_time
 
 
 def _timeline(spec: RunSpec, result: RelaxationResult) -> Timeline | None:
-    """Return the spans that were recorded; None if there are none.
-
-    Node "processor3", resource "compute", spans "relax" or the phases "copy", "compute", "update".
-    In a synchronous run the time until the barrier opens is a span "barrier" of resource "wait".
-    """
+    """Return the recorded spans of "compute" and, if synchronous, "wait"; None without any."""
     spans = result.spans
     if spans.processor.size == 0:
         return None

@@ -1,4 +1,4 @@
-"""One run while it goes on: what is asked for, the arrays, and what is to come from outside."""
+"""The state of a run: its specification, the arrays, and scheduled events."""
 
 import heapq
 import itertools
@@ -26,8 +26,8 @@ from paracosm.timing.compiled import uniform
 
 
 @dataclass(order=True)
-class Event:
-    """Something that comes from outside the loop, at a virtual time; in order where times tie."""
+class ScheduledEvent:
+    """An event outside the loop at a virtual time; ties keep their order."""
 
     time: float
     order: int
@@ -45,7 +45,7 @@ class Run:
     A: Any  # the matrix as the processors have it: the problem's own, until a fault strikes it
     initial_residual: float = nan  # norms; the tolerance is NaN where there is none
     tolerance: float = nan
-    agenda: list[Event] = field(default_factory=list)  # events to come, a heap
+    agenda: list[ScheduledEvent] = field(default_factory=list)  # events to come, a heap
     # what each fault was, in words, the norm of the residual before it, and whether it struck data
     faults: list[tuple[str, float, bool]] = field(default_factory=list)
     corrupted: bool = False  # whether a fault struck A or b
@@ -56,6 +56,7 @@ class Run:
     down: dict[int, float] = field(default_factory=dict)
     stale: dict[int, float] = field(default_factory=dict)
     struck: int = 0  # how many faults there were
+    stops: list[tuple[int, float, float]] = field(default_factory=list)  # who, from when, until
 
     @property
     def ticks(self) -> float:
@@ -67,11 +68,11 @@ class Run:
         return float(gauges[k.NOW] + gauges[k.SHIFT]) / self.ticks
 
     def at(self, time: float, act: Callable[[], None], revives: bool = False) -> None:
-        """Let something happen at a later virtual time."""
-        heapq.heappush(self.agenda, Event(time, next(self.order), act, revives))
+        """Schedule an event at a later virtual time."""
+        heapq.heappush(self.agenda, ScheduledEvent(time, next(self.order), act, revives))
 
     def move_to(self, time: float) -> None:
-        """Let the clock stand at `time`, where no processor is due."""
+        """Move the clock to `time`, where no processor is due."""
         gauges = self.arrays.gauges
         gauges[k.NOW] = max(gauges[k.NOW], time * self.ticks - gauges[k.SHIFT])
         self.arrays.counters[k.DUE] = 0
@@ -79,16 +80,16 @@ class Run:
 
 
 def begin_update(run: Run, who: int) -> None:
-    """Let a processor read, now, and compute."""
+    """Make a processor read and compute now."""
     now = float(run.arrays.gauges[k.NOW])
     while (answer := _begin(run.arrays, run.arrays.watched, who, now)) != k.GO_ON:
-        if answer == k.BAD_ROWS:
-            raise bad_rows(run)
+        if answer != k.GROW:
+            raise refused(run, answer)
         grow(run)
 
 
 def schedule_update(run: Run, who: int) -> None:
-    """Let a processor's update begin now: draw when it is complete."""
+    """Begin an update of a processor now: draw its completion."""
     answer = _schedule(run.arrays, who, float(run.arrays.gauges[k.NOW]))
     if answer != k.GO_ON:
         raise bad_time(run, answer)
@@ -98,19 +99,51 @@ _begin = compiled_whole(lambda s, w, who, instant: begin(s, w, who, instant))
 _schedule = compiled_whole(lambda s, who, instant: schedule(s, who, instant))
 
 
-def bad_rows(run: Run) -> InputError:
-    """Return the error for rows that a compiled pattern function made up."""
-    who, last = int(run.arrays.counters[k.CULPRIT]), run.spec.problem.n - 1
-    number = run.arrays.flight.updates[who]
-    return InputError(f"pattern function: processor {who}, update {number}: rows are 0 to {last}")
+def refused(run: Run, answer: int) -> Exception:
+    """Return the exception of a compiled function, or the error for rows that one made up."""
+    a, last = run.arrays, run.spec.problem.n - 1
+    who = int(a.counters[k.CULPRIT])
+    number = int(a.flight.updates[who])
+    if answer == k.BAD_ROWS:
+        where = f"pattern function: processor {who}, update {number}"
+        return InputError(f"{where}: rows are 0 to {last}")
+    if "rows" in run.functions.compiled:
+        raised = _raised(run, "rows", (who, number, uniform(a.choices[who], number)))
+        if raised is not None:
+            return raised
+    first, end, chosen = rows_in_flight.py_func(a.blocks, a.flight, who)
+    rows = (a.flight.chosen if chosen else a.blocks.rows)[first:end]
+    matrix = () if run.spec.problem.map is not None else (a.rows_of_a, a.matrix.b)
+    if a.rules.distributed:
+        exchange(a.iterate, a.halos, who)
+    raised = _raised(run, "values", (a.iterate.x, rows, *matrix, np.empty(rows.size)))
+    return raised or InputError(
+        f"processor {who}, update {number}: a compiled function raised an exception, and did not "
+        "when it was called again: it has to depend on its arguments alone"
+    )
 
 
-def bad_time(run: Run, answer: int) -> InputError:
-    """Return the error for a duration that the loop refused."""
+def _raised(run: Run, what: str, arguments: tuple[Any, ...]) -> Exception | None:
+    """Return what a compiled function of the user's raises for these arguments, if it does."""
+    function = run.functions.compiled.get(what)
+    if function is None:
+        return None
+    try:
+        function(*arguments)
+    except Exception as error:
+        return error
+    return None
+
+
+def bad_time(run: Run, answer: int) -> Exception:
+    """Return the error for a duration that the loop refused, or what its function raised."""
     a = run.arrays
     who = int(a.counters[k.CULPRIT])
     number, value = int(a.flight.updates[who]), float(a.gauges[k.BAD])
     watcher = who == run.spec.processors
+    raised = _raised(run, "time", (who, number, uniform(a.streams[who], number)))
+    if raised is not None and not watcher:
+        return raised
     where = f"time: {'the residual processor' if watcher else f'processor {who}'}, update {number}"
     if answer == k.EXHAUSTED or value != value:
         return InputError(
@@ -126,7 +159,7 @@ _Update = tuple[Ints, Floats]
 
 
 def grow(run: Run) -> None:
-    """Make room for what the loop has none for: messages under way, or rows in flight."""
+    """Enlarge arrays that are full: messages or rows in flight."""
     s = run.arrays
     if s.rules.distributed and s.halos.fullest[0] > s.halos.arrival.shape[1] - 2:
         run.arrays = s._replace(halos=with_more_room(s.halos))
@@ -145,7 +178,7 @@ def grow_slots(run: Run) -> None:
 
 
 def change_pattern(run: Run, pattern: Pattern) -> None:
-    """Let processors take blocks of another pattern; updates in flight keep their rows."""
+    """Switch processors to another pattern; updates in flight keep their rows."""
     run.spec = replace(run.spec, patterns=((0.0, pattern),))
     s, processors = run.arrays, pattern.processors
     flight = s.flight
@@ -252,7 +285,7 @@ def ask_rows(run: Run) -> None:
         where = f"pattern function: processor {who}, update {number}"
         rows = np.asarray(function(who, number, uniform(run.arrays.choices[who], number)))
         if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu":
-            raise InputError(f"{where}: it has to return a list of one row or more")
+            raise InputError(f"{where}: must return a list of one row or more")
         if rows.min() < 0 or rows.max() >= n:
             raise InputError(f"{where}: rows are 0 to {n - 1}, not {rows.min()} to {rows.max()}")
         while rows.size > flight.slot[who + 1] - flight.slot[who]:
@@ -317,7 +350,7 @@ def ask_durations(run: Run) -> None:
             duration = float(given)
         except (TypeError, ValueError):
             raise InputError(
-                f"time function: processor {who}, update {number}: {given!r} is no number"
+                f"time function: processor {who}, update {number}: {given!r} is not a number"
             ) from None
         if duration != duration:
             raise InputError(f"time function: processor {who}, update {number}: it returned NaN")

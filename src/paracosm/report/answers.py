@@ -28,19 +28,19 @@ from paracosm.results import (
     TuningSummary,
 )
 from paracosm.results.summaries import Lateness, RelaxationTwin
-from paracosm.units import format_duration
+from paracosm.units import format_duration, format_energy
 
 HALF = 0.5  # of ideal: the efficiency up to which numbers of workers are counted as good
-WIDE_BAND = 0.1  # relative difference between workers in step and apart that is worth saying
+WIDE_BAND = 0.1  # relative difference between workers in step and apart that is worth reporting
 ALIKE = 0.01  # relative difference between times that is none
 
 
 def answer(summary: Summary) -> str:
-    """Return what a run came to; of one that is not finished, that it is not."""
+    """Return the answer of a run, or a note that it is unfinished."""
     if summary.status == "unfinished":
-        return "The run is not finished: it is still going on, or it was killed."
+        return "The run is unfinished: still running, or killed."
     say = _ANSWERS.get(type(summary))
-    return (say and say(summary)) or f"The run ended as: {summary.status}."
+    return (say and say(summary)) or f"The run ended with status {summary.status}."
 
 
 def relaxation_answer(summary: RelaxationSummary) -> str | None:
@@ -97,7 +97,19 @@ def _twin(summary: RelaxationSummary, twin: RelaxationTwin) -> str:
         how = f"{ratio:.2g} times as fast as synchronous"
     else:
         how = f"slower than synchronous by a factor of {1 / ratio:.2g}"
-    return f"Asynchronous is {how}{to} here ({_short(own)} against {_short(other)}{sweeps})."
+    energy = _energies(summary, twin) if twin.level is None else ""
+    return (
+        f"Asynchronous is {how}{to} here ({_short(own)} against {_short(other)}{sweeps}){energy}."
+    )
+
+
+def _energies(summary: RelaxationSummary, twin: RelaxationTwin) -> str:
+    """Compare the energy to solution of both, where it is known."""
+    if not summary.energy or not twin.energy:
+        return ""
+    own, other = format_energy(summary.energy), format_energy(twin.energy)
+    ratio = summary.energy / twin.energy
+    return f" and takes {ratio:.2g} times the energy ({own} against {other})"
 
 
 def iteration_answer(summary: IterationSummary) -> str:
@@ -126,10 +138,12 @@ def job_answer(summary: JobSummary) -> str:
             f"iteration takes {time} {how}."
         )
     knee = knee_text(rows)
+    energy = None if last is None or last.energy is None else format_energy(last.energy)
+    taken = "" if energy is None else f"An iteration takes {energy}."
     gain = None if last is None else (last.if_twice_as_fast or {}).get("links")
     links = "" if gain is None else f"Links twice as fast: {gain:+.0%}."
     reaches = "" if knee is None else f"Efficiency is at least {HALF:.0%} {knee}."
-    return " ".join(filter(None, [said, reaches, summary.bottleneck, links]))
+    return " ".join(filter(None, [said, taken, reaches, summary.bottleneck, links]))
 
 
 def knee_text(rows: Sequence[ThroughputRow]) -> str | None:
@@ -146,14 +160,16 @@ def knee_text(rows: Sequence[ThroughputRow]) -> str | None:
 
 def throughput_answer(summary: ThroughputSummary) -> str:
     """Say what workers with parameter servers make, and where more of them bring little."""
+    joules = summary.throughput[-1].energy
+    energy = "" if joules is None else f", {format_energy(joules)} a step"
     return (
-        f"{_count(summary.workers, 'worker')} make {_rate_or_band(summary)}. {summary.bottleneck}"
+        f"{_count(summary.workers, 'worker')} make {_rate_or_band(summary)}{energy}. "
+        f"{summary.bottleneck}"
     )
 
 
 def _rate_or_band(summary: ThroughputSummary) -> str:
-    """Say the steps/s of most workers: after a start that was asked for, or as a band where it
-    depends on whether they are in step, or in the steady state."""
+    """State the steady steps/s, the rate after a requested start, or the band in step to apart."""
     row, start = summary.throughput[-1], summary.target.get("start")
     if row.after_start is not None:
         how = "a common" if start == "together" else "a staggered"
@@ -205,7 +221,7 @@ def replay_answer(summary: ReplaySummary) -> str | None:
 
 
 def latest_rank(late: Lateness | None) -> str:
-    """Return the sentence on the rank for which the others wait longest; "" without any."""
+    """Return a sentence on the rank that the others wait for longest; "" without any."""
     if late is None or not late.ranks[0].lateness:
         return ""
     rank, steps = late.ranks[0], len(late.steps)
@@ -213,7 +229,7 @@ def latest_rank(late: Lateness | None) -> str:
     latest = f"; the others wait longest for it in {rank.steps:,} of {steps:,} steps"
     return (
         f"Rank {rank.rank} comes last to {rank.last:,} of {rank.collectives:,} collectives, "
-        f"{format_duration(rank.mean)} after the others in the mean{most}"
+        f"{format_duration(rank.mean)} after the others on average{most}"
         f"{latest if steps > 1 else ''}."
     )
 
@@ -231,8 +247,7 @@ def tuning_answer(summary: TuningSummary) -> str:
     ratio = summary.best["in_search"]["time_over_fault_free"]["median"]
     best = "Interrupted, not validated: best" if summary.status == "interrupted" else "Best"
     return (
-        f"{best} of {summary.trials:,} trials: {values}, {ratio:.3g} times as long as without "
-        "faults."
+        f"{best} of {summary.trials:,} trials: {values}, {ratio:.3g} times the time without faults."
     )
 
 

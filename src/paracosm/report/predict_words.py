@@ -1,4 +1,4 @@
-"""What is said of a prediction."""
+"""Texts on a prediction."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from paracosm.results import (
     ThroughputSummary,
 )
 from paracosm.results.summaries import Interval, Measured, OneReplica
-from paracosm.units import format_duration, format_size
+from paracosm.units import format_duration, format_energy, format_size
 
 ROWS = 10  # of a table of ops or places
-MOST = 0.5  # of the time, estimated, is worth a word
+MOST = 0.5  # share of the time, estimated, that is worth a remark
 
 
 def _interval(interval: Interval) -> str:
@@ -73,6 +73,12 @@ def _rate(rate: float) -> str:
     return f"{rate:,.1f}" if rate >= 10 else f"{rate:.3g}"
 
 
+def _energy(summary: Summary) -> str | None:
+    joules = rows[-1].energy if (rows := summary.get("throughput")) else None
+    what = "a step" if isinstance(summary, ThroughputSummary) else "an iteration"
+    return None if joules is None else f"{format_energy(joules)} {what}"
+
+
 FIGURES: Mapping[str, Figure] = {
     "Batch": figure("batch", "{:,}".format),
     "Strategy": figure("strategy", str),
@@ -83,6 +89,7 @@ FIGURES: Mapping[str, Figure] = {
     "Interval": figure("interval", _interval),
     "Measured": figure("measured", _measured),
     "Error": figure("measured", lambda measured: _signed(measured["error"])),
+    "Energy": _energy,
     "Examples/s": figure("examples_per_second", _rate),
     "Efficiency": figure("efficiency", "{:.1%}".format),
     f"At least {HALF:.0%} efficient": _knee,
@@ -106,14 +113,14 @@ QUANTITIES = (
 
 
 def _compare(runs: Sequence[Run]) -> str | None:
-    """Say which of several runs gives the most examples/s, or steps/s."""
+    """Say which of several runs has the highest throughput."""
     rates = {"examples_per_second": "examples/s", "steps_per_second": "steps/s"}
     key = next((key for key in rates if all(run.numbers.get(key) for run in runs)), None)
     if key is None:
         return None
     return best_sentence(
         runs,
-        f"Most {rates[key]} with",
+        "Highest throughput with",
         lambda summary: 1 / summary[key],
         lambda cost: f"{_rate(1 / cost)} {rates[key]}",
     )
@@ -210,7 +217,7 @@ def _breakdown(summary: IterationSummary | JobSummary, of_what: str) -> list[Tab
 
 
 def _times(title: str, what: str, times: Mapping[str, float]) -> Table:
-    """Return the largest times, and what the others are in all."""
+    """Return the largest times, and the sum of the others."""
     total = sum(times.values()) or 1.0
     shown = dict(islice(times.items(), ROWS))
     if len(times) > ROWS:
@@ -228,7 +235,7 @@ def _baselines(summary: IterationSummary | JobSummary, time: float) -> str:
     return ", ".join(
         f"{name} {format_duration(seconds)}" + (f" ({_signed(errors[name])})" if errors else "")
         for name, seconds in (summary.baselines or {}).items()
-        # On a CPU ops simply add up: such a baseline is the prediction itself.
+        # On a CPU ops add up: such a baseline is the prediction itself.
         if not math.isclose(seconds, time)
     )
 
@@ -254,7 +261,7 @@ def _machine(measured: Measured | None) -> str:
 
 
 def _to_measure(summary: IterationSummary | JobSummary) -> str:
-    """Say how to know better, where most of the time is estimated for this very machine."""
+    """Suggest a measurement where most of the time is estimated for this machine."""
     coverage, count = summary.coverage or {}, summary.estimated_ops or 0
     guessed = sum(coverage.get(source, 0.0) for source in ("interpolated", "estimated", "unknown"))
     here = summary.differences == ""
@@ -272,7 +279,7 @@ def _captured(summary: IterationSummary | JobSummary) -> str:
     device = summary.captured_for
     if device is None or device == summary.device:
         return ""
-    return f"{device}: some ops of the device that was timed may be others"
+    return f"{device}: the timed device may run other ops"
 
 
 def _profiled(summary: IterationSummary | JobSummary) -> str:
@@ -285,7 +292,7 @@ def _profiled(summary: IterationSummary | JobSummary) -> str:
 
 def _untimed(names: Sequence[str]) -> str:
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"{', '.join(names[:5])}{more}: the host's alone, counted as a launch" if names else ""
+    return f"{', '.join(names[:5])}{more}: host-only ops, counted as launches" if names else ""
 
 
 def _share(share: float) -> str:
@@ -307,8 +314,7 @@ VIEW = View(
     tables=_tables,
     endings={
         "interrupted": lambda summary: (
-            "The run was interrupted before its end. This is what it had predicted, up to "
-            f"{summary.workers:,} workers."
+            f"The run was interrupted. These are the predictions up to {summary.workers:,} workers."
         )
     },
 )

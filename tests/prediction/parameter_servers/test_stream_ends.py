@@ -158,3 +158,15 @@ def test_errors_are_relative_to_the_recorded_ends() -> None:
 def test_a_profile_without_downlink_streams_is_refused() -> None:
     with pytest.raises(InputError, match="no downlink stream"):
         downlink_streams(profile_of(begin=[[]], end=[[]], size=[]))
+
+
+def test_parsing_weighs_more_on_a_faster_link() -> None:
+    """Li et al., section 4.3: a tenth of a transfer at 1 Gbit/s is 52.6 % of it at 10 Gbit/s."""
+    size = 1e6
+    alpha = (size / 125e6) / 9 / size  # so that 1 part in 10 of transfer and parsing is parsing
+    whole = {
+        bandwidth: stream_ends(streams_of([size]), StreamModel(bandwidth=bandwidth, alpha=alpha))[0]
+        for bandwidth in (125e6, 1250e6)
+    }
+    shares = [alpha * size / each for each in whole.values()]
+    assert shares == pytest.approx([0.1, 0.526], abs=1e-3)

@@ -55,7 +55,12 @@ def test_a_calibration_is_read_back_equal_and_written_with_units(tmp_path: Path)
 positive = st.floats(1e-15, 1e15)
 
 
-@given(alpha=positive, beta=positive, window=positive | st.just(inf), bandwidth=positive)
+@given(
+    alpha=st.floats(1e-15, 1),
+    beta=st.floats(1e-15, 1e6),
+    window=positive | st.just(inf),
+    bandwidth=positive,
+)
 def test_any_numbers_are_read_back_equal(
     tmp_path_factory: pytest.TempPathFactory,
     alpha: float,

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 
 from paracosm.arrays import Floats
+from paracosm.cluster import Cluster
+from paracosm.cluster.cluster import first_workers
+from paracosm.cluster.description import describe_cluster
 from paracosm.prediction.parameter_servers.coarse_models import Phases, cynthia, lin
 from paracosm.prediction.parameter_servers.config import Settings
 from paracosm.prediction.parameter_servers.in_step import Band
@@ -39,10 +42,13 @@ def summarise_throughput(
     *,
     status: str,
     profile_file: str,
-    cluster: Mapping[str, Any],
+    cluster: Cluster,
 ) -> ThroughputSummary:
-    """`alone` is steps/s of each worker with the servers to itself, `phases` are of one worker."""
-    rows = [_row(point, profile.batch, alone) for point in points]
+    """`alone` is steps/s of each worker with the servers to itself, `phases` are of one worker.
+
+    `cluster` has at least the most workers.
+    """
+    rows = [_row(point, profile.batch, alone, cluster) for point in points]
     found = {point.throughput.workers: point.throughput.steps_per_second for point in points}
     at = saturates_at(found, float(alone.mean()))
     saturated = next((row for row in rows if row.workers == at), None)
@@ -64,11 +70,11 @@ def summarise_throughput(
         bottleneck=_sentence(points, rows, saturated),
         job_profile={"steps": profile.steps, "ops": profile.ops, "dropped": dict(profile.dropped)},
         target=_target(settings),
-        cluster=cluster,
+        cluster=describe_cluster(first_workers(cluster, rows[-1].workers)),
     )
 
 
-def _row(point: Point, batch: int | None, alone: Floats) -> ThroughputRow:
+def _row(point: Point, batch: int | None, alone: Floats, cluster: Cluster) -> ThroughputRow:
     found = point.throughput
     ideal = float(alone[: found.workers].sum())
     busy = {name: float(shares.max()) for name, shares in found.utilisation.items()}
@@ -98,7 +104,17 @@ def _row(point: Point, batch: int | None, alone: Floats) -> ThroughputRow:
         utilisation_by_server={
             name: each.tolist() for name, each in found.utilisation.items() if name != "worker"
         },
+        energy=_energy(point, first_workers(cluster, found.workers)),
     )
+
+
+def _energy(point: Point, cluster: Cluster) -> float | None:
+    """Return joules a step: of a second, in which workers are as busy as they are in the mean."""
+    found = point.throughput
+    busy = dict.fromkeys(cluster.workers, float(found.utilisation["worker"][0]))
+    busy |= dict(zip(cluster.servers, found.utilisation["server"].tolist(), strict=True))
+    joules = cluster.energy(1.0, busy)
+    return None if joules is None else joules / found.steps_per_second
 
 
 def _examples(steps: float, batch: int | None) -> float | None:
@@ -131,7 +147,7 @@ def _baselines(
 def _sentence(
     points: Sequence[Point], rows: Sequence[ThroughputRow], saturated: ThroughputRow | None
 ) -> str:
-    """Say where throughput saturates and why, or what limits the largest number."""
+    """State where throughput saturates and why, or what limits the largest number."""
     if saturated is not None:
         point = next(each for each in points if each.throughput.workers == saturated.workers)
         more = max(row.steps_per_second or 0.0 for row in rows if row.workers > saturated.workers)
@@ -151,11 +167,11 @@ def _limit(point: Point, row: ThroughputRow) -> str:
     gain, busy = point.gains[name], float(point.throughput.utilisation[name].max())
     if gain <= NOTHING:
         return (
-            f"the {_WORDS[name]} is busiest, {busy:.0%} of the time, and no resource alone would "
-            "bring more than 1% if twice as fast"
+            f"the {_WORDS[name]} is busiest, {busy:.0%} of the time, and no single resource twice "
+            "as fast would gain more than 1%"
         )
     return (
-        f"the {_WORDS[name]} would bring most if faster (twice as fast: {gain:+.0%}), busy "
+        f"the {_WORDS[name]} would gain most if faster (twice as fast: {gain:+.0%}), busy "
         f"{busy:.0%} of the time"
     )
 

@@ -22,6 +22,7 @@ BAD_TIME = 6  # a duration is zero, negative or infinite
 EXHAUSTED = 7  # a duration is not a number: a recording has come to its end, or a function's fault
 BAD_ROWS = 9  # a compiled pattern function returned rows that are none
 TOO_LATE = 10  # beyond the clock of the network
+RAISED = 11  # a compiled function raised an exception
 GROW = 8  # a processor's slot is too small for its rows
 GO_ON = -1
 
@@ -198,7 +199,7 @@ class Flight(NamedTuple):
     given: Floats  # the next duration, where a Python function says it; NaN when it is used up
     due: Ints  # the processors that are due at this instant
     copying: Bools  # whether it has still to read, of updates that have phases
-    end: Floats  # when such an update is complete
+    end: Floats  # when the update is complete
 
 
 class Rows(NamedTuple):
@@ -220,7 +221,7 @@ class Halos(NamedTuple):
 
     pointer: Ints  # rows of A (CSR)
     source: Ints  # whose columns are rows of x (0 or more) or, as -1 - place, places in `have`
-    data: Floats
+    data: Floats  # empty of a map
     residual: Floats  # of each row as its own processor knows it, shape (n,)
     have: Floats  # values on all links, one link behind the other
     link: Ints  # link k's values are at `link[k]:link[k + 1]`
@@ -268,12 +269,14 @@ class Tally(NamedTuple):
     offered: Floats  # each processor's local residual when it last read
     contribution: Floats  # what of it is in the sum of all, shape (p,)
     local: Floats  # as `offered`, for checkpoint policies
+    busy: Floats  # how long the updates of each processor take that have begun, shape (p + 1,)
 
 
 class Checkpoint(NamedTuple):
-    """The iterate that a rollback returns to, shape (n,), or empty."""
+    """The iterate that a rollback returns to, shape (n,), or empty, and its residual."""
 
     x: Floats
+    residual: Floats  # of a map, whose residual only its caller can compute anew; else empty
 
 
 class History(NamedTuple):

@@ -1,7 +1,8 @@
 """Functions of the user's: compiled ones run inside the loop, Python ones are called by it.
 
 A function that Numba compiled is handed to the loop as a pointer with a fixed signature, so the
-loop itself is compiled once, for all functions there will ever be.
+loop itself is compiled once, for all functions there will ever be. Such a pointer cannot raise: it
+says that its function did, and the caller calls that function again to have the exception.
 """
 
 from collections.abc import Callable
@@ -30,6 +31,7 @@ class UserFunctions:
     python_values: Function | None  # the user's functions that are not compiled
     python_rows: Function | None
     python_time: Function | None
+    compiled: dict[str, Any]  # those that are, by what they say: "values", "rows", "time"
     map: Function | None  # the fixed-point map, callable from Python
 
 
@@ -47,28 +49,27 @@ def user_functions(
     rows = typeof(Rows(np.zeros(1, np.int64), np.zeros(1, np.int32), np.zeros(1)))
     values = update if fixed_point is None else fixed_point
     by_values, by_rows, by_time = map(_is_compiled, (values, choose, time))
-    kind, new_values = ("update function" if fixed_point is None else "map"), values
-    if fixed_point is not None and by_values:
-        new_values = _ignoring_matrix(values)
-    update_type = numba.types.void(real[::1], whole[::1], rows, real[::1], real[::1])
+    kind, new_values = ("update function", _update) if fixed_point is None else ("map", _map)
+    update_type = whole(real[::1], whole[::1], rows, real[::1], real[::1])
     choose_type = whole(whole, whole, real, whole[::1])
-    rows_of = _into_room(choose) if by_rows else choose
+    given = {"values": (by_values, values), "rows": (by_rows, choose), "time": (by_time, time)}
     return UserFunctions(
-        update=_pointer(kind, new_values, update_type, _no_update),
-        choose=_pointer("pattern function", rows_of, choose_type, _no_rows),
-        time=_pointer("time function", time, real(whole, whole, real), _no_time),
+        update=_pointer(kind, values, new_values, update_type, _no_update),
+        choose=_pointer("pattern function", choose, _into_room, choose_type, _no_rows),
+        time=_pointer("time function", time, _seconds, real(whole, whole, real), _no_time),
         compiled_values=by_values,
         compiled_rows=by_rows,
         compiled_time=by_time,
         python_values=None if by_values else values,
         python_rows=None if by_rows else choose,
         python_time=None if by_time else time,
+        compiled={what: function for what, (is_compiled, function) in given.items() if is_compiled},
         map=fixed_point,
     )
 
 
-def _no_update(x: Any, rows: Any, A: Any, b: Any, out: Any) -> None:
-    pass
+def _no_update(x: Any, rows: Any, A: Any, b: Any, out: Any) -> Any:
+    return 0
 
 
 def _no_rows(processor: Any, update: Any, u: Any, room: Any) -> Any:
@@ -85,13 +86,13 @@ def _is_compiled(function: Function | None) -> bool:
     return isinstance(function, numba.core.dispatcher.Dispatcher)
 
 
-def _pointer(kind: str, function: Any, signature: Any, otherwise: Function) -> Any:
+def _pointer(kind: str, function: Any, safe: Any, signature: Any, otherwise: Function) -> Any:
     import numba
 
     if not _is_compiled(function):
         return _never_called(otherwise, signature)
     try:
-        return _compiled_pointer(function, signature)
+        return _compiled_pointer(function, safe, signature)
     except (numba.core.errors.NumbaError, TypeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(
@@ -107,33 +108,61 @@ def _never_called(function: Any, signature: Any) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _compiled_pointer(function: Any, signature: Any) -> Any:
+def _compiled_pointer(function: Any, safe: Any, signature: Any) -> Any:
     import numba
 
-    return numba.cfunc(signature)(function.py_func)
+    return numba.cfunc(signature)(safe(function))
 
 
-@lru_cache(maxsize=64)
-def _ignoring_matrix(function: Any) -> Any:
-    """Return the compiled map (x, rows, out) as an update function, which gets A and b besides."""
+def _update(function: Any) -> Function:
+    """Return an update function that says whether it raised."""
+
+    def update(x: Any, rows: Any, A: Any, b: Any, out: Any) -> Any:
+        raised = 0
+        try:
+            function(x, rows, A, b, out)
+        except Exception:
+            raised = 1
+        return raised
+
+    return update
+
+
+def _map(function: Any) -> Function:
+    """Return the map (x, rows, out) as an update function, which gets A and b besides."""
     import numba
 
-    def update(x: Any, rows: Any, A: Any, b: Any, out: Any) -> None:
-        function(x, rows, out)
-
-    return numba.njit(update)
+    return _update(numba.njit(lambda x, rows, A, b, out: function(x, rows, out)))
 
 
-@lru_cache(maxsize=64)
-def _into_room(function: Any) -> Any:
-    """Let a compiled pattern function write its rows to `room` if they fit; return how many."""
-    import numba
+def _into_room(function: Any) -> Function:
+    """Let a pattern function write its rows to `room` if they fit; return how many, -1 if it
+    raised."""
 
     def choose(processor: Any, update: Any, u: Any, room: Any) -> Any:
-        rows = function(processor, update, u)
-        if rows.size <= room.size:
-            for place in range(rows.size):
-                room[place] = rows[place]
-        return rows.size
+        size = -1
+        try:
+            rows = function(processor, update, u)
+            if rows.size <= room.size:
+                for place in range(rows.size):
+                    room[place] = rows[place]
+            size = rows.size
+        except Exception:
+            size = -1
+        return size
 
-    return numba.njit(choose)
+    return choose
+
+
+def _seconds(function: Any) -> Function:
+    """Return a time function that is NaN where it raised."""
+
+    def time(processor: Any, update: Any, u: Any) -> Any:
+        seconds = np.nan
+        try:
+            seconds = function(processor, update, u)
+        except Exception:
+            seconds = np.nan
+        return seconds
+
+    return time

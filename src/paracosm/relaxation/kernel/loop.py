@@ -87,7 +87,7 @@ def advance(s: Any, until: Any, most: Any) -> Any:
                 if reason != k.GO_ON:
                     return reason
             if synchronous:
-                _meet(rules, clock, instant + gauges[k.SLOWEST] + rules.barrier)
+                _synchronise(rules, clock, instant + gauges[k.SLOWEST] + rules.barrier)
             if counters[k.STAGE] == k.GATHER:
                 counters[k.STAGE] = k.READ
                 if rules.python_rows:
@@ -231,11 +231,12 @@ def schedule(s: Any, who: Any, instant: Any) -> Any:
         spans.times[row, 3] = total
         counters[k.SPANS] += 1
     clock.begun[who] = instant + gauges[k.SHIFT]
+    flight.end[who] = instant + total
+    s.tally.busy[who] += total
     if rules.barrier >= 0.0:
         gauges[k.SLOWEST] = max(gauges[k.SLOWEST], total)
     elif rules.after_copy:
         flight.copying[who] = True
-        flight.end[who] = instant + total
         set_key(clock, who, instant + copied)
     else:
         set_key(clock, who, instant + total)
@@ -243,7 +244,7 @@ def schedule(s: Any, who: Any, instant: Any) -> Any:
 
 
 @subroutine
-def _meet(rules: Any, clock: Any, instant: Any) -> None:
+def _synchronise(rules: Any, clock: Any, instant: Any) -> None:
     for who in range(rules.processors):
         clock.key[clock.winner.size // 2 + who] = instant
     rebuild(clock)
@@ -291,6 +292,9 @@ def begin(s: Any, w: Any, who: Any, instant: Any) -> Any:
     if rules.compiled_rows:
         room = flight.chosen[flight.slot[who] : flight.slot[who + 1]]
         size = pattern(who, number, uniform(choices[who], number), room)
+        if size < 0:
+            counters[k.CULPRIT] = who
+            return k.RAISED
         if size > room.size:
             return k.GROW
         for place in range(size):
@@ -311,7 +315,7 @@ def begin(s: Any, w: Any, who: Any, instant: Any) -> Any:
     first, end, chosen = rows_in_flight(blocks, flight, who)
     rows = flight.chosen if chosen else blocks.rows
     residual = iterate.residual
-    if rules.distributed:
+    if rules.distributed and halos.data.size > 0:
         gather(matrix, halos, iterate, rows, first, end)
         residual = halos.residual
     if rules.detect == k.LOCAL and number % rules.every == 0:
@@ -325,9 +329,12 @@ def begin(s: Any, w: Any, who: Any, instant: Any) -> Any:
         out = flight.values[slot : slot + end - first]
         if rules.distributed:
             exchange(iterate, halos, who)
-        update(iterate.x, rows[first:end], rows_of_a, matrix.b, out)
+        raised = update(iterate.x, rows[first:end], rows_of_a, matrix.b, out)
         if rules.distributed:
             exchange(iterate, halos, who)
+        if raised:
+            counters[k.CULPRIT] = who
+            return k.RAISED
     return k.GO_ON
 
 

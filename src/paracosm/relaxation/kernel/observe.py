@@ -18,7 +18,7 @@ FRESH_AGAIN_AT = 1e-12
 
 @inlined
 def nothing_new(w: Any) -> Any:
-    """Say, at every instant and so quickly, that `observe` would find nothing to do."""
+    """Check quickly, at every instant, whether `observe` has nothing to do."""
     rules, iterate, counters, gauges = w.rules, w.iterate, w.counters, w.gauges
     square = gauges[k.SQUARE]
     if not gauges[k.SUM_AGAIN] <= square <= gauges[k.RAISE_AT]:
@@ -95,7 +95,7 @@ def set_limits(gauges: Any, square: Any) -> None:
 
 @subroutine
 def _sum_is_small(rules: Any, tally: Any) -> Any:
-    """Say whether all have contributed, and what they contributed adds up to little enough."""
+    """Return whether all have contributed and the sum is small enough."""
     total = 0.0
     for who in range(rules.processors):
         if tally.contribution[who] < 0.0:
@@ -138,7 +138,7 @@ def _within(values: Any, center: Any, limit: Any, counters: Any, witness: Any) -
 
 @compiled_whole
 def norm_of(rules: Any, residual: Any, square: Any) -> Any:
-    """Return the norm that the rules ask for."""
+    """Return the configured norm."""
     if not rules.infinity:
         return sqrt(max(square, 0.0))
     largest = 0.0
@@ -201,6 +201,8 @@ def save(w: Any, instant: Any, until: Any) -> None:
         missed -= 1.0
     for row in range(w.iterate.x.size):
         w.checkpoint.x[row] = w.iterate.x[row]
+    for row in range(w.checkpoint.residual.size):
+        w.checkpoint.residual[row] = w.iterate.residual[row]
     gauges[k.NOW] = gauges[k.NEXT_CHECKPOINT] + missed * rules.interval
     counters[k.CHECKPOINTS] += int(min(missed + 1.0, 2.0**53))
     gauges[k.SHIFT] += rules.cost * (missed + 1)
@@ -259,10 +261,10 @@ def _roll_back(w: Any) -> None:
                 tally.local[who] = UNKNOWN  # what it had says nothing about what it gets
                 block = flight.block[who]
                 for place in range(blocks.pointer[block], blocks.pointer[block + 1]):
-                    iterate.x[blocks.rows[place]] = checkpoint.x[blocks.rows[place]]
+                    _restore(iterate, checkpoint, blocks.rows[place])
     if not some:
         for row in range(iterate.x.size):
-            iterate.x[row] = checkpoint.x[row]
+            _restore(iterate, checkpoint, row)
         for who in range(rules.processors):
             tally.local[who] = UNKNOWN
     set_limits(gauges, fresh_residual(matrix, iterate))
@@ -270,3 +272,10 @@ def _roll_back(w: Any) -> None:
     gauges[k.SHIFT] += rules.restore
     w.counters[k.ROLLBACKS] += 1
     mark(w, k.ROLLBACK)
+
+
+@subroutine
+def _restore(iterate: Any, checkpoint: Any, row: Any) -> None:
+    iterate.x[row] = checkpoint.x[row]
+    if checkpoint.residual.size > 0:
+        iterate.residual[row] = checkpoint.residual[row]

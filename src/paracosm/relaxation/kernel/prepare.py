@@ -98,10 +98,14 @@ def prepare(spec: RunSpec, functions: UserFunctions) -> State:
             np.full(processors + 1, -1.0),
             np.full(processors, -1.0),
             np.full(processors, -1.0),
+            np.zeros(processors + 1),
         ),
         halos=halos,
         ports=ports,
-        checkpoint=Checkpoint(np.zeros(0) if spec.config.checkpoint is None else problem.x0.copy()),
+        checkpoint=Checkpoint(
+            np.zeros(0) if spec.config.checkpoint is None else problem.x0.copy(),
+            np.zeros(0 if spec.config.checkpoint is None or problem.map is None else n),
+        ),
         history=History(np.zeros((SAMPLES, 4)), np.zeros((MARKS, 4))),
         spans=Spans(np.zeros(spec.config.timeline, np.int32), np.zeros((spec.config.timeline, 4))),
         draws=draws,
@@ -283,7 +287,9 @@ def _watcher(spec: RunSpec) -> list[Any]:
         given = list(spec.times.residual)
         return [*given, *[Constant(0.0)] * (phases - len(given))]
     if not spec.times.updates:
-        raise InputError("residual test: say how long the processor takes: processor(time=20ms)")
+        raise InputError(
+            "residual test: the processor's time is missing: write processor(time=20ms)"
+        )
     return list(spec.times.of(0))
 
 
