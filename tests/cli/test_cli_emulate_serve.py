@@ -127,7 +127,7 @@ def test_an_interrupt_ends_it_in_good_order(tmp_path: Path) -> None:
     server = serve(free_port(), "--out", tmp_path / "run")
     assert server.stdout is not None
     try:
-        assert any("Ctrl-C ends this" in line for line in server.stdout)
+        assert any("Ctrl-C stops at once" in line for line in server.stdout)
         server.send_signal(signal.SIGINT)
         server.communicate(timeout=TIMEOUT)
     finally:
@@ -144,9 +144,9 @@ def test_an_interrupt_ends_it_in_good_order(tmp_path: Path) -> None:
         (("--world-size", 4, "--rank", 4), "rank: a world of 4 has ranks 0 to 3, not 4"),
         (("--world-size", 2, "--rank", "0,1"), "rank: all 2 ranks are real"),
         (("--world-size", 4, "--port", 70000), "port"),
-        (("--world-size", 4, "--json", "--quiet"), "--json prints and --quiet does not"),
+        (("--world-size", 4, "--json", "--quiet"), "--json and --quiet exclude each other"),
         (("--world-size", 4, "--force"), "give --out as well"),
-        (("--world-size", 4, "--rank", 1, "--host", "0.0.0.0"), "add --listen if that is meant"),
+        (("--world-size", 4, "--rank", 1, "--host", "0.0.0.0"), "add --listen if you want that"),
         (("--world-size", 4, "--rank", 1, "--listen"), "--listen has no effect: add --host"),
         (("--world-size", 4, "--host", "0.0.0.0", "--listen"), "serves the store, is real"),
         (("--world-size", 4, "--what-if", "worker 9: compute 2x slower"), "workers 0 to 3, not 9"),

@@ -111,7 +111,7 @@ def test_a_worker_may_come_later(tmp_path: Path) -> None:
 
 def test_a_trace_that_ends_before_the_run_is_refused(tmp_path: Path) -> None:
     there = _there(tmp_path, "0,0s,2.5s", "1,2s,9s")
-    with pytest.raises(InputError, match=r"ends at 9 s, with worker 1, and the run goes on"):
+    with pytest.raises(InputError, match=r"ends at 9 s, with worker 1, before the run"):
         run(algorithm="asgd", workers=2, updates=40, availability=there)
     with pytest.raises(InputError, match=r"ends at 9 s, with worker 1"):
         run(algorithm="asgd", workers=2, until="10s", availability=there)
@@ -121,7 +121,7 @@ def test_a_trace_that_ends_before_the_run_is_refused(tmp_path: Path) -> None:
     "algorithm", ["ad-psgd", "streaming-diloco", "scaffold", "ssp(cache=true)"]
 )
 def test_algorithms_that_need_all_workers_refuse_that_they_go(algorithm: str) -> None:
-    with pytest.raises(ValidationError, match=rf"{algorithm[:3]}.*(would restart|cannot go on)"):
+    with pytest.raises(ValidationError, match=rf"{algorithm[:3]}.*(would restart|cannot continue)"):
         timed(algorithm=algorithm, workers=4, availability="onoff(exponential(9s), 1s)")
 
 
@@ -586,10 +586,10 @@ def test_no_run_hangs_and_time_never_goes_back(
         ({"fault": "stop(1s) on processor 1 at 1s"}, 'write "on worker 3"'),
         ({"fault": "stop(1s) on server 0 at 1s"}, "add --checkpoint-cost"),
         ({"fault": "stop(1s) on server 0 at 1s", "checkpoint_cost": "1s"}, "--checkpoint-every"),
-        ({"fault": "stop on server 0 at 1s", **COSTS}, "which is never: write stop"),
+        ({"fault": "stop on server 0 at 1s", **COSTS}, "which never returns: write stop"),
         ({"fault": "slow(2x, 1s) on server 0 at 1s"}, "has no effect: updates take no time"),
-        ({"fault": "lose(1%)", "algorithm": "local-sgd"}, "sends no single messages"),
-        ({"fault": "stop(1s) on worker 0 at 1s", **COSTS}, "nothing brings the job back"),
+        ({"fault": "lose(1%)", "algorithm": "local-sgd"}, "sends no individual messages"),
+        ({"fault": "stop(1s) on worker 0 at 1s", **COSTS}, "nothing restarts the job"),
         ({"fault": "lose(1%)", "recovery": "rejoin"}, "no worker fails"),
         ({"resend_after": "1s"}, "no message is lost"),
         ({"restart_cost": "1s"}, "no node fails at random"),
@@ -611,12 +611,12 @@ def test_no_run_hangs_and_time_never_goes_back(
         ({"fault": "lose(1%) on 10%"}, 'write "on worker 3"'),
         ({"fault": "signflip on worker 3 at 1s"}, "data of a processor"),
         ({"fault": "lose(1%)", "clients": 9}, "come and go by --availability"),
-        ({"fault": "stop(1s) every 9s", "algorithm": "scaffold"}, "scaffold cannot go on after"),
-        ({"fault": "stop(1s) every 9s", "algorithm": "ssp(cache=true)"}, "cannot go on after"),
-        ({"mtbf": "1h a worker", "algorithm": "ringmaster(stop=true)"}, "cannot go on after"),
+        ({"fault": "stop(1s) every 9s", "algorithm": "scaffold"}, "scaffold cannot continue after"),
+        ({"fault": "stop(1s) every 9s", "algorithm": "ssp(cache=true)"}, "cannot continue after"),
+        ({"mtbf": "1h a worker", "algorithm": "ringmaster(stop=true)"}, "cannot continue after"),
         ({"mtbf": "1h a server", "algorithm": "delayed-nesterov"}, "cannot restart from"),
         ({"mtbf": "1h a server", "algorithm": "scaffold"}, "cannot restart from"),
-        ({"fault": "stop(1s) every 9s", "compress": "topk(0.1)"}, "a codec has left out"),
+        ({"fault": "stop(1s) every 9s", "compress": "topk(0.1)"}, "the codec's error feedback"),
         (
             {"fault": "stop(1s) every 9s", "recovery": "elastic", "algorithm": "streaming-diloco"},
             "streaming-diloco .* has no elastic: use restart",

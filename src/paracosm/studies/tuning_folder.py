@@ -29,8 +29,8 @@ def tuning_folder(
 
 def write_tuning(tuning: Tuning, folder: RunFolder) -> None:
     """Write the trials, and finish the folder."""
-    with replacing(folder.path / TRIALS) as beside:
-        _write_trials(tuning, beside)
+    with replacing(folder.path / TRIALS) as temporary:
+        _write_trials(tuning, temporary)
     folder.finish(tuning.summary())
 
 
