@@ -40,19 +40,19 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-DOORS = """\
+QUESTIONS = """\
 Run a distributed job on a cluster you don't have.
 
-  How does it converge, with so many workers, or asynchronously?   paracosm train
+  Does the model still learn with that many workers?               paracosm train
+  How long does it take to reach a target, and what does it cost?  paracosm plan
+  How many examples/s, and what is the bottleneck?                 paracosm predict
+  How does my own script behave as one rank of N?                  paracosm emulate
+  What if the links of a traced job were faster?                   paracosm replay
   Does an asynchronous iteration converge, and how fast?           paracosm relax
-  How many examples/s, where does it saturate, and why?            paracosm predict
-  How long does each op take here?                                 paracosm profile ops
-  What does my own script do as one rank of N?                     paracosm emulate
-  What would have been, had something been different?              paracosm replay
-  How long, and for how much, until the model has learnt?          paracosm plan
+  How long does each op take on this machine?                      paracosm profile ops
 
 Try: paracosm train --algorithm asgd --workers 8 --updates 300 --out runs/first
-All verbs: paracosm --help; is everything there: paracosm doctor"""
+All commands: paracosm --help. Check the installation: paracosm doctor"""
 
 
 @app.callback()
@@ -64,7 +64,7 @@ def _options(
 ) -> None:
     """Run a distributed job on a cluster you don't have."""
     if ctx.invoked_subcommand is None:
-        typer.echo(DOORS)
+        typer.echo(QUESTIONS)
 
 
 def main(arguments: list[str] | None = None) -> int:

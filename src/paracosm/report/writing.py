@@ -84,9 +84,10 @@ def _lead(runs: Sequence[Run]) -> str:
     view = view_of(runs[0].numbers)
     if len(runs) > 1:
         return lead(view.compare(runs)) + troubles(runs)
-    why = runs[0].verdict.why
-    said = answer(runs[0].numbers) if why is None else why
-    return lead(said, runs[0].verdict.level)
+    verdict, summary = runs[0].verdict, runs[0].numbers
+    if summary.status == "noisy":
+        return lead(verdict.why, verdict.level) + lead(answer(summary))
+    return lead(verdict.why or answer(summary), verdict.level)
 
 
 def _subtitle(runs: Sequence[Run]) -> str:
