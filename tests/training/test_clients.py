@@ -443,7 +443,7 @@ def test_clients_that_were_never_picked_cost_some_bytes() -> None:
         ({"clients": 9, "algorithm": "easgd"}, "easgd keeps state at each worker"),
         ({"clients": 9, "algorithm": "ssp(cache=True)"}, "keeps state at each worker"),
         ({"clients": 9, "batch_of": "worker 1: 64"}, "with one batch"),
-        ({"clients": 9, "servers": 2}, "picked by 1 server, not by 2"),
+        ({"clients": 9, "servers": 2}, "1 server picks them, not 2"),
         ({"clients": 9, "sampling": "by-size"}, "by-size has no effect"),
         ({"clients": 9, "compute": "recorded(1s, 2s, cycle=true)"}, "neither measured nor"),
         ({"clients": 9, "sharing": "packets(1KiB)"}, "cannot withdraw the messages"),
@@ -472,7 +472,7 @@ def test_what_clients_cannot_be_is_said_in_one_line(
         ("client,begin", ["0,1"], "the column end is missing: it has client, begin"),
         ("client,begin,end", ["7,0,10"], "there is no client 7: the 3 clients have the numbers"),
         ("client,begin,end", ["x,0,10"], '"x" is no client\'s number'),
-        ("client,begin,end", ["0,5,5"], "from 5 s to 5 s: an interval is"),
+        ("client,begin,end", ["0,5,5"], "from 5 s to 5 s: intervals must be"),
         ("client,begin,end", ["0,0,5", "0,4,9"], "intervals of client 0 overlap at 4 s"),
         ("client,begin,end", ["0,0,soon"], 'client 0: cannot read "soon" as a duration'),
         ("client,begin,end", ["0,0,"], "client 0 has no end"),
@@ -480,7 +480,7 @@ def test_what_clients_cannot_be_is_said_in_one_line(
         (
             "client,begin,end",
             ["0,0,10", "2,0,12.5"],
-            "the trace ends at 12.5 s, with client 2, and the run goes on",
+            "the trace ends at 12.5 s, with client 2, before the run",
         ),
     ],
 )

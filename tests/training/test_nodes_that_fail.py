@@ -111,7 +111,7 @@ def test_a_worker_may_come_later(tmp_path: Path) -> None:
 
 def test_a_trace_that_ends_before_the_run_is_refused(tmp_path: Path) -> None:
     there = _there(tmp_path, "0,0s,2.5s", "1,2s,9s")
-    with pytest.raises(InputError, match=r"ends at 9 s, with worker 1, and the run goes on"):
+    with pytest.raises(InputError, match=r"ends at 9 s, with worker 1, before the run"):
         run(algorithm="asgd", workers=2, updates=40, availability=there)
     with pytest.raises(InputError, match=r"ends at 9 s, with worker 1"):
         run(algorithm="asgd", workers=2, until="10s", availability=there)
@@ -121,7 +121,7 @@ def test_a_trace_that_ends_before_the_run_is_refused(tmp_path: Path) -> None:
     "algorithm", ["ad-psgd", "streaming-diloco", "scaffold", "ssp(cache=true)"]
 )
 def test_algorithms_that_need_all_workers_refuse_that_they_go(algorithm: str) -> None:
-    with pytest.raises(ValidationError, match=rf"{algorithm[:3]}.*(would restart|cannot go on)"):
+    with pytest.raises(ValidationError, match=rf"{algorithm[:3]}.*(would restart|cannot continue)"):
         timed(algorithm=algorithm, workers=4, availability="onoff(exponential(9s), 1s)")
 
 

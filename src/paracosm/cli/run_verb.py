@@ -58,6 +58,7 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
     for conflict, message in (
         (flags.tensorboard and not flags.out, "--tensorboard needs a run folder: give --out"),
         (log and flags.json, "--log and --json both write to standard output: give one of them"),
+        (log and flags.quiet, "--log prints and --quiet does not: give one of them"),
         (log and not alone, "--log works on a single run, and the study has a grid: leave it out"),
         (
             alone and flags.where != HERE and not KINDS[kind].of_many,

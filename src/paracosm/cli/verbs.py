@@ -11,6 +11,7 @@ import inspect
 import itertools
 import shutil
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib import import_module
@@ -123,7 +124,14 @@ class Verb(TyperCommand):
             self.format_help(ctx, None)
             ctx.exit()
         try:
+            " ".join(args).encode()
+            _, _, given = self.make_parser(ctx).parse_args(list(args))
+            for each, times in Counter(given).items():
+                if times > 1 and not each.multiple:
+                    raise InputError(f"{each.opts[0]} is given {times} times: give it once")
             return super().parse_args(ctx, args)
+        except UnicodeEncodeError:
+            raise InputError("what was typed is not UTF-8 text") from None
         except TyperException as error:
             option = hasattr(error, "possibilities") and getattr(error, "option_name", None)
             flags = {verb: parameters_of(verb).values() for verb in VERBS if option}
