@@ -108,6 +108,7 @@ $(READY): pyproject.toml constraints.txt requirements.lock
 # The site, in docs/_build/html; a warning is an error. Its gallery is run.
 docs: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python docs/made_tables.py
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build/html
 	@echo docs/_build/html/index.html
 

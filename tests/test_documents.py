@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,10 @@ def test_every_law_has_its_test() -> None:
     assert len(laws) >= 40
     for path, name in laws:
         assert f"def {name}(" in (ROOT / "tests" / path).read_text(), f"{path}::{name}"
+
+
+def test_tables_of_results_are_those_of_the_files_of_results() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "made_tables.py"))["pages"]()
+    assert {path.name for path in made} == {"accuracy.md", "performance.md"}
+    for path, text in made.items():
+        assert path.read_text() == text, f"{path.name}: run docs/made_tables.py"

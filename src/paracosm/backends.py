@@ -102,13 +102,14 @@ class Backend:
         from joblib.externals.loky import get_reusable_executor
         from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-        threads = dict.fromkeys(_THREADS, str(max(cpu_count() // self.jobs, 1)))
+        jobs = min(self.jobs, len(calls))
+        threads = dict.fromkeys(_THREADS, str(max(cpu_count() // jobs, 1)))
         left, lost = dict(calls), 0
         while left:
-            executor = get_reusable_executor(self.jobs, timeout=300, env=threads)
+            executor = get_reusable_executor(jobs, timeout=300, env=threads)
             submit = partial(executor.submit, _call, os.getpid(), os.getcwd())
             try:
-                for number, answer in _spread(submit, function, left, self.jobs):
+                for number, answer in _spread(submit, function, left, jobs):
                     lost = 0
                     del left[number]
                     yield number, answer

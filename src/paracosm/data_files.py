@@ -1,6 +1,7 @@
 """Read YAML and JSON; errors are one line."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,15 @@ class _Loader(yaml.SafeLoader):
                     raise yaml.YAMLError(f'the key "{key.value}" is given twice (line {line})')
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+    def construct_scalar(self, node: Any) -> Any:
+        """Refuse numbers that YAML 1.1 reads to base 8 or 60 and YAML 1.2 does not."""
+        text = super().construct_scalar(node)
+        is_number = node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+        if is_number and re.match(r"[-+]?(0_*[0-7]|.*:)", text):
+            line = node.start_mark.line + 1
+            raise yaml.YAMLError(f'"{text}" is no decimal number (line {line}): quote a text')
+        return text
 
 
 def _values_in(content: Any, counted: dict[int, int]) -> int:

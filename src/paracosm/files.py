@@ -96,7 +96,7 @@ def read_parquet(
 
     try:
         check_seal(path)
-        table = parquet.read_table(path, partitioning=None, filters=filters)
+        table = parquet.read_table(Path(path).absolute(), partitioning=None, filters=filters)
         table.validate(full=True)
         for name in schema.names if schema is not None else ():
             if name not in table.column_names:
@@ -121,7 +121,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
         OSError: the disk is full; with the name of the file.
     """
     path = Path(path)
-    unfinished = path.parent / f".{path.name}.{os.getpid()}"
+    # Absolute, since Arrow takes "a:b/c" for an address.
+    unfinished = path.parent.absolute() / f".{path.name}.{os.getpid()}"
     try:
         try:
             yield unfinished

@@ -46,7 +46,19 @@ def _exactly(write: Callable[..., str]) -> PlainSerializer:
     return PlainSerializer(lambda value: write(value, exact=True), return_type=str)
 
 
-read_duration = _with_unit(parse_duration, "duration", "20us")
+LONGEST = 1e15
+"""Seconds of a duration: sums of some of them are finite, whatever the speed of a node."""
+
+
+def limited_duration(value: Any) -> float:
+    """Return the seconds that a number or a text says, if they are infinite or at most LONGEST."""
+    found = parse_duration(value)
+    if LONGEST < found < math.inf:
+        raise InputError(f"a duration of at most {LONGEST:.0e} s, not {value}")
+    return found
+
+
+read_duration = _with_unit(limited_duration, "duration", "20us")
 """Returns the seconds that a number says, or a text with a unit."""
 
 Duration = Annotated[float, BeforeValidator(read_duration), _exactly(format_duration)]

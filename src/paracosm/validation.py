@@ -20,9 +20,14 @@ def validated(model: type[Model], mapping: Mapping[str, Any], where: str) -> Mod
             nearest known one.
     """
     try:
-        return model.model_validate(mapping)
+        found = model.model_validate(mapping)
     except ValidationError as error:
         raise InputError(f"{where}: {_first(error, model, mapping)}") from None
+    for key, value in mapping.items():
+        # Python counts with truth values, and pydantic as well.
+        if isinstance(value, bool) and type(getattr(found, key, None)) in (int, float):
+            raise InputError(f"{where}: {key}: input should be a number, got {str(value).lower()}")
+    return found
 
 
 def _first(error: ValidationError, model: type[BaseModel], mapping: Mapping[str, Any]) -> str:

@@ -89,7 +89,7 @@ def test_example_in_the_documentation_is_a_cluster_file():
         ({"workers": 0}, ["at least 1 worker"]),
         ({"workers": []}, ["at least 1 worker"]),
         ({"workers": {"count": 0}}, ["workers", "count", "1"]),
-        ({"workers": {"count": 2, "speed": 0}}, ["speed", "greater than 0"]),
+        ({"workers": {"count": 2, "speed": 0}}, ["speed", "greater than or equal to"]),
         ({"workers": "4"}, ["workers", "'4'"]),
         ({"servers": 0}, ["at least 1 server"]),
         ({"topology": "ring"}, ["ring", "workers only"]),

@@ -166,13 +166,13 @@ def test_a_folder_of_an_interrupted_plan_is_taken_up_again(tmp_path: Path) -> No
     assert main(asked) == 0
     done = json.loads((out / "summary.json").read_text())
     runs = (out / "runs.jsonl").read_text().splitlines()
-    (out / "summary.json").write_text(json.dumps({**done, "status": "interrupted"}))
+    (out / "summary.json").write_text(json.dumps({**done, "status": "interrupted", "digest": None}))
     (out / "runs.jsonl").write_text("\n".join(runs[:-2]) + "\n")
     assert main(asked) == 0
     again = json.loads((out / "summary.json").read_text())
     assert again["designs"] == done["designs"]
     assert sorted((out / "runs.jsonl").read_text().splitlines()) == sorted(runs)
-    (out / "summary.json").write_text(json.dumps({**done, "status": "interrupted"}))
+    (out / "summary.json").write_text(json.dumps({**done, "status": "interrupted", "digest": None}))
     assert main([*asked, "--seed", "1"]) == 2  # another plan
 
 

@@ -99,7 +99,7 @@ def test_a_run_that_ends_at_chance_is_not_green(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     learnt = {"final_loss": 2.29, "final_accuracy": 0.1, "chance": CHANCE, "lr": "0.2"}
     file = run.path / "summary.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **learnt}))
+    file.write_text(json.dumps({**json.loads(file.read_text()), **learnt, "digest": None}))
     html = page_of(tmp_path, run)
     assert '<span class="status warning">at chance' in html
     assert "Does not learn: 10 % accuracy (guessing: 11 %) after 200 updates" in text_of(html)

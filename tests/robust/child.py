@@ -84,6 +84,8 @@ def run_here(arguments: Sequence[str]) -> int:
 
 def _kind(code: int, folder: Path, arguments: Sequence[str]) -> str:
     said, printed = _text(folder / "stderr"), _text(folder / "stdout")
+    if arguments[0] == "emulate" and "/paracosm/" not in said:  # the script's own errors aside
+        said = "".join(line for line in said.splitlines(True) if line.startswith("paracosm: "))
     if code < 0:
         number = signal.Signals(-code)
         return "hang" if number == signal.SIGXCPU else f"crash {number.name}"
@@ -149,7 +151,8 @@ def _be_child(arguments: Sequence[str], folder: Path) -> None:
     try:
         from paracosm.cli import main
 
-        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
+        sys.stdout = os.fdopen(1, "w")
+        sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
         code = main(list(arguments))
         atexit._run_exitfuncs()
         sys.stdout.flush()
@@ -157,8 +160,8 @@ def _be_child(arguments: Sequence[str], folder: Path) -> None:
         import traceback
 
         traceback.print_exc()
-    sys.stderr.flush()
-    os._exit(code)
+    finally:
+        os._exit(code)
 
 
 # ---------------------------------------------------------------- processes that outlive their own

@@ -185,16 +185,22 @@ def _models_in(annotation: Any) -> list[Any]:
     return [model for part in get_args(annotation) for model in _models_in(part)]
 
 
-def fuzz(number: int, seed: int, folder: Path, long: bool = True) -> Iterator[tuple[Case, Outcome]]:
-    """Run cases one after the other."""
+def prepared(folder: Path, long: bool) -> dict[str, Path]:
+    """Write sound files, and import here what commands import, once for all children."""
     sound = folder / "sound"
     sound.mkdir()
     files = sound_files(sound)
     import torch
 
     torch.set_num_threads(1)  # a pool of threads would not survive a fork
-    for command in (*QUICK[::4], *(LONG[2:4] if long else ())):  # what they import, once for all
+    for command in (*QUICK[::4], *(LONG[2:4] if long else ())):
         child.run_here([word.format(**files, out=sound) for word in Command(command).words])
+    return files
+
+
+def fuzz(number: int, seed: int, folder: Path, long: bool = True) -> Iterator[tuple[Case, Outcome]]:
+    """Run cases one after the other."""
+    files = prepared(folder, long)
     for index, case in enumerate(cases(files, folder, number, seed, long)):
         yield case, child.run(case.arguments, folder / str(index), case.waits)
         shutil.rmtree(folder / str(index), ignore_errors=True)

@@ -59,6 +59,7 @@ QUICK = (
     "db export {db} --out {out}/a.parquet",
     "db merge {db} {exported} --out {out}/b.db",
     "profile import {job_steps} --out {out}/a.profile",
+    "doctor",
 )
 """Commands of less than a second."""
 

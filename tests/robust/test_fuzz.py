@@ -16,7 +16,11 @@ from paracosm.studies import KINDS
 
 def fuzzed(*flags: str) -> str:
     """Return what the fuzzer found, in a process without threads, of which children are forked."""
-    program = [sys.executable, str(Path(__file__).with_name("fuzz.py")), *flags]
+    return run("fuzz.py", *flags)
+
+
+def run(name: str, *flags: str) -> str:
+    program = [sys.executable, str(Path(__file__).with_name(name)), *flags]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
@@ -30,6 +34,12 @@ def test_no_verb_and_no_model_of_a_study_is_left_out() -> None:
 
 def test_what_is_unsound_runs_or_is_refused_in_one_line() -> None:
     assert fuzzed("--cases", "300", "--quick") == ""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_what_once_broke_something_is_answered() -> None:
+    assert run("corpus.py") == ""
 
 
 @pytest.mark.slow

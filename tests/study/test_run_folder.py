@@ -334,3 +334,15 @@ def test_the_study_is_yaml_in_the_order_given(tmp_path: Path) -> None:
     assert (run.path / "study.yaml").read_text() == "train:\n  b: 1\n  a: null\nseed: 0\n"
     assert yaml.safe_load((run.path / "study.yaml").read_text())["seed"] == 0
     assert RunFolder.open(run.path).environment["seed"] == 0
+
+
+def test_a_summary_that_is_not_what_was_written_is_refused(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path / "run", {"train": {}}) as run:
+        run.finish({"kind": "training", "updates": 3.5})
+    file = tmp_path / "run" / "summary.json"
+    assert RunFolder.open(tmp_path / "run").summary == {
+        "kind": "training", "updates": 3.5, "status": "done"
+    }  # fmt: skip
+    file.write_text(file.read_text().replace("3.5", "3.6"))
+    with pytest.raises(InputError, match="damaged: it is not what was written"):
+        _ = RunFolder.open(tmp_path / "run").summary

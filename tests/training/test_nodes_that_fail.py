@@ -121,7 +121,7 @@ def test_a_trace_that_ends_before_the_run_is_refused(tmp_path: Path) -> None:
     "algorithm", ["ad-psgd", "streaming-diloco", "scaffold", "ssp(cache=true)"]
 )
 def test_algorithms_that_need_all_workers_refuse_that_they_go(algorithm: str) -> None:
-    with pytest.raises(ValidationError, match=rf"{algorithm[:3]}.*(would restart|cannot go on)"):
+    with pytest.raises(ValidationError, match=rf"{algorithm[:3]}.*(would restart|cannot continue)"):
         timed(algorithm=algorithm, workers=4, availability="onoff(exponential(9s), 1s)")
 
 

@@ -55,7 +55,7 @@ class _Emulate(Verb):
 COMMANDS = {"emulate": _Emulate}
 
 
-@with_run_flags(EmulateConfig, positional=("script", "arguments"))
+@with_run_flags(EmulateConfig, positional=("script", "arguments"), scalars=True)
 def emulate(
     script: Annotated[
         Path | None,

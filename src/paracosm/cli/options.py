@@ -39,6 +39,9 @@ BackendName = Annotated[
 Scheduler = Annotated[
     str | None, Option(help="address of a Dask or Ray cluster: tcp://host:8786 (a local one)")
 ]
+Scalars = Annotated[
+    Path | None, Option("--tensorboard", help="folder for the metrics as scalars of TensorBoard")
+]
 ForceFile = Annotated[bool, Option("--force", help="replace the file")]
 Json = Annotated[bool, Option("--json", help="print the summary as JSON, and nothing else")]
 Quiet = Annotated[bool, Option("--quiet", help="print nothing but errors")]
@@ -56,6 +59,7 @@ class RunFlags:
     jobs: Jobs = 1
     backend: BackendName = HERE.name
     scheduler: Scheduler = None
+    tensorboard: Scalars = None
     json: Json = False
     quiet: Quiet = False
 
@@ -77,13 +81,17 @@ def with_fields_of(
 
 
 def with_run_flags(
-    *models: type[BaseModel], positional: Collection[str] = ()
+    *models: type[BaseModel], positional: Collection[str] = (), scalars: bool = False
 ) -> Callable[[Command], Command]:
     """Replace a command's `**arguments` with the fields of `models` and of `RunFlags`. The first
-    model that has a flag defines it.
+    model that has a flag defines it; `scalars` says whether runs have metrics.
     """
     own = inspect.signature(RunFlags, eval_str=True).parameters.values()
-    run = [flag.replace(kind=inspect.Parameter.KEYWORD_ONLY) for flag in own]
+    run = [
+        flag.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for flag in own
+        if scalars or flag.name != "tensorboard"
+    ]
     flags = {f.name: f for model in reversed(models) for f in _flags_of(model, positional)}
     order = dict.fromkeys(f.name for model in models for f in _flags_of(model, positional))
     return with_flags([*(flags[name] for name in order), *run])

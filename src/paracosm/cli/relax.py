@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from paracosm.studies.tuning_runs import Parameter
 
 
-@with_run_flags(RelaxConfig)
+@with_run_flags(RelaxConfig, scalars=True)
 def relax(
     study: StudyFile = None,
     **arguments: Any,

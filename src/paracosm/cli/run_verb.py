@@ -32,6 +32,7 @@ from paracosm.studies import (
     run_point,
     run_sweep,
 )
+from paracosm.studies.scalars import check_scalars, write_scalars
 
 
 def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: bool = False) -> int:
@@ -52,8 +53,12 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
     alone = not wanted.is_sweep
     many = "--jobs" if flags.jobs > 1 else "--backend"
     check_folder(flags.out, flags.force)
+    if flags.tensorboard is not None:
+        check_scalars(flags.tensorboard, flags.force)
     for conflict, message in (
+        (flags.tensorboard and not flags.out, "--tensorboard needs a run folder: give --out"),
         (log and flags.json, "--log and --json both write to standard output: give one of them"),
+        (log and flags.quiet, "--log prints and --quiet does not: give one of them"),
         (log and not alone, "--log works on a single run, and the study has a grid: leave it out"),
         (
             alone and flags.where != HERE and not KINDS[kind].of_many,
@@ -98,6 +103,8 @@ def _run_one(point: Point, flags: RunFlags, log: bool) -> int:
         summary = run_point(point, out, flags.force, hooks).summary
     if out is not None:
         write_report_of([out])
+    if flags.tensorboard is not None and out is not None:
+        write_scalars({"": RunFolder.open(out)}, flags.tensorboard)
     if not flags.quiet:
         show_summary(summary, out, flags.json, said)
     return _exit_code(point.kind, [summary])
@@ -114,6 +121,9 @@ def _run_sweep_of(study: Study, points: list[Point], out: Path, flags: RunFlags)
             again = "the same command" + (", without --force," if flags.force else "")
             raise typer.Abort(f"interrupted: {again} resumes where it stopped") from None
     write_report_of([out / point.name for point in points], out)
+    if flags.tensorboard is not None:
+        runs = {point.name: RunFolder.open(out / point.name) for point in points}
+        write_scalars(runs, flags.tensorboard)
     if not flags.quiet:
         show_sweep(rows, out, flags.json)
     return _exit_code(study.kind, [row.summary for row in rows])

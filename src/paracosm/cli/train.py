@@ -11,7 +11,7 @@ from paracosm.cli.run_verb import run_verb
 from paracosm.training import TrainConfig
 
 
-@with_run_flags(TrainConfig)
+@with_run_flags(TrainConfig, scalars=True)
 def train(
     study: StudyFile = None,
     *,

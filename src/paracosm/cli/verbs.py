@@ -11,6 +11,7 @@ import inspect
 import itertools
 import shutil
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib import import_module
@@ -71,7 +72,7 @@ PANELS = ("Common", "Job", "Cluster", "Parameter servers", "Output", "Advanced")
 """Of a help. Common are the flags of its examples; a flag without another panel is of the job."""
 
 _OF_RUNS = {
-    **dict.fromkeys(("out", "force", "json", "quiet"), "Output"),
+    **dict.fromkeys(("out", "force", "json", "quiet", "tensorboard"), "Output"),
     **dict.fromkeys(("seed", "jobs", "backend", "scheduler"), "Advanced"),
 }
 
@@ -123,7 +124,14 @@ class Verb(TyperCommand):
             self.format_help(ctx, None)
             ctx.exit()
         try:
+            " ".join(args).encode()
+            _, _, given = self.make_parser(ctx).parse_args(list(args))
+            for each, times in Counter(given).items():
+                if times > 1 and not each.multiple:
+                    raise InputError(f"{each.opts[0]} is given {times} times: give it once")
             return super().parse_args(ctx, args)
+        except UnicodeEncodeError:
+            raise InputError("what was typed is not UTF-8 text") from None
         except TyperException as error:
             option = hasattr(error, "possibilities") and getattr(error, "option_name", None)
             flags = {verb: parameters_of(verb).values() for verb in VERBS if option}

@@ -42,6 +42,9 @@ COLLECTIVES = (
 LINK_VALUES = ("bandwidth", "latency", "overhead")
 PARTS = ("compute", "copies", "host", "data loading", "kernel")
 
+MOST_TIMES = 1e9
+"""Factor by which anything becomes slower or faster."""
+
 Subject = Literal["workers", "servers", "link", "links", "collectives"]
 
 _SUBJECTS = (
@@ -284,8 +287,8 @@ def _factor(text: str) -> tuple[float, str | None]:
     if match is None:
         raise InputError(f'cannot read "{text}": write 1.5x slower, or 2x faster')
     factor = parse_number(match[1])
-    if not (factor > 0 and math.isfinite(factor)):
-        raise InputError(f"a factor is finite and above 0, not {match[1]}")
+    if not 1 / MOST_TIMES <= factor <= MOST_TIMES:
+        raise InputError(f"a factor is {1 / MOST_TIMES:g} to {MOST_TIMES:g}, not {match[1]}")
     return factor, match[2]
 
 

@@ -15,6 +15,7 @@ from pydantic import (
     PlainValidator,
 )
 
+from paracosm.cluster.changes import MOST_TIMES
 from paracosm.cluster.cluster import Cluster, Node, assemble, star_around
 from paracosm.cluster.link import (
     Duplex,
@@ -73,7 +74,7 @@ class _Power(_Strict):
 
 class _Nodes(_Strict):
     count: int = Field(1, ge=1, le=MOST_NODES, strict=True)
-    speed: float = Field(1.0, gt=0, allow_inf_nan=False)
+    speed: float = Field(1.0, ge=1 / MOST_TIMES, le=MOST_TIMES)
     memory: Annotated[Size, Field(gt=0)] | None = None
     device: str | None = None
     power: _Power | None = None

@@ -118,9 +118,12 @@ def _parse(scheme: str) -> tuple[str, float]:
     except ValueError:
         parameter = math.nan
     counts = name in ("classes", "bootstrap")
-    if not 0 < parameter < math.inf or (counts and parameter != int(parameter)):
+    most = 10_000_000 if counts else 10 if name == "sizes" else math.inf
+    is_whole = not counts or parameter.is_integer()
+    if not (0 < parameter <= most and parameter < math.inf and is_whole):
         what = "whole number above 0" if counts else "positive number"
-        raise InputError(f'shards "{scheme}": the parameter must be a {what}')
+        limit = f", at most {most:,}" if most < math.inf else ""
+        raise InputError(f'shards "{scheme}": the parameter must be a {what}{limit}')
     return name, parameter
 
 

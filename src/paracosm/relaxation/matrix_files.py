@@ -159,9 +159,15 @@ def _header(path: Path, data: bytes) -> _Header:
     raise InputError(f"{path}: the file is cut off before the line of sizes")
 
 
+_TRIANGLES = 2  # each entry of a symmetric matrix may stand for two
+
+
 def _check_whole(path: Path, data: bytes, header: _Header) -> None:
     if header.layout == "coordinate":
         expected, values = header.sizes[2], 3
+        rows, columns, _ = header.sizes
+        if rows == columns and rows > _TRIANGLES * expected:
+            raise InputError(f"{path}: {expected:,} entries for {rows:,} rows: some rows are empty")
     else:
         rows, columns = header.sizes
         triangle = rows * (rows + 1) // 2 - rows * (header.symmetry == "skew-symmetric")

@@ -202,11 +202,13 @@ def run_relaxation(
     if unchanged is None:
         return run
     changes = [str(change) for change in config.what_if]
-    compared = {key: unchanged[key] for key in _COMPARED if key in unchanged}
+    compared = {key: unchanged[key] for key in _COMPARED}
+    if unchanged.energy is not None:
+        compared["energy"] = unchanged.energy
     return replace(run, summary=replace(run.summary, what_if=changes, unchanged=compared))
 
 
-_COMPARED = ("status", "virtual_time", "sweeps", "relaxations", "residual", "energy")
+_COMPARED = ("status", "virtual_time", "sweeps", "relaxations", "residual")
 
 
 def _run(

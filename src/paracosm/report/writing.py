@@ -279,7 +279,7 @@ def comparison(mappings: Sequence[Mapping[str, Any]], runs: Sequence[Run]) -> st
     flat = [_flattened(mapping) for mapping in mappings]
     keys = list(dict.fromkeys(chain.from_iterable(flat)))
     differing = [key for key in keys if len({each.get(key, "") for each in flat}) > 1]
-    common = {key: flat[0][key] for key in keys if key not in differing}
+    common = {key: flat[0].get(key, "") for key in keys if key not in differing}
     if not differing:
         return facts(common)
     head = "".join(f"<th scope=col>{escape(_words(key))}" for key in ("run", *differing))

@@ -150,7 +150,8 @@ def read_schedule(path: Path) -> Schedule:
     import pyarrow.compute
 
     table = read_parquet(path, "schedule")
-    facts = {name: parse_json(fact, str(path)) for name, fact in table.schema.metadata.items()}
+    described = table.schema.metadata or {}
+    facts = {name: parse_json(fact, str(path)) for name, fact in described.items()}
     found: list[Rows] = []
     for what, dtype in ROWS.items():
         own = table.filter(pyarrow.compute.equal(table["what"], what))

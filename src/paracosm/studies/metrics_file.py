@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from paracosm.errors import InputError
 from paracosm.files import read_parquet
 
 if TYPE_CHECKING:
@@ -113,8 +114,14 @@ def read_stream(path: Path) -> pa.Table:
 
 def read_metrics(path: Path, name: str | None = None) -> pa.Table:
     """Read a Parquet file of metrics, all of them or those called `name`."""
+    import pyarrow.compute as pc
+
     filters = None if name is None else [("name", "==", name)]
-    return read_parquet(path, "metrics", schema=schema(), filters=filters)
+    table = read_parquet(path, "metrics", schema=schema(), filters=filters)
+    for clock in ("virtual_time", "wall_time"):
+        if not pc.all(pc.is_finite(table[clock].fill_null(float("nan"))), min_count=0).as_py():
+            raise InputError(f'{path}: damaged metrics: a "{clock}" is no time')
+    return table
 
 
 def stream_to_parquet(stream: Path, parquet: Path) -> None:

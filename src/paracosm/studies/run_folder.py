@@ -7,6 +7,7 @@ run folder for each point.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 from collections.abc import Callable, Collection, Mapping
@@ -202,7 +203,7 @@ class RunFolder:
         if timeline is not None:
             timeline.save(self.path / "timeline.parquet")
         finished = {**summary, "status": summary.get("status", "done")}
-        _write(self.path / "summary.json", to_json(finished))
+        _write(self.path / "summary.json", to_json({**finished, "digest": _digest(finished)}))
         stream.unlink()
         self.__dict__.pop("summary", None)
         self._release()
@@ -260,7 +261,13 @@ class RunFolder:
     def summary(self) -> dict[str, Any] | None:
         """The key numbers; None if the run is not finished."""
         file = self.path / "summary.json"
-        return _mapping(file, parse_json) if file.exists() else None
+        if not file.exists():
+            return None
+        found = _mapping(file, parse_json)
+        digest = found.pop("digest", None)
+        if digest is not None and digest != _digest(found):
+            raise InputError(f"{file}: damaged: it is not what was written (see its digest)")
+        return found
 
     @property
     def results(self) -> Summary:
@@ -376,6 +383,11 @@ def _mapping(file: Path, parse: Callable[[bytes, str], Any]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError(f"{file}: cannot be read: it holds no mapping of names to values")
     return value
+
+
+def _digest(summary: Mapping[str, Any]) -> str:
+    """Return what a damaged summary is noticed by."""
+    return hashlib.blake2b(to_json(summary).encode(), digest_size=16).hexdigest()
 
 
 def _write(file: Path, text: str) -> None:

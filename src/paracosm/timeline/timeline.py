@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paracosm.arrays import Bools, Codes, Floats, Ints
+from paracosm.errors import InputError
 from paracosm.files import read_parquet, sealing
 
 if TYPE_CHECKING:
@@ -211,7 +212,11 @@ class Timeline:
             InputError: there is no such file, or it is not a timeline; a missing column is named.
         """
         timeline = cls()
-        for batch in read_parquet(path, "timeline", _schema()).to_batches(_ROWS):
+        table = read_parquet(path, "timeline", _schema())
+        for name in ("begin", "flow"):
+            if table[name].null_count:
+                raise InputError(f'{path}: a damaged timeline: a row has no "{name}"')
+        for batch in table.to_batches(_ROWS):
             timeline._add(batch)
         return timeline
 

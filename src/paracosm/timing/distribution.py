@@ -16,7 +16,8 @@ import numpy as np
 
 from paracosm.arrays import Floats
 from paracosm.errors import InputError
-from paracosm.units import format_duration, format_number, parse_duration, parse_number
+from paracosm.quantities import limited_duration
+from paracosm.units import format_duration, format_number, parse_number
 
 # A sampler starts small, since tens of thousands may exist, and grows while it is used.
 _FIRST_BLOCK, _LARGEST_BLOCK = 4, 256
@@ -40,7 +41,7 @@ def _parse_flag(value: object) -> bool:
     return str(value).lower() == "true"
 
 
-DURATION = Parameter(parse_duration, lambda value: format_duration(value, exact=True))
+DURATION = Parameter(limited_duration, lambda value: format_duration(value, exact=True))
 NUMBER = Parameter(parse_number, format_number)
 FLAG = Parameter(_parse_flag, lambda value: str(value).lower())
 

@@ -111,6 +111,10 @@ def _seconds(path: Path, client: int, value: Any) -> float:
         raise InputError(f"{path}: client {client}: {error}") from None
 
 
+_SHORTEST = 1e-3  # seconds of a period of being there and one of being away, on average
+_RAREST = 1e-6
+
+
 @dataclass(frozen=True)
 class OnOff:
     """Each client alternates between available and away, independently of others."""
@@ -125,6 +129,12 @@ class OnOff:
                     f"availability: the time that clients are {name} must be a distribution with "
                     f"a finite mean above 0, not a recording, got {each}"
                 )
+        on, off = self.on.mean(), self.off.mean()
+        if on + off < _SHORTEST or on / (on + off) < _RAREST:
+            raise InputError(
+                f"availability: a client comes once in {format_duration(_SHORTEST)} or more, for "
+                f"{_RAREST:g} of the time or more, not as in {self}"
+            )
 
     def __str__(self) -> str:
         return f"onoff({self.on}, {self.off})"

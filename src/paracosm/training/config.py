@@ -20,7 +20,6 @@ from paracosm.cluster import Cluster
 from paracosm.cluster.changes import changes_cluster, refuse_changes
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.link import Packets
-from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.faults.models import Lose
 from paracosm.faults.node_failures import FailureFields
@@ -81,6 +80,8 @@ def _until(value: Any) -> float | Target:
 
 
 _UPDATES = 3000
+_MOST_SERVERS = 10_000  # each of which takes part in every update
+_RESENDS = 10_000  # of one message, all in vain
 _DURATIONS = (
     *("schedule", "compute", "recording", "update_time", "message_size", "timing_only"),
     "timeline",
@@ -163,7 +164,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
 
     # On which cluster; links and changes are fields of `ClusterFields`.
     workers: WorkerCount = Field(4, description="number of workers; 1,2,4..64 is a sweep")
-    servers: int = Field(1, ge=1, le=MOST_NODES, description="number of parameter servers")
+    servers: int = Field(1, ge=1, le=_MOST_SERVERS, description="number of parameter servers")
     compute: Annotated[
         InstanceOf[Distribution] | Literal["measured"], BeforeValidator(_compute), AS_TEXT
     ] = Field(
@@ -302,6 +303,14 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
                 "compute: where nodes fail, computing time must be modelled, not measured: give a "
                 "distribution"
             )
+        for fault in self.fault:
+            model, after = fault.model, self.resend_after
+            loses = isinstance(model, Lose) and model.percent == 100 and model.duration
+            if after is not None and loses > _RESENDS * after:
+                raise ValueError(
+                    f'fault "{fault}": messages are lost however often they are sent again: give '
+                    "it a duration, a smaller share or a longer resend_after"
+                )
         if topology not in ("server", "peers"):
             for fault in self.fault:
                 if isinstance(fault.model, Lose):

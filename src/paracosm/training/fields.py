@@ -189,7 +189,10 @@ class LearningFields(RecipeFields):
     data: str = Field("digits", description="digits, cifar10 or package.module:factory")
     data_dir: Path | None = Field(None, description="folder of the CIFAR-10 archive")
     batch: int = Field(
-        32, ge=1, description="examples in a worker's minibatch (of a profile: as profiled)"
+        32,
+        ge=1,
+        le=1_000_000,
+        description="examples in a worker's minibatch (of a profile: as profiled)",
     )
     shards: str = Field(
         "shared",

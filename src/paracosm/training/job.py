@@ -166,7 +166,8 @@ class Job(Team):
         if store is self.stores[0] or not has_parts:
             step = store.version if has_parts else record.updates + 1
             record.gradients(step, contributions, staleness)
-        if has_parts and min([each.version for each in self.stores]) == record.updates:
+        # The last one is the last to get there, as a rule.
+        if has_parts and any(s.version == record.updates for s in reversed(self.stores)):
             return
         record.updated()
         if record.updates >= self.last_update and self.topology != "server":

@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
-from math import inf
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +23,7 @@ from paracosm.units import format_number, parse_number
 
 _UNITS = ("examples", "clients")
 _DELTA = 1e-5
+_MOST = 1e9  # a norm or multiple of it; the accountant takes powers of the noise
 
 _ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512)
 """Renyi orders among which the best bound is looked for; of whole ones the divergence is exact."""
@@ -51,8 +51,11 @@ class Privacy:
 
     def __post_init__(self) -> None:
         for name in ("clip", "noise"):
-            if not 0 < getattr(self, name) < inf:
-                raise InputError(f"privacy: {name} must be above 0, got {getattr(self, name):g}")
+            if not 0 < getattr(self, name) <= _MOST:
+                raise InputError(
+                    f"privacy: {name} must be above 0 and at most {_MOST:g}, "
+                    f"got {getattr(self, name):g}"
+                )
         if not 0 < self.delta < 1:
             raise InputError(f"privacy: delta must be between 0 and 1, got {self.delta:g}")
 

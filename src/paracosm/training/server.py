@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from paracosm.cluster import Cluster, Link
 from paracosm.engine import FutureCancelledError, Timer, Transfer, Worker
+from paracosm.errors import InputError
 from paracosm.training.clients import Clients, Participation
 from paracosm.training.store import Contribution, Store
 from paracosm.training.team import Answer, Lost, Push, Tag, Team, message_size
@@ -104,6 +105,8 @@ class ParameterServer(Worker):
         self.answer(*workers, extra=self._extra)
 
     def _contribution(self, push: Push) -> Contribution:
+        if self._places is not None:
+            self._places.in_vain = 0
         gradient, payload, read_version, second = push
         self._team.bytes_sent += message_size(self._team.push_sizes[self._index], second)
         return Contribution(gradient, payload, self._part, read_version, self._store, second)
@@ -158,6 +161,9 @@ class ParameterServer(Worker):
         await self.wait()
 
 
+_IN_VAIN = 10_000
+
+
 class Places:
     """Which places are taken, and by whom.
 
@@ -182,6 +188,7 @@ class Places:
         self._answer_again = answer_again
         self._workers = workers
         self._note = note
+        self.in_vain = 0  # times that a client was lost since one was done
         self._vacant: dict[str, None] = {}
         self._timer: Timer | None = None
 
@@ -234,6 +241,12 @@ class Places:
                 self._clients.gone += 1
             self._note(place.name, "dropped_out" if dropped_out else "gone", who.client)
             self._clients.release(who.client)
+            self.in_vain += 1
+            if self.in_vain > _IN_VAIN:
+                raise InputError(
+                    f"the job does not get on: {_IN_VAIN:,} clients in a row went or dropped out "
+                    "before they were done; let them stay longer, or compute faster"
+                )
             self._server.send(self._server.name, Lost(place.name), tag=Tag.PUSH)
 
         place.take_part(who, lost)

@@ -124,7 +124,5 @@ def test_passes_that_are_mixed_are_refused_but_for_one_device() -> None:
     nodes = [Node(3, OP, "a", "backward"), Node(4, OP, "a", "forward")]
     replica = Replica(build_graph(nodes), np.ones(2))
     assert replayed(replica, "single").makespan == 2.0
-    with pytest.raises(
-        InputError, match=r"node 4 \(op\) is of the forward pass, but follows"
-    ):
+    with pytest.raises(InputError, match=r"node 4 \(op\) is of the forward pass, but follows"):
         replayed(replica, "dp=2")

@@ -11,11 +11,11 @@ import sys
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from paracosm.emulation.config import Setting
 from paracosm.errors import InputError
+from paracosm.files import read_bytes
 from paracosm.processes import end_with_parent
 
 
@@ -100,11 +100,7 @@ def _search_first(folder: str) -> None:
 
 def _file(name: str) -> Script:
     path = os.path.abspath(name)
-    try:
-        source = Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"{name}: {(error.strerror or str(error)).lower()}") from None
-    code = compile(source, path, "exec", dont_inherit=True)
+    code = compile(read_bytes(name), path, "exec", dont_inherit=True)
     loader = importlib.machinery.SourceFileLoader("__main__", path)
     return Script(code, os.path.dirname(os.path.realpath(path)), name, path, loader)
 

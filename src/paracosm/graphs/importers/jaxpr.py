@@ -55,7 +55,7 @@ def read_jaxpr(path: Path) -> Graph:
         "source": "jaxpr",
         "file": path.name,
         "jax": str(found.get("jax")),
-        "loops_counted_once": found.get("counted_once", 0),
+        "loops_counted_once": found["counted_once"],
     }
     if isinstance(found.get("examples"), int):
         provenance["examples"] = found["examples"]
@@ -86,6 +86,8 @@ def _content(path: Path, where: str) -> dict[str, Any]:
     for key in ("tensors", "equations", "inputs", "outputs", "parameters"):
         if not isinstance(found.get(key), list):
             raise InputError(f'{where}: "{key}" is missing, or no list')
+    if type(found.setdefault("counted_once", 0)) is not int:
+        raise InputError(f'{where}: "counted_once" is no whole number')
     return found
 
 
