@@ -104,7 +104,7 @@ def _kinds(annotation: Any) -> set[Any]:
 
 @dataclass(frozen=True)
 class Objective:
-    """A number of the summary, such as "final_loss", "iteration_time", "breakdown.network"."""
+    """A number of the summary, such as "final_loss" or "breakdown.network"."""
 
     name: str
     maximize: bool = False
@@ -192,13 +192,10 @@ def tune(
         text: what is varied (`read_space`).
         objective: what is to be small, or large.
         out: a folder as of a sweep, with trials.csv and best.yaml besides; a tuning that was
-            interrupted goes on there.
-        trials: how many.
-        seeds: runs of each trial.
-        backend: where runs run.
-        force: run everything again.
+            interrupted goes on there; `force` runs everything again.
+        trials: how many, of `seeds` runs each.
+        backend: where runs run; `finished` is called with each that is done.
         storage: address of an Optuna storage that gets the trials.
-        finished: called with each run that is done.
 
     Raises:
         InputError: something that cannot be tuned.
@@ -218,8 +215,7 @@ def tune(
     done: list[tuple[dict[str, Any], float]] = []
     points: list[Path] = []
     with (
-        _quiet(optuna),
-        warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning),
+        quiet(optuna),
         sweeping(wanted, out, backend, force, finished) as run,
     ):
 
@@ -298,17 +294,19 @@ def _stored(optuna: Any, url: str, direction: str, wanted: Mapping[str, Any]) ->
             storage=url, study_name=name, direction=direction, load_if_exists=True
         )
     except Exception as error:  # of SQLAlchemy, or of whatever driver the address names
-        why = " ".join(str(error).split())[:200]
         raise InputError(
-            f"--storage: {url}: cannot be opened, write sqlite:///tuning.db: {why}"
+            f"--storage: {url}: cannot be opened, write sqlite:///tuning.db: {str(error)[:200]}"
         ) from None
 
 
 @contextmanager
-def _quiet(optuna: Any) -> Iterator[None]:
+def quiet(optuna: Any) -> Iterator[None]:
+    """Let Optuna print nothing."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
     finally:
         optuna.logging.set_verbosity(before)
