@@ -13,10 +13,12 @@ from paracosm.errors import InputError
 from paracosm.units import (
     format_bandwidth,
     format_duration,
+    format_power,
     format_size,
     parse_bandwidth,
     parse_duration,
     parse_number,
+    parse_power,
     parse_size,
 )
 
@@ -61,3 +63,8 @@ Size = Annotated[
     float, BeforeValidator(_with_unit(parse_size, "size", "16MiB")), _exactly(format_size)
 ]
 """Bytes."""
+
+Watts = Annotated[
+    float, BeforeValidator(_with_unit(parse_power, "power", "250W")), _exactly(format_power)
+]
+"""Watts."""

@@ -42,6 +42,11 @@ _SIZES = _BYTES | _BINARY | _BITS
 _BANDWIDTHS = {f"{name}/s": unit for name, unit in _SIZES.items()}
 _BANDWIDTHS |= {f"{name.removesuffix('it')}ps": unit for name, unit in _BITS.items()}
 
+_WATTS: dict[str, Unit] = {"mW": (-3, 1.0), "W": (0, 1.0), "kW": (3, 1.0), "MW": (6, 1.0)}
+_JOULES: dict[str, Unit] = {
+    f"{prefix}J": (3 * power, 1.0) for power, prefix in enumerate(["m", "", "k", "M", "G", "T"], -1)
+}
+
 _QUANTITY = re.compile(
     r"(?P<sign>[+-]?)(?:(?P<digits>\d+\.?\d*|\.\d+)(?:[eE](?P<power>[+-]?\d{1,4}))?|(?P<inf>inf)\b)"
     r"\s*(?P<unit>.*)"
@@ -76,6 +81,15 @@ def parse_bandwidth(value: str | float) -> float:
     return _parse(value, "bandwidth", _BANDWIDTHS, signed=False)
 
 
+def parse_power(value: str | float) -> float:
+    """Return a power in watts: "250 W", "1.2kW", or a number of watts.
+
+    Raises:
+        InputError: as `parse_duration`.
+    """
+    return _parse(value, "power", _WATTS, signed=False)
+
+
 def parse_number(value: str | float, *, signed: bool = False) -> float:
     """Return a number without a unit: "0.1", "1e-3", or a number.
 
@@ -107,6 +121,16 @@ def format_bandwidth(bandwidth: float, *, exact: bool = False) -> str:
     Networks are sold in bits/s, so that is what is shown; `bandwidth` is in bytes/s as everywhere.
     """
     return _format(bandwidth * 8, {f"{name}/s": (p, 1.0) for name, (p, _) in _BITS.items()}, exact)
+
+
+def format_power(watts: float, *, exact: bool = False) -> str:
+    """Return "250 W", to four digits; with `exact` the form for files, which parses back equal."""
+    return _format(watts, _WATTS, exact)
+
+
+def format_energy(joules: float) -> str:
+    """Return "1.2 kJ", to four digits."""
+    return _format(joules, _JOULES, False)
 
 
 def format_number(value: float) -> str:
@@ -150,7 +174,7 @@ def _parse_text(text: str, kind: str, units: Mapping[str, Unit]) -> float:
 def _example(kind: str, units: Mapping[str, Unit]) -> str:
     if not units:
         return 'write a number, such as "0.1"'
-    example = {"duration": "20ms", "bandwidth": "10Gbit/s"}.get(kind, "10MB")
+    example = {"duration": "20ms", "bandwidth": "10Gbit/s", "power": "250W"}.get(kind, "10MB")
     return f'write a number and a unit, such as "{example}"'
 
 

@@ -84,6 +84,13 @@ def test_no_advice_is_needed_for_those_of_the_paper() -> None:
     assert advice(CheckpointPolicy(10, 10)) is None
 
 
+def test_advice_on_the_interval() -> None:
+    assert "shorter than the 20 s" in str(advice(CheckpointPolicy(2, 10, cost=20)))
+    assert "longer than the run" in str(advice(CheckpointPolicy(2, 10), 9.9))
+    assert "about 9.9 s without faults" in str(advice(CheckpointPolicy(2, 10), 9.87))
+    assert advice(CheckpointPolicy(2, 10, cost=1), 100) is None
+
+
 def test_growth_beyond_alpha_exceeds_and_so_does_nan() -> None:
     before = np.array([1.0, 1.0, 1.0, 1.0, 0.0])
     after = np.array([2.0, 2.1, nan, inf, 0.0])

@@ -356,3 +356,17 @@ def test_a_fault_is_detected_within_two_mean_updates(at: int, detected: int) -> 
     )
     faults = run_relaxation(config).summary["faults"]
     assert (faults["detected"], faults["false_alarms"]) == (detected, 1 - detected)
+
+
+def test_an_interval_beyond_the_run_is_said_before_it() -> None:
+    """Jacobi on 5 x 5 points: rho = cos(pi / 6), and ln(1e-6) / ln(rho) = 96 sweeps of 10 s."""
+    said: list[str] = []
+    given: dict[str, Any] = {
+        "problem": "laplace2d:5", "processors": 5, "time": 10, "relative": True, "tolerance": 1e-6,
+        "twin": False, "max_sweeps": 1,
+    }  # fmt: skip
+    run_relaxation(RelaxConfig(**given, checkpoint="alpha=2, omega=970s"), announce=said.append)
+    assert any("omega=970 s is longer than the run, which takes about 960 s" in s for s in said)
+    said.clear()
+    run_relaxation(RelaxConfig(**given, checkpoint="alpha=2, omega=950s"), announce=said.append)
+    assert not any("omega" in sentence for sentence in said)

@@ -3,13 +3,14 @@
 Clusters of the named topologies call their nodes worker0, worker1, ..., server0, ...
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
 from typing import Literal
 
 from paracosm.cluster.link import LOCAL, Hierarchical, Link, Ring, Sharing, Star, Switch, Topology
+from paracosm.cluster.power import Power
 from paracosm.errors import InputError, unknown
 
 Placement = Literal["own", "workers"]
@@ -23,6 +24,7 @@ class Node:
     speed: float = 1.0  # relative: durations on this node are divided by it
     memory: float | None = None  # bytes, where it is known
     device: str | None = None  # what it computes with ("H100"), where it is known
+    power: Power | None = None  # what it draws, where it is known
 
     def __post_init__(self) -> None:
         if not (self.speed > 0 and isfinite(self.speed)):
@@ -42,8 +44,8 @@ class Cluster:
     cost.
 
     Raises:
-        InputError: no worker; an override that is unknown, within one node, or given twice; links
-            that are shared by different rules.
+        InputError: no worker; the power of some nodes only; an override that is unknown, within one
+            node, or given twice; links that are shared by different rules.
     """
 
     nodes: tuple[Node, ...]  # the workers' nodes first, in the workers' order
@@ -55,6 +57,8 @@ class Cluster:
     overrides: tuple[tuple[str, str, Link], ...] = ()
 
     def __post_init__(self) -> None:
+        if len({node.power is None for node in self.nodes}) > 1:
+            raise InputError("power: give it for all nodes, or for none")
         if not self.workers:
             raise InputError("a cluster needs at least 1 worker")
         pairs = set()
@@ -109,6 +113,28 @@ class Cluster:
                 "topology switch joins every pair"
             )
         return link
+
+    def energy(
+        self, time: float, busy: Mapping[str, float], off: Mapping[str, float] | None = None
+    ) -> float | None:
+        """Return the joules that all nodes take; None where their power is not known.
+
+        Args:
+            time: seconds.
+            busy: for how many of them each worker and server computed, by name; others did not.
+                A node with a worker and a server is busy for both, and never longer than `time`.
+            off: for how many each node was stopped, by name.
+        """
+        spent = dict.fromkeys((node.name for node in self.nodes), 0.0)
+        for name, seconds in busy.items():
+            spent[self.node(name).name] += seconds
+        joules = 0.0
+        for node in self.nodes:
+            if node.power is None:
+                return None
+            stopped = (off or {}).get(node.name, 0.0)
+            joules += node.power.energy(time, min(spent[node.name], time - stopped), stopped)
+        return joules
 
     def _share_ways_out(self, a: str, b: str) -> bool:
         topology, at = self.topology, self._position

@@ -57,6 +57,9 @@ def describe_cluster(cluster: Cluster) -> dict[str, Any]:
         said["links of their own"] = {
             f"{a} - {b}": describe_link(x) for a, b, x in cluster.overrides
         }
+    powers = [node.power for node in cluster.nodes if node.power is not None]
+    if powers:
+        said["power"] = "; ".join(dict.fromkeys(map(str, powers)))
     if min(speeds) != max(speeds):
         said["speeds"] = f"{min(speeds):.4g} to {max(speeds):.4g}"
     elif speeds[0] != 1:

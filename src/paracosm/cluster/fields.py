@@ -123,6 +123,11 @@ class ClusterFields(BaseModel):
             return star(workers, servers, self.link)
         return switch(workers, 0, self.link)
 
+    def refuse_power(self, door: str) -> None:
+        """Raise InputError where the cluster file has power, for a run that finds no energy."""
+        if self.cluster_in_file is not None and self.cluster_in_file.nodes[0].power is not None:
+            raise InputError(f"cluster: power: {door} does not compute energy: remove the key")
+
     def changed(self, cluster: Cluster) -> Cluster:
         """Return the cluster with those of `what_if` that are about links and speeds."""
         return apply_changes(cluster, (each for each in self.what_if if is_of_cluster(each)))

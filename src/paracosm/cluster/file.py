@@ -26,9 +26,10 @@ from paracosm.cluster.link import (
     Topology,
     parse_sharing,
 )
+from paracosm.cluster.power import Power
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
-from paracosm.quantities import Bandwidth, Duration, Size
+from paracosm.quantities import Bandwidth, Duration, Size, Watts
 from paracosm.validation import validated
 
 SharingField = Annotated[
@@ -64,11 +65,18 @@ class _Links(_Strict):
     overrides: list[_Override] = []
 
 
+class _Power(_Strict):
+    busy: Watts
+    idle: Watts
+    off: Watts = 0.0
+
+
 class _Nodes(_Strict):
     count: int = Field(1, ge=1, le=MOST_NODES, strict=True)
     speed: float = Field(1.0, gt=0, allow_inf_nan=False)
     memory: Annotated[Size, Field(gt=0)] | None = None
     device: str | None = None
+    power: _Power | None = None
 
 
 def _as_list(value: Any) -> Any:
@@ -155,9 +163,14 @@ def _topology(file: _File, workers: int, servers: int) -> Topology:
     return Ring(link, workers)
 
 
+def _power(group: _Nodes) -> Power | None:
+    watts = group.power
+    return None if watts is None else Power(watts.busy, watts.idle, watts.off)
+
+
 def _read_nodes(groups: Iterable[_Nodes]) -> list[Node]:
     return [
-        Node("", group.speed, group.memory, group.device)
+        Node("", group.speed, group.memory, group.device, _power(group))
         for group in groups
         for _ in range(group.count)
     ]

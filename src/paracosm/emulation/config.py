@@ -281,6 +281,7 @@ class EmulateConfig(ClusterFields):
         if not self.has_links:
             return None
         cluster = self.cluster_of(self.world, 0)
+        self.refuse_power("emulate")
         if cluster.servers:
             raise InputError("cluster: servers: an emulated job has ranks only, leave servers out")
         try:

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 from paracosm.errors import InputError, unknown
 from paracosm.timing.distribution import DURATION, NUMBER, Parameter
+from paracosm.units import format_duration
 
 
 def young_interval(cost: float, mtbf: float) -> float:
@@ -199,20 +200,36 @@ def parse_checkpoint(
     return CheckpointPolicy(**values)
 
 
-def advice(policy: CheckpointPolicy) -> str | None:
-    """Return a sentence on an `alpha` that will roll back without a fault; None when it is fine."""
+def advice(policy: CheckpointPolicy, run_time: float | None = None) -> str | None:
+    """Return what speaks against a policy, in sentences; None when it is fine.
+
+    `run_time` is how long the run takes without faults, in seconds, where that is known.
+    """
+    alpha, omega = NUMBER.format(policy.alpha), format_duration(policy.omega)
+    said = []
     if policy.alpha <= 1:
-        return (
-            f"alpha={NUMBER.format(policy.alpha)} rejects every update after which the residual is "
+        said.append(
+            f"alpha={alpha} rejects every update after which the residual is "
             "larger than before, which asynchronous updates often do: the iteration stagnates. "
             "Take alpha above 1, such as 2."
         )
-    if policy.alpha <= _SAFE_ALPHA:
-        return (
-            f"alpha={NUMBER.format(policy.alpha)} may roll back without a fault: the smallest safe "
+    elif policy.alpha <= _SAFE_ALPHA:
+        said.append(
+            f"alpha={alpha} may roll back without a fault: the smallest safe "
             "alpha measured lies between 1.05 and 1.11. Take a larger one, such as 2."
         )
-    return None
+    if policy.omega < policy.cost:
+        said.append(
+            f"omega={omega} is shorter than the {format_duration(policy.cost)} that a checkpoint "
+            "costs: the run spends most of its time saving. Take a longer one, such as young."
+        )
+    if run_time is not None and policy.omega >= run_time:
+        said.append(
+            f"omega={omega} is longer than the run, which takes about "
+            f"{format_duration(float(f'{run_time:.2g}'))} without faults: a rollback goes back "
+            "to the first iterate. Take a shorter one."
+        )
+    return " ".join(said) or None
 
 
 def _split(text: object) -> dict[str, Any]:

@@ -143,6 +143,7 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
     def check(self) -> None:
         """Raise InputError for what can be known to be wrong before the profile is read."""
         self.check_learning()
+        self.refuse_power("plan")
         if self.privacy_of("clients"):
             raise InputError(
                 "privacy: a client's change is clipped as a whole, and a plan has it by tensors: "

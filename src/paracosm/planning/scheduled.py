@@ -85,6 +85,7 @@ def run_scheduled(
 
 def check_scheduled(config: TrainConfig) -> None:
     """Raise InputError for what can be known to be wrong before a profile is read."""
+    config.refuse_power("train over a profile or a strategy")
     cluster = config.resolve_cluster()
     config.check(cluster)
     rule = config.algorithm.rule(len(cluster.workers))

@@ -8,8 +8,6 @@ from typing import TypeVar
 from paracosm.arrays import Floats
 from paracosm.cluster import Cluster
 from paracosm.cluster.changes import with_twice_the_bandwidth
-from paracosm.cluster.cluster import first_workers
-from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.hardware import find_hardware
 from paracosm.errors import InputError
 from paracosm.graphs.transformer.share import describe_routing
@@ -266,7 +264,7 @@ def _run_throughput(
         *(points, profile, settings, alone, phases),
         status=status,
         profile_file=str(config.profile),
-        cluster=describe_cluster(first_workers(changed.profile_cluster, workers)),
+        cluster=changed.profile_cluster,
     )
     if config.what_if:
         unchanged, _ = _run_throughput(config.unchanged, seed, None)

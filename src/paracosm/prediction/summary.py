@@ -183,6 +183,8 @@ def _row(job: JobPrediction, alone: Prediction, gain: float | None) -> Throughpu
     known = job.peak_memory is not None and all(
         job.cluster.node(name).memory is not None for name in job.schedule.job.labels
     )
+    labels = job.schedule.job.labels
+    computed = {labels[rank]: each.parts["compute"] for each in job.alike for rank in each.ranks}
     return ThroughputRow(
         workers=job.workers,
         steps_per_second=per_step(job.throughput, alone.examples),
@@ -197,6 +199,7 @@ def _row(job: JobPrediction, alone: Prediction, gain: float | None) -> Throughpu
         fits=False if too_large else True if known else None,
         misfits=too_large,
         if_twice_as_fast=None if gain is None else {"links": gain},
+        energy=job.cluster.energy(job.iteration_time, computed),
     )
 
 

@@ -100,14 +100,19 @@ def _hit_processor(run: Run, fault: Fault, rng: np.random.Generator) -> str:
 
 
 def _stop(run: Run, who: int, until: float) -> None:
-    clock = run.arrays.clock
+    clock, flight = run.arrays.clock, run.arrays.flight
+    run.stops.append((who, max(run.virtual_time, run.down.get(who, 0.0)), until))
     if run.spec.barrier is not None:
+        flight.end[who] += (until - run.virtual_time) * run.ticks
         # Everybody waits for it at the barrier.
         first = clock.winner.size // 2
         clock.key[first : first + run.spec.processors] += (until - run.virtual_time) * run.ticks
         rebuild(clock)
         return
     set_key.py_func(clock, who, inf)
+    now = float(run.arrays.gauges[k.NOW])
+    run.arrays.tally.busy[who] -= max(0.0, flight.end[who] - now)  # the update is lost
+    flight.end[who] = now
     run.down[who] = max(run.down.get(who, 0.0), until)
     if run.down[who] < inf:
         run.at(until, lambda: _restart(run, who), revives=True)

@@ -98,6 +98,7 @@ class RelaxationResult:
         fault_free_time: virtual time of the same iteration without faults, where it was run; NaN.
         last_update: virtual time of each processor's last update, shape (p,).
         spans: for the timeline.
+        busy, off: seconds that each processor computed, and was stopped, shape (p,).
     """
 
     status: Status
@@ -126,6 +127,8 @@ class RelaxationResult:
     bytes_sent: int
     last_update: Floats = field(repr=False)
     spans: Spans = field(repr=False)
+    busy: Floats = field(repr=False)
+    off: Floats = field(repr=False)
     fault_free_time: float = float("nan")
     spec: RunSpec | None = field(default=None, repr=False)
 
@@ -133,6 +136,18 @@ class RelaxationResult:
     def norm(self) -> Literal["2", "inf"]:
         """The norm of residuals and errors."""
         return "inf" if self.spec is not None and self.spec.config.norm == "inf" else "2"
+
+    @cached_property
+    def energy(self) -> float | None:
+        """Joules that all processors took; None where the cluster file has no `power`."""
+        if self.spec is None:
+            return None
+        cluster = self.spec.config.target_cluster
+        busy, off = (
+            dict(zip(cluster.workers, seconds.tolist(), strict=True))
+            for seconds in (self.busy, self.off)
+        )
+        return cluster.energy(self.virtual_time, busy, off)
 
     @cached_property
     def spectral_radius(self) -> SpectralRadius | None:
@@ -227,6 +242,7 @@ def summarise(
         faults=_faults(spec, result) if config.fault else None,
         checkpoints=None if policy is None else _checkpoints(spec, policy, result),
         growth_rate=_number(result.growth_rate) if result.status == "diverged" else None,
+        energy=result.energy,
     )
 
 
@@ -313,13 +329,13 @@ def _checkpoints(
     if between is None and spec.config.fault and result.virtual_time > 0:
         between = result.virtual_time / result.faults if result.faults else None
     suggested = policy.cost > 0 and between is not None
-    mtbf = between or 0.0
+    mtbf, alone = between or 0.0, result.fault_free_time
     return {
         "policy": str(policy),
         "taken": result.checkpoints,
         "rollbacks": result.rollbacks,
         "cost": result.checkpoints * policy.cost + result.rollbacks * policy.restore,
-        "advice": advice(policy),
+        "advice": advice(policy, alone if isfinite(alone) else result.virtual_time),
         "suggested_interval_young": young_interval(policy.cost, mtbf) if suggested else None,
         "suggested_interval_daly": daly_interval(policy.cost, mtbf) if suggested else None,
     }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paracosm.errors import InputError
+from paracosm.faults.checkpoint import advice
 from paracosm.relaxation.config import Function, RelaxConfig
 from paracosm.relaxation.methods import Method, method_divides, parse_method
 from paracosm.relaxation.result import RelaxationResult, summarise
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from paracosm.arrays import Floats
     from paracosm.relaxation.problems import Problem
     from paracosm.relaxation.simulate import Progress
+    from paracosm.relaxation.spectrum import SpectralRadius
 
 
 def relax(
@@ -203,7 +205,7 @@ def run_relaxation(
     return replace(run, summary=replace(run.summary, what_if=changes, unchanged=compared))
 
 
-_COMPARED = ("status", "virtual_time", "sweeps", "relaxations", "residual")
+_COMPARED = ("status", "virtual_time", "sweeps", "relaxations", "residual", "energy")
 
 
 def _run(
@@ -218,6 +220,11 @@ def _run(
     radius = spectrum_of(spec)
     if announce is not None and radius is not None:
         announce(radius.sentence)
+    policy = spec.config.checkpoint
+    if announce is not None and policy is not None:
+        warning = advice(policy, _expected_time(spec, radius))
+        if warning is not None:
+            announce(warning)
     loop: Any = advance  # what is on disk may be of an older source
     if announce is not None and not any(Path(loop.stats.cache_path).glob("*advance-*.nbi")):
         announce("compiling the simulator, once on this machine: some 20 seconds")
@@ -238,6 +245,21 @@ def _run(
         _put_end(metrics, result, last, time.perf_counter() - started)
     summary = replace(summarise(spec, result, radius), twin=_twin(spec, result, metrics, progress))
     return RelaxationRun(summary, _timeline(spec, result), metrics, result)
+
+
+def _expected_time(spec: RunSpec, radius: SpectralRadius | None) -> float | None:
+    """Return about how long the run takes without faults: each sweep reduces x by rho(|C|)."""
+    config, problem = spec.config, spec.problem
+    rho = None if radius is None else radius.value
+    if config.tolerance is None or rho is None or not 0 < rho < 1:
+        return config.max_time
+    order = 2 if config.norm == 2 else np.inf
+    first = 1.0 if config.relative else np.linalg.norm(problem.b - problem.A @ problem.x0, order)
+    if not first > config.tolerance > 0:
+        return config.max_time
+    sweeps = np.log(config.tolerance / first) / np.log(rho)
+    update = spec.times.mean(spec.processors)
+    return min(float(sweeps) * update, spec.max_time) if update else config.max_time
 
 
 def _twin(

@@ -256,7 +256,24 @@ def _result(run: Run, status: Status, reason: str, wall_time: float) -> Relaxati
         last_update=np.where(updates > 0, a.clock.begun[:processors], 0.0) / run.ticks,
         spans=_spans(run),
         spec=run.spec,
+        busy=_busy(run),
+        off=_off(run),
     )
+
+
+def _busy(run: Run) -> Floats:
+    """Return for how many seconds each processor has computed."""
+    a, p = run.arrays, run.spec.processors
+    computed: Floats = a.tally.busy[:p] - np.maximum(a.flight.end[:p] - a.gauges[k.NOW], 0.0)
+    return computed / run.ticks
+
+
+def _off(run: Run) -> Floats:
+    """Return for how many seconds each processor was stopped."""
+    off, end = np.zeros(run.spec.processors), run.virtual_time
+    for who, begin, until in run.stops:
+        off[who] += max(0.0, min(until, end) - begin)
+    return off
 
 
 def _marks(run: Run) -> list[Mark]:

@@ -56,6 +56,7 @@ class Run:
     down: dict[int, float] = field(default_factory=dict)
     stale: dict[int, float] = field(default_factory=dict)
     struck: int = 0  # how many faults there were
+    stops: list[tuple[int, float, float]] = field(default_factory=list)  # who, from when, until
 
     @property
     def ticks(self) -> float:

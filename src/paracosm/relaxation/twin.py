@@ -68,6 +68,7 @@ def compare(run: RelaxationResult, twin: RelaxationResult) -> RelaxationTwin:
         level=level,
         run_time=times[0],
         twin_time=times[1],
+        energy=twin.energy,
     )
 
 

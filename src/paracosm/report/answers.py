@@ -28,7 +28,7 @@ from paracosm.results import (
     TuningSummary,
 )
 from paracosm.results.summaries import Lateness, RelaxationTwin
-from paracosm.units import format_duration
+from paracosm.units import format_duration, format_energy
 
 HALF = 0.5  # of ideal: the efficiency up to which numbers of workers are counted as good
 WIDE_BAND = 0.1  # relative difference between workers in step and apart that is worth saying
@@ -97,7 +97,19 @@ def _twin(summary: RelaxationSummary, twin: RelaxationTwin) -> str:
         how = f"{ratio:.2g} times as fast as synchronous"
     else:
         how = f"slower than synchronous by a factor of {1 / ratio:.2g}"
-    return f"Asynchronous is {how}{to} here ({_short(own)} against {_short(other)}{sweeps})."
+    energy = _energies(summary, twin) if twin.level is None else ""
+    return (
+        f"Asynchronous is {how}{to} here ({_short(own)} against {_short(other)}{sweeps}){energy}."
+    )
+
+
+def _energies(summary: RelaxationSummary, twin: RelaxationTwin) -> str:
+    """Compare the energy to solution of both, where it is known."""
+    if not summary.energy or not twin.energy:
+        return ""
+    own, other = format_energy(summary.energy), format_energy(twin.energy)
+    ratio = summary.energy / twin.energy
+    return f" and takes {ratio:.2g} times the energy ({own} against {other})"
 
 
 def iteration_answer(summary: IterationSummary) -> str:
@@ -126,10 +138,12 @@ def job_answer(summary: JobSummary) -> str:
             f"iteration takes {time} {how}."
         )
     knee = knee_text(rows)
+    energy = None if last is None or last.energy is None else format_energy(last.energy)
+    taken = "" if energy is None else f"An iteration takes {energy}."
     gain = None if last is None else (last.if_twice_as_fast or {}).get("links")
     links = "" if gain is None else f"Links twice as fast: {gain:+.0%}."
     reaches = "" if knee is None else f"Efficiency is at least {HALF:.0%} {knee}."
-    return " ".join(filter(None, [said, reaches, summary.bottleneck, links]))
+    return " ".join(filter(None, [said, taken, reaches, summary.bottleneck, links]))
 
 
 def knee_text(rows: Sequence[ThroughputRow]) -> str | None:
@@ -146,8 +160,11 @@ def knee_text(rows: Sequence[ThroughputRow]) -> str | None:
 
 def throughput_answer(summary: ThroughputSummary) -> str:
     """Say what workers with parameter servers make, and where more of them bring little."""
+    joules = summary.throughput[-1].energy
+    energy = "" if joules is None else f", {format_energy(joules)} a step"
     return (
-        f"{_count(summary.workers, 'worker')} make {_rate_or_band(summary)}. {summary.bottleneck}"
+        f"{_count(summary.workers, 'worker')} make {_rate_or_band(summary)}{energy}. "
+        f"{summary.bottleneck}"
     )
 
 

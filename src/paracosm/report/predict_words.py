@@ -30,7 +30,7 @@ from paracosm.results import (
     ThroughputSummary,
 )
 from paracosm.results.summaries import Interval, Measured, OneReplica
-from paracosm.units import format_duration, format_size
+from paracosm.units import format_duration, format_energy, format_size
 
 ROWS = 10  # of a table of ops or places
 MOST = 0.5  # of the time, estimated, is worth a word
@@ -73,6 +73,12 @@ def _rate(rate: float) -> str:
     return f"{rate:,.1f}" if rate >= 10 else f"{rate:.3g}"
 
 
+def _energy(summary: Summary) -> str | None:
+    joules = rows[-1].energy if (rows := summary.get("throughput")) else None
+    what = "a step" if isinstance(summary, ThroughputSummary) else "an iteration"
+    return None if joules is None else f"{format_energy(joules)} {what}"
+
+
 FIGURES: Mapping[str, Figure] = {
     "Batch": figure("batch", "{:,}".format),
     "Strategy": figure("strategy", str),
@@ -83,6 +89,7 @@ FIGURES: Mapping[str, Figure] = {
     "Interval": figure("interval", _interval),
     "Measured": figure("measured", _measured),
     "Error": figure("measured", lambda measured: _signed(measured["error"])),
+    "Energy": _energy,
     "Examples/s": figure("examples_per_second", _rate),
     "Efficiency": figure("efficiency", "{:.1%}".format),
     f"At least {HALF:.0%} efficient": _knee,

@@ -45,7 +45,7 @@ from paracosm.report.timeline_charts import (
 from paracosm.report.view import Figure, Run, View, figure
 from paracosm.results import RelaxationSummary
 from paracosm.timeline import Labels, Timeline, utilisation
-from paracosm.units import format_duration, format_size
+from paracosm.units import format_duration, format_energy, format_size
 
 if TYPE_CHECKING:
     from paracosm.studies import Series
@@ -76,6 +76,7 @@ FIGURES: Mapping[str, Figure] = {
     "Sweeps": figure("sweeps", "{:,.1f}".format),
     "Virtual time": figure("virtual_time", format_duration),
     "Synchronous": _synchronous,
+    "Energy": figure("energy", format_energy),
     "Relaxations": figure("relaxations", "{:,}".format),
     "Updates": figure("updates", "{:,}".format),
     "Mean staleness": _staleness_figure("mean"),
@@ -216,6 +217,11 @@ QUANTITIES = (
         *("sweeps_to_tolerance", "Sweeps to the tolerance"),
         lambda summary: summary.sweeps if summary.status == "converged" else None,
         "sweeps",
+    ),
+    Quantity(
+        *("energy_to_tolerance", "Energy to the tolerance"),
+        lambda summary: summary.energy if summary.status == "converged" else None,
+        "J",
     ),
     Quantity("gain", "Speed beside the same iteration, synchronous", _gain, "times as fast"),
 )

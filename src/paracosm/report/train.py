@@ -41,7 +41,7 @@ from paracosm.report.train_sweep import sweep_sentence, training_metrics, trials
 from paracosm.report.train_words import is_at_chance, training_sentence
 from paracosm.report.view import Figure, Run, Verdict, View, figure
 from paracosm.results import TrainingSummary
-from paracosm.units import format_duration, format_size
+from paracosm.units import format_duration, format_energy, format_size
 
 if TYPE_CHECKING:
     from paracosm.studies import Series
@@ -114,6 +114,7 @@ FIGURES: Mapping[str, Figure] = {
     "Last test accuracy": figure("final_accuracy", "{:.1%}".format),
     "Mean staleness": figure("mean_staleness", "{:.3g}".format),
     "Virtual time": figure("virtual_time", format_duration),
+    "Energy": figure("energy", format_energy),
     "Examples/s": figure("examples_per_second", "{:,.0f}".format),
     "Clients": _clients,
     "Failures": _failures,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from paracosm.results import TrainingSummary
-from paracosm.units import format_duration
+from paracosm.units import format_duration, format_energy
 
 _ERRORS = 2.0  # standard errors above the accuracy of guessing that may still be luck
 _NEAR = 0.1  # of the way from guessing to no error: below it, the loss decides
@@ -62,6 +62,8 @@ def _done(summary: TrainingSummary) -> str:
         parts.append(spent if rate is None else f"{spent}: {rate:,.0f} examples/s")
     if summary.mean_staleness:
         parts.append(f"mean staleness {summary.mean_staleness:.3g}")
+    if summary.energy is not None:
+        parts.append(format_energy(summary.energy))
     if summary.failures is not None:
         parts.append(f"{percent(summary.failures.effective)} of the workers' time effective")
     return f"{'; '.join(parts)}."

@@ -52,6 +52,8 @@ class ThroughputRow(JsonObject):
         if_twice_as_fast: relative gain by resource.
         utilisation: share of the time in which each resource is busy; of several servers the
             busiest, `utilisation_by_server` has all.
+        energy: joules of all nodes in an iteration, or for a step of one worker; None where the
+            cluster file says no power.
     """
 
     workers: int
@@ -76,6 +78,7 @@ class ThroughputRow(JsonObject):
     if_twice_as_fast: Mapping[str, float] | None = None
     utilisation: Mapping[str, float] | None = None
     utilisation_by_server: Mapping[str, Sequence[float]] | None = None
+    energy: float | None = None
 
 
 class Summary(JsonObject):
@@ -209,6 +212,7 @@ class TrainingSummary(Summary):
         bytes_sent: of messages that servers or peers received, of answers, and of all-reduces that
             have ended; None where a schedule was given.
         compression: of messages; None where they are sent as they are.
+        energy: joules of all nodes; None where the cluster file says no power.
     """
 
     kind: Literal["training"] = "training"
@@ -248,6 +252,7 @@ class TrainingSummary(Summary):
     clients: ClientsSummary | None = None
     bytes_sent: float | None = None
     compression: CompressionSummary | None = None
+    energy: float | None = None
     unchanged: TrainingSummary | None = None
 
 
@@ -381,6 +386,7 @@ class RelaxationTwin(JsonObject):
     Attributes:
         level: of the residual, up to which both are compared; None: to the end of each.
         run_time, twin_time: virtual seconds to it; None where one of them diverged.
+        energy: joules to its end, as of the run; None where no power is known.
     """
 
     status: str
@@ -390,10 +396,14 @@ class RelaxationTwin(JsonObject):
     level: float | None
     run_time: float | None
     twin_time: float | None
+    energy: float | None = None
 
 
 class RelaxationSummary(Summary):
-    """Of `paracosm relax`; `twin` is None of a synchronous run, and where it was not asked for."""
+    """Of `paracosm relax`; `twin` is None of a synchronous run, and where it was not asked for.
+
+    `energy` is in joules, of all processors; None where the cluster file says no power.
+    """
 
     kind: Literal["relaxation"] = "relaxation"
     problem: str
@@ -429,6 +439,7 @@ class RelaxationSummary(Summary):
     growth_rate: float | None = None
     unchanged: Json | None = None
     twin: RelaxationTwin | None = None
+    energy: float | None = None
 
 
 class Measured(JsonObject):

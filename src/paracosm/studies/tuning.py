@@ -327,7 +327,7 @@ class Tuning:
         said = []
         policy = self.best.setting.checkpoint
         free = policy is not None and policy.cost == 0
-        if policy is not None and (sentence := advice(policy)) is not None:
+        if policy is not None and (sentence := advice(policy, self.fault_free.median)) is not None:
             said.append(sentence)
         for parameter in self.space:
             share = parameter.share(self.best.values[parameter.name])

@@ -16,7 +16,7 @@ while the job works. What ends at the instant of a failure has ended. How long a
 is settled when it begins: a checkpoint that comes meanwhile does not shift the slow period.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 
 from paracosm.cluster import Cluster
@@ -80,6 +80,7 @@ class FailingJob(Job):
         self.resend_after = failures.resend_after
         self.resent = self.dropped_examples = 0
         self._busy: BusyTimes = {}
+        self._off: dict[str, float] = {}
         self._failures = failures
         self._costs = FailureCosts(len(self.workers))
         self._sink = sink
@@ -139,6 +140,9 @@ class FailingJob(Job):
             }
             for name, times in super().busy_times().items()
         }
+
+    def off_times(self) -> Mapping[str, float]:
+        return self._off
 
     @property
     def now(self) -> float:
@@ -345,7 +349,9 @@ class FailingJob(Job):
                 self._was_away(node)
 
     def _was_away(self, worker: FailingWorker) -> None:
-        self._costs.away += self._sim.now - worker.begun_away
+        away = self._sim.now - worker.begun_away
+        self._costs.away += away
+        self._off[worker.name] = self._off.get(worker.name, 0.0) + away
         if self._timeline is not None:
             self._timeline.span(worker.name, "down", "stopped", worker.begun_away, self._sim.now)
 

@@ -1,6 +1,6 @@
 """One run on the engine: its team, its stores, and what counts as an update."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paracosm.cluster import Cluster
@@ -87,6 +87,10 @@ class Job(Team):
             }
             for name, node in self._sim.workers.items()
         }
+
+    def off_times(self) -> Mapping[str, float]:
+        """Return for how long nodes were stopped, by name, of those that were."""
+        return {}
 
     def failure_summary(self, end: float) -> FailureSummary | None:
         """Return what failures have cost up to the end, in seconds; None where nothing fails."""

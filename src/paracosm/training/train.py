@@ -54,6 +54,7 @@ def train(
     cluster = config.resolve_cluster()
     config.check(cluster)
     if config.schedule is not None:
+        config.refuse_power("train over a schedule")
         if log:
             raise InputError("--log: over a schedule no events are simulated: leave it out")
         return train_over_file(config, config.schedule, seed, metrics, progress)
@@ -96,6 +97,7 @@ def _train(
             end, busy = job.now, job.busy_times()
         else:
             status, end, busy = "done", schedule.end / 1e12, schedule.busy
+        computed = {name: times["compute"] for name, times in busy.items()}
         wall, updates = job.record.wall_time, job.record.updates
         for name, times in busy.items():
             for resource, seconds in times.items():
@@ -109,6 +111,7 @@ def _train(
             dropped=job.dropped,
             durations=_durations(config, cluster),
         )
+        summary = replace(summary, energy=cluster.energy(end, computed, job.off_times()))
         if job.clients is not None:
             for client, speed in job.clients.speeds():
                 metrics.metric(end, wall, "client", "client_speed", speed, client)

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 
 from paracosm.arrays import Floats
+from paracosm.cluster import Cluster
+from paracosm.cluster.cluster import first_workers
+from paracosm.cluster.description import describe_cluster
 from paracosm.prediction.parameter_servers.coarse_models import Phases, cynthia, lin
 from paracosm.prediction.parameter_servers.config import Settings
 from paracosm.prediction.parameter_servers.in_step import Band
@@ -39,10 +42,13 @@ def summarise_throughput(
     *,
     status: str,
     profile_file: str,
-    cluster: Mapping[str, Any],
+    cluster: Cluster,
 ) -> ThroughputSummary:
-    """`alone` is steps/s of each worker with the servers to itself, `phases` are of one worker."""
-    rows = [_row(point, profile.batch, alone) for point in points]
+    """`alone` is steps/s of each worker with the servers to itself, `phases` are of one worker.
+
+    `cluster` has at least the most workers.
+    """
+    rows = [_row(point, profile.batch, alone, cluster) for point in points]
     found = {point.throughput.workers: point.throughput.steps_per_second for point in points}
     at = saturates_at(found, float(alone.mean()))
     saturated = next((row for row in rows if row.workers == at), None)
@@ -64,11 +70,11 @@ def summarise_throughput(
         bottleneck=_sentence(points, rows, saturated),
         job_profile={"steps": profile.steps, "ops": profile.ops, "dropped": dict(profile.dropped)},
         target=_target(settings),
-        cluster=cluster,
+        cluster=describe_cluster(first_workers(cluster, rows[-1].workers)),
     )
 
 
-def _row(point: Point, batch: int | None, alone: Floats) -> ThroughputRow:
+def _row(point: Point, batch: int | None, alone: Floats, cluster: Cluster) -> ThroughputRow:
     found = point.throughput
     ideal = float(alone[: found.workers].sum())
     busy = {name: float(shares.max()) for name, shares in found.utilisation.items()}
@@ -98,7 +104,17 @@ def _row(point: Point, batch: int | None, alone: Floats) -> ThroughputRow:
         utilisation_by_server={
             name: each.tolist() for name, each in found.utilisation.items() if name != "worker"
         },
+        energy=_energy(point, first_workers(cluster, found.workers)),
     )
+
+
+def _energy(point: Point, cluster: Cluster) -> float | None:
+    """Return joules a step: of a second, in which workers are as busy as they are in the mean."""
+    found = point.throughput
+    busy = dict.fromkeys(cluster.workers, float(found.utilisation["worker"][0]))
+    busy |= dict(zip(cluster.servers, found.utilisation["server"].tolist(), strict=True))
+    joules = cluster.energy(1.0, busy)
+    return None if joules is None else joules / found.steps_per_second
 
 
 def _examples(steps: float, batch: int | None) -> float | None:

@@ -199,7 +199,7 @@ class Flight(NamedTuple):
     given: Floats  # the next duration, where a Python function says it; NaN when it is used up
     due: Ints  # the processors that are due at this instant
     copying: Bools  # whether it has still to read, of updates that have phases
-    end: Floats  # when such an update is complete
+    end: Floats  # when the update is complete
 
 
 class Rows(NamedTuple):
@@ -269,6 +269,7 @@ class Tally(NamedTuple):
     offered: Floats  # each processor's local residual when it last read
     contribution: Floats  # what of it is in the sum of all, shape (p,)
     local: Floats  # as `offered`, for checkpoint policies
+    busy: Floats  # how long the updates of each processor take that have begun, shape (p + 1,)
 
 
 class Checkpoint(NamedTuple):

@@ -231,11 +231,12 @@ def schedule(s: Any, who: Any, instant: Any) -> Any:
         spans.times[row, 3] = total
         counters[k.SPANS] += 1
     clock.begun[who] = instant + gauges[k.SHIFT]
+    flight.end[who] = instant + total
+    s.tally.busy[who] += total
     if rules.barrier >= 0.0:
         gauges[k.SLOWEST] = max(gauges[k.SLOWEST], total)
     elif rules.after_copy:
         flight.copying[who] = True
-        flight.end[who] = instant + total
         set_key(clock, who, instant + copied)
     else:
         set_key(clock, who, instant + total)

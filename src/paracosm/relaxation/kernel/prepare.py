@@ -98,6 +98,7 @@ def prepare(spec: RunSpec, functions: UserFunctions) -> State:
             np.full(processors + 1, -1.0),
             np.full(processors, -1.0),
             np.full(processors, -1.0),
+            np.zeros(processors + 1),
         ),
         halos=halos,
         ports=ports,
