@@ -284,7 +284,7 @@ def test_folders_that_are_none_are_refused(
     (odd / "summary.json").write_text("{")
     with pytest.raises(InputError, match=r"summary\.json: cannot be read"):
         paracosm.open(odd)
-    with pytest.raises(InputError, match="does not say what kind"):
+    with pytest.raises(InputError, match="the kind of run is missing"):
         read_summary({"status": "done"})
 
 

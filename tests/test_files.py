@@ -68,7 +68,7 @@ def test_files_without_a_checksum_pass(
 
 
 def test_a_second_writer_is_refused_with_the_process_of_the_first(tmp_path: Path) -> None:
-    with Lock(tmp_path), pytest.raises(InputError, match=f"the process {os.getpid()} is writing"):
+    with Lock(tmp_path), pytest.raises(InputError, match=f"process {os.getpid()} is writing"):
         Lock(tmp_path)
     assert list(tmp_path.iterdir()) == []
     Lock(tmp_path).release()
@@ -84,7 +84,7 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        with pytest.raises(InputError, match=f"the process {process.pid} is writing here"):
+        with pytest.raises(InputError, match=f"process {process.pid} is writing to this folder"):
             Lock(tmp_path)
         process.kill()
     Lock(tmp_path).release()

@@ -78,8 +78,8 @@ BOMB = "a: &a [x, x, x, x]\n" + "\n".join(
     ("text", "message"),
     [
         ("a: [", "f: "),
-        ("a: 1\nb: 2\na: 3", 'f: the key "a" stands twice (line 3)'),
-        ("x: {y: 1, y: 2}", 'f: the key "y" stands twice (line 1)'),
+        ("a: 1\nb: 2\na: 3", 'f: the key "a" is given twice (line 3)'),
+        ("x: {y: 1, y: 2}", 'f: the key "y" is given twice (line 1)'),
         ("[" * 65 + "]" * 65, "f: nested deeper than 64 levels"),
         ("[" * 100_000, "f: nested deeper than 64 levels"),
         ("{a: " * 65 + "}" * 65, "f: nested deeper than 64 levels"),

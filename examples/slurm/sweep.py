@@ -4,7 +4,7 @@
     python examples/slurm/sweep.py examples/demo.yaml runs/demo --workers 32 --queue short
 
 It is run on a login node, which writes the results; the nodes need the same environment and no
-shared disk but for that. The same command goes on where it stopped.
+shared disk but for that. The same command resumes where it stopped.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Paracosm in Python: a function for each verb, and the typed results that they return.
 
-Arguments are named as the flags of the command, with underscores for hyphens, and take what is
+Arguments have the names of the command's flags, with underscores for hyphens, and accept what is
 typed there ("10Gbit/s", "1ms") or the parsed value; `arguments("train")` lists them.
 """
 
@@ -52,7 +52,7 @@ Config = Any
 
 
 class Result(Generic[S]):
-    """What a run came to."""
+    """The result of a run."""
 
     def __init__(
         self, summary: S, path: Path | None, folders: Sequence[RunFolder], keep: object = None
@@ -64,12 +64,12 @@ class Result(Generic[S]):
 
     @property
     def summary(self) -> S:
-        """The key numbers, typed; `summary.to_dict()` is what `summary.json` holds."""
+        """The key numbers, typed; `summary.to_dict()` is the content of `summary.json`."""
         return self._summary
 
     @property
     def status(self) -> str:
-        """How the run ended: "done", "converged", "diverged", ...; "unfinished" if it did not."""
+        """The status: "done", "converged", "diverged", ...; "unfinished" before the end."""
         return self.summary.status
 
     @property
@@ -84,7 +84,7 @@ class Result(Generic[S]):
         """The long table: virtual_time, wall_time (seconds), node, name, value, step.
 
         Raises:
-            InputError: such a run has none.
+            InputError: runs of this kind have none.
         """
         if "metrics" not in self._there():
             raise self._missing("metrics")
@@ -175,8 +175,8 @@ class Result(Generic[S]):
         """Write the run folder, with its report; `open` gives the result back.
 
         Args:
-            folder: is made; if it is not empty, it is refused, unless `force` is given, which
-                replaces the run in it.
+            folder: created if missing; a folder that is not empty is refused, unless `force`
+                replaces its run.
         """
         from paracosm.studies.run_folder import claim_folder
 
@@ -248,7 +248,7 @@ class Result(Generic[S]):
 
 
 class Sweep(Result[S]):
-    """The runs of a study with a grid: `points`, and a `table` of what they varied and came to."""
+    """The runs of a study with a grid: `points`, and a `table` of varied arguments and results."""
 
     def __init__(self, path: Path, keep: object = None, sentence: str | None = None) -> None:
         from paracosm.studies import RunFolder, read_sweep
@@ -265,12 +265,12 @@ class Sweep(Result[S]):
 
     @property
     def summary(self) -> S:
-        """Refused: each of the points has one."""
+        """Refused: each point has its own."""
         raise self._missing("summary of its own")
 
     @property
     def status(self) -> str:
-        """The status that all points have; "mixed" where they have several."""
+        """The status of all points, "mixed" where they differ."""
         found = {point.status for point in self._points}
         return found.pop() if len(found) == 1 else "mixed"
 
@@ -285,7 +285,9 @@ class Sweep(Result[S]):
 
     @property
     def table(self) -> pa.Table:
-        """A row for each point: what it varied, its status, and the numbers of its summary."""
+        """A row for each point: its varied arguments, its status, and the numbers of its
+        summary.
+        """
         import pyarrow as pa
 
         rows = []
@@ -297,7 +299,7 @@ class Sweep(Result[S]):
 
     @property
     def sentence(self) -> str:
-        """What is best, where the kind of run says that; how many runs there are, and of which."""
+        """The best run, for kinds with a measure of quality, and the number of runs."""
         if self._sentence is not None:
             return self._sentence
         from paracosm.report.kinds import view_of
@@ -316,12 +318,12 @@ def train(config: Config = None, **options: Any) -> Result[TrainingSummary]:
 
     Args:
         config: a mapping of arguments or a `TrainConfig`, in place of arguments or besides.
-        options: arguments as of the command, and `seed`, `out` (a run folder to write), `force`
+        options: arguments of the command, and `seed`, `out` (a run folder to write), `force`
             (replace the run in it), `jobs` (runs of a sweep at a time), `backend` ("dask", "ray")
             and `scheduler`. A list of numbers of workers makes a `Sweep`.
 
     Raises:
-        InputError: an argument that there is not, or that cannot be.
+        InputError: an argument is unknown or invalid.
     """
     return cast("Result[TrainingSummary]", _run("train", config, options))
 
@@ -341,9 +343,9 @@ def predict(config: Config = None, **options: Any) -> Result[Summary]:
 
         paracosm.predict(model="resnet34", shape="3x32x32", workers=[1, 2, 4], bandwidth="1Gbit/s")
 
-    Timings are looked up as the command does; ops that have to be timed here are timed in a process
-    of their own. The summary is an `IterationSummary`, a `JobSummary` (on a cluster), or a
-    `ThroughputSummary` (from a job profile). Arguments as of `train`.
+    Timings are looked up as the command does; missing ops are timed in a separate process. The
+    summary is an `IterationSummary`, a `JobSummary` (on a cluster), or a `ThroughputSummary` (from
+    a job profile). Arguments as of `train`.
     """
     return _run("predict", config, options)
 
@@ -364,28 +366,28 @@ def emulate(
 def plan(
     profile: Folder | None = None, config: Config = None, **options: Any
 ) -> Result[PlanSummary | StrategyPlanSummary]:
-    """Say how long, and for how much, until a model has learnt, by workers, algorithm and rate.
+    """Predict time and cost to a target, by number of workers, algorithm and learning rate.
 
         paracosm.plan("job.profile", model="mlp", workers=[1, 2, 4], algorithm="asgd, ssgd",
                       lr=[0.1, 0.2], bandwidth="10Gbit/s", target="test_loss <= 0.1")
 
-    Or until a model has seen so many tokens, by workers and strategy, on hardware of the catalogue:
+    Or time and cost to a number of tokens, by workers and strategy, on hardware of the catalogue:
 
         paracosm.plan(model="llama-8b", hardware="h100-sxm", tokens=1e12, batch_tokens=4e6,
                       max_workers=1024, price="2.2/h")
 
-    Arguments as of `train`; `jobs` is how many training runs are made at a time.
+    Arguments as of `train`; `jobs` is the number of parallel training runs.
     """
     given = options if profile is None else {"profile": os.fspath(profile), **options}
     return cast("Result[PlanSummary | StrategyPlanSummary]", _run("plan", config, given))
 
 
 def study(source: Folder | Mapping[str, Any], **options: Any) -> Result[Any]:
-    """Run a study: a file, or the mapping that it would hold; a `Sweep` where it has a grid.
+    """Run a study: a file, or a mapping of its content; a `Sweep` if it has a grid.
 
     Args:
         source: the study.
-        options: `seed`, `out`, `force`, `jobs`, `backend`, `scheduler`; and arguments in place of
+        options: `seed`, `out`, `force`, `jobs`, `backend`, `scheduler`; and arguments that override
             those of the study.
     """
     where = "study" if isinstance(source, Mapping) else os.fspath(source)
@@ -452,18 +454,18 @@ def replay(
     out: Folder | None = None,
     force: bool = False,
 ) -> Result[ReplaySummary]:
-    """Replay traces of PyTorch's profiler, and say what would be if something were different.
+    """Replay traces of PyTorch's profiler, unchanged and with what-if changes.
 
     Args:
         traces: Kineto traces, one for each rank: .json or .json.gz.
         what_if: changes, such as "links: bandwidth 2x".
-        steps: of the profiler: "5..9", or numbers that follow each other; all by default.
-        alone: one rank of several: collectives take as long as they took it.
+        steps: of the profiler: "5..9", or consecutive numbers; all by default.
+        alone: replay one rank of several; its collectives keep their recorded durations.
         out: run folder to write.
         force: replace the run in the folder.
 
     Raises:
-        InputError: a trace cannot be used, or a change not be understood or applied.
+        InputError: a trace cannot be used, or a change cannot be read or applied.
     """
     from paracosm.prediction.traces import replay_traces, summarise_replays
     from paracosm.studies import REPLAY, RunFolder
@@ -485,15 +487,15 @@ def profile(model: str, **options: Any) -> Result[ProfileSummary]:
 
         paracosm.profile("resnet18", shape="3x32x32", budget="20s", db="profiles.db")
 
-    The ops are timed in a process of their own, with the command's allocator, so that the timings
-    of both are of one environment.
+    The ops are timed in a separate process with the command's allocator, so that the timings of
+    both have the same environment.
 
     Args:
         model: a built-in one, or "package.module:factory".
         options: as the flags of `paracosm profile ops`.
 
     Raises:
-        InputError: an argument that there is not, or that cannot be.
+        InputError: an argument is unknown or invalid.
     """
     from paracosm.cli.verbs import parameters_of
     from paracosm.profiling.allocator import pinned_environ
@@ -526,11 +528,12 @@ def profile(model: str, **options: Any) -> Result[ProfileSummary]:
 def open_result(folder: Folder) -> Result[Any]:
     """Return the result in a folder: of a run, a sweep, a tuning or a replay.
 
-    A run that goes on or was killed opens as well: its status is "unfinished", and its summary has
-    what is known so far.
+    A run that is still going or was killed opens as well: its status is "unfinished", and its
+    summary holds what is known so far.
 
     Raises:
-        InputError: there is none, it is damaged, or another version of Paracosm wrote it.
+        InputError: the folder has no result, is damaged, or was written by another version of
+            Paracosm.
     """
     from paracosm.studies import RunFolder
 
@@ -554,7 +557,7 @@ class Tuned(Result[TuningSummary]):
 
 
 def arguments(verb: str) -> dict[str, str]:
-    """Return what each argument of train, relax, predict, emulate or plan is for, by its name."""
+    """Return the description of each argument of train, relax, predict, emulate or plan."""
     return {name: str(field.description or "") for name, field in _fields(verb).items()}
 
 
@@ -585,7 +588,8 @@ def _run(kind: str, config: Config, options: dict[str, Any]) -> Result[Any]:
         others = options.keys() - set(_OWN)
         if others:
             raise InputError(
-                f"{kind}: {sorted(others)[0]}: the config has it: give a mapping, or change that"
+                f"{kind}: {sorted(others)[0]}: the config sets it already: change the config, or "
+                "give a mapping"
             )
         own = _own(options)
         return _run_point(Point(kind, "", own["seed"] or 0, config, {}), own)
@@ -634,7 +638,7 @@ def _run_point(point: Any, own: Mapping[str, Any]) -> Result[Any]:
 
 
 def _folder(out: Folder | None, force: bool) -> tuple[Path, object]:
-    """Return where to write, and what keeps a folder alive that is only there for the result."""
+    """Return the folder to write and, for a temporary one, the object that keeps it alive."""
     if out is not None:
         return Path(out), None
     if force:
@@ -644,7 +648,7 @@ def _folder(out: Folder | None, force: bool) -> tuple[Path, object]:
 
 
 class _Kept:
-    """A temporary folder that is removed when the last result in it is gone."""
+    """A temporary folder that is removed with the last result in it."""
 
     def __init__(self) -> None:
         kept = ExitStack()
@@ -680,13 +684,13 @@ def _steps(text: str) -> list[int]:
     if not numbers:
         raise InputError(f'--steps: write 5 or 5..9, not "{text}"')
     if len(numbers) > MOST_STEPS:
-        raise InputError(f"--steps: {text} are more than {MOST_STEPS:,} steps")
+        raise InputError(f"--steps: {text} has more than {MOST_STEPS:,} steps")
     if numbers != list(range(numbers[0], numbers[-1] + 1)):
-        raise InputError(f"--steps: steps that follow each other, such as 5..9, not {text}")
+        raise InputError(f"--steps: write consecutive steps, such as 5..9, not {text}")
     return numbers
 
 
-MOST_STEPS = 100_000  # what is more is a slip of the keyboard
+MOST_STEPS = 100_000  # more are a typing error
 
 
 def _embedded(png: bytes, title: str) -> str:

@@ -1,7 +1,7 @@
 """Emulation under the user's own launch line: `PARACOSM_WORLD_SIZE=64 torchrun train.py`.
 
 PyTorch loads this with every `import torch`, in every process of whoever has Paracosm installed: it
-must cost nothing where nobody asked for it.
+must cost nothing unless it is used.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 def autoload() -> None:
     """Make this process the real rank of an emulated job, if its environment asks for that.
 
-    It must name the world size, PARACOSM_WORLD_SIZE, or the port of an emulator that serves this
-    rank, PARACOSM_SERVED, and be that of a rank: with RANK, as torchrun sets it for the processes
-    that it starts but not for itself, or of a script that Python was given. Processes that a rank
-    starts, as workers of a DataLoader, find what it was told in their environment and are left
-    alone.
-
-    What cannot be is said in one line, and ends the process with exit code 2.
+    The environment must name the world size, PARACOSM_WORLD_SIZE, or the port of an emulator that
+    serves this rank, PARACOSM_SERVED. The process must be a rank: RANK is set, as torchrun does for
+    the processes that it starts but not for itself, or Python runs a script. Processes that a rank
+    starts, such as workers of a DataLoader, inherit its settings and are left alone. An error is
+    one line and ends the process with exit code 2.
     """
     told = os.environ
     if "PARACOSM_EMULATION" in told:
@@ -41,10 +39,10 @@ def autoload() -> None:
 
 
 def _is_script() -> bool:
-    """Whether this process runs a script that no launcher started; say so where it runs none."""
+    """Whether this process runs a script that no launcher started; warn if it runs none."""
     program = sys.argv[0] if sys.argv else ""
     if program in ("", "-c"):
-        line = "paracosm: PARACOSM_WORLD_SIZE has no effect here: name a script, python train.py"
+        line = "paracosm: PARACOSM_WORLD_SIZE has no effect: name a script, python train.py"
         print(line, file=sys.stderr)
     return program.endswith(".py") and "-packages" not in program
 

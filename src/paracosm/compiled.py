@@ -1,7 +1,6 @@
-"""How loops are compiled with Numba: one function a loop, or one piece with all that it calls.
-
-Numba keeps compiled code on disk by the time stamp of the file that a function stands in, and does
-not see changes of what it calls in other files: after editing, delete `*.nbi` and `*.nbc`.
+"""Compilation of loops with Numba, function by function or together with all callees. Numba caches
+compiled code on disk by the time stamp of the file that defines a function, and misses changes to
+its callees in other files: after editing, delete `*.nbi` and `*.nbc`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,7 @@ import numpy as np
 from numba.core.registry import CPUDispatcher
 
 _njit: Any = numba.njit
-# An entry from C, which nobody asks for, takes a tenth of the time to compile.
+# An unused entry from C takes a tenth of the compile time.
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 
@@ -22,9 +21,9 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def compiled_whole(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function that makes no array, together with all that is `inlined`.
+    """Compile a function that allocates no array, together with all `inlined` callees.
 
-    Without Numba's run time there is no counting of references, which costs more than the work.
+    Without Numba's runtime there is no reference counting, which costs more than the work.
     """
     return cast(Callable[..., Any], _njit(cache=True, _nrt=False, **_OPTIONS)(function))
 
@@ -96,12 +95,12 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def columns(kind: str, *names: str) -> list[tuple[str, str]]:
-    """Return fields of one type, "i8" or the like, for the dtype of a record."""
+    """Return fields of one type, such as "i8", for the dtype of a record."""
     return [(name, kind) for name in names]
 
 
 class _Part(CPUDispatcher):
-    """A compiled function without an entry from Python: a call from there would crash."""
+    """A compiled function without an entry from Python, where a call would crash."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"{self.py_func.__qualname__} is for compiled functions: call its py_func")

@@ -1,4 +1,4 @@
-"""Read YAML and JSON, or say in one line why not."""
+"""Read YAML and JSON; errors are one line."""
 
 import json
 from pathlib import Path
@@ -22,14 +22,14 @@ def read_yaml(path: str | Path, what: str) -> Any:
         what: what messages call it: "cluster file".
 
     Raises:
-        InputError: it cannot be read; it is no YAML; a key stands twice in one mapping; it is
-            larger, deeper or longer than any such file (also through aliases).
+        InputError: it cannot be read; it is not YAML; a mapping repeats a key; it exceeds the
+            limits of size, depth or length (aliases included).
     """
     return parse_yaml(_read(path, what, MOST_YAML), f'cannot read the {what} "{path}"')
 
 
 def parse_yaml(text: str | bytes, where: str) -> Any:
-    """Return what a YAML text says; `where` begins the message of an error.
+    """Return the content of a YAML text; `where` begins the message of an error.
 
     Raises:
         InputError: as `read_yaml`.
@@ -51,7 +51,8 @@ def read_json(path: str | Path, what: str) -> Any:
     """Return the content of a JSON file; `what` is as `read_yaml` has it.
 
     Raises:
-        InputError: it cannot be read; it is no JSON, or nested too deeply; a key stands twice.
+        InputError: it cannot be read; it is not JSON, or nested too deeply; a mapping repeats a
+            key.
     """
     return parse_json(_read(path, what, MOST_BYTES), f'cannot read the {what} "{path}"')
 
@@ -65,7 +66,7 @@ def _read(path: str | Path, what: str, most: int) -> bytes:
 
 
 def parse_json(text: str | bytes, where: str) -> Any:
-    """Return what a JSON text says; `where` begins the message of an error.
+    """Return the content of a JSON text; `where` begins the message of an error.
 
     Raises:
         InputError: as `read_json`.
@@ -73,9 +74,9 @@ def parse_json(text: str | bytes, where: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_unique)
     except RecursionError:
-        raise InputError(f"{where}: JSON that is nested too deeply") from None
+        raise InputError(f"{where}: the JSON is nested too deeply") from None
     except ValueError as error:
-        raise InputError(f"{where}: JSON that is cut off or damaged: {error}") from None
+        raise InputError(f"{where}: the JSON is truncated or damaged: {error}") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f'the key "{_shortened(twice)}" stands twice')
+        raise ValueError(f'the key "{_shortened(twice)}" is given twice')
     return found
 
 
@@ -108,7 +109,7 @@ class _Loader(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 if key.value in seen:
                     line = key.start_mark.line + 1
-                    raise yaml.YAMLError(f'the key "{key.value}" stands twice (line {line})')
+                    raise yaml.YAMLError(f'the key "{key.value}" is given twice (line {line})')
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -118,7 +119,7 @@ def _values_in(content: Any, counted: dict[int, int]) -> int:
     if not isinstance(content, dict | list):
         return 1
     if id(content) not in counted:
-        counted[id(content)] = MOST_VALUES + 1  # what contains itself
+        counted[id(content)] = MOST_VALUES + 1  # a value that contains itself
         parts = content.values() if isinstance(content, dict) else content
         counted[id(content)] = 1 + sum(_values_in(part, counted) for part in parts)
     return counted[id(content)]

@@ -1,6 +1,6 @@
 """Errors that a user can act on: one line that says what is wrong, where, and what would be right.
 
-The command line prints the message of these and nothing else; every other exception is a defect of
+The command line prints the message of these and nothing else; every other exception is a bug in
 Paracosm and keeps its traceback.
 """
 
@@ -31,7 +31,8 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
     """Import `module`, which comes with the optional `extra`.
 
     Raises:
-        MissingExtraError: naming what `purpose` needs and the command that installs it.
+        MissingExtraError: names the missing package, its `purpose`, and the command that installs
+            it.
     """
     try:
         return importlib.import_module(module)

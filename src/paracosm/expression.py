@@ -15,11 +15,11 @@ def parse_expression(text: object, kind: str) -> tuple[str, list[str], dict[str,
     """Split `name(a, b, key=value)` into the name, the positional and the named arguments.
 
     Raises:
-        InputError: if `text` does not have that form; `kind` says what was to be read.
+        InputError: if `text` does not have that form; `kind` names what is being read.
     """
     if not isinstance(text, str):
         raise InputError(f"write the {kind} as text: name or name(key=value, ...)")
-    cannot = f'cannot read "{text}" as {_a(kind)}'
+    cannot = f'cannot read "{text}" as {_with_article(kind)}'
     match = _CALL.fullmatch(text)
     if match is None:
         raise InputError(f"{cannot}: write name or name(key=value, ...)")
@@ -63,7 +63,7 @@ def bind(
 
 
 def read_literal(text: str) -> Any:
-    """Return the truth value, number or tuple of numbers that `text` writes; else `text`."""
+    """Parse a truth value, a number or a tuple of numbers; return any other text unchanged."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     try:
@@ -72,5 +72,5 @@ def read_literal(text: str) -> Any:
         return text
 
 
-def _a(kind: str) -> str:
+def _with_article(kind: str) -> str:
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

@@ -1,6 +1,5 @@
-"""Things of the user's own, named `package.module:factory` where a built-in name could stand.
-
-The module may be a file instead: `folder/file.py:factory`.
+"""User-defined factories, written `package.module:factory` in place of a built-in name. The module
+may be a file: `folder/file.py:factory`.
 """
 
 import importlib
@@ -24,7 +23,7 @@ def is_reference(name: str) -> bool:
 def call_factory(
     kind: str, reference: str, offered: Mapping[str, Any]
 ) -> tuple[Any, frozenset[str]]:
-    """Call the factory that `reference` names; return what it makes, and what it was given.
+    """Call the factory that `reference` names; return its result and its arguments.
 
     It is called with those of the `offered` arguments that it has parameters for, by name. The
     current folder is searched too.
@@ -35,8 +34,8 @@ def call_factory(
         offered: arguments by name; None for one that is not known.
 
     Raises:
-        InputError: it cannot be found, requires other arguments, or fails; with the type and
-            message of its own error.
+        InputError: it cannot be found, requires other arguments, or fails (with the type and
+            message of its error).
     """
     factory = named_function(kind, reference)
     given = _arguments(kind, reference, factory, offered)
@@ -56,7 +55,7 @@ def named_function(kind: str, reference: str) -> Callable[..., Any]:
         reference: `package.module:function` or `file.py:function`.
 
     Raises:
-        InputError: it cannot be found, or its module fails; with the module's own error.
+        InputError: it cannot be found, or its module fails (with the module's error).
     """
     module_name, _, attribute = reference.partition(":")
     if not module_name or not attribute:
@@ -127,7 +126,7 @@ def _arguments(
         absent = [name for name in required if name in offered and name not in known]
         if absent:
             raise InputError(
-                f'{kind} "{reference}" requires {", ".join(absent)}: not given'
+                f'{kind} "{reference}" requires {", ".join(absent)}, not available here'
             ) from None
         raise InputError(
             f'{kind} "{reference}" has the parameters {signature}; it is called, by name, with '

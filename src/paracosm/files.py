@@ -112,10 +112,9 @@ def read_parquet(
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Yield the name of a file to write in the same folder, which then takes the place of `path`.
-
-    Whoever reads `path` finds what was there before or all of the new file, at every instant; after
-    an error or Ctrl-C it is as it was. What a killed process has left of it goes as well.
+    """Yield a temporary path in the same folder; the file written there then replaces `path`. At
+    every instant `path` is the old file or the complete new one; an error or Ctrl-C leaves it
+    unchanged. What a killed process has left of it goes as well.
 
     Raises:
         InputError: the file cannot be written.
@@ -155,14 +154,15 @@ def _is_running(process: int) -> bool:
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Errors of a disk that takes nothing more: of the machine, not of what a user asked for."""
+"""Errors of a full disk: of the machine, not of what a user asked for."""
 
 
 @contextmanager
 def sealing(path: str | Path) -> Iterator[Path]:
-    """Do as `replacing` with a Parquet or Arrow file, and put a checksum of all its bytes into it.
+    """Replace a Parquet or Arrow file as `replacing` does, and store a checksum of all its bytes in
+    it.
 
-    It stands between the data and the footer, where readers of these formats do not look.
+    It lies between the data and the footer, where readers of these formats do not look.
     """
     with replacing(path) as unfinished:
         yield unfinished
@@ -176,7 +176,7 @@ def sealing(path: str | Path) -> Iterator[Path]:
 
 
 def check_seal(path: str | Path) -> None:
-    """Compare a file that `sealing` wrote with its checksum; one without passes.
+    """Compare a file that `sealing` wrote with its checksum; a file without one passes.
 
     Raises:
         InputError: a byte of it has changed since it was written; as `open_file`.
@@ -221,13 +221,11 @@ def _checksum(file: BinaryIO, footer: int, data: int | None = None) -> int:
 
 
 class Lock:
-    """The right to write into a folder, which one process has at a time.
-
-    It ends with `release`, the end of a `with` block, or with the process. Who has it
-    is in the file `.lock` of the folder.
+    """An exclusive lock on writing to a folder. It ends with `release`, the `with` block, or the
+    process. The file `.lock` of the folder names the owner.
 
     Raises:
-        InputError: another process has it.
+        InputError: another process holds it.
         OSError: the file cannot be made.
     """
 
@@ -245,8 +243,8 @@ class Lock:
                 owner = os.read(self._file, 20).decode("ascii", "replace").strip()
                 os.close(self._file)
                 raise InputError(
-                    f"{folder}: the process {owner or '(unknown)'} is writing here: wait for its "
-                    "end, or choose another folder"
+                    f"{folder}: process {owner or '(unknown)'} is writing to this folder: wait "
+                    "until it ends, or choose another folder"
                 ) from None
             if self._is_current():
                 break
@@ -255,7 +253,7 @@ class Lock:
         os.write(self._file, f"{os.getpid()}\n".encode())
 
     def _is_current(self) -> bool:
-        """Whether nobody removed the file between its opening and its locking."""
+        """Whether the file still exists, since it may be removed before it is locked."""
         try:
             return os.path.samestat(os.fstat(self._file), os.stat(self._path))
         except FileNotFoundError:
@@ -268,7 +266,7 @@ class Lock:
         self.release()
 
     def release(self) -> None:
-        """Let others write; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         if self._file >= 0:
             self._path.unlink(missing_ok=True)
             os.close(self._file)

@@ -64,8 +64,8 @@ def parcel_of(arguments: Any) -> Parcel:
     """
     found: dict[str, bytes] = {}
     for path in sorted({path for text in _texts(arguments) for path in _named(text)}):
-        beside = [each for folder in path.parents for each in folder.glob("*.py")]
-        for each in (path, *beside) if path.suffix == ".py" else (path,):
+        neighbours = [each for folder in path.parents for each in folder.glob("*.py")]
+        for each in (path, *neighbours) if path.suffix == ".py" else (path,):
             found.setdefault(str(each), each.read_bytes())
     if (size := sum(map(len, found.values()))) > MOST_BYTES:
         largest = max(found, key=lambda name: len(found[name]))

@@ -18,8 +18,7 @@ def end_with_parent(number: int = signal.SIGKILL, parent: int | None = None) -> 
 
     Args:
         number: of the signal.
-        parent: process id of the one to end with; a process that it did not start is left alone,
-            and so is itself.
+        parent: id of the process to end with; it must have started this one, else nothing happens.
     """
     if parent is not None and parent != os.getppid():
         if os.getppid() == 1 and parent != os.getpid():

@@ -1,6 +1,5 @@
-"""Fields of configurations that are quantities: numbers in SI units, or texts with a unit.
-
-They are written as texts with a unit, which are read back as the same numbers.
+"""Fields of configurations that are quantities: numbers in SI units, or texts with a unit. They are
+written as texts with a unit, which parse back to the same numbers.
 """
 
 import math

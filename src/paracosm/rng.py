@@ -1,9 +1,7 @@
-"""Random streams: the one way to key them.
-
-A seed stands for as many independent streams as anybody asks for. Each is keyed by what it is for
-and by an index (of a worker, a link, ...), exactly as `SeedSequence.spawn` would key it, so that
-one more worker or purpose changes no other stream. The numbers of the purposes are part of what a
-seed means, and never change.
+"""Random streams: the single scheme of keys. A seed defines any number of independent streams. Each
+is keyed by its purpose and an index (of a worker, a link, ...), exactly as `SeedSequence.spawn`
+would key it, so that another worker or purpose changes no other stream. The numbers of the purposes
+define what a seed means and never change.
 """
 
 from collections.abc import Sequence
@@ -14,7 +12,7 @@ from numpy.typing import NDArray
 
 
 class TrainingStream(IntEnum):
-    """What the random streams of a training run are for."""
+    """Purposes of the random streams of a training run."""
 
     MODEL = 0
     SHARDS = 1
@@ -37,7 +35,7 @@ class TrainingStream(IntEnum):
 
 
 class ServerStream(IntEnum):
-    """What the random streams of simulated parameter servers are for, each by worker."""
+    """Purposes of the random streams of simulated parameter servers, indexed by worker."""
 
     STEPS = 0
     SHARES = 1
@@ -45,7 +43,7 @@ class ServerStream(IntEnum):
 
 
 class EmulationStream(IntEnum):
-    """What the random streams of emulated ranks are for."""
+    """Purposes of the random streams of emulated ranks."""
 
     SKEW = 0
     JITTER = 1
@@ -53,7 +51,7 @@ class EmulationStream(IntEnum):
 
 
 class RelaxationStream(IntEnum):
-    """What the random streams of a relaxation are for."""
+    """Purposes of the random streams of a relaxation."""
 
     TIMES = 1
     CHOICES = 2
@@ -64,14 +62,14 @@ class RelaxationStream(IntEnum):
 
 
 class SimulationStream(IntEnum):
-    """What the random streams of a simulated job are for, each by rank (routing: by layer)."""
+    """Purposes of the random streams of a simulated job, indexed by rank (routing: by layer)."""
 
     TASKS = 20
     ROUTING = 21
 
 
 class FailureStream(IntEnum):
-    """What the random streams of failing nodes are for, each by node."""
+    """Purposes of the random streams of failing nodes, indexed by node."""
 
     WORKERS = 40
     SERVERS = 41
@@ -79,13 +77,13 @@ class FailureStream(IntEnum):
 
 
 class PlanningStream(IntEnum):
-    """What the random streams of a plan are for, beside those of its training runs."""
+    """Purposes of the random streams of a plan, apart from those of its training runs."""
 
     CURVATURE = 30
 
 
 def sequence(seed: int | Sequence[int], *key: int) -> np.random.SeedSequence:
-    """Return the entropy of the stream `key` (its purpose, then indices) of a seed."""
+    """Return the seed sequence of the stream `key` (its purpose, then indices) of a seed."""
     return np.random.SeedSequence(seed, spawn_key=key)
 
 

@@ -1,7 +1,7 @@
 """Quantities as people write them ("10 Gbit/s", "1.5 ms", "25 MiB") to floats, and back.
 
 Inside Paracosm a duration is in seconds, a size in bytes, a bandwidth in bytes/s, always floats.
-Unit strings live in files, flags and displays only. A decimal prefix is read by shifting the
+Unit strings appear only in files, flags and displays. A decimal prefix is read by shifting the
 decimal point, never by multiplying: `parse_duration("0.3ms") == 0.0003`, and the exact form of any
 float parses back to that float.
 """
@@ -118,7 +118,7 @@ def format_size(size: float, *, exact: bool = False) -> str:
 def format_bandwidth(bandwidth: float, *, exact: bool = False) -> str:
     """Return "10 Gbit/s", to four digits; with `exact` the form for files, which parses back equal.
 
-    Networks are sold in bits/s, so that is what is shown; `bandwidth` is in bytes/s as everywhere.
+    Bits/s are shown, as usual for networks; `bandwidth` is in bytes/s as everywhere.
     """
     return _format(bandwidth * 8, {f"{name}/s": (p, 1.0) for name, (p, _) in _BITS.items()}, exact)
 

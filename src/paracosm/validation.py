@@ -1,4 +1,4 @@
-"""Read mappings into pydantic models, or say in one line why not."""
+"""Validate mappings as pydantic models; errors are one line."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def validated(model: type[Model], mapping: Mapping[str, Any], where: str) -> Mod
     """Return `mapping` as an instance of `model`.
 
     Raises:
-        InputError: for the first thing that is wrong, with `where` and the path of the key; an
-            unknown key is answered with the nearest known one.
+        InputError: the first error, with `where` and the path of the key; for an unknown key the
+            nearest known one.
     """
     try:
         return model.model_validate(mapping)
@@ -27,7 +27,7 @@ def validated(model: type[Model], mapping: Mapping[str, Any], where: str) -> Mod
 
 def _first(error: ValidationError, model: type[BaseModel], mapping: Mapping[str, Any]) -> str:
     problems = error.errors(include_url=False)
-    # A misspelt key is why another one is missing: it is the cause to name.
+    # A misspelt key also makes another one missing: report the cause.
     unknown_keys = [p for p in problems if p["type"] == "extra_forbidden"]
     problem = (unknown_keys or problems)[0]
     path = _written(problem["loc"], mapping)
@@ -50,7 +50,7 @@ def _first(error: ValidationError, model: type[BaseModel], mapping: Mapping[str,
     return f"{key}: {message}" if key and not message.startswith(f"{key} ") else message
 
 
-# Where pydantic speaks of Python.
+# Messages in which pydantic mentions Python types.
 _MESSAGES = {
     "dict_type": "Input should be a mapping of names to values",
     "model_type": "Input should be a mapping of names to values",
@@ -70,11 +70,7 @@ def _shown(value: Any) -> str:
 
 
 def _written(location: tuple[int | str, ...], mapping: Mapping[str, Any]) -> list[str]:
-    """Return the path of keys as the user wrote them: without pydantic's names of union branches.
-
-    Such a name ("int", "list[str]", "LinkSpec") is nowhere in the input; it is dropped. A key that
-    is missing is not there either, but can only come last, and is the name of a field.
-    """
+    """Return the path of keys as written by the user, without pydantic's names of branches."""
     path = []
     value: Any = mapping
     for part in location:
@@ -97,7 +93,7 @@ _TYPES = {"str", "int", "float", "bool", "none", "list", "dict", "tuple", "const
 
 def _fields(model: type[BaseModel], path: list[str]) -> list[str]:
     """Return the field names of the model that `path` leads to, through nested ones."""
-    named = False  # whether a part is a name that the user gave, of a mapping of models
+    named = False  # whether a part is a user's key of a mapping of models
     for part in path:
         if part.isdigit() or named:
             named = False

@@ -185,7 +185,7 @@ def test_a_profile_tells_its_link_and_how_well_the_model_fits(
         (["--peer", "nowhere"], '--peer: write HOST:PORT, such as 10.0.0.2:5201, not "nowhere"'),
         (["--peer", "a:99999"], "--peer: write HOST:PORT"),
         (["--parsing", "trch"], 'unknown parser "trch": did you mean "torch"?'),
-        (["--bandwidth", "1Gbit/s"], "--bandwidth is that of a profile's link"),
+        (["--bandwidth", "1Gbit/s"], "--bandwidth is the bandwidth of a profile's link"),
         (["--seconds", "soon"], '--seconds: cannot read "soon" as a duration'),
         (["--seconds", "1h"], "a round lasts 50 ms to 60 s"),
         (["--connections", "65"], "2 to 64 connections share a link, not 65"),
@@ -263,7 +263,7 @@ def test_serve_gives_up_a_bad_client_and_beyond_loopback_asks_for_a_token(capsys
         time.sleep(0.05)
         printed, error = capsys.readouterr()
         said += printed + error
-    assert "is no paracosm calibrate" in said
+    assert "is not paracosm calibrate" in said
     (token,) = re.findall(r"--peer HOST:\d+ --token (\d+)\n", said)
     flags = ["--peer", f"127.0.0.1:{port}", "--parsing", "none", "--connections", "1", "--quiet"]
     quick = ["--seconds", "0.1s", "--rounds", "1"]

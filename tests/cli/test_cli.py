@@ -170,7 +170,7 @@ def test_a_grid_makes_a_folder_for_each_point_and_goes_on_where_it_stopped(
         (["train", "--servers", "1000000000"], "less than or equal to 1000000"),
         (["train", "--updates", "1000000000"], "less than or equal to 100000000"),
         (["train", "--workers", "1,2"], "a list of workers is a sweep, which needs a folder"),
-        (["train", "--workers", "2..1"], "goes nowhere"),
+        (["train", "--workers", "2..1"], "is not a range"),
         (["train", "--what-if", "worker 9: compute 2x slower"], "there are workers 0 to 3, not 9"),
         (["train", "--what-if", "link 0-9: latency 1 ms"], '"worker9"'),
         (["train", "--what-if", "all_reduce: 2x slower"], "train cannot change that"),
@@ -191,7 +191,7 @@ def test_a_grid_makes_a_folder_for_each_point_and_goes_on_where_it_stopped(
         (["train", "--cluster", "missing.yaml"], "missing.yaml"),
         (["train", "--algorithm", "sequential", "--workers", "2"], "sequential runs on 1 worker"),
         ([*SMALL, "--log", "--json"], "--log and --json"),
-        ([*SMALL, "--json", "--quiet"], "--json prints and --quiet does not"),
+        ([*SMALL, "--json", "--quiet"], "--json and --quiet exclude each other"),
         ([*SMALL, "--jobs", "2"], "--jobs is for a study with a grid"),
         ([*SMALL, "--force"], "--force replaces the run in a folder: give --out"),
         (["report", "nowhere"], "nowhere"),
@@ -220,7 +220,7 @@ def grid(folder: Path, text: str = GRID) -> str:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--log"], "--log is for one run"),
+        (["--log"], "--log works on a single run"),
         (["--workers", "8"], "workers is varied by the study (over.workers): leave out --workers"),
     ],
 )
@@ -352,7 +352,7 @@ def test_a_defect_is_one_line_that_says_how_to_see_its_traceback(
     monkeypatch.delenv("PARACOSM_DEBUG", raising=False)
     assert call(*SMALL) == 1
     message = capsys.readouterr().err
-    assert message.startswith("paracosm: a defect of Paracosm (test_cli.py:")
+    assert message.startswith("paracosm: a bug in Paracosm (test_cli.py:")
     assert message.count("\n") == 1
     monkeypatch.setenv("PARACOSM_DEBUG", "1")
     with pytest.raises(KeyError):
@@ -470,7 +470,7 @@ def test_an_interrupted_point_is_run_again(
     with monkeypatch.context() as patched:
         patched.setattr(Simulator, "run", interrupted)
         assert call("train", study, "--out", str(out)) == 130
-    assert "the same command goes on where it stopped" in capsys.readouterr().err
+    assert "the same command resumes where it stopped" in capsys.readouterr().err
     assert RunFolder.open(out / "workers=2").status == "interrupted"
     before = (out / "workers=1" / "summary.json").stat().st_mtime_ns
     assert call("train", study, "--out", str(out), "--json") == 0

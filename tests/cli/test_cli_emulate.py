@@ -116,9 +116,9 @@ def test_flags_may_stand_behind_a_study_file_as_ever(tmp_path: Path, capsys: Cap
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "something").touch()
     assert call(study, "--out", tmp_path / "run", "--seed", "3") == 2
-    assert "the folder exists and holds something else" in capsys.readouterr().err
+    assert "the folder exists and holds something other" in capsys.readouterr().err
     assert call(study, "--steps", "3") == 2  # the script's: behind --
-    assert "No such option: --steps" in capsys.readouterr().err
+    assert "emulate has no option --steps" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -67,7 +67,7 @@ def test_show_tells_what_there_is(path: Path, capsys: Capture) -> None:
         "2: cuda, NVIDIA H200",
         "ops: 2, of types: 2",
         "timings: 2 cold, 1 warm, 1 of iterations, 1 of links",
-        "standard error 0.06% in the median, below 1 % for 100% of the op timings",
+        "median standard error 0.06%, below 1 % for 100% of the op timings",
         "measured 2026-01-02 03:04",
         "aten.convolution.default",
         "resnet50, batch 64, 3x32x32",
@@ -145,7 +145,7 @@ def test_a_file_that_is_no_database_is_refused_in_a_line(tmp_path: Path, capsys:
 
 def test_check_reads_every_page(path: Path, capsys: Capture) -> None:
     assert call("check", path) == 0
-    assert capsys.readouterr().out == f"{path}: sound, 4 timings\n"
+    assert capsys.readouterr().out == f"{path}: intact, 4 timings\n"
     pages = bytearray(path.read_bytes())
     size = int.from_bytes(pages[16:18], "big")
     for begin in range(size, len(pages), size):  # all but the first, which has the schema
@@ -190,7 +190,7 @@ def test_merge_replaces_nothing_without_force(path: Path, capsys: Capture) -> No
     [
         ([], "give either --out"),
         (["--out", "a.db", "--into", "b.db"], "give either --out"),
-        (["--into", "b.db", "--force"], "--into adds and replaces nothing"),
+        (["--into", "b.db", "--force"], "--into only adds"),
         (["--out", "a.db", "--json", "--quiet"], "give one of them"),
     ],
 )
@@ -207,7 +207,7 @@ def test_a_database_is_neither_merged_into_nor_replaced_by_itself(
     assert call("merge", path, "--into", path) == 2
     assert "cannot be merged into itself" in capsys.readouterr().err
     assert call("merge", path, "--out", path, "--force") == 2
-    assert "would be replaced, and is to be merged" in capsys.readouterr().err
+    assert "is both a source and the output" in capsys.readouterr().err
 
 
 def test_a_journal_that_an_old_database_left_does_not_spoil_the_new_one(path: Path) -> None:

@@ -51,7 +51,7 @@ def test_show_prints_facts_and_tables(graph: Path, capsys: Capture) -> None:
         "nodes 2, 2 distinct ops",
         "dependencies 1, longest chain 2 nodes",
         "work 655 kflop, 1 kB read and written",
-        "duration 250 ms, the sum of the 1 nodes whose duration is known",
+        "duration 250 ms, the sum over the 1 nodes with a known duration",
         "resident parameters 20.48 kB",
         "peak memory 24.48 kB at node 0 (aten.mm.default, fc)",
         "foreach no",

@@ -92,7 +92,7 @@ def test_what_could_not_be_found_out_is_said(
         (("saved_model.pb", "--size", "N=2"), 'unknown size "N": choose from batch'),
         (("convnet.onnx", "--data-only"), "--data-only has no effect on an ONNX model"),
         (("convnet.onnx", "--optimizer", "adam"), "--optimizer has no effect without --train"),
-        (("convnet.onnx", "--format", "jaxpr"), "JSON that is cut off or damaged"),
+        (("convnet.onnx", "--format", "jaxpr"), "the JSON is truncated or damaged"),
         (("step_jaxpr.json.gz", "--kineto", "gone.json"), "gone.json: no such file"),
     ],
 )

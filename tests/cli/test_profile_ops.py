@@ -93,7 +93,7 @@ def test_ctrl_c_keeps_what_was_timed(
     monkeypatch.setattr(Bench, "visit", interrupted)
     db, most = tmp_path / "profiles.db", 3
     assert main(["profile", "ops", *QUICK, "--db", str(db), "--no-iterations"]) == 130
-    assert "Interrupted: what was measured until then" in capsys.readouterr().out
+    assert "Interrupted: the measurements so far" in capsys.readouterr().out
     with ProfileDatabase.open(db) as database:
         assert len(database.timings()) == 6
     most = 0

@@ -131,7 +131,8 @@ def test_a_study_of_another_kind_is_told_its_verb(tmp_path: Path, capsys: Captur
     relax = file_of(tmp_path, GRID)
     assert call("train", relax) == 2
     assert capsys.readouterr().err == (
-        f"paracosm: {relax}: a study of relax, not of train: run it with paracosm relax {relax}\n"
+        f"paracosm: {relax}: this is a relax study, not a train study: run it with paracosm relax "
+        f"{relax}\n"
     )
     train = file_of(tmp_path, "train: {timing_only: true}")
     assert call("relax", train) == 2
@@ -149,7 +150,7 @@ def test_a_study_of_another_kind_is_told_its_verb(tmp_path: Path, capsys: Captur
         ([*SMALL, "--time", "normall(10, 3)"], 'did you mean "normal"?'),
         (["relax", "--matrix", "missing.mtx"], "missing.mtx"),
         (["relax", "missing.yaml"], "missing.yaml"),
-        ([*SMALL, "--json", "--quiet"], "--json prints and --quiet does not"),
+        ([*SMALL, "--json", "--quiet"], "--json and --quiet exclude each other"),
         ([*SMALL, "--jobs", "2"], "--jobs is for a study with a grid"),
         ([*SMALL, "--force"], "--force replaces the run in a folder: give --out"),
         ([*SMALL, "--log"], "--log"),

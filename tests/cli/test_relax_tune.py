@@ -47,7 +47,7 @@ def test_a_search_prints_the_best_with_its_spread_and_leaves_its_files(
     said = printed.splitlines()[0]
     assert said == (
         f"Best of 5 trials: alpha={best['alpha']:g}, omega={best['omega']:g}, {median:.3g} times "
-        "as long as without faults."
+        "the time without faults."
     )
     assert said in page
     figures = json.loads(re.search(r'id="figures-data">(.*?)</script>', page)[1])
@@ -95,14 +95,14 @@ def test_a_search_without_success_is_exit_code_one(capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (FLAGS, "--tune: say what to vary"),
+        (FLAGS, "--tune is missing: name what to vary"),
         ([*FLAGS, "--tune", "alfa=1..2"], 'did you mean "alpha"?'),
         ([*FLAGS, "--tune", "alpha=1.05..2"], "omega"),
         ([*FLAGS, *SEARCH, "--checkpoint", "alpha=2"], "alpha is to be tuned: leave it out"),
         ([*FLAGS[:4], *SEARCH], "give a fault"),
         ([*FLAGS, *SEARCH, "--method", "jacoby"], 'did you mean "jacobi"?'),
         ([*FLAGS, *SEARCH, "--limit", "1"], "limit"),
-        ([*FLAGS, *SEARCH, "--json", "--quiet"], "--json prints and --quiet does not"),
+        ([*FLAGS, *SEARCH, "--json", "--quiet"], "--json and --quiet exclude each other"),
         ([*FLAGS, *SEARCH, "--force"], "give --out as well"),
         ([*FLAGS, *SEARCH, "--timeline", "5"], "timeline"),
     ],

@@ -98,9 +98,9 @@ def test_a_replay_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
     ("arguments", "reason"),
     [
         (DLRM[:1], "there is no trace of rank 1, 2, 3, 4, 5, 6, ...: give one of every rank"),
-        ([*DLRM, "--alone"], "--alone is for the trace of one rank"),
+        ([*DLRM, "--alone"], "--alone needs the trace of a single rank"),
         ([RESNET, "--alone"], "--alone has no effect: the trace has no collectives"),
-        ([RESNET, "--steps", "1..999999999999"], "are more than 100,000 steps"),
+        ([RESNET, "--steps", "1..999999999999"], "has more than 100,000 steps"),
         ([RESNET, "--what-if", "kernel zzz: 2x faster"], "choose from at::native::"),
         ([RESNET, "--what-if", "links: bandwidth 2x"], "the traces have no communication"),
         (
@@ -111,8 +111,8 @@ def test_a_replay_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
         ([RESNET, "--steps", "103"], "no step 103: it has 101 to 102"),
         ([RESNET, "--steps", "101..x"], '--steps: write 5 or 5..9, not "101..x"'),
         ([RESNET, "--steps", "5..4"], '--steps: write 5 or 5..9, not "5..4"'),
-        ([RESNET, "--steps", "1,3"], "--steps: steps that follow each other"),
-        ([RESNET, "--json", "--quiet"], "--json prints and --quiet does not"),
+        ([RESNET, "--steps", "1,3"], "--steps: write consecutive steps"),
+        ([RESNET, "--json", "--quiet"], "--json and --quiet exclude each other"),
         ([RESNET, "--force"], "--force replaces the run in a folder: give --out as well"),
         ([RESNET, "--out", RESNET], "cannot write a run folder here"),
         (["nowhere.json"], "nowhere.json: no such file"),

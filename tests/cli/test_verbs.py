@@ -146,11 +146,11 @@ def test_training_loads_nothing_of_the_other_kinds() -> None:
 def test_half_a_verb_is_answered_with_the_verbs_that_begin_so(capsys: Capture) -> None:
     assert main(["db"]) == 2
     assert (
-        '"db" is half a verb: choose from db show, db check, db merge, db export'
+        '"db" is an incomplete verb: choose from db show, db check, db merge, db export'
         in capsys.readouterr().err
     )
     assert main(["graph", "shwo"]) == 2
-    assert '"graph shwo" is no verb: choose from graph capture' in capsys.readouterr().err
+    assert '"graph shwo" is not a verb: choose from graph capture' in capsys.readouterr().err
     assert main(["profile", "--help"]) == 0
     assert "paracosm profile grid: Time families of ops" in capsys.readouterr().out
 

@@ -166,7 +166,7 @@ def test_the_file_says_cards_and_leaf_switches() -> None:
                     "overrides": [{"between": ["worker0", "worker8"], "latency": 1}],
                 }
             },
-            "has no effect: it would pass the cards",
+            "has no effect: messages take the cards",
         ),
     ],
 )

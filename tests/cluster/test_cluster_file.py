@@ -134,7 +134,7 @@ def test_what_is_wrong_is_said_in_one_line_with_its_key(change, words):
         ("workers: [", "cannot read the cluster file"),
         ("- 3", "keys and values"),
         ("", "keys and values"),
-        ("workers: 2\nservers: 1\nworkers: 3", r'the key "workers" stands twice \(line 3\)'),
+        ("workers: 2\nservers: 1\nworkers: 3", r'the key "workers" is given twice \(line 3\)'),
         ("workers: " + "[" * 2000 + "]" * 2000, "nested deeper than 64 levels"),
         ("a: &a [*a]", "values|recursive|undefined alias"),
         ("\x00", "cannot read the cluster file"),

@@ -154,7 +154,7 @@ def test_a_datasheet_file_is_read_where_it_is(tmp_path: Path) -> None:
         (MINE.replace("node: my-node", "node: my-nodes"), 'did you mean "my-node"'),
         (MINE.replace("\n  mine:", "\n  t4:").replace("[mine]", "[t4]"), "the catalogue has one"),
         (MINE.replace("title: an acc", "tittle: an acc"), 'did you mean "devices.mine.title"'),
-        ("devices: {}\n", "says nothing of devices"),
+        ("devices: {}\n", "it has no devices"),
         ("- 1\n", "has devices, interconnects or nodes by name"),
     ],
 )

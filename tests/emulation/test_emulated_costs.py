@@ -229,7 +229,7 @@ def test_one_ring_all_reduce_against_the_closed_form() -> None:
     ("given", "message"),
     [
         ({"world_size": 4, "communication": "cluster"}, "cluster needs links: --cluster FILE"),
-        ({"world_size": 4, "communication": "measured"}, "in mode backend none pass"),
+        ({"world_size": 4, "communication": "measured"}, "which mode backend lacks"),
         ({"world_size": 4, "communication": "clusters"}, 'did you mean "cluster"'),
         ({"world_size": 4, "algorithm": "ring"}, "algorithm has no effect: there are no links"),
         (

@@ -195,9 +195,9 @@ def test_calls_out_of_place_are_refused_with_advice() -> None:
     ticker = sim.add_worker("ticker", Ticker)
     with pytest.raises(InputError, match='a worker called "ticker" already'):
         sim.add_worker("ticker", Ticker)
-    with pytest.raises(InputError, match="int is no subclass of Worker"):
+    with pytest.raises(InputError, match="int is not a subclass of Worker"):
         sim.add_worker("number", int)
-    with pytest.raises(InputError, match="which is no Worker"):
+    with pytest.raises(InputError, match="which is not a Worker"):
         sim.add_worker("number", lambda: 3)
     with pytest.raises(InputError, match="takes part already"):
         sim.add_worker("again", lambda: ticker)

@@ -58,7 +58,7 @@ def test_nothing_is_overwritten_unasked(tmp_path: Path, capsys: Capture) -> None
         (("resnet18", "--shape", "3x32xx"), "--shape: write sizes such as 3x32x32, not 3x32xx"),
         (("resnet18", "--batch", "0"), "batch: 0, but at least 1 is needed"),
         (("mlp", "--force"), "--force replaces a file: give --out as well"),
-        (("mlp", "--json", "--quiet"), "--json prints and --quiet does not"),
+        (("mlp", "--json", "--quiet"), "--json and --quiet exclude each other"),
         (("nowhere.at_all:model",), "cannot import nowhere.at_all"),
     ],
 )

@@ -29,9 +29,9 @@ REFUSED: Mapping[str, dict[str, Any]] = {
     "model mlp: layers is a whole number from 1 to 1,000, not 1.5": {"model": "mlp(layers=1.5)"},
     'model "mlp(3)": name its parameters, hidden, layers': {"model": "mlp(3)"},
     'model "resnet18(layers=3)": resnet18 has no parameters': {"model": "resnet18(layers=3)"},
-    "there is no file nowhere/train.py": {"model": "nowhere/train.py:make"},
+    "no such file: nowhere/train.py": {"model": "nowhere/train.py:make"},
     "which function makes the model? train.py:make_model": {"model": "train.py"},
-    "optimizer adam: foreach is a flag of what captures a step": {
+    "optimizer adam: foreach has an effect only on captured steps": {
         "optimizer": "adam(foreach=True)"
     },
     "shape: 3x0x32, but sizes of 1 or more are needed": {"shape": (3, 0, 32)},
@@ -45,7 +45,7 @@ REFUSED: Mapping[str, dict[str, Any]] = {
         "ranks": 2,
         "parallel": "fsdp",
     },
-    "ranks: 4 ranks share the model in one of the ways fsdp2, tensor, fsdp2+tensor": {"ranks": 4},
+    "ranks: 4 ranks need a way to share the model (fsdp2, tensor, fsdp2+tensor)": {"ranks": 4},
     "parallel: fsdp2 needs 2 ranks or more": {"parallel": "fsdp2"},
     "tensor ranks: only fsdp2+tensor has groups of them": {
         "ranks": 4,
@@ -98,7 +98,9 @@ FAILING: Mapping[str, dict[str, Any]] = {
         "model": "tiny_models:with_loss",
         "shape": (4,),
     },
-    'model "tiny_models:demanding" requires classes: not given': {"model": "tiny_models:demanding"},
+    'model "tiny_models:demanding" requires classes, not available here': {
+        "model": "tiny_models:demanding"
+    },
     "optimizer sgd(momentum=-1): PyTorch cannot use it so: Invalid momentum value: -1": {
         "model": "mlp",
         "optimizer": "sgd(momentum=-1)",
@@ -107,7 +109,7 @@ FAILING: Mapping[str, dict[str, Any]] = {
         "model": "mlp",
         "optimizer": "adam(beta=1)",
     },
-    "tiny_models:linear: the model does not say how its layers are split": {
+    "tiny_models:linear: the split of the model's layers is missing": {
         "model": "tiny_models:linear",
         "shape": (4,),
         "ranks": 2,
@@ -147,7 +149,7 @@ def test_models_that_fail_say_why_in_one_line(
 
 
 def test_a_real_step_is_that_of_one_rank() -> None:
-    with pytest.raises(InputError, match="a real step is that of one rank, not of 4"):
+    with pytest.raises(InputError, match="a real step runs one rank, not 4"):
         training_step(CaptureOptions("mlp", ranks=4, parallel="fsdp2"))
 
 

@@ -89,7 +89,7 @@ def test_a_node_that_waits_for_a_later_one_would_block_an_in_order_stream() -> N
 
 
 REFUSED = {
-    "node 4 (a) depends on node 9, which is not there": [Node(4, A, dependencies=(9,))],
+    "node 4 (a) depends on node 9, which does not exist": [Node(4, A, dependencies=(9,))],
     "node 1 (a, x) and node 1 (a, y) have the same id": [Node(1, A, "x"), Node(1, A, "y")],
     'node 2 (a): unknown phase "forwards": did you mean "forward"?': [Node(2, A, phase="forwards")],
     'node 2 (a): unknown resource "gpu"': [Node(2, A, resource="gpu")],
@@ -99,7 +99,7 @@ REFUSED = {
     "node 0 (a): duration inf s": [Node(0, A, duration=math.inf)],
     "the op b has -1 flops": [Node(0, Op("b", flops=-1))],
     "the op b has 9223372036854775808 bytes_read": [Node(0, Op("b", bytes_read=2**63))],
-    "node 0 (a) allocates what is released by node 7, which is not there": [
+    "node 0 (a) allocates what is released by node 7, which does not exist": [
         Node(0, A, allocates=((4, 7),))
     ],
     "node 0 (a) is the last to use a storage of 4 bytes that node 1 (a) allocates only after it": [
@@ -132,7 +132,7 @@ DAMAGED = {
     "offsets must ascend from 0 to the 4 dependencies": {"offsets": [0, 0, 3, 1, 4]},
     "node 4 (aten.mm.default, fc) depends on row 4": {"dependencies": [4, 0, 1, 2]},
     "its dependencies must ascend, each but once": {"dependencies": [0, 1, 0, 2]},
-    "node 4 (aten.mm.default, fc) stands after node 9 (aten.t.default, fc)": {"id": [9, 4, 7, 8]},
+    "node 4 (aten.mm.default, fc) follows node 9 (aten.t.default, fc)": {"id": [9, 4, 7, 8]},
 }
 
 

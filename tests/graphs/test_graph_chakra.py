@@ -285,7 +285,7 @@ def test_a_file_that_is_no_trace_is_refused_in_one_line(tmp_path: Path) -> None:
         ("d.json", b"\xff\xfe\x00", "no Chakra trace: neither JSON nor .et"),
         ("e.json", b"[1]", "JSON, but no Chakra trace: that is an object"),
         ("f.json", b'{"traceEvents": []}', 'it has neither "workload_graph" nor "nodes"'),
-        ("g.json", b'{"nodes": [3]}', "node 0 of the file is no JSON object"),
+        ("g.json", b'{"nodes": [3]}', "node 0 of the file must be a JSON object"),
     ):
         (tmp_path / name).write_bytes(content)
         assert text in refusal(tmp_path / name)

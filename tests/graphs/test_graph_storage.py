@@ -161,16 +161,16 @@ DAMAGED: dict[str, Callable[[pa.Table], pa.Table]] = {
     ),
     'the metadata "resident" is missing': with_metadata("resident", None),
     'the metadata "provenance" is not JSON': with_metadata("provenance", "{"),
-    'the metadata "before" is no list of pairs': with_metadata("before", "3"),
-    'the metadata "resident" is no mapping': with_metadata("resident", "[1]"),
+    'the metadata "before" must be a list of pairs': with_metadata("before", "3"),
+    'the metadata "resident" must be a mapping': with_metadata("resident", "[1]"),
     'unknown phase "sideways"': with_column("phase", pa.array(["forward"] * 3 + ["sideways"])),
     'the column "flops" has the type string, not int64': with_column("flops", pa.array(["x"] * 4)),
     'the column "id" has empty fields': with_column("id", pa.array([1, None, 2, 3])),
     'the column "dependencies" has lists with empty fields': with_column(
         "dependencies", pa.array([[], [None], [], []], pa.list_(pa.int64()))
     ),
-    "the group [0,x] is no list of ranks": with_column("group", pa.array(["[0,x]"] * 4)),
-    "node 4 (aten.mm.default, fc) depends on node 99, which is not there": with_column(
+    "the group [0,x] must be a list of ranks": with_column("group", pa.array(["[0,x]"] * 4)),
+    "node 4 (aten.mm.default, fc) depends on node 99, which does not exist": with_column(
         "dependencies", pa.array([[], [99], [], []], pa.list_(pa.int64()))
     ),
     "node 4 (aten.mm.default, fc) allocates 0 storages, and 1 nodes": with_column(

@@ -159,10 +159,10 @@ class Dangerous:
         ({b"data": PIXELS[:3], b"labels": LABELS[:3]}, "3 images and 3 labels, not 4 of each"),
         ({b"data": PIXELS, b"labels": LABELS[:3]}, "4 images and 3 labels"),
         ({b"data": PIXELS[:, :3000], b"labels": LABELS}, r"shape \(4, 3000\)"),
-        ({b"data": PIXELS / 255, b"labels": LABELS}, "no array of bytes"),
+        ({b"data": PIXELS / 255, b"labels": LABELS}, "must be an array of bytes"),
         ({b"data": PIXELS, b"labels": [0, 1, 2, 10]}, "label 10 is not in 0 to 9"),
         ({b"data": PIXELS, b"labels": [0, 1, 2, -1]}, "label -1 is not in 0 to 9"),
-        ({b"data": PIXELS, b"labels": ["cat"] * 4}, '"labels" is no list of integers'),
+        ({b"data": PIXELS, b"labels": ["cat"] * 4}, '"labels" must be a list of integers'),
         ([PIXELS, LABELS], "holds a list"),
         (Dangerous(), "asks for posix.mkdir, which no CIFAR-10 batch needs; not loaded"),
     ],
@@ -188,7 +188,7 @@ def test_a_cut_pickle_is_refused(python_archive: Path) -> None:
 def test_a_cut_binary_file_is_refused(binary_archive: Path) -> None:
     path = binary_archive / "test_batch.bin"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(InputError, match="12291 bytes are no whole number of 3073-byte records"):
+    with pytest.raises(InputError, match="12291 bytes are not a whole number of 3073-byte records"):
         read_archive(binary_archive, RECORDS)
 
 

@@ -138,11 +138,11 @@ def test_iterations_of_a_strategy_stop_together() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"restart_cost": "1s"}, "restart_cost: no effect here, leave out: nothing fails"),
+        ({"restart_cost": "1s"}, "restart_cost: has no effect, leave it out: nothing fails"),
         ({"fault": "stop(1s) on worker 0 at 1s"}, "fault: .* simulated on the engine"),
         ({"recovery": "restart"}, "recovery: .* simulated on the engine"),
         ({"mtbf": "1h a worker", "algorithm": "easgd"}, "easgd decides by value"),
-        ({"mtbf": "1h a worker", "checkpoint_every": "1h"}, "goes on without workers that failed"),
+        ({"mtbf": "1h a worker", "checkpoint_every": "1h"}, "continues without failed workers"),
         ({"mtbf": "30 days"}, "does not say of what"),
     ],
 )

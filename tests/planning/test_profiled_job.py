@@ -87,19 +87,19 @@ def test_a_profile_of_another_model_is_refused_at_the_first_difference(tmp_path:
     for model, message in (
         (
             "mlp(hidden=32)",
-            "its layers.0.weight has 16,384 bytes, and that of mlp(hidden=32) on digits 8,192",
+            "layers.0.weight has 16,384 bytes, but 8,192 in mlp(hidden=32) on digits",
         ),
         (
             "mlp(layers=2)",
-            "its layers.2.weight has 2,560 bytes, and that of mlp(layers=2) on digits 16,384",
+            "layers.2.weight has 2,560 bytes, but 16,384 in mlp(layers=2) on digits",
         ),
     ):
         with pytest.raises(InputError) as caught:
             check_model(job, config.learning() | {"model": model}, 0)
         assert message in str(caught.value)
-    with pytest.raises(InputError, match="it has no tensor b, which m has, but a, c: profile"):
+    with pytest.raises(InputError, match="the tensor b of m is missing; it has a, c: profile"):
         check_tensors({"a": 4, "c": 8}, {"a": 4, "b": 8}, "m")
-    with pytest.raises(InputError, match="it has a tensor c, which m has not"):
+    with pytest.raises(InputError, match="the tensor c is not part of m"):
         check_tensors({"a": 4, "c": 8}, {"a": 4}, "m")
 
 

@@ -117,12 +117,12 @@ def test_the_batch_is_the_profiled_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"compute": "20ms"}, "compute: no effect here, leave out: the profile says"),
-        ({"stagger": "1ms"}, "stagger: no effect here"),
-        ({"db": "x.db"}, "db: no effect here"),
-        ({"algorithm": "easgd", "start": "staggered"}, "start: no effect here"),
-        ({"strategy": "ddp"}, "strategy: no effect here"),
-        ({"timing_only": True}, "timing_only: no effect here"),
+        ({"compute": "20ms"}, "compute: has no effect, leave it out: the profile"),
+        ({"stagger": "1ms"}, "stagger: has no effect"),
+        ({"db": "x.db"}, "db: has no effect"),
+        ({"algorithm": "easgd", "start": "staggered"}, "start: has no effect"),
+        ({"strategy": "ddp"}, "strategy: has no effect"),
+        ({"timing_only": True}, "timing_only: has no effect"),
     ],
 )
 def test_what_has_no_effect_beside_a_profile_is_refused(
@@ -182,7 +182,7 @@ def test_updates_of_a_strategy_come_with_the_iterations_that_are_predicted(datab
 @pytest.mark.parametrize("strategy", ["ps-async", "dp=1, pp=3"])
 def test_what_is_no_data_parallelism_is_refused(database: Path, strategy: str) -> None:
     links = {"bandwidth": "1MB/s", "db": database, "hardware": "Old Chip"}
-    with pytest.raises(InputError, match="is no plain data parallelism"):
+    with pytest.raises(InputError, match="is not plain data parallelism"):
         run_scheduled(TrainConfig(strategy=strategy, workers=3, **links))
 
 
@@ -190,8 +190,8 @@ def test_a_strategy_is_synchronous() -> None:
     assert str(TrainConfig(strategy="ddp").algorithm) == "ssgd"
     for arguments, message in (
         ({"algorithm": "asgd"}, "the workers of a strategy are synchronous, not asgd"),
-        ({"compute": "20ms"}, "compute: no effect here"),
-        ({"start": "staggered"}, "only a job profile has it"),
+        ({"compute": "20ms"}, "compute: has no effect"),
+        ({"start": "staggered"}, "only a job profile uses it"),
     ):
         with pytest.raises(ValueError, match=message):
             TrainConfig(strategy="ddp", **arguments)  # type: ignore[arg-type]

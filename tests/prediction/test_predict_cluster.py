@@ -184,7 +184,7 @@ def test_a_device_without_timings_is_refused_unless_others_are_asked_for(
     assert main([*asked[:-2], "--cluster", path]) == 2
     said = capsys.readouterr().err
     assert "cluster: device Abacus: " in said
-    assert "--hardware says whose timings to take instead" in said
+    assert "give --hardware to use other timings" in said
     assert said.count("\n") == 1
     assert main([*asked, "--cluster", path]) == 0
 
@@ -218,7 +218,7 @@ def test_an_interrupted_sweep_keeps_what_it_has(
     flags = [*asked, "--workers", "1,2..16", "--bandwidth", "1Gbit/s", "--timeline-ranks", "9"]
     out, most = tmp_path / "run", 4
     assert main([*flags, "--out", str(out)]) == 130
-    assert "interrupted before its end. This is what it had" in capsys.readouterr().out
+    assert "The run was interrupted. These are the predictions up to" in capsys.readouterr().out
     summary = RunFolder.open(out).summary
     assert summary is not None
     assert summary["status"] == "interrupted"
@@ -254,9 +254,9 @@ def test_a_sweep_says_how_many_predictions_are_done(asked: list[str]) -> None:
         (["--strategy", "dp=3, tp=2", "--workers", "8"], "dp=3 x tp=2 = 6 ranks"),
         (["--workers", "1,2,x"], 'workers: cannot read "x" as numbers of workers'),
         (["--workers", "0"], "workers: a job has at least 1 worker"),
-        (["--bandwidth", "1Gbit/s"], "bandwidth: no effect here, leave out: one device"),
-        (["--duration-cv", "0.1"], "duration_cv: no effect here, leave out: one device"),
-        (["--what-if", "latency: 2x"], "what_if: no effect here, leave out: one device"),
+        (["--bandwidth", "1Gbit/s"], "bandwidth: has no effect, leave it out: one device"),
+        (["--duration-cv", "0.1"], "duration_cv: has no effect, leave it out: one device"),
+        (["--what-if", "latency: 2x"], "what_if: has no effect, leave it out: one device"),
         (["--workers", "2", "--bandwidth", "fast"], 'bandwidth: cannot read "fast"'),
         (["--workers", "2", "--bandwidth", "0"], "bandwidth: input should be greater than 0"),
         (
@@ -281,7 +281,7 @@ def test_a_sweep_says_how_many_predictions_are_done(asked: list[str]) -> None:
         ),
         (["--strategy", "ps, servers=1000001", "--workers", "2"], "servers: a job has 1,0"),
         (["--cluster", "nowhere.yaml"], 'no cluster file at "nowhere.yaml"'),
-        (["--workers", "2", "--bandwidth", "inf", "--servers", "2"], "servers: no effect here"),
+        (["--workers", "2", "--bandwidth", "inf", "--servers", "2"], "servers: has no effect"),
         (
             ["--workers", "2", "--bandwidth", "inf", "--what-if", "worker 2: compute 2x slower"],
             'what_if "worker 2: compute 2x slower": there are workers 0 to 1, not 2',
@@ -292,11 +292,11 @@ def test_a_sweep_says_how_many_predictions_are_done(asked: list[str]) -> None:
         ),
         (
             ["--workers", "2", "--bandwidth", "inf", "--timeline-ranks", "0,2"],
-            "timeline_ranks: no rank 2",
+            "timeline_ranks: there is no rank 2",
         ),
         (
             ["--workers", "2", "--bandwidth", "inf", "--timeline-ranks", "0..99999999999"],
-            "timeline_ranks: no rank 99999999999: they are 0 to 1",
+            "timeline_ranks: there is no rank 99999999999: ranks are 0 to 1",
         ),
         (
             ["--workers", "2", "--bandwidth", "inf", "--duration-cv", "-1"],
@@ -320,7 +320,7 @@ def test_more_workers_than_the_cluster_has(
     assert main([*asked, "--cluster", path, "--workers", "2,4..8"]) == 2
     assert "8 workers of a cluster that has 4: give 1 to 4" in capsys.readouterr().err
     assert main([*asked, "--cluster", path, "--bandwidth", "1Gbit/s"]) == 2
-    assert "bandwidth: no effect here, leave out: the cluster says" in capsys.readouterr().err
+    assert "bandwidth: has no effect, leave it out: the cluster says" in capsys.readouterr().err
 
 
 def test_workers_without_a_path_between_them(

@@ -84,14 +84,14 @@ def test_another_device_is_said_and_refused_unless_asked(
     )
     assert main(asked[:-2]) == 2
     said = capsys.readouterr().err
-    assert "holds no timings of this machine, but of Old Chip 7" in said
+    assert "no timings of this machine, only of Old Chip 7" in said
     assert '--hardware "Old Chip 7"' in said
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([], "what is to be predicted?"),
+        ([], "nothing to predict:"),
         (["--model", "resnet50", "--db", "nowhere.db"], "nowhere.db: no such database"),
         (["--model", "resnet51"], 'did you mean "resnet50"'),
         (["--model", "resnet50", "--batch", "0"], "batch: input should be greater"),
@@ -121,5 +121,5 @@ def test_every_flag_comes_from_the_configuration(capsys: Capture) -> None:
 def test_a_prediction_has_no_log_of_events(asked: list[str]) -> None:
     config = {"graph": asked[2], "db": asked[4], "hardware": GPU.hardware}
     (point,) = Study(predict=config).points("test")
-    with pytest.raises(InputError, match="prints no line for every event"):
+    with pytest.raises(InputError, match="has no event log"):
         run_point(point, hooks=Hooks(log=True))

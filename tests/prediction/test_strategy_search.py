@@ -145,15 +145,15 @@ def test_what_fits_nowhere_is_said_with_what_it_lacks() -> None:
     cluster, model = config.resolve_cluster(8), config.architecture
     assert model is not None
     search = search_strategies(model, cluster, 8, splits_of(config, cluster, 0))
-    with pytest.raises(InputError, match=r"the nearest \(.*\) needs .* of 85.9 GB .* too much"):
+    with pytest.raises(InputError, match=r"the closest \(.*\) needs .* of 85.9 GB .* too much"):
         fastest(search, cluster)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model": "resnet50"}, "auto is for transformers that are written down"),
-        ({"workers": "1,2,4"}, "auto is for one number of workers"),
+        ({"model": "resnet50"}, "auto needs a transformer generated"),
+        ({"workers": "1,2,4"}, "auto needs a single number of workers"),
         ({"workers": None}, "auto needs a number of workers"),
     ],
 )
@@ -165,8 +165,8 @@ def test_what_auto_cannot_do(options: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch": 4}, "batch: no effect here"),
-        ({"strategy": "ddp", "global_batch": 4}, "global_batch: no effect here"),
+        ({"batch": 4}, "batch: has no effect"),
+        ({"strategy": "ddp", "global_batch": 4}, "global_batch: has no effect"),
     ],
 )
 def test_what_has_no_effect_with_and_without_auto(options: dict[str, Any], message: str) -> None:

@@ -51,7 +51,7 @@ def test_a_model_of_both_is_captured_unless_it_cannot_be() -> None:
     ("given", "message"),
     [
         ({"model": "lama-8b"}, 'did you mean "llama-8b"'),
-        ({"model": "llama-8b", "optimizer": "adam"}, "optimizer: no effect here"),
+        ({"model": "llama-8b", "optimizer": "adam"}, "optimizer: has no effect"),
         ({"model": "llama-8b", "shape": (3, 4)}, "takes a number of tokens"),
         ({"model": "llama-8b", "workers": "6", "strategy": "cp=4"}, "does not divide 6 workers"),
         ({"model": "llama-8b", "workers": "2", "strategy": "ep=2"}, "the model has no experts"),

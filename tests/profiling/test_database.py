@@ -155,7 +155,7 @@ def test_pooled_quantiles_and_probes_are_weighted_by_the_number_of_samples() -> 
     ("bad", "message"),
     [
         (replace(timing("a"), cache="tepid"), "cache tepid, not cold or warm"),
-        (replace(timing("a"), key=""), "it has no key"),
+        (replace(timing("a"), key=""), "its key is missing"),
         (replace(timing("a"), probe=float("nan")), "probe is nan"),
         (replace(timing("a"), time=replace(timing("a").time, mean=float("inf"))), "mean is inf"),
         (replace(timing("a"), time=replace(timing("a").time, count=0)), "0 samples"),

@@ -107,7 +107,7 @@ def test_a_full_disk_is_said_and_what_was_there_stays(path: Path) -> None:
     with ProfileDatabase.open(path) as database:
         (pages,) = database._connection.execute("PRAGMA page_count").fetchone()
         database._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
-        with pytest.raises(OSError, match="the disk is full; what was in the file is still there"):
+        with pytest.raises(OSError, match="the disk is full; the file is unchanged"):
             database.add(some(3000, "new"))
         assert len(database.timings()) == 300
         assert database.add(some(1, "small")) == 1

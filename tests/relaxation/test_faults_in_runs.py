@@ -15,7 +15,7 @@ from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.problems import load_problem, problem_from
 from paracosm.relaxation.result import RelaxationResult
 from paracosm.relaxation.run import relax, relax_map, run_relaxation
-from paracosm.relaxation.simulate import _play, _prepared
+from paracosm.relaxation.simulate import _play, _prepare_run
 from paracosm.relaxation.spec import RunSpec
 from paracosm.relaxation.state import Run
 
@@ -53,7 +53,7 @@ def spec_of(monkeypatch: pytest.MonkeyPatch, **more: Any) -> RunSpec:
 
 
 def played(spec: RunSpec) -> Run:
-    state = _prepared(spec)
+    state = _prepare_run(spec)
     _play(state, None)
     return state
 
@@ -270,7 +270,7 @@ def test_when_all_have_stopped_it_ends() -> None:
     faults = "; ".join(f"stop on processor {who} at {50 + who}s" for who in range(10))
     result = run(fault=faults)
     assert result.status == "stopped"
-    assert "no processor computes any more" in result.reason
+    assert "all processors have stopped" in result.reason
 
 
 def test_stale_values_by_hand() -> None:

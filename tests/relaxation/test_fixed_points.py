@@ -243,14 +243,14 @@ def test_convergence_of_a_map_is_confirmed() -> None:
 @pytest.mark.parametrize(
     ("x0", "more", "words"),
     [
-        ([[1.0, 2.0]], {}, "x0 has to be a vector of finite numbers"),
-        ([1.0, np.nan], {}, "x0 has to be a vector of finite numbers"),
+        ([[1.0, 2.0]], {}, "x0 must be a vector of finite numbers"),
+        ([1.0, np.nan], {}, "x0 must be a vector of finite numbers"),
         ([1.0, 2.0], {"processors": 3}, r"more processors \(3\) than rows \(2\)"),
         ([1.0, 2.0], {"error_tolerance": 1e-3}, "the solution of this problem is not known"),
         ([1.0, 2.0], {"fault": "signflip in A at 3s"}, "a map has no A"),
         ([1.0, 2.0], {"fault": "signflip in b at 3s"}, "a map has no b"),
-        ([1.0, 2.0], {"read": "gauss-seidel"}, "goes with a method"),
-        ([1.0, 2.0], {"latency": "1s"}, "which components does the map read"),
+        ([1.0, 2.0], {"read": "gauss-seidel"}, "needs a named method"),
+        ([1.0, 2.0], {"latency": "1s"}, "components that the map reads"),
         ([1.0, 2.0], {"reads": np.eye(2)}, "no effect in shared memory"),
         ([1.0, 2.0], {"reads": np.eye(3), "latency": "1s"}, r"reads: a matrix of shape \(3, 3\)"),
         ([1.0, 2.0], {"norm": 1}, "norm"),

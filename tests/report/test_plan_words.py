@@ -116,9 +116,9 @@ def test_a_target_that_nobody_reached_has_best_values_and_what_to_try() -> None:
     far = design(4, None, best=0.2, lr=0.05, verdict="worse")
     said = answer(plan(far, near, status="not reached"))
     assert said == (
-        "Test loss 0.1 is reached by no design: best 0.103 (4 workers, ssp(slack=3), lr 0.2), 0.2 "
+        "No design reaches test loss 0.1: best 0.103 (4 workers, ssp(slack=3), lr 0.2), 0.2 "
         "(4 workers, ssp(slack=3), lr 0.05); try --updates 12000, higher learning rates (--lr 0.4) "
-        "or a target that is nearer."
+        "or an easier target."
     )
     wild = design(4, None, verdict="diverged")
     assert answer(plan(wild, status="not reached")).endswith("try lower learning rates: --lr 0.01.")

@@ -81,7 +81,7 @@ def test_key_numbers_remarks_and_tables(tmp_path: Path) -> None:
     assert "machine +3.0% time for the same work" in text
     assert "profiled now 2 ops, added to the database; not aten.odd.default: needs a friend" in text
     assert "timings of Old Chip, torch 2.13.0 (not this machine)" in text
-    assert "not timed aten.view.default: the host&#x27;s alone" in text
+    assert "not timed aten.view.default: host-only ops" in text
     assert "exact measured, data cold" in text
     assert "Time by phase phase time share forward 400 ms 33.3% backward 800 ms 66.7%" in text
     assert "2 others 439.5 us 0.1%" in text  # 0.3 s / 2^10 and / 2^11
@@ -142,7 +142,7 @@ def test_of_many_predictions_the_page_says_how_many_timelines_it_leaves_out(
     runs = [make_prediction(tmp_path / f"run{n}", batch=n) for n in range(1, 6)]
     html = page_of(tmp_path, *runs)
     assert "iteration_4" not in figures_of(html)
-    assert "The other runs have theirs in their own reports." in text_of(html)
+    assert "The reports of the other runs show theirs." in text_of(html)
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_wide_bins_share_their_height_and_the_last_says_that_it_is_open(tmp_path
     (area,) = figures_of(html)["staleness"]["data"]
     assert area["x"] == [-0.5, -0.5, 9.5, 9.5, 19.5, 19.5, 29.5, 29.5]
     assert area["y"] == pytest.approx([0, 0.075, 0.075, 0, 0, 0.025, 0.025, 0])
-    assert "The last bin holds everything beyond it." in html
+    assert "The last bin includes all larger values." in html
 
 
 def test_phases_stand_one_behind_the_other(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ STOPPED = (
     f"The run reached its limit before it converged: the residual is {REACHED}, "
     "the tolerance 1e-05."
 )
-INTERRUPTED = "The run was interrupted before its end."
+INTERRUPTED = "The run was interrupted."
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_remarks_name_the_bottleneck_before_and_after_and_clocks_that_were_set()
     assert replay.VIEW.remarks(summary(scenario("a", 1.01))) == {
         "bottleneck": "unchanged: computation",
         "then": "a: computation",
-        "clocks": "that of rank 3 set by 2 ms",
+        "clocks": "the clock of rank 3 was corrected by 2 ms",
     }
 
 

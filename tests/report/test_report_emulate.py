@@ -238,7 +238,7 @@ def test_a_run_that_goes_on_shows_its_iterations_so_far(tmp_path: Path) -> None:
     html = page_of(tmp_path, run)
     assert list(figures_of(html)) == ["iteration_times"]
     assert "Iterations 60 Iteration time 60.88 ms" in text_of(html)
-    assert "The run is not finished" in text_of(html)
+    assert "The run is unfinished" in text_of(html)
 
 
 def test_a_run_without_iterations_shows_its_first_collectives(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_run_killed_before_its_first_metric_still_has_a_page(tmp_path: Path) -
     run = RunFolder.create(tmp_path / "run", {"train": {"algorithm": "asgd", "workers": 2}})
     run.close()
     html = page_of(tmp_path, run)
-    assert "The run is not finished" in html
+    assert "The run is unfinished" in html
     assert "asgd, 2 workers" in html
     assert "figures-data" not in html
 
@@ -83,7 +83,7 @@ def test_a_run_killed_before_its_first_metric_still_has_a_page(tmp_path: Path) -
 def test_an_unfinished_run_shows_how_far_it_got(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", updates=100, status=None)
     text = text_of(page_of(tmp_path, run))
-    assert "The run is not finished: it is still going on, or it was killed." in text
+    assert "The run is unfinished: still running, or killed." in text
     assert "Status unfinished" in text
     assert "Updates 100" in text
     assert "Last training loss 0.23" in text
@@ -113,7 +113,7 @@ CHANCE = {"accuracy": 0.11, "loss": 2.3, "examples": 360}
 def test_a_divergence_is_told_in_words(tmp_path: Path) -> None:
     text = text_of(page_of(tmp_path, make_run(tmp_path / "run", status="diverged")))
     assert (
-        "The run diverged at update 120: the minibatch loss was 1.234e+04, on a gradient of "
+        "The run diverged at update 120: the minibatch loss was 1.234e+04, for a gradient of "
         "worker2 with staleness 5."
     ) in text
 
@@ -121,7 +121,7 @@ def test_a_divergence_is_told_in_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize("status", ["interrupted", "failed"])
 def test_other_ends_are_told_too(tmp_path: Path, status: str) -> None:
     text = text_of(page_of(tmp_path, make_run(tmp_path / "run", status=status)))
-    assert re.search(f"The run (was|ended as:) {status}", text)
+    assert re.search(f"The run (was|ended with status) {status}", text)
 
 
 def test_several_runs_share_a_table_and_every_figure(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_no_run_and_runs_of_different_kinds_are_refused(tmp_path: Path) -> None:
     train = make_run(tmp_path / "a")
     relax = RunFolder.create(tmp_path / "b", {"relax": {}})
     relax.finish({})
-    with pytest.raises(InputError, match="different kinds do not compare: relax, train"):
+    with pytest.raises(InputError, match="cannot compare runs of different kinds: relax, train"):
         write_report([train, relax], tmp_path / "report.html")
 
 

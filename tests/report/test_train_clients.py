@@ -107,7 +107,7 @@ def test_whoever_comes_last_in_a_round_is_who_the_others_wait_for(tmp_path: Path
     assert waits_caused(run).tolist() == [10.0, 2.0]
     figure = figures_of(page_of(tmp_path, run.folder))["waiting_caused"]
     assert figure["data"][0]["y"] == pytest.approx([10 / 12, 1.0], rel=1e-5)
-    assert figure["data"][1]["text"] == ["half of the waiting is for 1 client of 2"]
+    assert figure["data"][1]["text"] == ["half of the waiting is due to 1 client of 2"]
 
 
 def test_ten_thousand_clients_stay_a_few_marks(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ NOTHING = {"final_loss": None, "final_accuracy": None, "chance": None, "lr": Non
             (
                 "The target accuracy >= 0.99 was not reached in 3,000 updates, 17.2 s: the "
                 "best was 0.9861, mean staleness 6.99, at lr 0.2. Three evaluations in a row "
-                "have to meet it: give the run more updates, or another learning rate."
+                "must meet it: try more updates, or another learning rate."
             ),
         ),
         (
@@ -95,7 +95,7 @@ NOTHING = {"final_loss": None, "final_accuracy": None, "chance": None, "lr": Non
                 "divergence": {"update": 12, "worker": "worker3", "staleness": 15, "loss": 12345.6},
             },
             (
-                "The run diverged at update 12: the minibatch loss was 1.235e+04, on a "
+                "The run diverged at update 12: the minibatch loss was 1.235e+04, for a "
                 "gradient of worker3 with staleness 15, at lr 0.2."
             ),
         ),

@@ -89,7 +89,7 @@ def _kind(code: int, folder: Path, arguments: Sequence[str]) -> str:
         return "hang" if number == signal.SIGXCPU else f"crash {number.name}"
     for kind, sign in (
         ("traceback", "Traceback (most recent"),
-        ("defect", "a defect of Paracosm"),
+        ("defect", "a bug in Paracosm"),
         ("warning", "Warning: "),
         ("memory", "out of memory"),
     ):

@@ -69,7 +69,7 @@ def test_other_arguments_go_to_the_kind_that_the_study_has() -> None:
 
 def test_a_relaxation_has_no_log_of_its_events() -> None:
     (point,) = Study(relax={"problem": "laplace2d:4", "processors": 2}).points("test")
-    with pytest.raises(InputError, match="prints no line for every event"):
+    with pytest.raises(InputError, match="has no event log"):
         run_point(point, hooks=Hooks(log=True))
 
 

@@ -112,14 +112,14 @@ def test_sizes_are_by_worker() -> None:
     ("given", "message"),
     [
         ("worker 3: 24", "there are workers 0 to 2, not 3"),
-        ("worker 1: 8", "that is the batch of all"),
-        (["worker 1: 9", "workers 0..2: 7"], "said twice"),
+        ("worker 1: 8", "this is the batch of all"),
+        (["worker 1: 9", "workers 0..2: 7"], "a worker has two sizes"),
         ("worker 1: many", "write worker 3: 64"),
         ("worker 1: 0", "write worker 3: 64"),
-        ("server 0: 9", "says of no worker by its number"),
-        ("workers: 9", "says of no worker by its number"),
-        ("workers 2..1: 9", "goes nowhere"),
-        ("node 1: 9", "no workers or servers"),
+        ("server 0: 9", "names no worker by number"),
+        ("workers: 9", "names no worker by number"),
+        ("workers 2..1: 9", "is not a range"),
+        ("node 1: 9", "not name workers or servers"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(given: Any, message: str) -> None:
@@ -130,10 +130,10 @@ def test_what_cannot_be_is_refused_in_one_line(given: Any, message: str) -> None
 
 
 def test_a_profile_has_one_batch() -> None:
-    with pytest.raises(InputError, match="batch_of: no effect here"):
+    with pytest.raises(InputError, match="batch_of: has no effect"):
         validated(TrainConfig, {"profile": "job.profile", "batch_of": "worker 1: 9"}, "test")
 
 
 def test_clients_that_take_turns_have_one_batch() -> None:
-    with pytest.raises(InputError, match="batch_of: no effect here"):
+    with pytest.raises(InputError, match="batch_of: has no effect"):
         run(clients=9)

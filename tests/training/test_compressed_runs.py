@@ -326,7 +326,7 @@ def test_every_algorithm_that_sends_changes_sends_them_compressed() -> None:
         ({"compress": "powersgd(7)"}, "no tensor gets smaller with rank 7"),
         (
             {"schedule": Path("s.parquet"), "compute": None, "workers": None},
-            "have their sizes already",
+            "defines the sizes of messages",
         ),
     ],
 )

@@ -339,7 +339,7 @@ def test_a_scaled_rate_is_that_of_the_scaled_run() -> None:
         ({"warmup": "10"}, "write 500 updates"),
         ({"warmup": "10 updates from 1"}, "below 1"),
         ({"lr_schedule": "cosine", "updates": None, "until": "5s"}, "cosine(updates=3000)"),
-        ({"lr_schedule": "cosine", "timing_only": True, "lr": None}, "lr_schedule: no effect here"),
+        ({"lr_schedule": "cosine", "timing_only": True, "lr": None}, "lr_schedule: has no effect"),
         ({"lr_scaling": "cubic"}, "lr_scaling"),
     ],
 )

@@ -430,9 +430,9 @@ def test_the_unchanged_run_is_the_run_without_the_change() -> None:
     config = {"workers": 16, "updates": 300, "timing_only": True, "timeline": True}
     network = {"bandwidth": "1Gbit/s", "message_size": "12.5MB"}
     alone = train(TrainConfig(**config, **network)).summary
-    beside = train(TrainConfig(**config, **network, what_if="links: bandwidth 4x")).summary
+    extra = train(TrainConfig(**config, **network, what_if="links: bandwidth 4x")).summary
     for name in ("virtual_time", "mean_staleness", "updates"):
-        assert beside["unchanged"][name] == alone[name], name
+        assert extra["unchanged"][name] == alone[name], name
 
 
 def test_a_change_is_compared_with_the_unchanged_run() -> None:
@@ -495,18 +495,18 @@ def test_a_slower_server_updates_more_slowly() -> None:
         ({"what_if": "worker 4: compute 2x slower"}, "there are workers 0 to 3, not 4"),
         ({"what_if": "link 0-1: latency 1 ms"}, "no link joins"),
         ({"what_if": "latency: 2x"}, "has no effect: there is no latency"),
-        ({"what_if": "compute: 2x faster", "compute": "measured"}, "measured durations differ"),
+        ({"what_if": "compute: 2x faster", "compute": "measured"}, "measured durations vary"),
         (
             {"what_if": "latency: 1 ms", "algorithm": "sequential", "workers": 1},
             "has no effect: sequential sends nothing",
         ),
-        ({"sharing": "serial", "algorithm": "sequential", "workers": 1}, "sharing: no effect here"),
+        ({"sharing": "serial", "algorithm": "sequential", "workers": 1}, "sharing: has no effect"),
         ({"optimizer": "sgd(momentums=0.9)"}, 'did you mean "momentum"?'),
         ({"optimizer": "sgd(momentum=abc)"}, "sgd(momentum=abc)"),
         ({"optimizer": "adam(capturable=True)"}, "adam(capturable=True)"),
         ({"algorithm": "backup-workers", "servers": 2}, "runs on 1 server, not 2"),
         ({"algorithm": None}, "write the algorithm as text"),
-        ({"timing_only": True, "lr": 0.1}, "lr: no effect here"),
+        ({"timing_only": True, "lr": 0.1}, "lr: has no effect"),
         ({"model": "mpl"}, 'did you mean "mlp"?'),
         ({"optimizer": "sgd(lr=1)"}, "given by lr"),
         ({"optimizer": "sgd(0.9)"}, "name its options"),
@@ -564,5 +564,7 @@ def test_a_run_that_ends_by_time_says_that_time_stands_still(
     config = TrainConfig.model_validate(
         {"timing_only": True, "compute": "0s", "until": "1s", "workers": 2, "timeline": True}
     )
-    with pytest.raises(InputError, match="virtual time stands still at 0 s, after 50 updates"):
+    with pytest.raises(
+        InputError, match="virtual time does not advance from 0 s, after 50 updates"
+    ):
         train(config, 0)

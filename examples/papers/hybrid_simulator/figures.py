@@ -73,7 +73,8 @@ def _many(curves: Sequence[Curve], title: str, against: str, path: Path) -> Path
 
 def _lines(plot: Axes, group: Sequence[Curve], against: str, colour: str, label: str) -> None:
     axis = np.median([c.virtual_time if against == "time" else c.updates for c in group], axis=0)
-    low, middle, high = np.percentile([curve.loss for curve in group], (10, 50, 90), axis=0)
+    losses = [curve.loss for curve in group]  # some infinite, of runs that exploded
+    low, middle, high = np.percentile(losses, (10, 50, 90), axis=0, method="nearest")
     plot.plot(axis, middle, color=colour, lw=1.2, label=label)
     plot.fill_between(axis, low, high, color=colour, alpha=0.2, lw=0)
 

@@ -65,4 +65,4 @@ if __name__ == "__main__":
     except InputError as error:
         raise SystemExit(str(error)) from None
     except KeyboardInterrupt:
-        raise SystemExit("interrupted: the same command goes on where it stopped") from None
+        raise SystemExit("interrupted: the same command resumes where it stopped") from None

@@ -68,11 +68,11 @@ def tables_of(measured: Mapping[str, Any], table1: Mapping[str, Any] | None) -> 
         )
     ]
     if table1 is not None:
-        tables.insert(0, _beside(table1))
+        tables.insert(0, _extra(table1))
     return tables
 
 
-def _beside(table1: Mapping[str, Any]) -> Table:
+def _extra(table1: Mapping[str, Any]) -> Table:
     rows = table1["settings"][0]["rows"]
     lines = []
     for kind, size in dict.fromkeys((row["kind"], row["size"]) for row in rows):

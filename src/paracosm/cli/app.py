@@ -1,7 +1,6 @@
-"""The program `paracosm`: its options, and how an error looks to its user.
-
-Exit codes: 0 done; 1 a run failed or diverged, or memory or the disk was full; 2 bad input; 130
-interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with what was there.
+"""The program `paracosm`: its options, and how it reports errors. Exit codes: 0 done; 1 a run
+failed or diverged, or memory or disk ran out; 2 bad input; 130 interrupted by Ctrl-C, 143 by
+SIGTERM, 129 by SIGHUP, with the results so far.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments is None and sys.argv[1:2] in TIMED:
         restart_pinned()
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (for good)
-    with _ended_as_by_interrupt() as received:
+    with _signals_raise_interrupt() as received:
         code = _run(arguments)
     return 128 + received[0] if code == INTERRUPTED and received else code
 
@@ -83,27 +82,27 @@ def _run(arguments: list[str] | None) -> int:
         code = app(arguments, prog_name="paracosm", standalone_mode=False)
         sys.stdout.flush()
     except (InputError, MissingExtraError) as error:
-        return _say(str(error), 2)
+        return _print_error(str(error), 2)
     except TyperException as error:
-        return _say(error.format_message() or "see paracosm --help", 2)
+        return _print_error(error.format_message() or "see paracosm --help", 2)
     except (typer.Abort, KeyboardInterrupt) as interrupt:
-        return _say(str(interrupt) or "interrupted", INTERRUPTED)
+        return _print_error(str(interrupt) or "interrupted", INTERRUPTED)
     except MemoryError as error:
-        return _say(f"out of memory: {error}" if str(error) else "out of memory", 1)
+        return _print_error(f"out of memory: {error}" if str(error) else "out of memory", 1)
     except BrokenPipeError:
-        return _without_output()
+        return _discard_output()
     except OSError as error:
-        if error.filename is None and _is_output_lost():
-            return _without_output()
+        if error.filename is None and _is_output_broken():
+            return _discard_output()
         where = f"{error.filename}: " if error.filename is not None else ""
-        return _say(f"{where}{error.strerror or error}", 1)
+        return _print_error(f"{where}{error.strerror or error}", 1)
     except Exception as error:
         if os.environ.get("PARACOSM_DEBUG"):
             raise
         place = traceback.extract_tb(error.__traceback__)[-1]
         what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        return _say(
-            f"a defect of Paracosm ({os.path.basename(place.filename)}:{place.lineno}: {what}): "
+        return _print_error(
+            f"a bug in Paracosm ({os.path.basename(place.filename)}:{place.lineno}: {what}): "
             "please report it, with the traceback that PARACOSM_DEBUG=1 shows",
             1,
         )
@@ -111,8 +110,8 @@ def _run(arguments: list[str] | None) -> int:
 
 
 @contextmanager
-def _ended_as_by_interrupt() -> Iterator[list[int]]:
-    """Let SIGTERM and SIGHUP end a verb as Ctrl-C does; the list says which did."""
+def _signals_raise_interrupt() -> Iterator[list[int]]:
+    """Make SIGTERM and SIGHUP end a verb as Ctrl-C does; yield the list of signals received."""
     received: list[int] = []
 
     def end(number: int, frame: Any) -> None:
@@ -135,8 +134,8 @@ def _ended_as_by_interrupt() -> Iterator[list[int]]:
             signal.signal(each, signal.SIG_DFL)
 
 
-def _is_output_lost() -> bool:
-    """Whether standard output takes nothing more: it is closed, or its disk is full."""
+def _is_output_broken() -> bool:
+    """Whether standard output can no longer be written: it is closed, or its disk is full."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
@@ -144,13 +143,13 @@ def _is_output_lost() -> bool:
     return False
 
 
-def _without_output() -> int:
-    """Forget what could not be printed, so that Python does not complain about it at its end."""
+def _discard_output() -> int:
+    """Drop buffered output that cannot be written, so that Python does not report it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1
 
 
-def _say(message: str, code: int) -> int:
+def _print_error(message: str, code: int) -> int:
     line = " ".join(message.split())
     if len(line) > LONGEST:  # by what was given
         line = f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"

@@ -1,4 +1,4 @@
-"""`paracosm calibrate`: what a node and its link add to a transfer, measured or from a profile."""
+"""`paracosm calibrate`: what a node and its link add to a transfer, measured or estimated."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MOST_TOKEN = 2**53 - 1  # the protocol carries it as a float64
 
 Out = Annotated[Path | None, Option(help="calibration file to write (YAML)")]
 Update = Annotated[
-    bool, Option("--update", help="keep what the file knows and this does not find out")
+    bool, Option("--update", help="keep values of the file that this run does not determine")
 ]
 
 
@@ -63,24 +63,24 @@ def calibrate(
     ] = None,
     parsing: Annotated[
         str | None,
-        Option(help="who makes tensors of received bytes: numpy, torch, or none (numpy)"),
+        Option(
+            help="library that parses received bytes into tensors: numpy, torch, or none (numpy)"
+        ),
     ] = None,
     bandwidth: Annotated[
         str | None,
-        Option(
-            help="payload of the link that the profile was made on, such as 200Mbit/s (estimated)"
-        ),
+        Option(help="payload bandwidth of the profiled link, such as 200Mbit/s (estimated)"),
     ] = None,
     seconds: Annotated[str, Option(help="of sending in a round")] = "3s",
     rounds: Annotated[int, Option(min=1, help="out, in, and both ways at once")] = 3,
     connections: Annotated[
-        int, Option(min=1, help="that share the link, to see how evenly; 1: not measured")
+        int, Option(min=1, help="that share the link, to measure fairness; 1: not measured")
     ] = 4,
     interval: Annotated[
-        str, Option(help="in which shares are compared, about as long as a step of a job")
+        str, Option(help="over which shares are compared, about one step of a job")
     ] = "1s",
     intervals: Annotated[int, Option(min=1, help="of them, each way")] = 10,
-    timeout: Annotated[str, Option(help="after which a silent peer is given up")] = "10s",
+    timeout: Annotated[str, Option(help="to wait for a silent peer before giving up")] = "10s",
     token: Annotated[
         int | None, Option(min=1, max=MOST_TOKEN, help="what the peer's serve has printed")
     ] = None,
@@ -89,11 +89,11 @@ def calibrate(
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Measure bandwidth, how connections share it, and what a node takes to parse what it receives.
+    """Measure bandwidth, how connections share it, and how long a node parses received bytes.
 
     Example: paracosm calibrate --peer 10.0.0.2:5201 --out node.yaml
     """
-    known = _known(out, update, force)
+    known = _read_known(out, update, force)
     settings = BandwidthSettings(duration("--seconds", seconds), rounds)
     each = duration("--interval", interval)
     sharing = None if connections == 1 else ShareSettings(connections, each, intervals)
@@ -104,12 +104,12 @@ def calibrate(
         for flag, value in (("--peer", peer), ("--parsing", parsing)):
             if value is not None:
                 raise InputError(
-                    f"{flag}: a profile is estimated from, and nothing measured; --out with "
-                    "--update puts several together"
+                    f"{flag} has no effect with a profile: nothing is measured; --out with "
+                    "--update combines several results"
                 )
-        found, details = _estimated(profile, bandwidth)
+        found, details = _estimate(profile, bandwidth)
     elif bandwidth is not None:
-        raise InputError("--bandwidth is that of a profile's link: give a profile as well")
+        raise InputError("--bandwidth is the bandwidth of a profile's link: give a profile as well")
     elif (parser := parsing or "numpy") not in (*PARSERS, "none"):
         raise unknown("parser", parser, (*PARSERS, "none"))
     else:
@@ -122,11 +122,11 @@ def calibrate(
                 found, details = more.over(found), details | parsed
         except WorkerError as error:
             raise typer.Abort(str(error)) from None
-    _finish(found.over(known), out, details, _show_details, json, quiet)
+    _write_and_show(found.over(known), out, details, _show_details, json, quiet)
     return 0
 
 
-def _estimated(path: Path, bandwidth: str | None) -> tuple[NodeCalibration, dict[str, Any]]:
+def _estimate(path: Path, bandwidth: str | None) -> tuple[NodeCalibration, dict[str, Any]]:
     from paracosm.prediction.parameter_servers.stream_fit import calibration_of, fit_streams
     from paracosm.profiling.jobs import load_job_profile
 
@@ -206,7 +206,7 @@ def _measured_parsing(parser: str, hidden: bool) -> tuple[NodeCalibration, dict[
 def _show_details(details: Mapping[str, Any]) -> None:
     say = printer()
     if shares := details.get("shares"):
-        rows = [["shares", ">intervals", ">uneven", ">correlation", ">got nothing"]]
+        rows = [["shares", ">intervals", ">uneven", ">correlation", ">got none"]]
         for way, uneven in shares["uneven"].items():
             follows = shares["correlation"][way]
             written = "" if follows is None else f"{follows:.2f}"
@@ -216,7 +216,8 @@ def _show_details(details: Mapping[str, Any]) -> None:
         say(aligned(rows))
         say(
             f"Correlation is that of a connection's shares in consecutive intervals of "
-            f"{format_duration(shares['interval'])}: 1 keeps its share, 0 draws it anew each time."
+            f"{format_duration(shares['interval'])}: at 1 it keeps its share, at 0 its shares are "
+            "independent."
         )
     if parsing := details.get("parsing"):
         rows = [[">size", ">parsing"]]
@@ -224,8 +225,8 @@ def _show_details(details: Mapping[str, Any]) -> None:
         say()
         say(aligned(rows))
         say(
-            f"The line misses these times by {parsing['error']:.0%} in the mean, "
-            f"{parsing['worst']:.0%} at most."
+            f"The fitted line has a mean error of {parsing['error']:.0%} and a largest error of "
+            f"{parsing['worst']:.0%}."
         )
     if streams := details.get("streams"):
         rows = [["ends of downlink streams", ">average", ">median", ">95 %", ">maximum"]]
@@ -236,8 +237,8 @@ def _show_details(details: Mapping[str, Any]) -> None:
         say(aligned(rows))
         count, largest = streams["errors"]["streams"], format_size(streams["largest"])
         say(
-            f"{count} streams; a window of {largest}, the largest stream, or more cannot be told "
-            "from none."
+            f"{count} streams; a window of {largest} (the largest stream) or more cannot be "
+            "distinguished from none."
         )
 
 
@@ -246,10 +247,10 @@ def serve(
     host: Annotated[
         str, Option(help="name or address to listen on; 0.0.0.0: all of this machine")
     ] = "127.0.0.1",
-    timeout: Annotated[str, Option(help="after which a silent client is given up")] = "10s",
+    timeout: Annotated[str, Option(help="to wait for a silent client before giving up")] = "10s",
     quiet: Quiet = False,
 ) -> int:
-    """Wait for one paracosm calibrate --peer, and send and receive as it asks.
+    """Wait for one paracosm calibrate --peer, and send and receive at its request.
 
     Whoever says something else is given up with one line, and the next one awaited. Beyond loopback
     a client has to know the token that is printed.
@@ -278,23 +279,23 @@ def serve(
     return 0
 
 
-def _known(path: Path | None, update: bool, force: bool) -> NodeCalibration:
-    """Return what is known already, after a look whether the file may and can be written."""
+def _read_known(path: Path | None, update: bool, force: bool) -> NodeCalibration:
+    """Return the values already in the file, after checking that it may and can be written."""
 
     if path is None:
         if update or force:
             flag = "--update" if update else "--force"
-            raise InputError(f"{flag} is about the file that --out names: give it as well")
+            raise InputError(f"{flag} applies to the file of --out: give --out as well")
         return NodeCalibration()
     if update and force:
-        raise InputError("--update keeps what the file knows and --force does not: give one")
+        raise InputError("--update keeps values of the file and --force does not: give one of them")
     if path.exists() and not (update or force):
         raise InputError(f"{path} exists: --force replaces it, --update adds to it")
     check_writable(path)
     return load_calibration(path) if update and path.exists() else NodeCalibration()
 
 
-def _finish(
+def _write_and_show(
     whole: NodeCalibration,
     out: Path | None,
     details: Mapping[str, Any],
@@ -302,7 +303,7 @@ def _finish(
     json: bool,
     quiet: bool,
 ) -> None:
-    """Write a calibration to `out`, if given, and print it with the details of its measurement."""
+    """Write a calibration to `out`, if any, and print it with the details of its measurement."""
     if out is not None:
         here: dict[str, Any] = describe_environment()
         known = {name: here[name] for name in ("platform", "processor", "cores")} | here["versions"]

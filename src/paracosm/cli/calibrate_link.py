@@ -17,15 +17,15 @@ from paracosm.profiling.links.pair import calibrate_link, write_calibration
 def link(
     file: Annotated[Path, Argument(help="file of values to write, for emulate --calibration")],
     seconds: Annotated[str, Option(help="of all-reduces of each size")] = "0.5s",
-    timeout: Annotated[str, Option(help="after which a silent rank is given up")] = "1min",
+    timeout: Annotated[str, Option(help="to wait for a silent rank before giving up")] = "1min",
     force: ForceFile = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
     """Measure what messages and bytes cost between two ranks of gloo: here, or over a network.
 
-    With RANK, WORLD_SIZE=2, MASTER_ADDR and MASTER_PORT set, as torchrun sets them, this process is
-    one of the ranks; else it starts both on this machine.
+    With RANK, WORLD_SIZE=2, MASTER_ADDR and MASTER_PORT set, as by torchrun, this process is one of
+    the two ranks; otherwise it starts both on this machine.
 
     Example: paracosm calibrate link link.yaml
     """

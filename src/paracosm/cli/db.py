@@ -1,4 +1,6 @@
-"""`paracosm db show`, `check`, `merge`, `export`: what profile databases hold and where it goes."""
+"""`paracosm db show`, `check`, `merge`, `export`: the contents of profile databases, and copies of
+them.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def show(
     ] = None,
     json: Json = False,
 ) -> int:
-    """Show what a profile database holds: environments, op types, models, iterations, links.
+    """Show the contents of a profile database: environments, op types, models, iterations, links.
 
     Example: paracosm db show profiles.db
     """
@@ -91,7 +93,7 @@ def _environment(found: Mapping[str, Any]) -> list[str]:
     error = found["standard_error"]
     if error["median"] is not None:
         lines.append(
-            f"   standard error {error['median']:.2%} in the median, below 1 % for "
+            f"   median standard error {error['median']:.2%}, below 1 % for "
             f"{error['share_below_1_percent']:.0%} of the op timings"
         )
     if found["first_measured_at"]:
@@ -138,7 +140,7 @@ def _show_op(
     names = sorted({timing.op.name for _, _, timings in sets for timing in timings})
     wanted = {name for name in names if f".{asked}." in f".{name}."}
     if not wanted:
-        raise _unknown(asked, names, database)
+        raise _no_such_op(asked, names, database)
     found = [
         (number, cache, timing)
         for number, cache, timings in sets
@@ -149,8 +151,8 @@ def _show_op(
     show_result(summary, json, False, lambda: _show_timings(found))
 
 
-def _unknown(asked: str, names: Sequence[str], database: ProfileDatabase) -> InputError:
-    """Return the error with the nearest name, whole or a part; there may be hundreds of names."""
+def _no_such_op(asked: str, names: Sequence[str], database: ProfileDatabase) -> InputError:
+    """Return the error with the nearest name or part of a name; there may be hundreds of names."""
     parts = {part for name in names for part in name.split(".")}
     near = get_close_matches(asked, [*sorted(parts), *names], n=1, cutoff=0.6)
     hint = f'did you mean "{near[0]}"?' if near else f"paracosm db show {database.path} lists ops"
@@ -200,7 +202,7 @@ def _cells(timing: OpTiming | None) -> list[str]:
 
 
 def _rate(timings: Mapping[str, OpTiming]) -> str:
-    """Return GFLOP/s, of data-cold calls if there are any; "" where no flops are counted."""
+    """Return GFLOP/s, of cold calls if there are any; "" where no flops are counted."""
     timing = timings.get("cold") or timings["warm"]
     if timing.op.flops == 0 or timing.time.median <= 0:
         return ""
@@ -208,14 +210,14 @@ def _rate(timings: Mapping[str, OpTiming]) -> str:
 
 
 def check(database: Annotated[Path, Argument(help="a profile database")]) -> int:
-    """Read all of a profile database, and say whether it is sound.
+    """Read all of a profile database and check that it is intact.
 
     Example: paracosm db check profiles.db
     """
     with ProfileDatabase.open(database, readonly=True) as opened:
         opened.check()
         number = sum(count for _, count in opened.environments())
-    printer()(f"{database}: sound, {number:,} timings")
+    printer()(f"{database}: intact, {number:,} timings")
     return 0
 
 
@@ -224,14 +226,12 @@ def merge(
         list[Path], Argument(help="profile databases, or Parquet files from db export")
     ],
     out: Annotated[Path | None, Option(help="new database to write")] = None,
-    into: Annotated[
-        Path | None, Option(help="database to add to; made where there is none")
-    ] = None,
+    into: Annotated[Path | None, Option(help="database to add to, created if missing")] = None,
     force: Annotated[bool, Option("--force", help="replace the file of --out")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Merge profile databases, of one machine or of many; what is there already is not doubled.
+    """Merge profile databases of one machine or several; timings already there are not added twice.
 
     Example: paracosm db merge profiles.db --out all.db
     """
@@ -239,11 +239,13 @@ def merge(
         raise InputError("give either --out for a new database or --into for one to add to")
     if into is not None:
         if force:
-            raise InputError("--force replaces the file of --out: --into adds and replaces nothing")
+            raise InputError(
+                "--force replaces the file of --out; --into only adds: leave --force out"
+            )
         counts = merge_files(into, sources)
     else:
         assert out is not None
-        counts = _anew(out, sources, force)
+        counts = _check_new(out, sources, force)
     summary = {
         "file": out or into,
         "environments": [
@@ -263,14 +265,14 @@ def merge(
     return 0
 
 
-def _anew(out: Path, sources: list[Path], force: bool) -> dict[Environment, Added]:
+def _check_new(out: Path, sources: list[Path], force: bool) -> dict[Environment, Added]:
     if out.is_dir():
         raise InputError(f'"{out}" is a folder, not a profile database')
     if out.exists():
         if not force:
             raise InputError(f'"{out}" exists: --into adds to it, --force replaces it')
         if any(source.exists() and out.samefile(source) for source in sources):
-            raise InputError(f'"{out}" would be replaced, and is to be merged: --into adds to it')
+            raise InputError(f'"{out}" is both a source and the output: use --into to add to it')
     with replacing_database(out) as unfinished:
         return merge_files(unfinished, sources)
 

@@ -1,4 +1,4 @@
-"""Lines and tables on standard output: as wide as a terminal is, and nothing of them cut."""
+"""Lines and tables on standard output: as wide as the terminal, never truncated."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ from rich.text import Text
 from paracosm.results import to_json
 from paracosm.units import format_duration
 
-_WIDEST = 10_000  # of a line that goes to a file or another program: it is not to be folded
+_WIDEST = 10_000  # of a line that goes to a file or another program, which must not be folded
 _LONG = 24  # letters: longer texts may be folded, numbers are shorter and may not
 _GAP = 2  # spaces between columns
 
 
 def printer() -> Callable[..., None]:
-    """Return what prints a line or a table as it is: a path may hold [brackets] or :colons:.
+    """Return the console that prints a line or a table without markup: a path may hold [brackets]
+    or :colons:.
 
-    On a terminal a table is folded to its width, but never below what its numbers take. Elsewhere
+    On a terminal a table is folded to its width, but never so far that a number is cut. Elsewhere
     a row is one line, without spaces at its end.
     """
     terminal = sys.stdout.isatty()
@@ -40,7 +41,7 @@ def printer() -> Callable[..., None]:
     console = Console(width=width, highlight=False, markup=False, emoji=False)
 
     def say(what: str | Table = "", style: str | None = None) -> None:
-        wide = max(console.width, _least(what)) if isinstance(what, Table) else None
+        wide = max(console.width, _minimum_width(what)) if isinstance(what, Table) else None
         if terminal:
             console.print(what, style=style, width=wide, soft_wrap=wide is None, crop=False)
             return
@@ -52,10 +53,7 @@ def printer() -> Callable[..., None]:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table; the first row has the headers, with ">" before those of numbers.
-
-    Without headers, where all are empty, the row of headers is left out.
-    """
+    """Return a table; the first row has headers, ">" before those of numbers; empty: none."""
     bare = not any(rows[0])
     table = Table(
         box=None, padding=(0, _GAP, 0, 0), pad_edge=False, show_header=not bare, header_style=""
@@ -76,14 +74,14 @@ def aligned(rows: Sequence[Sequence[str]]) -> Table:
 
 
 def show_result(summary: Any, json: bool, quiet: bool, show: Callable[[], None]) -> None:
-    """Print a summary as JSON, or let `show` print it, or neither."""
+    """Print a summary as JSON or with `show`, or not at all if quiet."""
     if json:
         sys.stdout.write(to_json(summary))
     elif not quiet:
         show()
 
 
-def _least(table: Table) -> int:
+def _minimum_width(table: Table) -> int:
     """Return the width below which a number would be cut."""
     return sum((column.min_width or 0) + _GAP for column in table.columns)
 
@@ -104,9 +102,8 @@ class _Speed(ProgressColumn):
 def progress_bar(
     total: int | None, hidden: bool, unit: str = "updates"
 ) -> Iterator[Callable[[int, float | None], None]]:
-    """Yield a function of the number done and the virtual time, cheap enough to call often.
-
-    `total` is None where nobody knows beforehand.
+    """Yield a function of the number done and the virtual time, cheap enough to call often. `total`
+    is None where it is not known beforehand.
     """
     console = Console(stderr=True)
     if hidden or not console.is_terminal:
@@ -140,6 +137,6 @@ def progress_bar(
 
 @contextlib.contextmanager
 def counter(total: int | None, hidden: bool, unit: str) -> Iterator[Callable[..., None]]:
-    """Yield a function of the number done; what else it is given is of no interest."""
+    """Yield a function of the number done; it ignores other arguments."""
     with progress_bar(total, hidden, unit) as progress:
         yield lambda done, *_: progress(done, None)

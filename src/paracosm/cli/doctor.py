@@ -38,9 +38,9 @@ def doctor(json: Json = False, quiet: Quiet = False) -> int:
         **versions(),
         "processor": f"{here['processor']}, {here['cores']} cores",
         "kernels": f"{len(list(folder.rglob('*.nbi')))} compiled in {folder}{state}",
-        "missing": [name for name, (module, _) in EXTRAS.items() if not _is_there(module)],
+        "missing": [name for name, (module, _) in EXTRAS.items() if not _is_installed(module)],
     }
-    if _is_there("torch"):
+    if _is_installed("torch"):
         import torch
 
         gpus = [torch.cuda.get_device_name(each) for each in range(torch.cuda.device_count())]
@@ -49,7 +49,7 @@ def doctor(json: Json = False, quiet: Quiet = False) -> int:
     return 0
 
 
-def _is_there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:  # the package that it is part of

@@ -39,10 +39,10 @@ _STUDIES = (".yaml", ".yml")
 
 
 class _Emulate(Verb):
-    """What comes behind the script is the script's; behind a study file come flags, as ever."""
+    """The command, whose script keeps the arguments after it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Read the arguments, after a look at what is to be run."""
+        """Read the arguments, depending on what is to be run."""
         if args[:1] == ["--help-all"]:
             return super().parse_args(ctx, args)
         ctx.allow_interspersed_args = False
@@ -60,18 +60,22 @@ def emulate(
     script: Annotated[
         Path | None,
         Argument(
-            help="the training script, module:NAME as python -m takes it, a study file (.yaml), "
-            "which flags take the place of, or a run folder, whose measured computing is taken"
+            help=(
+                "the training script, module:NAME as python -m takes it, a study file (.yaml), "
+                "overridden by flags, or a run folder, whose measured computing is reused"
+            )
         ),
     ] = None,
     arguments: Annotated[
-        list[str] | None, Argument(help="of the script: everything behind it")
+        list[str] | None, Argument(help="of the script: everything after it")
     ] = None,
     calibrate_link: Annotated[
         Path | None,
         Option(
-            help="run no script: measure the link between two ranks and write this file, for "
-            "--calibration (paracosm calibrate link)"
+            help=(
+                "instead of running a script, measure the link between two ranks and write this "
+                "file for --calibration (paracosm calibrate link)"
+            )
         ),
     ] = None,
     **fields: Any,
@@ -116,12 +120,14 @@ def serve(
     host: Annotated[
         str,
         Option(
-            help="of the rendezvous: where rank 0 is; if that is emulated, the address to listen "
-            "on, 0.0.0.0 for all of this machine"
+            help=(
+                "of the rendezvous: where rank 0 runs; if rank 0 is emulated, the address to "
+                "listen on, 0.0.0.0 for every interface"
+            )
         ),
     ] = "127.0.0.1",
     listen: Annotated[
-        bool, Option("--listen", help="let other machines reach the store that is served here")
+        bool, Option("--listen", help="let other machines reach the store served here")
     ] = False,
     seed: Seed = None,
     out: Out = None,
@@ -130,7 +136,7 @@ def serve(
     quiet: Quiet = False,
     **fields: Any,
 ) -> int:
-    """Emulate all ranks but the real ones, which you start yourself, until these have gone.
+    """Emulate all ranks except the real ones, which you start yourself, until these end.
 
     Example: paracosm emulate serve --world-size 4 --port 29500
     """
@@ -138,7 +144,7 @@ def serve(
     given = {name: value for name, value in fields.items() if value not in (None, [])}
     config = validated(EmulateConfig, given | {"port": port, "mode": "wire"}, "command line")
     if len(config.rank) == config.world:
-        raise InputError(f"rank: all {config.world:,} ranks are real: nothing is left to emulate")
+        raise InputError(f"rank: all {config.world:,} ranks are real: there is none to emulate")
     _check_host(config, host, listen)
     started = None if json or quiet else typer.echo
     if out is None:
@@ -149,7 +155,7 @@ def serve(
         ) | {"mode": "wire"}
         with RunFolder.create(out, {"emulate": asked, "seed": seed or 0}, force) as folder:
             result = _emulate(config, host, seed or 0, started)
-            _fill(folder, out, result)
+            _fill_folder(folder, out, result)
         write_report_of([out])
     if not quiet:
         show_summary(result.summary, out, json)
@@ -160,8 +166,8 @@ def _check_host(config: EmulateConfig, host: str, listen: bool) -> None:
     is_served_here = 0 not in config.rank
     if is_served_here and not is_local(host) and not listen:
         raise InputError(
-            f"host: whoever reaches {host} can overwrite the store, which asks for no password: "
-            "add --listen if that is meant, or leave --host out"
+            f"host: anyone who can reach {host} can overwrite the store, which has no password: "
+            "add --listen if you want that, or leave --host out"
         )
     if listen and (is_local(host) or not is_served_here):
         why = "rank 0, which serves the store, is real" if not is_served_here else "add --host"
@@ -169,7 +175,7 @@ def _check_host(config: EmulateConfig, host: str, listen: bool) -> None:
 
 
 def _how_to_start(config: EmulateConfig, host: str) -> Iterator[str]:
-    """Say what is awaited, and how to start it by hand and with torchrun."""
+    """Return instructions for starting the real ranks by hand and with torchrun."""
     import socket
 
     address = socket.gethostname() if host in ("0.0.0.0", "::") else host
@@ -183,13 +189,13 @@ def _how_to_start(config: EmulateConfig, host: str) -> Iterator[str]:
             f"  PARACOSM_SERVED={config.port} torchrun --nnodes={config.world} --node-rank={rank} "
             f"--nproc-per-node=1 --master-addr={address} --master-port={config.port} train.py"
         )
-    yield "the others are emulated until it has gone; Ctrl-C ends this at once"
+    yield "the others are emulated until it ends; Ctrl-C stops at once"
 
 
 def _emulate(
     config: EmulateConfig, host: str, seed: int, say: Callable[[str], None] | None
 ) -> EmulationResult:
-    """Emulate until the real ranks have gone, and return what came of it."""
+    """Emulate until the real ranks end, and return the result."""
     from paracosm.emulation.rank.launched import served
     from paracosm.emulation.wire.main import emulate_peers
 
@@ -197,10 +203,10 @@ def _emulate(
     stop = threading.Event()
     with served(config, seed) as folder:
         path = folder / "emulator.records"
-        if say is not None:
-            for line in _how_to_start(config, host):
-                say(line)
         with _stopped_by_signals(stop):
+            if say is not None:
+                for line in _how_to_start(config, host):
+                    say(line)
             done = emulate_peers(config, seed, path, host, (host, config.port), stop)
         observed = [folder / f"rank{rank}.records" for rank in config.rank]
         is_observed = any(file.exists() for file in observed)
@@ -208,7 +214,7 @@ def _emulate(
     stopped = stop.is_set()
     exit_code = None if stopped else 0
     result = result_of(config, records, exit_code, seed, 0 if done else 1, stopped and done)
-    # Of scripts that somebody else started.
+    # Of scripts that another process started.
     summary = replace(result.summary, exit_code=None)
     if not is_observed:
         why = "the script runs in a process that is not observed"
@@ -218,7 +224,7 @@ def _emulate(
 
 @contextlib.contextmanager
 def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end the emulation in good order."""
+    """Make Ctrl-C and SIGTERM end the emulation cleanly."""
     signals = (signal.SIGINT, signal.SIGTERM)
     before = {sign: signal.signal(sign, lambda number, frame: stop.set()) for sign in signals}
     try:
@@ -228,7 +234,7 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
             signal.signal(sign, handler)
 
 
-def _fill(folder: RunFolder, path: Path, result: EmulationResult) -> None:
+def _fill_folder(folder: RunFolder, path: Path, result: EmulationResult) -> None:
     metrics = Metrics(folder)
     metrics.hear(result.records)
     metrics.end(result)
@@ -238,9 +244,8 @@ def _fill(folder: RunFolder, path: Path, result: EmulationResult) -> None:
 
 
 def finish(setting: Setting, records: Path, out: Path | None, exit_code: int | None) -> None:
-    """Print the summary on standard error, and write a run folder if one is asked for.
-
-    `records` is the complete file that the rank wrote; `exit_code` is None where nobody knows.
+    """Print the summary on standard error, and write a run folder if requested. `records` is the
+    complete file that the rank wrote; `exit_code` is None if unknown.
 
     Raises:
         InputError: the run folder cannot be made.
@@ -249,7 +254,7 @@ def finish(setting: Setting, records: Path, out: Path | None, exit_code: int | N
     if out is not None:
         point = Point("emulate", "", setting.seed, setting.config, {})
         with RunFolder.create(out, point.as_study()) as folder:
-            _fill(folder, out, result)
+            _fill_folder(folder, out, result)
         write_report_of([out])
     with contextlib.redirect_stdout(sys.stderr):
         show_summary(result.summary, out, json=False)

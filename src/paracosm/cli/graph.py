@@ -1,4 +1,4 @@
-"""`paracosm graph show`, `export` and `import`: graphs as files, and what stands in them."""
+"""`paracosm graph show`, `export` and `import`: graph files and their contents."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def show(
 
 def _show(summary: Mapping[str, Any], ops: int) -> None:
     say = printer()
-    say(aligned([("", ""), *_facts(summary).items()]))
+    say(aligned([("", ""), *_fact_rows(summary).items()]))
     sums = (
-        (word, *_work(summary[kind][word]))
+        (word, *_work_cells(summary[kind][word]))
         for kind in ("phases", "resources")
         for word in summary[kind]
     )
@@ -49,14 +49,14 @@ def _show(summary: Mapping[str, Any], ops: int) -> None:
     if not ops or not names:
         return
     by_name = (
-        (name, f"{entry['nodes']:,}", f"{entry['distinct']:,}", *_work(entry)[1:])
+        (name, f"{entry['nodes']:,}", f"{entry['distinct']:,}", *_work_cells(entry)[1:])
         for name, entry in names[:ops]
     )
     say()
     say(aligned([("op", ">nodes", ">distinct", *_WORK[1:]), *by_name]))
     if len(names) > ops:
         say(f"and {len(names) - ops:,} more op names (--ops N shows N)")
-    largest = ((_call(entry), *_work(entry)) for entry in summary["largest_ops"])
+    largest = ((_call_text(entry), *_work_cells(entry)) for entry in summary["largest_ops"])
     say()
     say(aligned([("largest ops, each call", *_WORK), *largest]))
 
@@ -64,7 +64,7 @@ def _show(summary: Mapping[str, Any], ops: int) -> None:
 _WORK = (">nodes", ">flops", ">bytes")
 
 
-def _facts(summary: Mapping[str, Any]) -> dict[str, str]:
+def _fact_rows(summary: Mapping[str, Any]) -> dict[str, str]:
     edges, chain = summary["dependencies"], summary["longest_chain"]
     facts = {
         "nodes": f"{summary['nodes']:,}, {summary['distinct_ops']:,} distinct ops",
@@ -73,8 +73,8 @@ def _facts(summary: Mapping[str, Any]) -> dict[str, str]:
     }
     if summary["nodes_with_duration"]:
         facts["duration"] = (
-            f"{format_duration(summary['duration'])}, the sum of the "
-            f"{summary['nodes_with_duration']:,} nodes whose duration is known"
+            f"{format_duration(summary['duration'])}, the sum over the "
+            f"{summary['nodes_with_duration']:,} nodes with a known duration"
         )
     if any(summary["resident"].values()):
         held = [f"{what} {format_size(size)}" for what, size in summary["resident"].items() if size]
@@ -82,26 +82,26 @@ def _facts(summary: Mapping[str, Any]) -> dict[str, str]:
     if (peak := summary["peak_memory"]) is not None:
         facts["peak memory"] = f"{format_size(peak)} at {summary['peak_memory_at']}"
     for key, value in summary["provenance"].items():
-        facts[key] = _plain(value)
+        facts[key] = _as_text(value)
     return facts
 
 
-def _plain(value: Any) -> str:
-    """Return a value of provenance as a person would write it."""
+def _as_text(value: Any) -> str:
+    """Return a value of provenance as readable text."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_plain(each)}" for key, each in value.items())
+        return ", ".join(f"{key} {_as_text(each)}" for key, each in value.items())
     if isinstance(value, list):
-        return ", ".join(_plain(each) for each in value)
+        return ", ".join(_as_text(each) for each in value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "none" if value is None else str(value)
 
 
-def _work(entry: Mapping[str, int]) -> tuple[str, str, str]:
+def _work_cells(entry: Mapping[str, int]) -> tuple[str, str, str]:
     return f"{entry['nodes']:,}", _flops(entry["flops"]), format_size(entry["bytes"])
 
 
-def _call(entry: Mapping[str, Any]) -> str:
+def _call_text(entry: Mapping[str, Any]) -> str:
     """Return an op with the shapes of its tensors: "aten.mm.default(64x512 512x10)"."""
     if not entry["arguments"]:
         return str(entry["name"])
@@ -127,7 +127,7 @@ def export(
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Write a graph as an MLCommons Chakra execution trace; importing it gives the same graph.
+    """Write a graph as an MLCommons Chakra execution trace, which imports as the same graph.
 
     Example: paracosm graph export gpt.graph --out gpt.et
     """
@@ -149,20 +149,22 @@ def import_(
     ],
     out: Annotated[Path, Option(help="graph file to write")],
     format_: Annotated[
-        str | None, Option("--format", help="of the file; else known by its content")
+        str | None, Option("--format", help="of the file; by default detected from its content")
     ] = None,
     size: Annotated[
         list[str] | None,
-        Option(help="size that a model leaves open: batch=8, sequence=128 (ONNX, GraphDef)"),
+        Option(help="size that a model leaves symbolic: batch=8, sequence=128 (ONNX, GraphDef)"),
     ] = None,
     train: Annotated[
         bool, Option("--train", help="add a backward pass and an optimizer (ONNX)")
     ] = False,
-    optimizer: Annotated[str | None, Option(help="sgd (if left out) or adam, with --train")] = None,
+    optimizer: Annotated[str | None, Option(help="sgd (the default) or adam, with --train")] = None,
     fetch: Annotated[list[str] | None, Option(help="only what this node needs (GraphDef)")] = None,
     step: Annotated[
         int | None,
-        Option(help="which step, else the last (PyTorch execution trace), the median (profiler)"),
+        Option(
+            help="which step; default: the last (PyTorch execution trace), the median (profiler)"
+        ),
     ] = None,
     kineto: Annotated[
         Path | None,
@@ -170,9 +172,7 @@ def import_(
     ] = None,
     drop_missing: Annotated[
         bool,
-        Option(
-            "--drop-missing", help="leave out dependencies on nodes that are not there (Chakra)"
-        ),
+        Option("--drop-missing", help="leave out dependencies on missing nodes (Chakra)"),
     ] = False,
     data_only: Annotated[
         bool, Option("--data-only", help="leave out control dependencies (Chakra)")
@@ -204,7 +204,7 @@ def import_(
         data_only=data_only,
     )
     save_graph(graph, out)
-    said = f"{out}: {', '.join(_said(graph))}"
+    said = f"{out}: {', '.join(_import_notes(graph))}"
     show_result({"file": out, **summarize(graph)}, json, quiet, lambda: typer.echo(said))
     return 0
 
@@ -219,11 +219,11 @@ def _sizes(given: list[str]) -> dict[str, int]:
     return sizes
 
 
-def _said(graph: Graph) -> list[str]:
+def _import_notes(graph: Graph) -> list[str]:
     found = graph.provenance
     said = [f"{len(graph):,} nodes"]
     if found.get("renumbered"):
-        said.append("numbered anew in the order of issue")
+        said.append("renumbered in the order of issue")
     if dropped := found.get("dropped_dependencies", 0):
         said.append(f"{dropped:,} dependencies on missing nodes left out")
     if not found.get("control_dependencies", True):
@@ -235,7 +235,7 @@ def _said(graph: Graph) -> list[str]:
         hint = f" (--size {sizes[0]}=N gives the missing size)" if sizes else ""
         said.append(f"{unknown:,} values without a shape, so without work{hint}")
     if inside := found.get("not_looked_into"):
-        said.append(f"not looked into: {', '.join(inside)}")
+        said.append(f"contents not read: {', '.join(inside)}")
     for key, what in (
         ("loops_counted_once", "loops counted once"),
         ("inputs_not_traced", "inputs were not traced"),

@@ -25,7 +25,7 @@ DATABASE: Path = PredictConfig.model_fields["db"].default
 
 
 def _flag(name: str, switch: bool = False) -> Any:
-    """Return a flag worded as that of `paracosm predict`."""
+    """Return a flag with the help text of the same flag of `paracosm predict`."""
     names = [f"--{name}/--no-{name}"] if switch else []
     return Option(*names, help=PredictConfig.model_fields[name].description)
 
@@ -38,7 +38,7 @@ def _capture_flag(name: str) -> inspect.Parameter:
 
 _CAPTURE = ("batch", "shape", "classes", "dtype", "optimizer", "foreach", "dropout", "train")
 with_capture_flags = with_flags([_capture_flag(name) for name in _CAPTURE])
-"""Lets a command's `**captured` be the flags that `options_of` takes."""
+"""Gives a command's `**captured` the flags that `options_of` takes."""
 
 Shape = Annotated[str | None, _flag("shape")]
 Classes = Annotated[int | None, _flag("classes")]
@@ -92,7 +92,7 @@ def capture(
 
 
 def _working(what: str, hidden: bool) -> contextlib.AbstractContextManager[Any]:
-    """Show on a terminal that something goes on; nobody knows how many ops there will be."""
+    """Show activity on a terminal; the number of ops is not known beforehand."""
     console = Console(stderr=True)
     return contextlib.nullcontext() if hidden or not console.is_terminal else console.status(what)
 

@@ -1,4 +1,4 @@
-"""`paracosm hardware list`, `show`, `add`: the catalogue of datasheets that predictions go by."""
+"""`paracosm hardware list`, `show`, `add`: the catalogue of datasheets that predictions use."""
 
 from __future__ import annotations
 

@@ -35,22 +35,20 @@ from paracosm.units import parse_size
 
 
 def link(
-    db: Annotated[Path | None, Option(help="profile database that the timings go to")] = None,
+    db: Annotated[Path | None, Option(help="profile database to add the timings to")] = None,
     kinds: Annotated[
         str | None,
         Option(
-            help="what to measure, from host-copy, shared-memory, host-to-device, device-to-host, "
+            help="what to measure: host-copy, shared-memory, host-to-device, device-to-host, "
             "device-to-device, send-recv, all-reduce, all-gather, reduce-scatter, broadcast, ddp, "
             "new-memory (all but the last five)"
         ),
     ] = None,
     sizes: Annotated[str | None, Option(help="of messages (1KiB,4KiB,... to 64MiB)")] = None,
-    ranks: Annotated[str, Option(help="processes that collectives run between")] = "2,4",
+    ranks: Annotated[str, Option(help="processes that take part in a collective")] = "2,4",
     seconds: Annotated[str, Option(help="at most for each size of each kind")] = "0.5s",
-    precision: Annotated[float, Option(help="relative standard error that is good enough")] = 0.01,
-    timeout: Annotated[
-        str, Option(help="after which a process that does not answer is given up")
-    ] = "2min",
+    precision: Annotated[float, Option(help="target relative standard error")] = 0.01,
+    timeout: Annotated[str, Option(help="to wait for a process that does not answer")] = "2min",
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -141,6 +139,6 @@ def _show(measured: Links, table: Sequence[Row], db: Path | None) -> None:
     for scenario, why in measured.failed.items():
         say(f"failed: {scenario}: {why}", style="red")
     if measured.interrupted:
-        say("Interrupted: this is what was measured until then.")
+        say("Interrupted: these are the measurements so far.")
     if db is not None:
         say(str(db))

@@ -23,17 +23,15 @@ from paracosm.units import parse_duration
 
 Value = TypeVar("Value")
 
-StudyFile = Annotated[
-    Path | None, Argument(help="a study file; flags take the place of what it says")
-]
+StudyFile = Annotated[Path | None, Argument(help="a study file; flags override its values")]
 StudyOrProfile = Annotated[
     Path | None,
-    Argument(help="a study file, which flags take the place of; or a job profile, as --profile"),
+    Argument(help="a study file, whose values flags override; or a job profile, as --profile"),
 ]
-Seed = Annotated[int | None, Option(min=0, help="decides everything that is random [0]")]
+Seed = Annotated[int | None, Option(min=0, help="seed of all random streams [0]")]
 Out = Annotated[Path | None, Option(help="run folder to write: metrics, timeline, report.html")]
 Force = Annotated[bool, Option("--force", help="replace the run in the folder")]
-Jobs = Annotated[int, Option(min=1, help="runs of a grid, or of a plan, to make at a time")]
+Jobs = Annotated[int, Option(min=1, help="runs of a grid or a plan to execute in parallel")]
 BackendName = Annotated[
     str,
     Option("--backend", help="where the runs of a grid, a plan or a tuning run: loky, dask, ray"),
@@ -79,11 +77,10 @@ class RunFlags:
 def with_fields_of(
     model: type[BaseModel], positional: Collection[str] = ()
 ) -> Callable[[Command], Command]:
-    """Let a command's `**arguments` be the fields of `model`, as flags.
-
-    A flag that is not given is None. What is given goes to the model as the string that was typed,
-    as a study file would say it; the model reads and checks it. The flag of a field that holds
-    several texts may be given several times. Those of `positional` fields are left out.
+    """Replace a command's `**arguments` with one flag per field of `model`. A flag that is not
+    given is None. The model reads and checks the string that was typed, as it would a value of a
+    study file. The flag of a field that holds several texts may be repeated. The flags of
+    `positional` fields are left out.
     """
     return with_flags(_flags_of(model, positional))
 
@@ -91,9 +88,8 @@ def with_fields_of(
 def with_run_flags(
     *models: type[BaseModel], positional: Collection[str] = (), scalars: bool = False
 ) -> Callable[[Command], Command]:
-    """Let a command's `**arguments` be the fields of `models`, and those of `RunFlags`.
-
-    A flag that several have is that of the first; `scalars` says whether runs have metrics.
+    """Replace a command's `**arguments` with the fields of `models` and of `RunFlags`. The first
+    model that has a flag defines it; `scalars` says whether runs have metrics.
     """
     own = inspect.signature(RunFlags, eval_str=True).parameters.values()
     run = [
@@ -147,7 +143,9 @@ def _names_of(module: str, what: str) -> Callable[[str], list[str]]:
 
 
 def with_flags(flags: Sequence[inspect.Parameter]) -> Callable[[Command], Command]:
-    """Let a command's `**arguments` be `flags`; its own keyword-only parameters follow them."""
+    """Replace a command's `**arguments` with `flags`; its own keyword-only parameters follow
+    them.
+    """
 
     def decorate(command: Command) -> Command:
         kinds = inspect.Parameter
@@ -192,12 +190,12 @@ def flag(name: str, kind: Any, option: Any, default: Any = None) -> inspect.Para
 
 
 def duration(flag: str, text: str) -> float:
-    """Return the seconds that a flag says."""
+    """Return the value of a flag in seconds."""
     return named(flag, parse_duration, text)
 
 
 def named(flag: str, parse: Callable[[str], Value], text: str) -> Value:
-    """Return what `parse` makes of a flag's text; an error names the flag."""
+    """Parse a flag's text with `parse`; an error names the flag."""
     try:
         return parse(text)
     except InputError as error:
@@ -217,7 +215,7 @@ def numbers(flag: str, text: str, example: str) -> list[int]:
 
 
 def check_output(out: Path | None, force: bool) -> None:
-    """Refuse to replace a file that nobody asked to replace, before anything is made."""
+    """Refuse to replace an existing file without --force, before any work is done."""
     if force and out is None:
         raise InputError("--force replaces a file: give --out as well")
     if out is not None and out.exists() and not force:

@@ -12,7 +12,7 @@ from paracosm.planning.strategy_plan import StrategyPlanConfig
 
 @with_run_flags(PlanConfig, StrategyPlanConfig)
 def plan(study: StudyOrProfile = None, **arguments: Any) -> int:
-    """Say how long, and for how much, until a model has learnt, on a cluster you don't have.
+    """Predict how long and how much money a model takes to train, on a cluster you don't have.
 
     Example: paracosm plan job.profile --model mlp --data digits --workers 1,2,4..32 --bandwidth
     10Gbit/s --algorithm "asgd, ssgd, ssp(slack=3)" --lr 0.05,0.1,0.2 --target "test_loss <= 0.1"

@@ -46,54 +46,58 @@ def job(
     arguments: Annotated[
         list[str] | None,
         Argument(
-            help="of the script, behind --; {job}, {task}, {servers}, {workers} stand for its task "
-            "and the addresses of all, which are in TF_CONFIG as well"
+            help=(
+                "of the script, after --; {job}, {task}, {servers}, {workers} stand for its "
+                "task and all addresses, which TF_CONFIG has as well"
+            )
         ),
     ] = None,
-    steps: Annotated[int, Option(min=1, help="that are profiled")] = 100,
+    steps: Annotated[int, Option(min=1, help="to profile")] = 100,
     servers: Annotated[int, Option(min=1, help="parameter servers")] = 1,
     batch: Annotated[
         int | None,
-        Option(min=1, help="examples of a step; of a script, for examples/s (pytorch: 8)"),
+        Option(
+            min=1, help="examples per step; for a script, only used for examples/s (pytorch: 8)"
+        ),
     ] = None,
     bandwidth: Annotated[
         str | None, Option(help="of this machine's loopback, if known (tensorflow)")
     ] = None,
     warmup: Annotated[
-        int | None, Option(min=0, help="steps before those that are profiled (tensorflow: 5)")
+        int | None, Option(min=0, help="steps before those to profile (tensorflow: 5)")
     ] = None,
     shape: Shape = None,
     classes: Classes = None,
     data: Annotated[
         str | None,
         Option(
-            help="that the model learns: digits, cifar10 or package.module:factory (pytorch: one "
-            "random batch again and again)"
+            help=(
+                "to train on: digits, cifar10 or package.module:factory (pytorch: one random "
+                "batch, repeated)"
+            )
         ),
     ] = None,
     data_dir: Annotated[Path | None, Option(help="folder of the CIFAR-10 archive")] = None,
     lr: Annotated[float | None, Option(help="learning rate (pytorch: 0.01)")] = None,
     forward: Annotated[
         str | None,
-        Option(help="time that a forward pass takes at least, by waiting (pytorch)"),
+        Option(help="minimum time of a forward pass, enforced by waiting (pytorch)"),
     ] = None,
     backward: Annotated[
         str | None,
-        Option(help="time that a backward pass takes at least, by waiting (pytorch)"),
+        Option(help="minimum time of a backward pass, enforced by waiting (pytorch)"),
     ] = None,
     noise: Annotated[
         float | None,
         Option(
-            min=0, help="standard deviation of the logarithm of that time, step by step (pytorch)"
+            min=0, help="standard deviation of the logarithm of that time, across steps (pytorch)"
         ),
     ] = None,
     threads: Annotated[int | None, Option(min=1, help="of each process (pytorch: 1)")] = None,
     seed: Annotated[
         int | None, Option(min=0, help="of parameters and examples (pytorch: 0)")
     ] = None,
-    timeout: Annotated[
-        str, Option(help="without a step, after which the job is given up")
-    ] = "5min",
+    timeout: Annotated[str, Option(help="without a step after which the job is aborted")] = "5min",
     force: ForceFile = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -110,7 +114,7 @@ def job(
     of_pytorch |= {"data-dir": data_dir, "lr": lr, "noise": noise}
     of_pytorch |= {"forward": forward, "backward": backward, "threads": threads, "seed": seed}
     for name, value in (of_pytorch if framework == "tensorflow" else of_tensorflow).items():
-        flag = "what stands behind --" if name == "arguments" else f"--{name}"
+        flag = "text after --" if name == "arguments" else f"--{name}"
         _refuse({flag: value}, f"has no effect with --framework {framework}")
     seconds = duration("--timeout", timeout)
     with counter(steps, hidden=json or quiet, unit="steps") as shown:
@@ -136,31 +140,35 @@ def job(
                 what, shape=sizes(shape), servers=servers, timeout=seconds, **chosen
             )
             profile = profile_module(options, steps, shown)
-    return _keep(profile, out, json, quiet)
+    return _save_and_show(profile, out, json, quiet)
 
 
 def import_(
     files: Annotated[
         list[Path],
         Argument(
-            help="TensorFlow: RunMetadata of steps of one worker with parameter servers, a step a "
-            "file; PyTorch: one profiler's trace of a training process"
+            help=(
+                "TensorFlow: RunMetadata of one worker with parameter servers, one file per "
+                "step; PyTorch: one profiler trace of a training process"
+            )
         ),
     ],
     out: Annotated[Path, Option(help="job profile to write")],
-    batch: Annotated[int | None, Option(min=1, help="examples of a step, for examples/s")] = None,
+    batch: Annotated[int | None, Option(min=1, help="examples per step, for examples/s")] = None,
     bandwidth: Annotated[
-        str | None, Option(help="of the link that it was traced on, such as 1Gbit/s")
+        str | None, Option(help="of the link in the traced job, such as 1Gbit/s")
     ] = None,
     servers: Annotated[
         int | None,
-        Option(min=1, help="parameter servers that are added to a profiler's trace (1)"),
+        Option(min=1, help="parameter servers to add to a profiler trace (1)"),
     ] = None,
     model: Annotated[
         str | None,
         Option(
-            help="that a profiler's trace is of, built-in or package.module:factory, for names and "
-            "bytes of parameters that the trace does not tell"
+            help=(
+                "of a profiler trace, built-in or package.module:factory, for names and sizes of "
+                "parameters, which the trace lacks"
+            )
         ),
     ] = None,
     shape: Shape = None,
@@ -169,32 +177,35 @@ def import_(
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Read what TensorFlow or PyTorch has traced, and write it as a job profile.
+    """Convert traces of TensorFlow or PyTorch to a job profile.
 
     Example: paracosm profile import run_metadata-*.pb --batch 64 --out job.profile
     """
     _check_out(out, force)
     link = None if bandwidth is None else named("--bandwidth", parse_bandwidth, bandwidth)
     if link is not None and not link > 0:
-        raise InputError(f"--bandwidth {bandwidth}: a link has more")
-    traces = [path for path in files if _is_profilers(path)]
+        raise InputError(f"--bandwidth {bandwidth}: must be above 0")
+    traces = [path for path in files if _is_profiler_trace(path)]
     if traces:
         if len(files) > 1:
             other = files[0] if files[0] != traces[0] else files[1]
             raise InputError(
-                f"{traces[0]}: a profiler's trace has all its steps: give it without {other}"
+                f"{traces[0]}: a profiler trace holds all its steps: give it without {other}"
             )
         parameters = (
             () if model is None else parameters_of_model(options_of(model, shape, classes=classes))
         )
         if model is None:
-            _refuse({"--shape": shape, "--classes": classes}, "is the --model's: give that as well")
+            _refuse(
+                {"--shape": shape, "--classes": classes},
+                "describes the model: give --model as well",
+            )
         profile = job_profile_of_trace(
             files[0], parameters=parameters, batch=batch, servers=servers or 1
         )
     else:
         asked = {"--servers": servers, "--model": model, "--shape": shape, "--classes": classes}
-        _refuse(asked, "has no effect on steps of TensorFlow: they show it")
+        _refuse(asked, "has no effect on traces of TensorFlow, which record it")
         from paracosm.profiling.jobs.tensorflow import read_steps
 
         with counter(len(files), hidden=json or quiet, unit="steps") as shown:
@@ -203,11 +214,11 @@ def import_(
         profile = replace(profile, batch=batch)
     if link is not None:
         profile = replace(profile, bandwidth=link)
-    return _keep(profile, out, json, quiet)
+    return _save_and_show(profile, out, json, quiet)
 
 
-def _is_profilers(path: Path) -> bool:
-    """Whether a file is a trace of PyTorch's profiler; timelines of TensorFlow look much alike."""
+def _is_profiler_trace(path: Path) -> bool:
+    """Whether a file is a trace of PyTorch's profiler; TensorFlow timelines look similar."""
     return is_kineto(path) and b' Compute"' not in read_bytes(path, _HEAD)
 
 
@@ -223,12 +234,12 @@ def _refuse(given: Mapping[str, object], why: str) -> None:
 def _check_out(out: Path, force: bool) -> None:
     check_output(out, force)
     if not out.parent.is_dir():
-        raise InputError(f"{out}: there is no folder {out.parent}")
+        raise InputError(f"{out}: the folder {out.parent} does not exist")
     check_writable(out)
 
 
-def _keep(profile: JobProfile, out: Path, json: bool, quiet: bool) -> int:
-    """Write a profile, say what is in it, and return the exit code."""
+def _save_and_show(profile: JobProfile, out: Path, json: bool, quiet: bool) -> int:
+    """Write a profile, print its summary, and return the exit code."""
     save_job_profile(profile, out)
     interrupted = profile.provenance.get("ended") == "interrupted"
     status = "interrupted" if interrupted else "done"
@@ -240,7 +251,7 @@ def _keep(profile: JobProfile, out: Path, json: bool, quiet: bool) -> int:
 def _show(summary: dict[str, Any], interrupted: bool) -> None:
     say = printer()
     low, high = map(format_duration, summary["step_seconds_p10_p90"])
-    steps, servers = (_counted(summary[key], key[:-1]) for key in ("steps", "servers"))
+    steps, servers = (_count_of(summary[key], key[:-1]) for key in ("steps", "servers"))
     say(f"{steps} of {summary['ops']:,} ops, 1 worker, {servers}")
     say(f"step: {format_duration(summary['step_seconds'])} ({low} to {high})")
     rows = []
@@ -253,18 +264,18 @@ def _show(summary: dict[str, Any], interrupted: bool) -> None:
     if summary["bandwidth"] is not None:
         say(f"link: {format_bandwidth(summary['bandwidth'])}")
     for reason, count in summary["dropped"].items():
-        say(f"left out: {_counted(count, 'step')}: {reason}", style="red")
+        say(f"left out: {_count_of(count, 'step')}: {reason}", style="red")
     if missing := summary["provenance"].get("transfers_not_traced"):
-        say(f"transfers of which a step lacks the times: {missing:,} (it has their bytes)")
+        say(f"transfers without times in some step: {missing:,} (their bytes are known)")
     for place, ahead in summary["provenance"].get("clocks_ahead", {}).items():
         what = f"{format_duration(abs(ahead))} {'ahead' if ahead > 0 else 'behind'}"
         say(f"the clock of {place} was {what} of the worker's: corrected")
     if summary["provenance"].get("ended") == "by itself":
-        say("The script ended before there were more.")
+        say("The script ended before more steps were profiled.")
     if interrupted:
-        say("Interrupted: these are the steps that were profiled until then.")
+        say("Interrupted: these are the steps profiled so far.")
     say(str(summary["file"]))
 
 
-def _counted(count: int, what: str) -> str:
+def _count_of(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

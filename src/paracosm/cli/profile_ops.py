@@ -36,10 +36,10 @@ from paracosm.profiling.profiler import (
 from paracosm.profiling.samples import CACHES
 from paracosm.units import format_duration, parse_number, parse_size
 
-Database = Annotated[Path, Option(help="profile database to add to; made if it is not there")]
-Threads = Annotated[int, Option(min=1, help="threads of one op, on the CPU")]
-Precision = Annotated[float, Option(help="relative standard error at which an op is done")]
-Budget = Annotated[str, Option(help="time for it all, such as 2min")]
+Database = Annotated[Path, Option(help="profile database to add to, created if missing")]
+Threads = Annotated[int, Option(min=1, help="threads per op, on the CPU")]
+Precision = Annotated[float, Option(help="relative standard error at which timing of an op stops")]
+Budget = Annotated[str, Option(help="total time, such as 2min")]
 
 SHOWN = 10  # op types, refused ops
 BUSY = 1.2
@@ -54,7 +54,8 @@ def ops(
     device: Device = "cpu",
     threads: Threads = 1,
     cache: Annotated[
-        str, Option(help="cold: data in memory, as in training; warm: the op again and again")
+        str,
+        Option(help="cold: data in memory, as in training; warm: data in cache, the op repeated"),
     ] = "cold,warm",
     precision: Precision = 0.01,
     budget: Budget = "2min",
@@ -74,7 +75,9 @@ def ops(
     caches, seconds = _caches(cache), duration("--budget", budget)
     settings = Settings(device, threads, caches, precision, seconds, seed=seed)
     options = options_of(model, device=device, **captured)
-    if db.exists():  # refused before the capture; made after it, when there is something to keep
+    if (
+        db.exists()
+    ):  # refused before the capture; created after it, when there is something to store
         ProfileDatabase.open(db).close()
     graph = capture(options)
     total = len(ops_to_profile(graph))
@@ -149,7 +152,7 @@ def _by_op(graph: Graph, durations: np.ndarray) -> dict[str, dict[str, float]]:
 
 def _show_model(done: ModelProfile, summary: Mapping[str, Any], db: Path) -> None:
     say = printer()
-    say(_in_short(done.profile.environment))
+    say(_environment_text(done.profile.environment))
     known, stable = "no timings", summary["stable"]
     if count := summary["timings"]:
         more = " (a larger --budget sharpens them)" if stable < SHARP else ""
@@ -179,21 +182,21 @@ def _show_model(done: ModelProfile, summary: Mapping[str, Any], db: Path) -> Non
         time, share = entry["time"], entry["time"] / whole
         rows.append((name, f"{entry['nodes']:,}", format_duration(time), f"{share:.1%}"))
     say(aligned(rows))
-    _say_the_end(summary, db)
+    _show_unfinished(summary, db)
 
 
-def _in_short(here: Environment) -> str:
+def _environment_text(here: Environment) -> str:
     return f"{here.hardware}; {here.framework}; threads {here.threads}; {here.allocator}"
 
 
-def _say_the_end(summary: Mapping[str, Any], db: Path) -> None:
+def _show_unfinished(summary: Mapping[str, Any], db: Path) -> None:
     say, refused = printer(), summary["refused"]
     for op, why in islice(refused.items(), SHOWN):
         say(f"not timed: {op[:100]}: {why[:200]}", style="red")
     if len(refused) > SHOWN:
         say(f"and {len(refused) - SHOWN} more (--json lists them)", style="red")
     if summary["status"] == "interrupted":
-        say("Interrupted: what was measured until then is in the database.")
+        say("Interrupted: the measurements so far are in the database.")
     say(str(db))
 
 
@@ -205,7 +208,7 @@ def grid(
         Option(help="model-like: values that models have; random; paper: one argument at a time"),
     ] = "model-like",
     values: Annotated[
-        int, Option(help="of each argument in the paper's grid; the others are as large")
+        int, Option(help="of each argument in the paper's grid; other designs are as large")
     ] = 16,
     batch: Annotated[int | None, Option(help="the only batch size (many)")] = None,
     dtype: Annotated[str, Option(help="of floating-point tensors")] = "float32",
@@ -215,7 +218,7 @@ def grid(
     threads: Threads = 1,
     precision: Precision = 0.01,
     budget: Budget = "2min",
-    seed: Annotated[int, Option(min=0, help="what is drawn, order of ops")] = 0,
+    seed: Annotated[int, Option(min=0, help="points drawn, order of ops")] = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -223,7 +226,7 @@ def grid(
 
     Example: paracosm profile grid --ops addmm,relu --values 4 --budget 10s
     """
-    families = _families_asked(ops, batch)
+    families = _families_named(ops, batch)
     limits = Limits(named("--limit", parse_size, limit), named("--flops", parse_number, flops))
     seconds = duration("--budget", budget)
     settings = Settings(device, threads, precision=precision, budget=seconds, seed=seed)
@@ -247,7 +250,7 @@ def grid(
     return INTERRUPTED if measured.interrupted else 0
 
 
-def _families_asked(text: str, batch: int | None) -> list[Family]:
+def _families_named(text: str, batch: int | None) -> list[Family]:
     families = families_named(listed(text))
     if batch is None:
         return families
@@ -277,7 +280,7 @@ def _grid_summary(made: Design, measured: Profile) -> dict[str, Any]:
 
 def _show_grid(summary: Mapping[str, Any], measured: Profile, db: Path) -> None:
     say = printer()
-    say(_in_short(measured.environment))
+    say(_environment_text(measured.environment))
     say(
         f"design {summary['design']}: {summary['ops']:,} ops, {summary['timings']:,} timings, "
         f"{measured.stable:.0%} with a standard error under 1 %"
@@ -285,4 +288,4 @@ def _show_grid(summary: Mapping[str, Any], measured: Profile, db: Path) -> None:
     for name, counts in summary["families"].items():
         beyond = f", {counts['left_out']} beyond the limits" if counts["left_out"] else ""
         say(f"  {name}: {counts['timed']} of {counts['ops']}{beyond}")
-    _say_the_end(summary, db)
+    _show_unfinished(summary, db)

@@ -66,7 +66,12 @@ def tune(
     trials: Annotated[int, Option(min=1, help="points of the search")] = 60,
     limit: Annotated[
         float,
-        Option(help="times the fault-free time at which a run counts as not converging"),
+        Option(
+            help=(
+                "longest run, in multiples of the fault-free time; beyond it a run counts as not "
+                "converged"
+            )
+        ),
     ] = 20.0,
     **arguments: Any,
 ) -> int:
@@ -84,9 +89,11 @@ def tune(
     out, hidden = flags.out, flags.json or flags.quiet
     check_folder(out, flags.force, "tuning")
     if space is None:
-        raise InputError('--tune: say what to vary: --tune "alpha=1.05..20, omega=1..500"')
+        raise InputError(
+            '--tune is missing: name what to vary: --tune "alpha=1.05..20, omega=1..500"'
+        )
     varied = parse_space(space)
-    config, first = _asked(study, arguments, flags.seed, varied)
+    config, first = _study_to_tune(study, arguments, flags.seed, varied)
     where = flags.where.sending(to_builtin(config.model_dump()))
     total = count_runs(config, varied, seeds, trials)
     asked = to_builtin(config.model_dump(exclude_unset=True))
@@ -115,17 +122,19 @@ def tune(
     return INTERRUPTED if tuning.status == "interrupted" else int(tuning.status != "done")
 
 
-def _asked(
+def _study_to_tune(
     file: Path | None, arguments: Mapping[str, Any], seed: int | None, space: tuple[Parameter, ...]
 ) -> tuple[RelaxConfig, int]:
-    """Return what a study file and flags ask for, and the first seed."""
+    """Return the study that a file and flags describe, and the first seed."""
     from paracosm.studies.tuning_runs import complete_checkpoint
 
     where = "command line" if file is None else str(file)
     study = Study.model_validate({"relax": {}}) if file is None else load_study(file)
     if study.kind != "relax" or study.is_sweep:
         what = "with a grid" if study.kind == "relax" else f"of {study.kind}"
-        raise InputError(f"{where}: a study {what}: tune one of relax, without a grid")
+        raise InputError(
+            f"{where}: cannot tune a study {what}: give a study of relax without a grid"
+        )
     given = {key: value for key, value in arguments.items() if value is not None}
     study = study.with_arguments(seed, given)
     asked = dict(study.arguments)
@@ -153,16 +162,17 @@ def measure(
         bool, Option("--relative", help="tolerance relative to the first residual")
     ] = False,
     repeats: Annotated[
-        int, Option(min=1, help="runs of each case with timers, and as many without")
+        int, Option(min=1, help="runs of each case with timers, and the same number without")
     ] = 3,
     seed: Annotated[int, Option(min=0, help="right-hand side, order of runs")] = 0,
-    longest: Annotated[float, Option(help="seconds after which a run is stopped")] = 600.0,
-    out: Annotated[Path | None, Option(help="file to write, which --time reads")] = None,
+    longest: Annotated[float, Option(help="longest time of a run, in seconds")] = 600.0,
+    out: Annotated[Path | None, Option(help="file to write, for --time")] = None,
     force: ForceFile = False,
     json: Annotated[bool, Option("--json", help="print the summary as JSON")] = False,
     quiet: Quiet = False,
 ) -> int:
-    """Measure real parallel runs here: time of every phase of every iteration of every thread.
+    """Measure real parallel runs on this machine: the time of each phase of each thread's
+    iterations.
 
     Example: paracosm relax measure --problem laplace2d:20 --threads 1,2 --out measured.json
     """
@@ -233,7 +243,7 @@ def _show_measurement(measurement: Measurement, out: Path | None) -> None:
     clock = format_duration(measurement.clock_overhead)
     name, threshold = measurement.problem["name"], measurement.threshold
     on = "1 core" if cores == 1 else f"{cores} cores"
-    say(f"{name} to a residual of {threshold:.3g} on {on}; a look at the clock: {clock}\n")
+    say(f"{name} to a residual of {threshold:.3g} on {on}; one clock read: {clock}\n")
     say(f"{'':9}{'threads':>8}{'with timers':>13}{'without':>12}{'iterations':>12}{'on core':>9}")
     for case in measurement.cases:
         made = [sum(run.iterations) / case.threads for run in case.runs]
@@ -246,15 +256,15 @@ def _show_measurement(measurement: Measurement, out: Path | None) -> None:
     say(f"\n{'mean of':9}{'threads':>8}{'copy':>12}{'compute':>12}{'update':>12}{'iteration':>24}")
     for case in measurement.cases:
         means, deviations = case.pooled()
-        shown = "".join(f"{_short(seconds):>12}" for seconds in means)
-        say(f"{case.variant:9}{case.threads:>8}{shown} ± {_short(deviations[-1])}")
+        shown = "".join(f"{_short_duration(seconds):>12}" for seconds in means)
+        say(f"{case.variant:9}{case.threads:>8}{shown} ± {_short_duration(deviations[-1])}")
     if any(case.interruptions.share < CROWDED for case in measurement.cases):
         say(
-            "\nThreads lost their cores: durations drawn independently of each other are then "
-            "wrong; use fewer threads, a replay, or the run-queue model."
+            "\nThe system preempted threads, so durations are not independent: use fewer threads, "
+            "a replay, or the run-queue model."
         )
     if measurement.interrupted:
-        say("\nInterrupted: this is what was measured until then.")
+        say("\nInterrupted: these are the measurements so far.")
     if out is not None:
         say(str(out))
     for case in measurement.cases:
@@ -263,5 +273,5 @@ def _show_measurement(measurement: Measurement, out: Path | None) -> None:
                 say(f"{case.variant}, {case.threads} threads: {run.status} at {run.residual:.3g}")
 
 
-def _short(seconds: float) -> str:
+def _short_duration(seconds: float) -> str:
     return format_duration(float(f"{seconds:.3g}"))

@@ -1,4 +1,4 @@
-"""`paracosm replay`: traces of a real job played again, with something changed."""
+"""`paracosm replay`: traces of a real job replayed, with changes."""
 
 from __future__ import annotations
 
@@ -18,21 +18,24 @@ def replay(
     what_if: Annotated[
         list[str] | None,
         Option(
-            help='what is different, as often as wanted: "links: bandwidth 2x", "worker 3: compute '
+            help='a change, repeatable: "links: bandwidth 2x", "worker 3: compute '
             '1.5x faster", "data loading: none", "kernel *gemm*: 2x slower"'
         ),
     ] = None,
     steps: Annotated[str | None, Option(help="of the profiler, such as 5..9 [all]")] = None,
     alone: Annotated[
         bool,
-        Option("--alone", help="one rank of several: collectives take as long as they took it"),
+        Option(
+            "--alone",
+            help="replay one rank of several; its collectives keep their recorded durations",
+        ),
     ] = False,
     out: Annotated[Path | None, Option(help="run folder to write")] = None,
     force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Replay traces of PyTorch's profiler, and say what would be if something were different.
+    """Replay traces of PyTorch's profiler, unchanged and with what-if changes.
 
     Example: paracosm replay rank0.json.gz rank1.json.gz --what-if "links: bandwidth 2x"
     """

@@ -20,11 +20,11 @@ def report(
         Path | None, Option(help="file to write [report.html in the first folder]")
     ] = None,
     images: Annotated[
-        Literal["png", "svg"] | None, Option(help="write each figure besides, as png or svg")
+        Literal["png", "svg"] | None, Option(help="also write each figure, as png or svg")
     ] = None,
     quiet: Quiet = False,
 ) -> int:
-    """Write one self-contained HTML page about runs, overlaid where there are several.
+    """Write one self-contained HTML page about one run, or several compared.
 
     Example: paracosm report runs/asgd16 runs/ssgd16 --out compare.html
     """
@@ -44,7 +44,7 @@ def report(
 
 
 def _expand(path: Path) -> list[Path]:
-    """Return the runs of a sweep's folder, in its order; any other folder stands for itself."""
+    """Return the runs of a sweep's folder in its order; any other folder is returned unchanged."""
     if not (path / "sweep.json").is_file():
         return [path]
     points = read_sweep(path)
@@ -70,8 +70,8 @@ def trace(
         raise InputError(f"{run}: no timeline: the run is not finished")
     if timeline is None:
         raise InputError(
-            f"{run}: no timeline was recorded: the run is not finished, or too long; "
-            "--timeline records every span of any run"
+            f"{run}: no timeline was recorded: the run is unfinished or too long; --timeline "
+            "records every span of any run"
         )
     path = out or run / "trace.json.gz"
     write_trace(timeline, path)

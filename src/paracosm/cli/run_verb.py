@@ -1,4 +1,4 @@
-"""What all verbs that run something have in common: one run or a sweep, and its exit code."""
+"""Running a study from the command line: one run or a sweep, and its exit code."""
 
 from __future__ import annotations
 
@@ -35,9 +35,8 @@ from paracosm.studies.scalars import check_scalars, write_scalars
 
 
 def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: bool = False) -> int:
-    """Run what a study file and flags ask for, show it, and return the exit code.
-
-    `arguments` are those of `RunFlags` and of the kind's model, None where one is not given.
+    """Run the study that a file and flags describe, show the result, and return the exit code.
+    `arguments` are those of `RunFlags` and of the kind's model, None where not given.
     """
     given = {key: value for key, value in arguments.items() if value is not None}
     flags = RunFlags.taken(given)
@@ -45,8 +44,8 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
     wanted = Study.model_validate({kind: {}}) if study is None else load_study(study)
     if wanted.kind != kind:
         raise InputError(
-            f"{study}: a study of {wanted.kind}, not of {kind}: run it with "
-            f"paracosm {wanted.kind} {study}"
+            f"{study}: this is a {wanted.kind} study, not a {kind} study: run it with paracosm "
+            f"{wanted.kind} {study}"
         )
     wanted = wanted.with_arguments(flags.seed, given)
     points = wanted.points(where)
@@ -57,37 +56,37 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
         check_scalars(flags.tensorboard, flags.force)
     for conflict, message in (
         (flags.tensorboard and not flags.out, "--tensorboard needs a run folder: give --out"),
-        (log and flags.json, "--log and --json both print to standard output: give one of them"),
-        (log and not alone, "--log is for one run, and the study has a grid: leave it out"),
+        (log and flags.json, "--log and --json both write to standard output: give one of them"),
+        (log and not alone, "--log works on a single run, and the study has a grid: leave it out"),
         (
             alone and flags.where != HERE and not KINDS[kind].of_many,
-            f"{many} is for a study with a grid: leave it out",
+            f"{many} needs a study with a grid: leave it out",
         ),
     ):
         if conflict:
             raise InputError(message)
     if alone:
-        return _one(points[0], flags, log)
+        return _run_one(points[0], flags, log)
     if flags.out is None:
         what = " and ".join(wanted.counts)
         what = f"a list of {what} is a sweep, which" if what else "a study with a grid"
         raise InputError(f"{where}: {what} needs a folder to write: give --out")
-    return _sweep(wanted, points, flags.out, flags)
+    return _run_sweep_of(wanted, points, flags.out, flags)
 
 
 def study_or_profile(path: Path | None, arguments: dict[str, Any]) -> Path | None:
-    """Return the study file that a verb was given; a job profile becomes the argument `profile`."""
+    """Return the study file of a verb, if any; a job profile becomes the argument `profile`."""
     from paracosm.profiling.jobs.file import is_job_profile
 
     if path is None or not is_job_profile(path):
         return path
     if arguments.get("profile") is not None:
-        raise InputError(f"{path}: a job profile, and --profile names another: give one")
+        raise InputError(f"{path} is a job profile, and --profile names another: give one of them")
     arguments["profile"] = str(path)
     return None
 
 
-def _one(point: Point, flags: RunFlags, log: bool) -> int:
+def _run_one(point: Point, flags: RunFlags, log: bool) -> int:
     kind, out = KINDS[point.kind], flags.out
     hidden = flags.quiet or flags.json or log or kind.prints(point.config)
     said: list[str] = []
@@ -109,7 +108,7 @@ def _one(point: Point, flags: RunFlags, log: bool) -> int:
     return _exit_code(point.kind, [summary])
 
 
-def _sweep(study: Study, points: list[Point], out: Path, flags: RunFlags) -> int:
+def _run_sweep_of(study: Study, points: list[Point], out: Path, flags: RunFlags) -> int:
     done = itertools.count(1)
     with counter(len(points), flags.quiet or flags.json, unit="runs") as shown:
         try:
@@ -118,7 +117,7 @@ def _sweep(study: Study, points: list[Point], out: Path, flags: RunFlags) -> int
             )
         except KeyboardInterrupt:
             again = "the same command" + (", without --force," if flags.force else "")
-            raise typer.Abort(f"interrupted: {again} goes on where it stopped") from None
+            raise typer.Abort(f"interrupted: {again} resumes where it stopped") from None
     write_report_of([out / point.name for point in points], out)
     if flags.tensorboard is not None:
         runs = {point.name: RunFolder.open(out / point.name) for point in points}
@@ -129,8 +128,7 @@ def _sweep(study: Study, points: list[Point], out: Path, flags: RunFlags) -> int
 
 
 def write_report_of(runs: list[Path], folder: Path | None = None) -> None:
-    """Write the page about run folders, into `folder` or the only one, which nobody may replace
-    meanwhile."""
+    """Write the report of run folders, into `folder` or the only one of them, locked meanwhile."""
     from paracosm.report import write_report
 
     folder = folder or runs[0]
@@ -148,9 +146,8 @@ def _exit_code(kind: str, summaries: list[Summary]) -> int:
 def show_summary(
     summary: Summary, out: Path | None, json: bool, said: Collection[str] = ()
 ) -> None:
-    """Print a run's key figures, and where the rest is; or the whole summary as JSON.
-
-    Remarks that were `said` before the run are not repeated.
+    """Print a run's key figures and where the rest is, or the whole summary as JSON. Remarks
+    already `said` before the run are not repeated.
     """
     if json:
         sys.stdout.write(to_json(summary))
@@ -166,7 +163,7 @@ def show_summary(
     facts = [("status", ended.word)]
     for label, write in view.figures.items():
         if (text := write(summary)) is not None:
-            facts.append((_small(label), text))
+            facts.append((_emphasis(label), text))
     for what, how in (view.remarks(summary) | view.origins(summary)).items():
         if how not in said:
             facts.append((what, str(how)))
@@ -194,7 +191,7 @@ def show_sweep(rows: Sequence[SweepRow], out: Path, json: bool) -> None:
     if compared is not None:
         say(compared)
         say()
-    columns = [*_varied(rows), *_figures(view, rows)]
+    columns = [*_varied_columns(rows), *_figure_columns(view, rows)]
     headers = [f">{header}" for header, _ in columns]
     say(aligned([headers, *([cell(row) for _, cell in columns] for row in rows)]))
     endings = [verdict(view, row.summary) for row in rows]
@@ -209,20 +206,17 @@ def show_sweep(rows: Sequence[SweepRow], out: Path, json: bool) -> None:
 
 
 STYLES = {"good": None, "warning": "yellow", "bad": "red"}
-"""Of a sentence in a terminal, by how the run ended."""
+"""Style of the answer in a terminal, by verdict."""
 
 Column = tuple[str, Callable[[SweepRow], str]]
 
 
-def _small(label: str) -> str:
+def _emphasis(label: str) -> str:
     return label[0].lower() + label[1:]
 
 
-def _varied(rows: Sequence[SweepRow]) -> list[Column]:
-    """Return a column for each argument that the sweep varies.
-
-    Where values are too long for a table (a cluster, say), the names of the points stand for them.
-    """
+def _varied_columns(rows: Sequence[SweepRow]) -> list[Column]:
+    """Return a column for each varied argument; names of points replace long values."""
     if any(isinstance(value, Mapping | list) for row in rows for value in row.varied.values()):
         return [("point", lambda row: row.point)]
 
@@ -232,11 +226,11 @@ def _varied(rows: Sequence[SweepRow]) -> list[Column]:
     return [column(key) for key in dict.fromkeys(key for row in rows for key in row.varied)]
 
 
-def _figures(view: View, rows: Sequence[SweepRow]) -> list[Column]:
-    """Return a column for each key figure, but for those that go without saying."""
+def _figure_columns(view: View, rows: Sequence[SweepRow]) -> list[Column]:
+    """Return a column for each key figure, except those that are self-evident."""
 
     def column(label: str, write: Figure) -> Column:
-        return _small(label), lambda row: write(row.summary) or ""
+        return _emphasis(label), lambda row: write(row.summary) or ""
 
     varied = {key.replace("_", " ") for row in rows for key in row.varied}
     columns: list[Column] = []
@@ -245,6 +239,6 @@ def _figures(view: View, rows: Sequence[SweepRow]) -> list[Column]:
         columns.append(("status", lambda row: verdict(view, row.summary).word))
     for label, write in view.figures.items():
         known = any(write(row.summary) is not None for row in rows)
-        if known and label != "Wall time" and _small(label) not in varied:
+        if known and label != "Wall time" and _emphasis(label) not in varied:
             columns.append(column(label, write))
     return columns

@@ -1,7 +1,6 @@
-"""The verbs of the program: what each is called, and the module that has it.
-
-A module is imported when its verb is called, or its help is asked for; the list of all verbs is
-read from the modules' sources.
+"""The verbs of the program: their names and the modules that implement them. A module is imported
+when its verb is called or its help is shown; the list of all verbs is read from the modules'
+sources.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ INTERRUPTED = 130
 """Exit code of a verb that Ctrl-C ended: 128 and the number of its signal."""
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["--help", "-h"]}
-"""Of every verb; a module may have `COMMANDS` of its own, a `Verb` by verb."""
+"""Settings of every verb; a module may define its own `COMMANDS`, a `Verb` by name."""
 
 
 PANELS = ("Common", "Job", "Cluster", "Parameter servers", "Output", "Advanced")
@@ -135,13 +134,14 @@ class Verb(TyperCommand):
             if not others:
                 raise
             raise InputError(
-                f"no option {option} here: it is one of paracosm {', '.join(others[:5])}"
+                f"{ctx.command_path} has no option {option}: paracosm {', '.join(others[:5])} "
+                f"{'has' if len(others) == 1 else 'have'} it"
             ) from None
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb, unless two of its flags exclude each other."""
+        """Run the verb, unless its flags contradict each other."""
         if ctx.params.get("json") and ctx.params.get("quiet"):
-            raise InputError("--json prints and --quiet does not: give one of them")
+            raise InputError("--json and --quiet exclude each other: give one of them")
         return super().invoke(ctx)
 
 
@@ -159,7 +159,7 @@ def _command(verb: str) -> Any:
 
 
 def parameters_of(verb: str) -> dict[str, list[str]]:
-    """Return the options of a verb by name, each with its flags, the one that switches off last."""
+    """Return the options of a verb by name, each with its flags, the negative one last."""
     return {str(each.name): [*each.opts, *each.secondary_opts] for each in _command(verb).params}
 
 
@@ -168,8 +168,8 @@ def _function(verb: str) -> str:
     return f"{last}_" if iskeyword(last) or hasattr(builtins, last) else last
 
 
-def _listed(verb: str) -> TyperCommand:
-    """Return a command that is good for a list of verbs: importing all of them takes a second."""
+def _stand_in(verb: str) -> TyperCommand:
+    """Return a command with only name and help: importing all modules takes a second."""
     spec = find_spec(VERBS[verb])
     assert spec is not None
     assert spec.origin is not None
@@ -198,10 +198,10 @@ class Program(TyperGroup):
             raise typer.Abort("interrupted") from None
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of a verb, or one that is good for a list of verbs."""
+        """Return the command of a verb, or its stand-in while verbs are listed."""
         if cmd_name not in VERBS:
             return None
-        return _listed(cmd_name) if self._lists else _command(cmd_name)
+        return _stand_in(cmd_name) if self._lists else _command(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with the list of all verbs."""
@@ -216,7 +216,7 @@ class Program(TyperGroup):
         return found
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the verb that the arguments begin with, one of two words before one of one."""
+        """Find the verb that the arguments begin with, trying two words before one."""
         two = " ".join(args[:2])
         below = [verb for verb in VERBS if args and verb.startswith(f"{args[0]} ")]
         if two not in VERBS and below and args[0] not in VERBS:
@@ -224,6 +224,6 @@ class Program(TyperGroup):
                 for verb in below:
                     typer.echo(f"paracosm {verb}: {_command(verb).get_short_help_str(200)}")
                 ctx.exit()
-            given = f'"{two}" is no verb' if len(args) > 1 else f'"{two}" is half a verb'
+            given = f'"{two}" is not a verb' if len(args) > 1 else f'"{two}" is an incomplete verb'
             ctx.fail(f"{given}: choose from {', '.join(below)}")
         return super().resolve_command(ctx, [two, *args[2:]] if two in VERBS else args)

@@ -127,7 +127,7 @@ Changes = Annotated[
 """The field `what_if` of a configuration."""
 
 
-def is_of_cluster(change: Change) -> bool:
+def changes_cluster(change: Change) -> bool:
     """Whether `apply_changes` takes it: a value of links, or how fast nodes compute."""
     if change.subject in ("workers", "servers"):
         return change.what == "compute" and change.factor > 0
@@ -160,21 +160,21 @@ def refuse_changes(changes: Iterable[Change], door: str, can: str) -> None:
 def _parse(text: str, subject: str, rest: str) -> Change:
     lower = subject.lower()
     if lower in LINK_VALUES:
-        return _of_link(Change(text, "links", lower), rest)
+        return _parse_link(Change(text, "links", lower), rest)
     if lower == "links":
-        return _of_links(Change(text, "links", ""), rest)
+        return _parse_links(Change(text, "links", ""), rest)
     if match := _LINK.fullmatch(subject):
         ends = tuple(f"worker{end}" if end.isdecimal() else end for end in match.groups())
         if ends[0] == ends[1]:
             raise InputError("a link has two different ends")
-        return _of_links(Change(text, "link", "", ends=(ends[0], ends[1])), rest)
+        return _parse_links(Change(text, "link", "", ends=(ends[0], ends[1])), rest)
     if lower == "collectives" or lower in COLLECTIVES:
         kinds = COLLECTIVES if lower == "collectives" else (lower,)
-        return _of_collectives(Change(text, "collectives", "time", kinds=kinds), rest)
+        return _parse_collectives(Change(text, "collectives", "time", kinds=kinds), rest)
     if _PLACES.fullmatch(lower):
-        return _of_nodes(text, lower, rest)
+        return _parse_nodes(text, lower, rest)
     if lower in PARTS[:4] or lower.startswith("kernel "):
-        return _of_part(Change(text, "workers", ""), f"{subject} {rest}")
+        return _parse_part(Change(text, "workers", ""), f"{subject} {rest}")
     raise unknown("subject", subject, _SUBJECTS)
 
 
@@ -186,16 +186,18 @@ def parse_places(text: str) -> tuple[Literal["workers", "servers"], int | None, 
     """
     match = _PLACES.fullmatch(text.lower())
     if match is None:
-        raise InputError(f'"{text}" are no workers or servers: write worker 3, or workers 4..7')
+        raise InputError(
+            f'"{text}" does not name workers or servers: write worker 3, or workers 4..7'
+        )
     word, first, last = match[1], *(None if at is None else int(at) for at in match.groups()[1:])
     if first is None and not word.endswith("s"):
         raise InputError(f"which {word}? write {word} 3, or {word}s for all")
     if first is not None and last is not None and last <= first:
-        raise InputError(f"{first}..{last} goes nowhere: the larger number comes last")
+        raise InputError(f"{first}..{last} is not a range: the larger number comes last")
     return "servers" if word.startswith("server") else "workers", first, last
 
 
-def _of_nodes(text: str, places: str, rest: str) -> Change:
+def _parse_nodes(text: str, places: str, rest: str) -> Change:
     subject, first, last = parse_places(places)
     change = Change(text, subject, "", first, last)
     if rest.startswith("+"):
@@ -206,10 +208,10 @@ def _of_nodes(text: str, places: str, rest: str) -> Change:
         if not 1 <= count <= MOST_NODES:
             raise InputError(f"a job has 1 to {MOST_NODES:,} workers")
         return replace(change, what="count", value=count)
-    return _of_part(change, rest)
+    return _parse_part(change, rest)
 
 
-def _of_part(change: Change, rest: str) -> Change:
+def _parse_part(change: Change, rest: str) -> Change:
     match = _PART.fullmatch(rest)
     if match is None:
         word = rest.partition(" ")[0]
@@ -220,29 +222,29 @@ def _of_part(change: Change, rest: str) -> Change:
         change = replace(change, what="kernel", pattern=match[1].removeprefix("kernel ").strip())
     else:
         change = replace(change, what=match[1])
-    return _of_time(change, match[2], f"{match[1]} is")
+    return _parse_time(change, match[2], f"{match[1]} is")
 
 
-def _of_time(change: Change, text: str, subject: str) -> Change:
+def _parse_time(change: Change, text: str, subject: str) -> Change:
     """Read "none", "2x slower" or "2x faster"."""
     if text == "none":
         return replace(change, factor=0.0)
     factor, direction = _factor(text)
     if direction is None:
-        raise InputError(f"say whether {subject} {factor:g}x slower or {factor:g}x faster")
+        raise InputError(f"write {subject} {factor:g}x slower or {factor:g}x faster")
     return replace(change, factor=factor if direction == "slower" else 1 / factor)
 
 
-def _of_links(change: Change, rest: str) -> Change:
+def _parse_links(change: Change, rest: str) -> Change:
     what, _, value = rest.partition(" ")
     if what.lower() not in LINK_VALUES:
         raise unknown("value of a link", what, LINK_VALUES)
     if not value:
         raise InputError(f"write {what} 2x, or a value with its unit")
-    return _of_link(replace(change, what=what.lower()), value.strip())
+    return _parse_link(replace(change, what=what.lower()), value.strip())
 
 
-def _of_link(change: Change, text: str) -> Change:
+def _parse_link(change: Change, text: str) -> Change:
     if _FACTOR.fullmatch(text):
         factor, direction = _factor(text)
         # More bandwidth is less time, more latency is more.
@@ -264,7 +266,7 @@ def _of_link(change: Change, text: str) -> Change:
     return replace(change, value=seconds)
 
 
-def _of_collectives(change: Change, rest: str) -> Change:
+def _parse_collectives(change: Change, rest: str) -> Change:
     if rest.startswith("algorithm "):
         if len(change.kinds) > 1:
             raise InputError("of which kind? write all_reduce: algorithm ring")
@@ -274,7 +276,7 @@ def _of_collectives(change: Change, rest: str) -> Change:
         return replace(change, added=sign * _added(rest[1:].strip()))
     if rest != "none" and not _FACTOR.fullmatch(rest):
         raise InputError(f'cannot read "{rest}": write +2 ms, 2x slower, 2x faster or none')
-    return _of_time(change, rest, "they are")
+    return _parse_time(change, rest, "they are")
 
 
 def _factor(text: str) -> tuple[float, str | None]:
@@ -301,7 +303,7 @@ def _require_unit(text: str, value: float, example: str) -> None:
 
 
 def _applied(cluster: Cluster, change: Change) -> Cluster:
-    if not is_of_cluster(change):
+    if not changes_cluster(change):
         raise change.error("is not a change of the cluster")
     try:
         if change.subject == "link":
@@ -364,7 +366,7 @@ def _changed(link: Link, change: Change) -> Link:
     old: float = getattr(link, change.what)
     new = old * change.factor + change.added if change.value is None else change.value
     if new < 0:
-        raise InputError(f"leaves less than no {change.what}")
+        raise InputError(f"makes {change.what} negative")
     values: dict[str, Any] = {change.what: new}
     return replace(link, **values)
 

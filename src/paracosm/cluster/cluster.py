@@ -70,8 +70,8 @@ class Cluster:
                 raise InputError(f'the link between "{a}" and "{b}" is overridden twice')
             if self._share_ways_out(a, b):
                 raise InputError(
-                    f'the link between "{a}" and "{b}" has no effect: it would pass the cards and '
-                    "uplinks of their groups, whose bandwidth is that between groups"
+                    f'the link between "{a}" and "{b}" has no effect: messages take the cards and '
+                    "uplinks of their groups: change the bandwidth between groups"
                 )
             pairs.add(pair)
         if any(link.sharing != self.sharing for link in self.links):

@@ -4,8 +4,8 @@ Of a cluster, the links and the algorithm are picked. Workers are given by their
 order of their ranks in the group. In `hierarchical` clusters each worker has its own way out of its
 machine, or those of a machine share network cards, and machines the uplinks of leaf switches
 (`Hierarchical`). Then the messages of a step that pass the same card or uplink at once, those of
-the group and of others `beside` it, have their share of it: eight rings over one card take eight
-times as long as one. A tree's steps are each charged the slowest of its links.
+the group and of `concurrent` ones, share it: eight rings over one card take eight times as long as
+one. A tree's steps are each charged the slowest of its links.
 
 `size` is always that of the whole vector, in bytes. Steps follow each other, and each step costs
 what its messages cost on an idle link: `link.transfer_time(bytes)`; where every rank sends and
@@ -50,7 +50,7 @@ def collective_time(
     collective: str,  # one of `COLLECTIVES`
     size: float,
     algorithm: str = "auto",  # one of `algorithms_of(collective)`, or the cheapest of them
-    beside: Ints | None = None,  # other groups (a row each) that do the same at the same time
+    concurrent: Ints | None = None,  # other groups (a row each) that do the same at the same time
 ) -> float:
     """Return the seconds that a collective takes when all have come to it.
 
@@ -63,7 +63,7 @@ def collective_time(
         InputError: a collective or an algorithm that is unknown; the topology does not join two
             workers that would exchange messages, or has no machines for "hierarchical".
     """
-    ways = collective_times(cluster, workers, collective, algorithm, beside)
+    ways = collective_times(cluster, workers, collective, algorithm, concurrent)
     return min(time_of(size) for time_of in ways.values())
 
 
@@ -72,12 +72,9 @@ def collective_times(
     workers: Sequence[int] | Ints,
     collective: str,
     algorithm: str = "auto",
-    beside: Ints | None = None,
+    concurrent: Ints | None = None,
 ) -> dict[str, TimeOf]:
-    """Return what a collective takes by its size, for each algorithm that there are links for.
-
-    To find the links of a large group takes far longer than to ask for the time of a size.
-    """
+    """Return the time of a collective as a function of size, by algorithm, for repeated use."""
     ways = algorithms_of(collective)
     if algorithm != "auto" and algorithm not in ways:
         raise unknown(f"algorithm for {collective}", algorithm, ways)
@@ -85,8 +82,8 @@ def collective_times(
     groups = np.asarray(workers, dtype=np.int64).reshape(1, -1)
     if groups.shape[1] < 2:
         return dict.fromkeys(tried, lambda size: 0.0)
-    if beside is not None and shares_ports(cluster):
-        groups = np.concatenate((groups, beside))
+    if concurrent is not None and shares_ports(cluster):
+        groups = np.concatenate((groups, concurrent))
     times, refusals = {}, []
     for name in tried:
         try:
@@ -110,14 +107,16 @@ def shares_ports(cluster: Cluster) -> bool:
     return isinstance(cluster.topology, Hierarchical) and cluster.topology.shares_ports
 
 
-def message_link(cluster: Cluster, source: int, target: int, beside: Ints | None = None) -> Link:
+def message_link(
+    cluster: Cluster, source: int, target: int, concurrent: Ints | None = None
+) -> Link:
     """Return the link from one worker to another, shared with what others send at the same time.
 
-    `beside` are pairs of other senders and receivers, a row each.
+    `concurrent` are pairs of other senders and receivers, a row each.
     """
     pairs = np.array([[source, target]], dtype=np.int64)
-    if beside is not None and shares_ports(cluster):
-        pairs = np.concatenate((pairs, beside))
+    if concurrent is not None and shares_ports(cluster):
+        pairs = np.concatenate((pairs, concurrent))
     (link,) = _links(cluster, pairs[:, :1], pairs[:, 1:])
     return link
 
@@ -188,10 +187,7 @@ def _ring_reduce(cluster: Cluster, groups: Ints) -> TimeOf:
 
 
 def _tree(time: Callable[[int, float, list[Link]], float], *, every: bool = False) -> Way:
-    """Return the way of steps between ranks at distances 1, 2, 4, ...
-
-    In a step of distance d `every` rank sends, or one of 2 d.
-    """
+    """Yield steps at distances d = 1, 2, 4, ...: `every` rank sends, or one of 2 d."""
 
     def way(cluster: Cluster, groups: Ints) -> TimeOf:
         links = _doubling_links(cluster, groups, every)
@@ -209,12 +205,7 @@ def _linear(time: Callable[[float, list[Link]], float]) -> Way:
 
 
 def _hierarchical(time: Callable[[int, float, Links], float]) -> Way:
-    """Return the way of a ring collective within machines, and of one of shares between them.
-
-    Each rank of a machine takes part in the second with its share, side by side with the others.
-    Where machines have different numbers of ranks, each phase takes as long as for those that it
-    takes longest for.
-    """
+    """Return a ring within machines, and one of shares between them; the slowest machine counts."""
 
     def way(cluster: Cluster, groups: Ints) -> TimeOf:
         machines, most, fewest, link, outer = _machines(cluster, groups)
@@ -224,10 +215,7 @@ def _hierarchical(time: Callable[[int, float, Links], float]) -> Way:
 
 
 def _pairwise(cluster: Cluster, groups: Ints) -> TimeOf:
-    """Take p - 1 steps in which each sends `size` / p bytes to one other.
-
-    In step k rank i sends to rank i + k (TRG, section 4.3).
-    """
+    """Take p - 1 steps: in step k rank i sends `size` / p bytes to rank i + k (TRG, 4.3)."""
     ranks = groups.shape[1]
     if isinstance(cluster.topology, Switch) and not cluster.overrides:
         link = cluster.topology.link
@@ -253,11 +241,7 @@ def _dissemination(cluster: Cluster, groups: Ints) -> TimeOf:
 
 
 def _machines(cluster: Cluster, groups: Ints) -> tuple[int, int, int, list[Link], list[Link]]:
-    """Return how many machines the group is on, the most and the fewest ranks on one, and links.
-
-    The links are those between neighbours within machines, and between the first ranks of machines;
-    while these communicate, so do all other ranks of the machines.
-    """
+    """Return the number of machines, most and fewest ranks on one, links within and between."""
     topology, group = cluster.topology, groups[0]
     if not isinstance(topology, Hierarchical):
         raise InputError(
@@ -321,10 +305,7 @@ def _links_of_root(cluster: Cluster, groups: Ints) -> list[Link]:
 
 
 def _links(cluster: Cluster, sources: Ints, targets: Ints) -> list[Link]:
-    """Return the distinct links of the first row's pairs of workers, as they share their ports.
-
-    All pairs send at once, those of one group in each row.
-    """
+    """Return the distinct links of the first row's pairs, sharing ports with all other rows."""
     topology = cluster.topology
     load = np.ones(sources.shape[1])
     if isinstance(topology, Hierarchical) and topology.shares_ports:
@@ -350,10 +331,7 @@ def _links(cluster: Cluster, sources: Ints, targets: Ints) -> list[Link]:
 
 
 def _loads(topology: Hierarchical, sources: Ints, targets: Ints) -> Floats:
-    """Return with how many messages each shares the fullest of the ports that it passes.
-
-    Of an uplink that carries several at full speed, it is the number over those.
-    """
+    """Return the number of messages that share the fullest port of each message."""
     load = np.ones(sources.shape)
     machines = [each // topology.group_size for each in (sources, targets)]
     crossing = machines[0] != machines[1]

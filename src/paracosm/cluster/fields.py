@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from paracosm.cluster.changes import Changes, apply_changes, is_of_cluster
+from paracosm.cluster.changes import Changes, apply_changes, changes_cluster
 from paracosm.cluster.cluster import Cluster, star, switch
 from paracosm.cluster.description import cluster_from_mapping, load_cluster
 from paracosm.cluster.file import SharingField
@@ -20,7 +20,7 @@ LINK_FIELDS = frozenset({"latency", "bandwidth", "overhead", "duplex", "pipeline
 """The fields that a cluster file takes the place of."""
 
 
-def _one(value: Any) -> Any:
+def _parse_one(value: Any) -> Any:
     """Read "16" as the command line gives it."""
     if isinstance(value, str | list | tuple):
         counts = parse_workers(value)
@@ -30,7 +30,7 @@ def _one(value: Any) -> Any:
     return value
 
 
-WorkerCount = Annotated[int, BeforeValidator(_one), Field(ge=1, le=MOST_NODES)]
+WorkerCount = Annotated[int, BeforeValidator(_parse_one), Field(ge=1, le=MOST_NODES)]
 """One number of workers."""
 
 WorkerCounts = Annotated[
@@ -56,7 +56,7 @@ class ClusterFields(BaseModel):
         None, gt=0, description="bandwidth of every link: 25Gbit/s, or inf"
     )
     overhead: Annotated[Duration, Field(allow_inf_nan=False)] = Field(
-        0.0, description="time of its ports that each message costs besides its bytes"
+        0.0, description="port time of each message in addition to its bytes"
     )
     duplex: Duplex = Field(
         "full", description="full, or half where a port either sends or receives"
@@ -113,10 +113,7 @@ class ClusterFields(BaseModel):
         return cluster_from_mapping(self.cluster)
 
     def cluster_of(self, workers: int, servers: int) -> Cluster:
-        """Return the cluster of the file or, with these numbers of nodes, of the flags; unchanged.
-
-        With servers it is a star around them, without a switch.
-        """
+        """Return the unchanged cluster of the file or the flags; with servers, a star."""
         if self.cluster_in_file is not None:
             return self.cluster_in_file
         if servers:
@@ -130,4 +127,4 @@ class ClusterFields(BaseModel):
 
     def changed(self, cluster: Cluster) -> Cluster:
         """Return the cluster with those of `what_if` that are about links and speeds."""
-        return apply_changes(cluster, (each for each in self.what_if if is_of_cluster(each)))
+        return apply_changes(cluster, (each for each in self.what_if if changes_cluster(each)))

@@ -200,7 +200,7 @@ class Hierarchical:
         if not 1 < self.oversubscription < inf:
             raise InputError(
                 f"hierarchical: oversubscription must be above 1, not {self.oversubscription}: "
-                "uplinks as fast as all cards below them limit nobody"
+                "uplinks as fast as all cards below them have no effect"
             )
         if self.outer.sharing == "serial" or self.outer.duplex == "half":
             raise InputError(

@@ -27,13 +27,13 @@ def parse_workers(value: Any) -> tuple[int, ...]:
         if isinstance(part, bool) or not isinstance(part, int | str):
             raise InputError(f"a number of workers is a whole number, not {part!r}: {EXAMPLE}")
         for piece in str(part).split(","):
-            _take(piece.strip(), found)
+            _parse_piece(piece.strip(), found)
     if not found:
         raise InputError(f"missing number of workers: {EXAMPLE}")
     return tuple(found)
 
 
-def _take(piece: str, found: list[int]) -> None:
+def _parse_piece(piece: str, found: list[int]) -> None:
     match = re.fullmatch(r"(\d{1,18})(?:\s*\.\.\s*(\d{1,18}))?", piece)
     if match is None:
         raise InputError(f'cannot read "{piece}" as numbers of workers: {EXAMPLE}')
@@ -42,7 +42,7 @@ def _take(piece: str, found: list[int]) -> None:
     if match[2] is not None:
         last = int(match[2])
         if last <= first:
-            raise InputError(f'"{piece}" goes nowhere: the number after the dots is the larger one')
+            raise InputError(f'"{piece}" is not a range: the number after the dots must be larger')
         before = found[-2] if len(found) > 1 else 0
         factor, rest = divmod(first, before) if before else (1, 1)
         step = first - before if before else 1

@@ -67,7 +67,7 @@ def predicted_time(folder: Path) -> float:
     if isinstance(found, dict):
         found = found.get("median")
     if not isinstance(found, int | float) or not found > 0:
-        raise InputError(f"{folder}: its summary has no iteration_time to show beside")
+        raise InputError(f"{folder}: its summary has no iteration_time to compare with")
     return float(found)
 
 

@@ -134,8 +134,7 @@ def _name(config: EmulateConfig) -> str:
         )
     if name == "measured" and config.mode == "backend":
         raise InputError(
-            "communication: measured is what messages take, and in mode backend none pass: "
-            "--mode wire"
+            "communication: measured needs real messages, which mode backend lacks: add --mode wire"
         )
     if name not in _NAMES and not is_reference(name):
         raise InputError(f"{unknown('communication', name, _NAMES)}, or file.py:function")

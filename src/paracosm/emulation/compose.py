@@ -199,10 +199,10 @@ class _Job:
     def _core_time(self, kind: str, size: int, members: int) -> float:
         if self._config.core_bandwidth is None or members < 2:
             return 0.0
-        return _moved(kind, size, members) / self._config.core_bandwidth
+        return _bytes_moved(kind, size, members) / self._config.core_bandwidth
 
 
-def _moved(kind: str, size: int, members: int) -> float:
+def _bytes_moved(kind: str, size: int, members: int) -> float:
     """Return the bytes that a rank sends and receives, both together, in a ring or down a tree."""
     rounds = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}.get(kind, 0)
     return 2 * rounds * size * (members - 1) / members if rounds else float(size)

@@ -121,13 +121,15 @@ class EmulateConfig(ClusterFields):
     )
     nccl: bool = Field(
         False,
-        description="on a GPU: PyTorch's own NCCL process group, over an NCCL whose other ranks "
-        "are emulated, in the place of mode backend's",
+        description=(
+            "on a GPU: use PyTorch's own NCCL process group, over an NCCL whose other "
+            "ranks are emulated, instead of mode backend's"
+        ),
     )
     communication: str | None = Field(
         None,
-        description="how long communication takes: cluster, none, measured (wire mode: what the "
-        "real rank's own link takes), or package.module:function of your own (cluster where links "
+        description="cost of communication: cluster, none, measured (wire mode: by the real "
+        "rank's own link), or package.module:function of your own (cluster where links "
         "are given; else none, or in wire mode measured)",
     )
     algorithm: str = Field(
@@ -147,8 +149,10 @@ class EmulateConfig(ClusterFields):
         _AS_TEXT,
     ] = Field(
         None,
-        description="how peers' computing time scatters: measured (as the real rank's does), or a "
-        "distribution of what it takes longer (none)",
+        description=(
+            "variation of peers' computing time: measured (like the real rank's), or a "
+            "distribution of additional time (none)"
+        ),
     )
     comm_workers: int | None = Field(
         None,
@@ -172,7 +176,8 @@ class EmulateConfig(ClusterFields):
         "waiting, and iterations are put together afterwards (with a CUDA device)",
     )
     measured: Path | None = Field(
-        None, description="run folder whose measured computing is taken; the script does not run"
+        None,
+        description="run folder with measured computing to reuse, instead of running the script",
     )
     local_world_size: int | None = Field(
         None, ge=1, description="ranks of one machine (group_size of a hierarchical cluster, or 1)"
@@ -185,14 +190,16 @@ class EmulateConfig(ClusterFields):
     port: int | None = Field(None, ge=1, le=65535, description="of the rendezvous (a free one)")
     delays: Annotated[Delays | None, _read(parse_delays), _AS_TEXT] = Field(
         None,
-        description='run once for each of some added delays: "all_reduce 0ms..8ms/9" for nine of '
-        "them, and find what hides under computing",
+        description=(
+            "run once for each of several added delays and find the delay that computing "
+            'hides: "all_reduce 0ms..8ms/9" for nine delays'
+        ),
     )
     beside: Path | None = Field(
-        None, description="run folder of a prediction of the same job, to be shown beside"
+        None, description="run folder of a prediction of the same job, for comparison"
     )
     output: Literal["terminal", "stderr", "none"] = Field(
-        "terminal", description="where what the script prints goes"
+        "terminal", description="destination of the script's output"
     )
 
     @model_validator(mode="before")
@@ -207,7 +214,7 @@ class EmulateConfig(ClusterFields):
             keys = ", ".join(sorted(_CALIBRATED))
             raise InputError(f"{path}: a file of --calibrate-link has values of {keys} alone")
         if both := sorted(values.keys() & given.keys()):
-            raise InputError(f"{both[0]} stands in {path} already: give one of them")
+            raise InputError(f"{path} sets {both[0]} already: give one of them")
         return given | values | {"calibration": None}
 
     @property
@@ -357,12 +364,15 @@ class EmulateConfig(ClusterFields):
             idle["in mode wire gloo itself decides"] = own
             idle["it is mode backend's"] = {"nccl"}
         if self.live:
-            idle["with live computing takes what it takes here"] = {"core_bandwidth", "measured"}
+            idle["with live, computing takes its time on this machine"] = {
+                "core_bandwidth",
+                "measured",
+            }
         if self.nccl:
             own = {"comm_workers", "live", "core_bandwidth", "measured"}
             idle["with nccl PyTorch's own streams decide"] = own
         if self.cluster is not None:
-            idle["the cluster says what there is"] = set(LINK_FIELDS)
+            idle["the cluster file defines it"] = set(LINK_FIELDS)
         elif not self.has_links:
             flags = {"duplex", "pipelined", "sharing"}
             if self.communication is not None and is_reference(self.communication):

@@ -163,12 +163,7 @@ Fit = tuple[list[float], float, float]
 
 
 def _candidates(x: Floats, y: Floats) -> Iterator[Fit]:
-    """Yield the best lines with the knee at or between any two points.
-
-    Between two neighbouring points the best knee is where the best lines through the points on
-    either side meet, if they meet there; else it is one of the two. So one of these has the least
-    squares.
-    """
+    """Yield the best lines with the knee at or between any two points."""
     one = np.ones_like(x)
     for knee in x[1:-1].tolist():
         found, left = _solved([one, x, np.maximum(x - knee, 0.0)], y)

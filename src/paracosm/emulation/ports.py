@@ -121,9 +121,9 @@ class _State:
         through = [task for task in self.moving if task.left <= least]
         self.moving = [task for task in self.moving if task.left > least]
         for task in through:
-            self._left_links(task)
+            self._free_comm_worker(task)
 
-    def _left_links(self, task: _Task) -> None:
+    def _free_comm_worker(self, task: _Task) -> None:
         """Have the comm worker free: behind a message that is on its way the next one follows."""
         task.span.done = self.now + task.cost.after
         insort(self.free[task.pool], task.worker)
@@ -134,7 +134,7 @@ class _State:
         still = []
         for task in self.waiting:
             if task.left <= 0:
-                self._left_links(task)
+                self._free_comm_worker(task)
             elif self.sharing == "serial" and not held.isdisjoint(task.stations):
                 still.append(task)
             else:

@@ -188,7 +188,7 @@ class RecordWriter:
             self._file.flush()
             self._flushed = time.monotonic()
 
-    def forsake(self) -> None:
+    def abandon(self) -> None:
         """Leave the file, and what is still to be written, to the parent: for a forked child."""
         self._forsaken = True
         if not self._file.closed:

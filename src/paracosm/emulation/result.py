@@ -153,10 +153,7 @@ _TIMES = ("asked", "entered", "begun", "done")
 
 
 def _save_collectives(records: Sequence[Record], path: Path) -> None:
-    """Write the collectives of all real ranks, rank by rank as they were asked for, as Parquet.
-
-    Columns: fields of `Collective`, in seconds since the job's first record; exposed, hidden.
-    """
+    """Write all real ranks' collectives, exposed and hidden seconds included, as Parquet."""
     import pyarrow as pa
     from pyarrow import parquet
 

@@ -67,10 +67,7 @@ def run_emulation(
 
 
 def _run_delays(config: EmulateConfig, delays: Delays, runs: _Runs) -> EmulationResult:
-    """Put the job together once for each delay, and find what hides under computing.
-
-    The result is that of no delay, with what was found; or of the run that failed.
-    """
+    """Compose the job once per delay, find the hidden delay; return the run without delay."""
     results: dict[float, EmulationResult] = {}
     for delay in delays.delays:
         added = (parse_change(f"{delays.kind}: +{delay!r} s"),) if delay else ()
@@ -209,7 +206,7 @@ def run_job(
         for rank in config.rank:
             job.ranks[rank] = _start_rank(config, seed, rank, folder, port, job, costs)
         try:
-            with _ended_by_signals():
+            with _signals_raise_interrupt():
                 failed = _watch(job, heard)
         except KeyboardInterrupt:
             interrupted = True
@@ -283,7 +280,7 @@ _NOT_INHERITED = ("PARACOSM_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_US
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def _signals_raise_interrupt() -> Iterator[None]:
     """Have SIGTERM and SIGHUP do what Ctrl-C does, but where they are ignored or handled."""
     ours = []
     if threading.current_thread() is threading.main_thread():

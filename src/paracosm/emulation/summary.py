@@ -92,7 +92,7 @@ def _numbers(own: RankRecords) -> dict[str, Any]:
     return {
         "iterations": len(own.iterations),
         "iteration_time": IterationTimes(**spread(iterations.time)) if known else None,
-        "no_iteration_time": None if known else _why_none(own),
+        "no_iteration_time": None if known else _reason_without_iterations(own),
         "typical_iteration": iterations.typical if known else None,
         "breakdown": breakdown,
         "utilisation": {"compute": compute, "cpu": _cpu(own)},
@@ -108,7 +108,7 @@ def _numbers(own: RankRecords) -> dict[str, Any]:
     }
 
 
-def _why_none(own: RankRecords) -> str:
+def _reason_without_iterations(own: RankRecords) -> str:
     if not own.iterations:
         return "the script made no step of an optimizer"
     return "the script made one step of an optimizer: the first iteration holds the start-up"
@@ -140,10 +140,7 @@ def _breakdown(own: RankRecords, iterations: Iterations) -> dict[str, float]:
 def _communication(
     collectives: Sequence[Collective], waits: Floats, iterations: Iterations
 ) -> dict[str, Any]:
-    """Return what collectives came to: in the whole run, and per iteration.
-
-    `time` counts the seconds in which at least one was under way: the exposed and the hidden ones.
-    """
+    """Return total and per-iteration communication; overlapping collectives count once."""
     spans = spans_of(collectives)
     sizes = np.array([each.size for each in collectives], dtype=np.float64)
     whole = np.array([-np.inf]), np.array([np.inf])

@@ -125,7 +125,7 @@ class Simulator(TransferScheduler):
             InputError: the name is taken, or what is made is not a worker, or already has a name.
         """
         if isinstance(worker, type) and not issubclass(worker, Worker):
-            raise InputError(f"add_worker: {worker.__name__} is no subclass of Worker")
+            raise InputError(f"add_worker: {worker.__name__} is not a subclass of Worker")
         if name in self.workers:
             raise InputError(f'there is a worker called "{name}" already')
         if isinstance(worker, type):
@@ -136,7 +136,7 @@ class Simulator(TransferScheduler):
         else:
             made = worker(*args, **kwargs)
             if not isinstance(made, Worker):
-                raise InputError(f"add_worker: {worker!r} made {made!r}, which is no Worker")
+                raise InputError(f"add_worker: {worker!r} made {made!r}, which is not a Worker")
             if hasattr(made, "name"):
                 raise InputError(f'{made!r} takes part already; make another one for "{name}"')
             made._join_simulation(self, name, daemon)

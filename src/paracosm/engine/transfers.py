@@ -382,7 +382,7 @@ class Mailbox(Place):
         finally:
             timer.cancel()
         if transfer is None:
-            waited = f"{self._owner.name} waited {timeout:g} s in vain for {_wish_text(wish)}"
+            waited = f"{self._owner.name} waited {timeout:g} s in vain for {_request_text(wish)}"
             raise TimeoutError(waited)
         return transfer
 
@@ -399,9 +399,9 @@ class Mailbox(Place):
 
     def describe(self, continuation: Continuation) -> str:
         if continuation is self.first:
-            return _wish_text((continuation, None, self.first_tag))
+            return _request_text((continuation, None, self.first_tag))
         wishes = [wish for wish in (*self.receivers, *self.watchers) if wish[0] is continuation]
-        return _wish_text(wishes[0])
+        return _request_text(wishes[0])
 
 
 def deliver(transfer: Transfer) -> None:
@@ -431,7 +431,7 @@ def _fits(transfer: Transfer, source: str | None, tag: Any) -> bool:
     return (tag is None or tag == transfer.tag) and (source is None or source == transfer.source)
 
 
-def _wish_text(wish: Wish) -> str:
+def _request_text(wish: Wish) -> str:
     _, source, tag = wish
     sender = "" if source is None else f" from {source}"
     return f"a message{sender}" if tag is None else f"a message{sender} tagged {tag!s}"

@@ -181,10 +181,7 @@ class Scheduler:
         return future
 
     def any(self, *things: Awaitable) -> Future:
-        """Return the future of the first of futures, walkers and transfers that is done.
-
-        Its result is that thing; of several at one instant, the one that was done first.
-        """
+        """Return the future of the first of futures, walkers and transfers to complete."""
         if not things:
             raise InputError("any needs at least one thing to wait for")
         first = Future(self, f"any of {len(things)} things")
@@ -193,10 +190,7 @@ class Scheduler:
         return first
 
     def all(self, *things: Awaitable) -> Future:
-        """Return the future of all of the results of futures, walkers and transfers, in order.
-
-        It fails with the first that does.
-        """
+        """Return the future of all results in order; it fails with the first failure."""
         futures = [_as_future(thing) for thing in things]
         together = Future(self, f"all of {len(things)} things")
         missing = len(futures)

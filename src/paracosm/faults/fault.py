@@ -339,10 +339,7 @@ def choose_components(
 
 
 def choose_processor(where: Where | None, processors: int, rng: np.random.Generator) -> int:
-    """Return the processor that a fault strikes: the one that it names, or a random one.
-
-    For a fault in halo messages it is the one whose message is corrupted.
-    """
+    """Return the named or a random processor; for halo messages, their receiver."""
     if isinstance(where, OnProcessor | OnNode):
         return where.index
     return int(rng.integers(processors))

@@ -129,7 +129,7 @@ class FailureFields(BaseModel):
     restart_cost: Duration | None = Field(
         None,
         allow_inf_nan=False,
-        description="from a failure until work goes on (default: as long as a checkpoint takes)",
+        description="from a failure until work resumes (default: the time of a checkpoint)",
     )
     checkpoint_cost: Duration | None = Field(
         None, gt=0, allow_inf_nan=False, description="how long all wait for a checkpoint: 10s"
@@ -137,7 +137,9 @@ class FailureFields(BaseModel):
     checkpoint_every: Annotated[Literal["young", "daly"] | Duration, BeforeValidator(_interval)] = (
         Field(
             "daly",
-            description="work between two checkpoints: a duration, or what young or daly suggests",
+            description=(
+                "work between two checkpoints: a duration, or young or daly for their formulas"
+            ),
         )
     )
 
@@ -160,8 +162,8 @@ class FailureFields(BaseModel):
         restart = self.checkpoint_cost if self.restart_cost is None else self.restart_cost
         if restart is None:
             raise InputError(
-                "restart cost not specified: add --restart-cost 60s, how long it takes from a "
-                "failure until work goes on"
+                "restart cost not specified: add --restart-cost 60s, the time from a failure "
+                "until work resumes"
             )
         interval = None if together == inf else self.checkpoint_interval(together)
         return JobFailures(
@@ -211,14 +213,11 @@ class FailureFields(BaseModel):
         idle = {"checkpoint_every"}
         if self.restart_cost is not None:
             idle.add("checkpoint_cost")
-        return {"the job goes on without workers that failed, from where it is": idle}
+        return {"the job continues without failed workers, from its current state": idle}
 
 
 def failure_instants(mtbf: Mtbf, workers: int, servers: int, seed: int) -> Iterator[float]:
-    """Yield the seconds at which any of so many nodes fails, ascending and without end.
-
-    Each node has a stream of its own, so that one more changes nothing for the others.
-    """
+    """Yield the seconds of failures of any node, ascending; each node has its own stream."""
     return (instant for instant, _ in node_failures(mtbf, workers, servers, seed))
 
 

@@ -217,7 +217,7 @@ def _rows_of(
     if len(missing := np.flatnonzero(~found)):
         owner = int(owners[missing[0]])
         who = label(owner) if owner >= 0 else "a storage from before the graph"
-        raise InputError(f"{where}: {who} {verb} node {wanted[missing[0]]}, which is not there")
+        raise InputError(f"{where}: {who} {verb} node {wanted[missing[0]]}, which does not exist")
     return rows.astype(np.int64)
 
 

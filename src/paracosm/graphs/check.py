@@ -105,7 +105,7 @@ def _check_ids(graph: Graph, where: str) -> None:
     if len(down := np.flatnonzero(steps < 0)):
         one, other = int(down[0]), int(down[0]) + 1
         raise InputError(
-            f"{where}: {_label(graph, other)} stands after {_label(graph, one)}: ids must ascend"
+            f"{where}: {_label(graph, other)} follows {_label(graph, one)}: ids must ascend"
         )
     if len(graph) and graph.id[0] < 0:
         raise InputError(f"{where}: {_label(graph, 0)}: ids must not be negative")

@@ -265,7 +265,7 @@ def _groups(texts: Texts, where: str) -> tuple[tuple[tuple[int, ...], ...], Code
                 raise TypeError
         except (ValueError, TypeError):
             raise InputError(
-                f"{where}: the group {text[:80]} is no list of ranks such as [0,1]"
+                f"{where}: the group {text[:80]} must be a list of ranks such as [0,1]"
             ) from None
         fresh.append(len(groups) if ranks else -1)
         groups.extend([tuple(ranks)] if ranks else [])
@@ -317,11 +317,11 @@ def decode_metadata(texts: Mapping[str, str | bytes], where: str) -> Metadata:
             raise InputError(f'{where}: the metadata "{key}" is not JSON') from None
     resident, before, provenance = (values[key] for key in KEYS)
     if not isinstance(resident, dict) or not all(map(_is_integer, resident.values())):
-        raise InputError(f'{where}: the metadata "resident" is no mapping of names to bytes')
+        raise InputError(f'{where}: the metadata "resident" must be a mapping of names to bytes')
     if not isinstance(before, list) or not all(map(_is_pair, before)):
-        raise InputError(f'{where}: the metadata "before" is no list of pairs of bytes and ids')
+        raise InputError(f'{where}: the metadata "before" must be a list of pairs of bytes and ids')
     if not isinstance(provenance, dict):
-        raise InputError(f'{where}: the metadata "provenance" is no mapping')
+        raise InputError(f'{where}: the metadata "provenance" must be a mapping')
     return Metadata(resident, [(size, last) for size, last in before], provenance)
 
 

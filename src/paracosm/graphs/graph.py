@@ -245,10 +245,7 @@ Entry = TypeVar("Entry", bound=Hashable)
 
 
 def numbered(entries: Sequence[Entry], codes: Codes) -> tuple[tuple[Entry, ...], Codes]:
-    """Return the distinct entries that occur, as they are first met, and the codes for them.
-
-    Equal entries become one. Negative codes stand for no entry and stay.
-    """
+    """Return distinct entries in order of occurrence, and codes; negative codes stay."""
     used, first = np.unique(codes, return_index=True)
     met: dict[Entry, int] = {}
     fresh = np.full(len(entries) + 1, -1, dtype=np.int32)
@@ -280,10 +277,7 @@ have it first."""
 
 
 def waiting_nodes(graph: Graph, asynchronous: bool) -> Bools:
-    """Return for every node that the host carries out whether it needs values for that.
-
-    A view needs none. What a synchronous device computes does.
-    """
+    """Return which host nodes need values; views do not, synchronous computing does."""
     reads = np.array([_without_overload(op.name) in WAITS for op in graph.ops], dtype=np.bool_)
     waits = reads[graph.op] if len(graph.ops) else np.zeros(0, dtype=np.bool_)
     computes = (graph.resource == COMPUTE) & (not asynchronous)

@@ -224,6 +224,7 @@ def picoseconds(program: Program, speed: float, names: tuple[str, ...]) -> Ints:
         raise InputError(f"task {row} ({name}): its duration is {program.duration[row]} s")
     if seconds.sum() > LONGEST:
         raise InputError(
-            f"the tasks of one rank take {seconds.sum():.3g} s: at most {LONGEST:.3g} are replayed"
+            f"the tasks of one rank take {seconds.sum():.3g} s: a replay supports at most "
+            f"{LONGEST:.3g} s"
         )
     return np.rint(seconds * 1e12).astype(np.int64)

@@ -132,7 +132,9 @@ def _checked(path: Path, images: Arrays, records: int) -> Arrays:
 
 def _read_binary(path: Path, content: bytes) -> Arrays:
     if len(content) == 0 or len(content) % _RECORD:
-        raise _broken(path, f"{len(content)} bytes are no whole number of {_RECORD}-byte records")
+        raise _broken(
+            path, f"{len(content)} bytes are not a whole number of {_RECORD}-byte records"
+        )
     table = np.frombuffer(content, dtype=np.uint8).reshape(-1, _RECORD)
     return table[:, 1:], table[:, 0].astype(np.int64)
 
@@ -153,12 +155,12 @@ def _read_pickle(path: Path, content: bytes) -> Arrays:
             raise _broken(path, f'has no "{key}"')
     pixels = batch["data"]
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8:
-        raise _broken(path, '"data" is no array of bytes')
+        raise _broken(path, '"data" must be an array of bytes')
     if pixels.ndim != 2 or pixels.shape[1] != _PIXELS:
         raise _broken(path, f'"data" has shape {pixels.shape}, not (images, {_PIXELS})')
     labels = batch["labels"]
     if not isinstance(labels, list) or not all(type(label) is int for label in labels):
-        raise _broken(path, '"labels" is no list of integers')
+        raise _broken(path, '"labels" must be a list of integers')
     return pixels, np.array(labels, dtype=np.int64)
 
 

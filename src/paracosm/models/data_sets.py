@@ -108,11 +108,7 @@ def _models_for(shape: tuple[int, ...] | None) -> str:
 
 
 def _digits(data_dir: Path | None) -> tuple[Any, Any, Any, Any]:
-    """Read the 1797 handwritten digits of scikit-learn: float32 images (1, 8, 8) in [0, 1].
-
-    Pixels are divided by 16. The split is fixed: a permutation drawn by NumPy's PCG64 with seed 0;
-    its first 360 examples are the test set, the other 1437 the training set.
-    """
+    """Read scikit-learn's 1797 digits, [0, 1], (1, 8, 8): 360 for the test, drawn with seed 0."""
     if data_dir is not None:
         raise InputError("the digits come with scikit-learn: they take no data folder")
     bunch = require("sklearn.datasets", "torch", 'the data set "digits"').load_digits()
@@ -146,7 +142,7 @@ def _tensor(reference: str, name: str, array: Any) -> Tensor:
     try:
         tensor = torch.as_tensor(array)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise _broken(reference, f"{name} is no array of numbers ({error})") from None
+        raise _broken(reference, f"{name} is not an array of numbers ({error})") from None
     if tensor.ndim == 0 or len(tensor) == 0:
         raise _broken(reference, f"{name} has no examples")
     if torch.is_complex(tensor):

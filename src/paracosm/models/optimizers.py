@@ -21,7 +21,7 @@ OPTIMIZERS = (*_CLASSES, "none")
 
 _ELSEWHERE = {
     "lr": "the learning rate is given by lr",
-    "foreach": "foreach is a flag of what captures a step",
+    "foreach": "foreach has an effect only on captured steps",
 }
 
 

@@ -112,7 +112,7 @@ def canonical(text: str, also: Iterable[str] = ()) -> str:
     if not colon:
         raise InputError(f"{text}: which function makes the model? {text}:make_model")
     if file.endswith(".py") and not Path(file).is_file():
-        raise InputError(f"{text}: there is no file {file}")
+        raise InputError(f"{text}: no such file: {file}")
     return text
 
 

@@ -93,7 +93,7 @@ def make_shards(
         if parts * clients > examples:
             raise _empty(f"{scheme}", examples, clients, examples // parts)
         return _sorted_parts(labels, clients, parts, rng)
-    return _by_label(labels, clients, parameter, rng)
+    return _dirichlet_parts(labels, clients, parameter, rng)
 
 
 def check_scheme(scheme: str) -> None:
@@ -178,7 +178,7 @@ def _sorted_parts(
     return Shards(np.diff(begins)[hands].sum(axis=1), shard)
 
 
-def _by_label(
+def _dirichlet_parts(
     labels: npt.NDArray[np.integer], clients: int, alpha: float, rng: np.random.Generator
 ) -> Shards:
     """Divide each class among the clients in Dirichlet proportions; leave no client without."""

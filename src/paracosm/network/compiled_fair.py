@@ -361,12 +361,12 @@ def _is_alone(fair: Any, number: Any) -> Any:
 @subroutine
 def _share_out(fair: Any, found: Any, now: Any) -> None:
     """Give all flows their rates that the first so many of `near_paths` lead to."""
-    near_paths, near_stations = _find_near(fair, found)
+    near_paths, near_stations = _find_connected(fair, found)
     _fill(fair, near_paths, near_stations, now)
 
 
 @inlined
-def _find_near(fair: Any, found: Any) -> Any:
+def _find_connected(fair: Any, found: Any) -> Any:
     """Find all stations and paths in use that those in `near_paths` lead to; return how many."""
     near_stations = at = 0
     while at < found:
@@ -427,11 +427,7 @@ def _fill(fair: Any, near_paths: Any, near_stations: Any, now: Any) -> None:
 
 @inlined
 def _fix_all(fair: Any, number: Any, level: Any, now: Any) -> None:
-    """Give the flows over a station that is full now their rate, and take it from their others.
-
-    What goes at one level is summed up before it is taken away: of whole weights exactly, so that
-    the order of stations that are full at one level makes no difference.
-    """
+    """Fix the rates of the flows over a full station, summed first: order has no effect."""
     station = fair.stations[number]
     for place in range(station.first, station.first + station.used):
         path_number = np.int64(fair.hops[fair.used[place]].path)

@@ -130,7 +130,7 @@ def request(queues: Any, route: Any, message: Any, demand: Any, now: Any, weight
             station = queues.fair.stations[queues.fair.hops[hop].station]
             bandwidth = min(bandwidth, station.bandwidth)
         record.earliest = whole_instant(now, demand / bandwidth)
-        _come(queues, slot)
+        _join_ring(queues, slot)
     return slot
 
 
@@ -198,13 +198,13 @@ def _arrange(queues: Any, now: Any) -> None:
             for place in range(path.of_flows, path.of_flows + path.flows):
                 slot = fair.flows[place].item
                 if queues.messages[slot].queue >= 0:
-                    _come(queues, slot)
+                    _join_ring(queues, slot)
     while queues.counts[COMING_COUNT] > 0:
         slot = queues.coming[0].item
         pop_item(queues.coming, 0, queues.counts[COMING_COUNT], LAST_INSTANT)
         queues.counts[COMING_COUNT] -= 1
         if queues.messages[slot].queue >= 0:
-            _leave(queues, slot, now)
+            _leave_ring(queues, slot, now)
         _enter(queues, fair.paths[fair.messages[slot].path].limit, slot, now)
     for index in range(fair.counts[IN_USE]):
         path = fair.paths[fair.order[index]]
@@ -224,7 +224,7 @@ def _arrange(queues: Any, now: Any) -> None:
 
 
 @inlined
-def _come(queues: Any, slot: Any) -> None:
+def _join_ring(queues: Any, slot: Any) -> None:
     """Let a stream take its place when all those have that were asked for before."""
     count = queues.counts[COMING_COUNT]
     place_item(queues.coming, 0, count, queues.fair.messages[slot].number, slot)
@@ -363,7 +363,7 @@ def _enter(queues: Any, station: Any, slot: Any, now: Any) -> None:
 
 
 @inlined
-def _leave(queues: Any, slot: Any, now: Any) -> None:
+def _leave_ring(queues: Any, slot: Any, now: Any) -> None:
     """Let a stream go that another port limits from now on."""
     queue = queues.queues[queues.messages[slot].queue]
     _serve(queues.messages, queues.quantum, queue, now)

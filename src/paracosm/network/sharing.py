@@ -457,11 +457,7 @@ class FairTraffic:
             route.is_near = route.is_changed = False
 
     def _fix_all(self, full: _Station, level: float, now: int) -> None:
-        """Give the flows over a station that is full now their rate.
-
-        What goes at one level is summed up before it is taken away, so that the order of stations
-        that are full at one level makes no difference.
-        """
+        """Fix the rates of the flows over a full station, summed first: order has no effect."""
         for route in full.used:
             if route.is_near:
                 for station in route.stations:

@@ -1,1 +1,1 @@
-"""Joins prediction and training: how long, and for how much, until a model has learnt."""
+"""Time and cost to a target: prediction and training combined."""

@@ -1,8 +1,6 @@
-"""Simple predictors of the time to a target, from what was measured with one worker.
-
-None of them simulates anything. They know how many updates one worker needed, how noisy its
-gradients were, and how many examples a design works on in a second; they stand beside a simulated
-answer to show what it adds. With a batch of M examples after one of M0 they say:
+"""Simple predictors of the time to a target, from measurements of one worker, without simulation.
+Their inputs are the updates that one worker needed, the noise of its gradients, and the examples/s
+of a design; they show what a simulation adds. For a batch of M examples instead of M0:
 
 | predictor | examples to the target |
 |---|---|
@@ -10,8 +8,8 @@ answer to show what it adds. With a batch of M examples after one of M0 they say
 | goodput (Qiao et al. 2021) | (phi + M) / (phi + M0) times as many, phi as it was along the run |
 | critical batch (McCandlish et al. 2018) | the same with one phi for the whole run |
 
-phi is the gradient noise scale in examples. All count the gradients that are under way together as
-one batch, as synchronous training has it: there is no staleness in them.
+phi is the gradient noise scale in examples. All count the gradients in flight as one batch, as in
+synchronous training: they ignore staleness.
 """
 
 import math
@@ -34,8 +32,8 @@ class SingleWorker:
     """A run of one worker up to the target, and the noise of its gradients on the way.
 
     Attributes:
-        batch: examples of an update.
-        updates: how many it needed to reach the target.
+        batch: examples per update.
+        updates: number to reach the target.
         measured_at: n numbers of updates, ascending, after which the noise was measured.
         noise: n measurements.
     """
@@ -87,16 +85,15 @@ def predict_baselines(single: SingleWorker, batch: float, examples_per_second: f
 
 
 def with_baselines(summary: PlanSummary, learning: Mapping[str, Any]) -> PlanSummary:
-    """Return a plan with what these predictors say of every design that was timed.
+    """Return a plan with these predictions for every timed design.
 
     They start from the best design of one worker: its updates to the target (the median of its
-    seeds), and the noise of the first seed's gradients, measured here. A plan that has no such
-    design, or was interrupted, is returned as it is, and one whose gradients have noise to hide
-    examples.
+    seeds), and the noise of the first seed's gradients, measured here. A plan without such a
+    design, interrupted, or with privacy noise in its gradients is returned unchanged.
 
     Args:
-        summary: of the plan; throughput is what it says of each design.
-        learning: what all runs have in common, as arguments of a training.
+        summary: of the plan, with the throughput of each design.
+        learning: training arguments common to all runs.
     """
     best = next((each.design for each in summary.by_workers if each.workers == 1), None)
     has_noise = learning.get("privacy") is not None
@@ -109,13 +106,13 @@ def with_baselines(summary: PlanSummary, learning: Mapping[str, Any]) -> PlanSum
     noise = measure_noise(TrainConfig(**learning, workers=1, lr=alone.lr), summary.seed, at)
     single = SingleWorker(summary.batch, alone.updates.median, at, noise)
 
-    def said_of(design: PlannedDesign) -> Mapping[str, float] | None:
+    def predictions_for(design: PlannedDesign) -> Mapping[str, float] | None:
         if not design.steps_per_second:
             return None
         rate = summary.batch * design.steps_per_second
         return predict_baselines(single, summary.batch * design.workers, rate)._asdict()
 
-    designs = [replace(each, baselines=said_of(each)) for each in summary.designs]
+    designs = [replace(each, baselines=predictions_for(each)) for each in summary.designs]
     return replace(summary, designs=designs)
 
 
@@ -132,7 +129,7 @@ def efficiency(noise_scale: npt.ArrayLike, base: float, batch: float) -> Floats:
 
 
 def _shares(single: SingleWorker) -> Floats:
-    """Return for each measurement the share of the updates for which it is the last one made."""
+    """Return for each measurement the share of updates for which it is the most recent."""
     at = np.array(single.measured_at, dtype=np.float64)
     if len(at) == 0 or len(at) != len(single.noise):
         raise InputError(

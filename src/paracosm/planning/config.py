@@ -1,4 +1,4 @@
-"""What `plan` can be asked for: the job, the designs to compare, and the target."""
+"""The arguments of `plan`: the job, the designs to compare, and the target."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from paracosm.cluster.changes import is_of_cluster, refuse_changes
+from paracosm.cluster.changes import changes_cluster, refuse_changes
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields
 from paracosm.cluster.worker_counts import MOST_NODES, parse_workers
 from paracosm.errors import InputError
@@ -68,7 +68,7 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     profile: Path = Field(
-        description="job profile of one worker (paracosm profile job): its ops are the durations"
+        description="job profile of one worker (paracosm profile job), for the durations of ops"
     )
     target: Annotated[
         InstanceOf[Target],
@@ -105,10 +105,13 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
 
     # How they are compared.
     seeds: int = Field(
-        5, ge=1, le=MOST_SEEDS, description="runs of each design that is not dropped after one"
+        5,
+        ge=1,
+        le=MOST_SEEDS,
+        description="runs (seeds) of each design that is not dropped after the first",
     )
     updates: int = Field(
-        3000, ge=1, le=10_000_000, description="updates after which a run has not reached it"
+        3000, ge=1, le=10_000_000, description="updates after which a run has missed the target"
     )
     evaluate_every: int = Field(10, ge=1, description="updates between evaluations")
     price: Annotated[
@@ -123,12 +126,12 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
     def _consistent(self) -> PlanConfig:
         for reason, fields in self._idle().items():
             if given := sorted(fields & self.model_fields_set):
-                raise ValueError(f"{', '.join(given)}: no effect here, leave out: {reason}")
+                raise ValueError(f"{', '.join(given)}: has no effect, leave it out: {reason}")
         self.check_recipe(self.updates)
         return self
 
     def without_effect(self) -> set[str]:
-        """Return the fields that make no difference, whatever their values, to such a plan."""
+        """Return the fields that have no effect on this plan, whatever their values."""
         idle = set().union(*self._idle().values())
         return idle if "batch" in self.model_fields_set else {*idle, "batch"}
 
@@ -137,19 +140,19 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         rules = [algorithm.rule(self.workers[-1]) for algorithm in self.algorithm]
         idle |= self.idle_of_failures([rule.needs_all for rule in rules if rule])
         if self.cluster is not None:
-            idle["the cluster file says what there is"] = {"servers", *LINK_FIELDS}
+            idle["the cluster file defines the nodes and links"] = {"servers", *LINK_FIELDS}
         return idle
 
     def check(self) -> None:
-        """Raise InputError for what can be known to be wrong before the profile is read."""
+        """Raise InputError for errors that can be found without reading the profile."""
         self.check_learning()
         self.refuse_power("plan")
         if self.privacy_of("clients"):
             raise InputError(
-                "privacy: a client's change is clipped as a whole, and a plan has it by tensors: "
-                "hide examples(clip=1, noise=1.1)"
+                "privacy: a plan updates tensors separately, so it cannot clip a client's whole "
+                "change: use examples(clip=1, noise=1.1)"
             )
-        others = [change for change in self.what_if if not is_of_cluster(change)]
+        others = [change for change in self.what_if if not changes_cluster(change)]
         refuse_changes(others, "plan", "how fast workers and servers compute, and values of links")
         for algorithm in self.algorithm:
             for workers in self.workers:
@@ -164,18 +167,20 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
                     self.job_failures(workers, self.servers or 1, rule.needs_all)
 
     def with_batch(self, profiled: int | None) -> PlanConfig:
-        """Return the same with the batch that was profiled, unless one was asked for."""
+        """Return the configuration with the profiled batch, unless it sets one."""
         if profiled is None or "batch" in self.model_fields_set:
             return self
         return self.model_copy(update={"batch": profiled})
 
     def learning(self) -> dict[str, Any]:
-        """Return what all runs have in common, as arguments of a training."""
+        """Return the training arguments common to all runs."""
         names = (*LearningFields.model_fields, "evaluate_every", "updates")
         common = {name: getattr(self, name) for name in names}
         if self.privacy_of("examples"):
             del common["lookahead"]
-        if isinstance(self.lr_schedule, Decay):  # shorter runs see the beginning of the same one
+        if isinstance(
+            self.lr_schedule, Decay
+        ):  # shorter runs follow the beginning of the same schedule
             common["lr_schedule"] = self.lr_schedule.until(self.updates)
         return common
 

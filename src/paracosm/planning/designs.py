@@ -1,4 +1,4 @@
-"""Designs of a training job, and what became of their runs."""
+"""Designs of a training job, and the results of their runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from paracosm.units import format_number
 
 @dataclass(frozen=True)
 class Design:
-    """What a plan chooses between; `str` names it, one name for one design."""
+    """A candidate of a plan; `str` returns its unique name."""
 
     workers: int
     algorithm: Algorithm
-    lr: float  # as it is used: scaled, where a rule says so
+    lr: float  # as used, after scaling
 
     def __str__(self) -> str:
         workers = "1 worker" if self.workers == 1 else f"{self.workers:,} workers"
@@ -30,11 +30,9 @@ def designs_of(
     rates: Sequence[float],
     scaling: LearningRateScaling | None = None,
 ) -> list[Design]:
-    """Return every combination once, in the order in which they are written.
-
-    With `scaling` the rates are those of one worker (`scaled_learning_rate`). One worker is never
-    stale, so algorithms that differ only in how they meet staleness, or wait for others, are one
-    design there.
+    """Return every combination once, in order of input. With `scaling` the rates are those of one
+    worker (`scaled_learning_rate`). One worker is never stale, so algorithms that differ only in
+    their handling of staleness or waiting are the same design there.
     """
     found: list[Design] = []
     for count in workers:
@@ -51,17 +49,17 @@ def designs_of(
 
 
 def _is_plain(algorithm: Algorithm) -> bool:
-    """Whether one worker does plain SGD by it."""
+    """Whether it is plain SGD with one worker."""
     rule = algorithm.rule(1)
     return rule is not None and rule.pushes == 1 and algorithm.weight(0, 1) == 1
 
 
 class Outcome(JsonObject):
-    """What came of one run of a design; times in virtual seconds.
+    """The result of one run of a design; times in virtual seconds.
 
     Attributes:
         status: whether the target was reached, not within the updates allowed, not within the time
-            allowed ("stopped"), or the loss exploded.
+            allowed ("stopped"), or the loss diverged.
         time, updates: at the first of the evaluations that held the target.
         spent, made: seconds and updates until the run ended.
         steps: minibatches of all workers until then.
@@ -69,7 +67,7 @@ class Outcome(JsonObject):
         staleness: mean over gradients and tensors.
         curve: time, updates and metric of each evaluation.
         why: of a divergence, a sentence.
-        effective: share of the workers' time that failures have left; None where nothing fails.
+        effective: share of the workers' time left by failures; None where nothing fails.
     """
 
     status: Literal["reached", "not reached", "stopped", "diverged"]

@@ -1,12 +1,12 @@
-"""Jobs whose nodes fail: their schedules, and what share of the time came to something.
+"""Jobs whose nodes fail: their schedules and their effective share of the time.
 
 Two things happen. Where every update needs a gradient of every worker (synchronous SGD), and
-wherever a parameter server fails, the whole job stops: what it did since its newest checkpoint is
-lost, everybody waits for the restart, and parameters, versions and the state of optimizers are
-those of the checkpoint (`simulation.rollback`). Where workers go on without each other
-(asynchronous SGD, bounded staleness, backup workers), one that fails loses the step under way and
-the time until it is back, and parameters stay (`simulation.failures_kernel`); its failures pass
-while the job works, not while all wait.
+wherever a parameter server fails, the whole job stops: work since its newest checkpoint is lost,
+all wait for the restart, and parameters, versions and the state of optimizers are those of the
+checkpoint (`simulation.rollback`). Where workers continue without each other (asynchronous SGD,
+bounded staleness, backup workers), one that fails loses its current step and the time until it is
+back, and parameters stay (`simulation.failures_kernel`); its failures happen while the job runs,
+not while all wait.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -36,7 +36,7 @@ def failing_schedule(
     rule: Rule,
     seed: int,
 ) -> Iterator[Block]:
-    """Yield the schedule of a job, and between its blocks what happens to all of it.
+    """Yield the schedule of a job, with events of the whole job between its blocks.
 
     Each life draws durations, and failures of single workers, of its own. When a node fails that
     stops the whole job, depends on the seed alone, so that designs meet the same failures.
@@ -74,7 +74,7 @@ def failing_schedule(
 
 
 class FailureRecord:
-    """What failures have cost a run that follows a schedule."""
+    """The cost of failures to a run that follows a schedule."""
 
     def __init__(self, failures: JobFailures, workers: int) -> None:
         self._failures = failures
@@ -83,7 +83,7 @@ class FailureRecord:
         self._newest: Schedule | None = None
 
     def watch(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """Yield the same blocks, and take note of them."""
+        """Yield the same blocks, and record them."""
         for block in blocks:
             if self._newest is not None:
                 self._marks.append(_work(self._newest, LAST_INSTANT))
@@ -95,7 +95,7 @@ class FailureRecord:
             yield block
 
     def summary(self, end: float) -> FailureSummary:
-        """Return what failures have cost up to an instant in the newest block, in seconds."""
+        """Return the cost of failures up to an instant in the newest block, in seconds."""
         last = round(end * 1e12)
         counted = _Counts()
         for mark in self._marks:
@@ -126,8 +126,8 @@ class FailureRecord:
         )
 
 
-def lasting(blocks: Iterable[Block], kept: list[Schedule]) -> Iterator[Block]:
-    """Yield the same blocks; `kept` has those that no failure has undone."""
+def with_lasting_blocks(blocks: Iterable[Block], kept: list[Schedule]) -> Iterator[Block]:
+    """Yield the same blocks; `kept` collects those that no failure undoes."""
     saved = 0
     for block in blocks:
         if isinstance(block, Schedule):
@@ -141,7 +141,7 @@ def lasting(blocks: Iterable[Block], kept: list[Schedule]) -> Iterator[Block]:
 
 @dataclass(frozen=True)
 class _Work:
-    """What was done in a block."""
+    """The work done in a block."""
 
     steps: int  # that count
     abandoned: int  # picoseconds of steps that do not: lost with their workers, or too late

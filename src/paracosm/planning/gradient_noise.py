@@ -1,7 +1,5 @@
-"""The gradient noise scale: how many examples it takes for signal to stand out of noise.
-
-It is measured along the run of one worker, by the gradients of other minibatches at the parameters
-that the run has come to.
+"""The gradient noise scale: the number of examples at which signal exceeds noise. It is measured
+along the run of one worker, with gradients of other minibatches at its current parameters.
 """
 
 import math
@@ -18,7 +16,7 @@ MINIBATCHES = 16
 """At each point; the signal is then known where the noise scale is below some dozens of batches."""
 
 POINTS = 12
-"""Of a run, at most, besides its start."""
+"""Maximum per run, in addition to its start."""
 
 
 class GradientNoise(NamedTuple):
@@ -35,19 +33,18 @@ class GradientNoise(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """B_simple = tr(Sigma) / |G|^2, examples; infinite where no signal stands out."""
+        """B_simple = tr(Sigma) / |G|^2, examples; infinite without a positive signal."""
         return self.variance / self.signal if self.signal > 0 else math.inf
 
 
 def measure_noise(config: TrainConfig, seed: int, at: Sequence[int]) -> list[GradientNoise]:
     """Train with one worker, and measure the noise of its gradients on the way.
 
-    The run has the initial model and the minibatches of worker 0 in any run of that seed, as one
-    worker alone has them; noise is taken from minibatches of the workers after it, as they would be
-    with more.
+    The run has the initial model and the minibatches of worker 0 in any run of that seed; noise is
+    estimated from the minibatches that further workers would have.
 
     Args:
-        config: model, data, batch, optimizer and learning rate; who takes part, and when, has no
+        config: model, data, batch, optimizer and learning rate; clients and availability have no
             effect.
         seed: of the run.
         at: n numbers of updates, ascending, after which to measure.

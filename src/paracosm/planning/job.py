@@ -1,4 +1,4 @@
-"""A profiled job on a cluster, as training sees it: tensors, and schedules without end."""
+"""A profiled job on a cluster as training uses it: tensors, and endless schedules."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from paracosm.simulation.system import System
 from paracosm.units import format_duration
 
 FIRST_STEPS, FACTOR = 256, 4
-"""Steps of each worker that are drawn first, and by how many times more where they do not do."""
+"""Steps of each worker that are drawn first, and the factor for more when they run out."""
 
 BYTES = 4  # of a parameter
 
@@ -30,13 +30,13 @@ _OF_JOB = ("profile", "node", "stagger", "servers", "cluster", "batch", *sorted(
 
 @dataclass(frozen=True, eq=False)
 class ProfiledJob:
-    """A job of which one worker was profiled, on a cluster of many."""
+    """A job with one profiled worker, on a cluster of many."""
 
     profile: JobProfile
     tensors: tuple[str, ...]  # their names
     sizes: tuple[int, ...]  # bytes of each, as a worker pulls it
-    cluster: Cluster  # with as many workers as are ever asked for
-    target: TargetJob  # asynchronous: a schedule's rule says who waits for whom
+    cluster: Cluster  # with the largest number of workers
+    target: TargetJob  # asynchronous: the schedule's rule defines waiting
 
     def schedule(
         self,
@@ -45,10 +45,10 @@ class ProfiledJob:
         seed: int,
         with_failures: Callable[[System], System] = lambda system: system,
     ) -> Iterator[Schedule]:
-        """Return the blocks of the schedule of a number of workers; it has no end.
+        """Return the blocks of the endless schedule of a number of workers.
 
         Steps of each worker are drawn from the profiled ones, the same for every rule and number
-        of workers; `with_failures` makes of the cluster one whose workers fail.
+        of workers; `with_failures` adds failures of workers to the cluster.
         """
         of = np.full(self.target.workload.ops, -1, np.int64)  # parsing comes after the profiled ops
         _, tensor = tensors_of(self.profile)
@@ -67,13 +67,13 @@ class ProfiledJob:
 
 
 def profiled_job(config: Any, workers: Sequence[int]) -> ProfiledJob:
-    """Return the job that a configuration with the fields of a profiled job asks for.
+    """Return the job of a configuration with the fields of a profiled job.
 
     Args:
         config: has the fields of links, and `profile`, `node`, `servers`, `start`, `stagger`.
         workers: the numbers of workers that will be asked for, ascending.
     """
-    asked = given(config, _OF_JOB)
+    asked = given_fields(config, _OF_JOB)
     wanted = PredictConfig(
         **asked, workers=tuple(workers), what_if=config.what_if, start=config.start
     )
@@ -90,8 +90,8 @@ def profiled_job(config: Any, workers: Sequence[int]) -> ProfiledJob:
     )
 
 
-def given(config: BaseModel, names: Iterable[str]) -> dict[str, Any]:
-    """Return the fields that were given, as they are."""
+def given_fields(config: BaseModel, names: Iterable[str]) -> dict[str, Any]:
+    """Return the fields that were set explicitly."""
     return {
         name: value
         for name in names
@@ -100,7 +100,7 @@ def given(config: BaseModel, names: Iterable[str]) -> dict[str, Any]:
 
 
 def check_model(job: ProfiledJob, learning: Mapping[str, Any], seed: int) -> None:
-    """Refuse a profile whose tensors are not those of the model: names and bytes, in any order.
+    """Refuse a profile whose tensors differ from the model's in names or bytes; order is free.
 
     Args:
         job: of the profile.
@@ -122,27 +122,27 @@ def check_model(job: ProfiledJob, learning: Mapping[str, Any], seed: int) -> Non
 
 
 def check_tensors(profiled: Mapping[str, int], wanted: Mapping[str, int], model: str) -> None:
-    """Raise InputError unless tensors, bytes by name, are those that are wanted of a model."""
+    """Raise InputError unless tensors (bytes by name) are those of the model."""
     for name, size in wanted.items():
         if name not in profiled:
             raise InputError(
-                f"profile: it has no tensor {name}, which {model} has, but "
+                f"profile: the tensor {name} of {model} is missing; it has "
                 f"{', '.join(list(profiled)[:8])}: profile the same model"
             )
         if profiled[name] != size:
             raise InputError(
-                f"profile: its {name} has {profiled[name]:,} bytes, and that of {model} {size:,}: "
-                "profile the same model"
+                f"profile: {name} has {profiled[name]:,} bytes, but {size:,} in {model}: profile "
+                "the same model"
             )
     for name in profiled:
         if name not in wanted:
             raise InputError(
-                f"profile: it has a tensor {name}, which {model} has not: profile the same model"
+                f"profile: the tensor {name} is not part of {model}: profile the same model"
             )
 
 
 def origins(job: ProfiledJob) -> dict[str, str]:
-    """Say of every kind of time where it comes from."""
+    """Return the source of each kind of time."""
     profile = job.profile
     known = dict(profile.provenance)
     where = known.get("hardware") or known.get("source")
@@ -163,10 +163,9 @@ def origins(job: ProfiledJob) -> dict[str, str]:
 
 
 def _without_end(blocks: Callable[[int], Iterator[Schedule]]) -> Iterator[Schedule]:
-    """Yield the schedule of `blocks(steps)` for as many steps as anybody wants.
-
-    The first steps of a worker are the same however many are drawn. So when one worker has done all
-    of them, everything is played again with more, and what was there already is passed over.
+    """Yield the schedule of `blocks(steps)` without end. The first steps of a worker do not depend
+    on how many are drawn. So when one worker has finished all of them, the schedule is played again
+    with more, skipping what was already yielded.
     """
     steps, passed = FIRST_STEPS, dict.fromkeys(ROWS, 0)
     while True:
@@ -184,7 +183,7 @@ def _without_end(blocks: Callable[[int], Iterator[Schedule]]) -> Iterator[Schedu
 
 
 def _until_one_is_done(blocks: Iterator[Schedule], steps: int) -> Iterator[Schedule]:
-    """Yield what happens before the first worker has ended so many steps."""
+    """Yield the events before the first worker has finished so many steps."""
     for block in blocks:
         last = block.steps["end"][block.steps["step"] == steps - 1]
         if not len(last):

@@ -155,11 +155,7 @@ def _least(
 def _curvature(
     config: PlanConfig, job: ProfiledJob, standings: Standings, seed: int
 ) -> float | None:
-    """Return the largest curvature of the loss before training, and where the target was reached.
-
-    The latter with the first seed's run of the best design with the fewest workers. None where the
-    optimizer is not plain SGD, or gradients are clipped, for which there is no such bound.
-    """
+    """Return the largest curvature at the start and the target; None unless plain SGD."""
     if config.clip is not None or config.privacy is not None:
         return None
     if config.optimizer.name != "sgd" or config.optimizer.options:
@@ -256,7 +252,7 @@ def _summary(
 def _planned(
     config: PlanConfig, standing: Standing, reference: Standing | None, seeds: Sequence[int]
 ) -> PlannedDesign:
-    """Return what is said of a design, but for what it takes the others to know."""
+    """Return the entry of a design, without comparisons to others."""
     design, outcomes = standing.design, standing.outcomes
     ran = [outcomes[seed] for seed in seeds if seed in outcomes]
     times = _times(standing, seeds)
@@ -296,7 +292,7 @@ def _planned(
 
 
 def _coupled(config: PlanConfig) -> dict[str, str]:
-    """Say which algorithms have no schedule that comes first."""
+    """Return the algorithms that have no precomputed schedule."""
     return {
         f"schedule of {algorithm}": coupled_origin(algorithm)
         for algorithm in config.algorithm
@@ -329,8 +325,7 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def _is_efficient(design: PlannedDesign, others: Sequence[PlannedDesign]) -> bool:
-    """Whether it reached the target, and none of the others is better in time or cost, and not
-    worse in the other."""
+    """Whether it reached the target and is Pareto-optimal in time and cost."""
     if design.verdict != "reached" or design.time.median is None or design.cost is None:
         return False
     own = design.time.median, design.cost

@@ -23,7 +23,7 @@ class Price:
     currency: str  # as it is written, empty where none is
 
     def of(self, workers: int, seconds: float) -> float:
-        """Return what workers cost for so many seconds each."""
+        """Return the cost of workers for so many seconds each."""
         return self.amount * workers * seconds / 3600
 
     def __str__(self) -> str:
@@ -32,7 +32,7 @@ class Price:
 
 
 WORKER_HOURS = Price(1.0, "")
-"""What costs are counted in where nobody says a price."""
+"""The unit of costs without a price."""
 
 
 def parse_price(text: str) -> Price:

@@ -1,9 +1,9 @@
-"""Successive halving of designs: few updates for those that cannot be the answer.
+"""Successive halving of designs: few updates for hopeless ones.
 
 Jamieson, Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization", 2016,
-with rules of its own for what is dropped (docs/plan.md), since a target is a first passage and
-designs differ in cost. All runs are counted in updates, never in time on the machine that plans.
-In each rung the designs with the fewest workers run first; a run that reached the target is done.
+with its own elimination rules (docs/plan.md), since a target is a first passage and designs differ
+in cost. All runs are counted in updates, never in time on the machine that plans. In each rung the
+designs with the fewest workers run first; a run that reached the target is done.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +18,9 @@ RUNGS = (1 / 16, 1 / 4, 1.0)
 """Shares of the updates allowed."""
 
 SLOWER = 1.5
-"""Times as long as a design of as many workers or fewer: how far seeds may mislead."""
+"""Slowdown against a design of no more workers at which a design is dropped; allows for the spread
+of seeds.
+"""
 
 LOOKS = 3
 """Evaluations that have to be no better than the initial model before a design learns nothing."""
@@ -37,12 +39,12 @@ class Request:
 
 
 Run = Callable[[Sequence[Request]], Iterator[tuple[Request, Outcome]]]
-"""Makes runs, and returns what came of them in any order."""
+"""Makes runs and returns their results in any order."""
 
 
 @dataclass
 class Standing:
-    """How far a design has come."""
+    """The progress of a design."""
 
     design: Design
     outcomes: dict[int, Outcome] = field(default_factory=dict)  # by seed
@@ -66,14 +68,12 @@ def race(
     is_better: Callable[[float, float], bool],
     standings: dict[Design, Standing],
 ) -> None:
-    """Fill `standings` with what came of all designs.
-
-    They are there, as far as it came, also when the race is interrupted.
+    """Fill `standings` with the results of all designs, also if the race is interrupted.
 
     Args:
         designs: what to compare.
-        seeds: the first one decides who stays in the race.
-        updates: after which a run has not reached the target.
+        seeds: the first one decides eliminations.
+        updates: after which a run has missed the target.
         run: makes runs.
         is_better: whether one value of the metric is better than another.
         standings: empty.
@@ -126,9 +126,9 @@ def _judge(
         if outcome.status == "reached":
             each.verdict = "reached"
         elif outcome.status == "diverged":
-            each.drop("diverged", outcome.why or "the loss exploded")
+            each.drop("diverged", outcome.why or "the loss diverged")
         elif len(outcome.curve) > LOOKS and not is_better(outcome.best, outcome.first):
-            each.drop("learns nothing", f"no better than at first after {outcome.made:,} updates")
+            each.drop("learns nothing", f"no better than initially after {outcome.made:,} updates")
         elif outcome.spent >= _horizon(each, times):
             fewer = (found for found in times if found[0] <= each.design.workers)
             _, time, name = min(fewer, key=lambda found: found[1])
@@ -150,7 +150,7 @@ def _judge(
 
 
 def _groups(standings: Iterable[Standing]) -> list[list[Standing]]:
-    """Return designs that differ in their learning rate only, together."""
+    """Return groups of designs that differ only in their learning rate."""
     groups: dict[tuple[int, str], list[Standing]] = {}
     for each in standings:
         groups.setdefault((each.design.workers, str(each.design.algorithm)), []).append(each)
@@ -158,7 +158,7 @@ def _groups(standings: Iterable[Standing]) -> list[list[Standing]]:
 
 
 def _keep_fast(standings: Sequence[Standing], seed: int) -> None:
-    """Drop designs that reached the target and are no answer for any number of workers."""
+    """Drop designs that reached the target but are best for no number of workers."""
     reached = [each for each in standings if each.verdict == "reached"]
     time = {id(each): each.outcomes[seed].time_or_never for each in reached}
     for each in reached:

@@ -1,4 +1,4 @@
-"""Training runs of a plan: those of one schedule together, on processes, each made only once."""
+"""Training runs of a plan, grouped by schedule, in parallel processes, each made once."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,11 +29,11 @@ from paracosm.training.learning_rate import scaled_learning_rate
 from paracosm.training.scheduled import train_on_schedule
 
 Group = tuple[int, Rule | None, int]
-"""Workers, rule and seed: what a schedule depends on; no rule where values decide."""
+"""Workers, rule and seed: the dependencies of a schedule; no rule where it depends on values."""
 
 
 class Runs:
-    """Makes the runs that a plan asks for, unless the journal has them.
+    """Makes the requested runs of a plan, unless the journal has them.
 
     Runs with the same number of workers, rule and seed have the same schedule, whatever their
     learning rates and the weights that they give to stale gradients: it is played once for all of
@@ -55,7 +55,7 @@ class Runs:
         self._ran = ran
 
     def __call__(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Outcome]]:
-        """Make runs; yield what came of each, those of the journal first."""
+        """Make runs and yield their results, those of the journal first."""
         missing = []
         for request in requests:
             found = self._journal.get(_key(request))
@@ -91,7 +91,7 @@ def _group(request: Request) -> Group:
 
 
 def _place(request: Request) -> tuple[object, ...]:
-    """Return what sorts requests by group: many workers first, since these take longest."""
+    """Return the sort key of a request's group: many workers first, since these take longest."""
     workers, rule, seed = _group(request)
     return -workers, str(rule), seed
 
@@ -134,7 +134,7 @@ def _job_of(written: str) -> ProfiledJob:
 
 
 class SharedBlocks:
-    """Blocks of a schedule that are made when somebody first wants them, and then kept."""
+    """Blocks of a schedule, made on first use and then kept."""
 
     def __init__(self, blocks: Iterator[Block]) -> None:
         self._source = blocks
@@ -153,7 +153,7 @@ class SharedBlocks:
                 yield block
                 continue
             if not isinstance(block, Schedule) and block[0] <= end:
-                yield block._replace(end=end)  # nobody works when the end comes
+                yield block._replace(end=end)  # no worker computes at the end
                 return
             if not isinstance(block, Schedule):
                 reads, updates, steps, failures = (np.zeros(0, dtype) for dtype in ROWS.values())
@@ -181,7 +181,7 @@ def _last(block: Block) -> int:
 def run_design(
     config: PlanConfig, job: ProfiledJob, request: Request, shared: SharedBlocks
 ) -> Outcome:
-    """Train by a design over its schedule, until the target is reached or the request ends it."""
+    """Train a design over its schedule, until the target or the end of the request."""
     asked = train_config(config, request.design, request.updates)
     metrics = Metrics()
     blocks = shared.until(request.horizon)
@@ -195,7 +195,7 @@ def run_design(
 
 
 def run_coupled(config: PlanConfig, job: ProfiledJob, request: Request) -> Outcome:
-    """Train by a design whose algorithm decides by value: on the engine, without a horizon."""
+    """Train a design whose algorithm depends on values: on the engine, without a horizon."""
     metrics = Metrics()
     learning = learning_of(config, request.design)
     asked = coupled_config(config, job, learning, request.design.workers)
@@ -211,12 +211,12 @@ def _outcome(
     effective: float | None,
 ) -> Outcome:
     if summary.status == "interrupted":
-        raise KeyboardInterrupt  # which ends the plan, not this run alone
+        raise KeyboardInterrupt  # ends the plan, not only this run
     seen = [row for row in metrics.series(config.target.metric) if row.node == "evaluation"]
     if summary.reached_updates == 0:
         raise InputError(
-            f"target: {config.target} is met before training ({seen[0].value:.4g}): choose one "
-            "that takes some"
+            f"target: {config.target} is met before training ({seen[0].value:.4g}): choose a "
+            "harder one"
         )
     if summary.status == "diverged":
         status = "diverged"
@@ -252,13 +252,13 @@ def _divergence(found: object) -> str | None:
 
 
 def train_config(config: PlanConfig, design: Design, updates: int) -> TrainConfig:
-    """Return what a run of a design is, over a schedule that is given, which may end sooner."""
+    """Return the configuration of a run of a design over a given schedule, which may end sooner."""
     asked = TrainConfig(**learning_of(config, design), workers=design.workers)
     return asked.model_copy(update={"updates": updates})
 
 
 def learning_of(config: PlanConfig, design: Design) -> dict[str, Any]:
-    """Return what a run of a design has to learn, and how, as arguments of a training."""
+    """Return the training arguments of a run of a design."""
     warmup = config.warmup
     if warmup is not None:
         scale = scaled_learning_rate(1.0, design.workers, config.lr_scaling)
@@ -275,7 +275,7 @@ def learning_of(config: PlanConfig, design: Design) -> dict[str, Any]:
 class Journal:
     """Results by key, in memory and, where there is a file, at the end of it at once.
 
-    A last line that was cut off is passed over: that run is made again.
+    A truncated last line is ignored: that run is repeated.
     """
 
     def __init__(self, path: Path | None = None) -> None:

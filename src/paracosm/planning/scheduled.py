@@ -13,8 +13,8 @@ from paracosm.cluster.fields import LINK_FIELDS, ClusterFields
 from paracosm.errors import InputError
 from paracosm.faults.node_failures import JobFailures
 from paracosm.models.data_sets import load_data
-from paracosm.planning.failures import FailureRecord, Life, failing_schedule, lasting
-from paracosm.planning.job import ProfiledJob, check_model, given, origins, profiled_job
+from paracosm.planning.failures import FailureRecord, Life, failing_schedule, with_lasting_blocks
+from paracosm.planning.job import ProfiledJob, check_model, given_fields, origins, profiled_job
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.run import run_prediction
 from paracosm.profiling.jobs import SERVER, WORKER
@@ -36,7 +36,7 @@ LEARNING = (
     *("algorithm", "topology", "lr", "lr_scaling", "updates", "until", "evaluate_every"),
     "keep_going",
 )
-"""What a run has that is trained over a schedule, as arguments of a training."""
+"""Training arguments of a run over a schedule."""
 
 ITERATIONS = 256
 """Of a strategy, in a block of its schedule."""
@@ -50,21 +50,21 @@ def run_scheduled(
 ) -> TrainingResult:
     """Train over the schedule of a job profile, or of the iterations of a strategy.
 
-    The schedule is what `predict` simulates: op by op, with transfers that share links, it says who
-    reads and updates which tensor, and when. Gradients are then really computed at what each step
-    has read. Algorithms whose rule depends on values run coupled, on the engine of `train`, with
-    whole vectors and computing as long as in whole profiled steps; the summary's `durations` say
-    so. Otherwise as `train`.
+    The schedule is the simulation of `predict`: op by op, with transfers that share links, it lists
+    each worker's reads and updates of tensors. Gradients are then really computed from the
+    parameters that each step read. Algorithms whose rule depends on values run coupled, on the
+    engine of `train`, with whole vectors and the computing time of whole profiled steps; the
+    summary's `durations` record this. Otherwise as `train`.
 
     Args:
         config: has a `profile` or a `strategy`.
-        seed: decides everything that is random; the same initial model and minibatches as `train`.
-        metrics: takes the measurements; by default memory does.
+        seed: of all random streams; initial model and minibatches are those of `train`. metrics:
+            records the metrics; by default in memory.
         progress: called after every update.
 
     Raises:
-        InputError: a configuration, profile or database that cannot be used, tensors that are not
-            the model's.
+        InputError: the configuration, profile or database cannot be used, or its tensors differ
+            from the model's.
     """
     metrics = Metrics() if metrics is None else metrics
     if config.strategy is not None:
@@ -84,7 +84,7 @@ def run_scheduled(
 
 
 def check_scheduled(config: TrainConfig) -> None:
-    """Raise InputError for what can be known to be wrong before a profile is read."""
+    """Raise InputError for errors that can be found without reading a profile."""
     config.refuse_power("train over a profile or a strategy")
     cluster = config.resolve_cluster()
     config.check(cluster)
@@ -102,14 +102,15 @@ def _over_profile(
     job = profiled_job(config, (workers,))
     if job.profile.batch is not None and "batch" not in config.model_fields_set:
         config = config.model_copy(update={"batch": job.profile.batch})
-    learning = given(config, LEARNING) | {"batch": config.batch, "algorithm": config.algorithm}
+    learning = given_fields(config, LEARNING)
+    learning |= {"batch": config.batch, "algorithm": config.algorithm}
     check_model(job, {name: getattr(config, name) for name in LearningFields.model_fields}, seed)
     rule = config.algorithm.rule(workers)
     if rule is None:
         return _coupled(config, job, learning, seed, metrics, progress)
     servers = len(job.cluster.servers)
     asked = TrainConfig(**learning, workers=workers, **_servers(config, servers))
-    return _trained(
+    return _train(
         *(asked, partial(job.schedule, workers, rule), job.tensors, seed, metrics, progress),
         failures=config.job_failures(workers, servers, rule.needs_all),
         cluster=describe_cluster(job.cluster),
@@ -119,11 +120,11 @@ def _over_profile(
 
 
 def _servers(config: TrainConfig, servers: int) -> dict[str, Any]:
-    """Return the number of servers as an argument, where it has an effect."""
+    """Return the argument `servers`, if it has an effect."""
     return {"servers": servers} if config.resolve_topology() == "server" else {}
 
 
-def _trained(
+def _train(
     asked: TrainConfig,
     life: Life,
     tensors: tuple[str, ...],
@@ -136,7 +137,7 @@ def _trained(
     durations: Mapping[str, str],
     **facts: Any,
 ) -> TrainingResult:
-    """Train over a schedule that has no end; the result has what lasted of it, and `facts`."""
+    """Train over an endless schedule; the result has its lasting part, and `facts`."""
     rule = asked.algorithm.rule(asked.workers)
     assert rule is not None
     blocks = failing_schedule(
@@ -149,7 +150,7 @@ def _trained(
     )
     used: list[Schedule] = []
     record = FailureRecord(failures, asked.workers) if failures is not None else None
-    followed = lasting(blocks, used)
+    followed = with_lasting_blocks(blocks, used)
     if record is not None:
         followed = record.watch(followed)
         durations = {**durations, "failures": f"assumed: {failures}"}
@@ -180,7 +181,7 @@ def _coupled(
     metrics: MetricSink,
     progress: Progress | None,
 ) -> TrainingResult:
-    """Train on the engine, where values decide: whole vectors, computing as in profiled steps."""
+    """Train on the engine, with whole vectors and the computing time of profiled steps."""
     asked = coupled_config(config, job, learning, config.workers)
     result = train(asked, seed, metrics, progress)
     durations = {**origins(job), "schedule": coupled_origin(config.algorithm)}
@@ -190,40 +191,40 @@ def _coupled(
 def coupled_config(
     config: ClusterFields, job: ProfiledJob, learning: dict[str, Any], workers: int
 ) -> TrainConfig:
-    """Return the run on the engine that is nearest to a profiled job.
+    """Return the run on the engine that is closest to a profiled job.
 
-    A gradient takes as long as a profiled step computes on its worker, with the pause behind it; an
-    update as long as those of the step, divided over the servers. Nothing overlaps.
+    A gradient takes the computing time of a profiled step on its worker, including the pause after
+    it; an update the time of the step's updates, divided over the servers. Nothing overlaps.
 
     Args:
-        config: says on which links, and has the changes.
+        config: has the links and the changes.
         job: of the profile.
-        learning: what is trained and how, as arguments of a training; an algorithm among them.
-        workers: their number, where no cluster file says it.
+        learning: training arguments, including the algorithm.
+        workers: their number, unless a cluster file has it.
     """
     workload = job.target.workload
     computing = workload.seconds[:, workload.resource == WORKER].sum(axis=1) + workload.gap
     servers = len(job.cluster.servers)
     updating = workload.seconds[:, workload.resource == SERVER].sum(axis=1) / servers
-    links: dict[str, Any] = given(config, ("cluster", *sorted(LINK_FIELDS)))
+    links: dict[str, Any] = given_fields(config, ("cluster", *sorted(LINK_FIELDS)))
     has_servers = learning["algorithm"].topology_for(learning.get("topology")) == "server"
     if config.cluster is None:
         links |= {"workers": workers, "bandwidth": job.cluster.topology.link.bandwidth}
         links |= {"servers": servers} if has_servers else {}
     if has_servers:
-        links["update_time"] = _drawn(updating)
-    return TrainConfig(**learning, **links, compute=_drawn(computing), what_if=config.what_if)
+        links["update_time"] = _sampled(updating)
+    return TrainConfig(**learning, **links, compute=_sampled(computing), what_if=config.what_if)
 
 
-def _drawn(seconds: Any) -> Distribution:
+def _sampled(seconds: Any) -> Distribution:
     return Empirical(tuple(np.asarray(seconds, dtype=float).tolist()))
 
 
 def coupled_origin(algorithm: Algorithm) -> str:
-    """Say where the schedule of an algorithm comes from that decides by value."""
+    """Return the source of the schedule of an algorithm that depends on values."""
     return (
-        f"coupled: {algorithm} decides by value, so that its workers compute for as long as in "
-        "whole profiled steps, parameters travel whole, and nothing overlaps"
+        f"coupled: {algorithm} depends on values, so its workers compute for the time of whole "
+        "profiled steps, parameters are sent whole, and nothing overlaps"
     )
 
 
@@ -233,14 +234,14 @@ def _over_iterations(
     prediction = run_prediction(predict_config(config), seed).summary
     assert isinstance(prediction, JobSummary)
     workers = prediction.workers
-    asked = TrainConfig(**given(config, LEARNING), workers=workers)
+    asked = TrainConfig(**given_fields(config, LEARNING), workers=workers)
     durations = {
         **prediction.durations,
         "schedule": f"predicted: an iteration of {prediction.strategy} takes "
         f"{prediction.iteration_time:.4g} s",
         "gradients": "computed",
     }
-    return _trained(
+    return _train(
         *(asked, lambda *_: iterations(workers, prediction.iteration_time), ()),
         *(seed, metrics, progress),
         failures=config.job_failures(workers, prediction.servers, stops_together=True),
@@ -254,7 +255,7 @@ def _over_iterations(
 def predict_config(config: TrainConfig) -> PredictConfig:
     """Return the prediction of the iterations of a training with a strategy."""
     shape = load_data(config.data, config.data_dir).input_shape
-    links = given(config, ("cluster", "db", "hardware", *sorted(LINK_FIELDS)))
+    links = given_fields(config, ("cluster", "db", "hardware", *sorted(LINK_FIELDS)))
     if config.cluster is None:
         links["workers"] = (config.workers,)
     found = PredictConfig(
@@ -269,8 +270,8 @@ def predict_config(config: TrainConfig) -> PredictConfig:
     workers, strategy = found.jobs[-1]
     if strategy.asynchronous or strategy.data != workers:
         raise InputError(
-            f'strategy: "{config.strategy}" is no plain data parallelism, which is what is trained '
-            "here: give ddp, fsdp, zero1 or ps"
+            f'strategy: "{config.strategy}" is not plain data parallelism: give ddp, fsdp, '
+            "zero1 or ps"
         )
     return found
 

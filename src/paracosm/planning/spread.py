@@ -1,4 +1,4 @@
-"""Medians and intervals of times to a target, of which some may never have come."""
+"""Medians and intervals of times to a target, some of them infinite."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,14 +7,13 @@ from math import exp, inf, isfinite, log, sqrt
 import numpy as np
 
 SHARE = 0.8
-"""Of further runs, how many an interval is to hold."""
+"""Share of further runs that an interval should cover."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A median, and the bounds between which a further run is thought to lie, with `SHARE`.
-
-    Infinite where runs never reached the target.
+    """A median and a prediction interval with coverage `SHARE`. Infinite where runs never reached
+    the target.
     """
 
     median: float
@@ -23,7 +22,7 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Return median and prediction interval of positive values, infinite for what never came.
+    """Return median and prediction interval of positive values, some of them infinite.
 
     The interval is that of one further value of a log-normal distribution, of which n were seen:
     exp(m +- t s sqrt(1 + 1/n)), with mean m and standard deviation s of the logarithms, and t the
@@ -67,7 +66,7 @@ def _percentile(ordered: Sequence[float], share: float) -> float:
 def paired_ratio(values: Sequence[float], others: Sequence[float]) -> float:
     """Return the median of value over other, seed by seed, of pairs in which both are finite.
 
-    Pairs share initial model and minibatches, so that most of what varies between seeds cancels.
+    Pairs share initial model and minibatches, so most of the variation between seeds cancels.
     NaN where no pair is left.
     """
     ratios = [

@@ -16,19 +16,18 @@ if TYPE_CHECKING:
     from paracosm.training.parameters import ParameterLayout
 
 ITERATIONS = 40
-"""Of the power method: the largest eigenvalue is then known to some per cent, from below."""
+"""Of the power method, which then has the largest eigenvalue to a few per cent, from below."""
 
 EXAMPLES = 512
-"""Of the training set that the curvature is taken over, evenly spread."""
+"""Examples of the training set for the curvature, evenly spread."""
 
 
 def delay_bound(delay: float) -> float:
-    """Return what step size times curvature has to stay below, with a delay in updates.
+    """Return the upper bound of step size times curvature, for a delay in updates.
 
     x_{k+1} = x_k - eta lambda x_{k - delay} is stable if and only if
     0 < eta lambda < 2 sin(pi / (2 (2 delay + 1))): Levin, May, "A note on difference-delay
-    equations", 1976. Without delay that is 2. A delay that is no whole number, as a
-    mean is, is interpolated.
+    equations", 1976. Without delay that is 2. Fractional delays, such as means, are interpolated.
     """
     return 2 * sin(pi / (2 * (2 * delay + 1)))
 
@@ -40,7 +39,7 @@ def largest_curvature(
 
     By the power method on Hessian-vector products (Pearlmutter, "Fast Exact Multiplication by the
     Hessian", 1994), `ITERATIONS` of them from a random vector that `seed` draws, over `EXAMPLES` of
-    the examples at most. What comes out is the Rayleigh quotient, never above the eigenvalue.
+    the examples at most. The result is a Rayleigh quotient, never above the eigenvalue.
 
     Args:
         model: whose loss it is; left as it is.

@@ -1,8 +1,8 @@
-"""How long, and for how much, a transformer trains on so many tokens: strategies, workers, cost.
+"""Time and cost of training a transformer on a number of tokens: strategies, workers, cost.
 
 For each number of workers the fastest strategy is searched for (`prediction.strategy_search`); the
-time of all tokens follows from that of an iteration and, where nodes fail, from Daly's closed form
-of what checkpoints, lost work and restarts add (`faults.expected_makespan`).
+total time follows from that of an iteration and, where nodes fail, from Daly's closed form for
+checkpoints, lost work and restarts (`faults.expected_makespan`).
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class StrategyPlanConfig(FailureFields):
     hardware: str = Field(
         description="a device or node of the catalogue (paracosm hardware list), or a datasheet"
     )
-    tokens: Tokens = Field(description="that the model is trained on: 1e12")
+    tokens: Tokens = Field(description="tokens to train on: 1e12")
     batch_tokens: Tokens | None = Field(
-        None, description="tokens of an iteration of all workers: 4e6"
+        None, description="tokens per iteration of all workers: 4e6"
     )
     max_workers: int = Field(
         ge=1,
@@ -83,7 +83,7 @@ class StrategyPlanConfig(FailureFields):
     def _consistent(self) -> Self:
         for reason, fields in self.idle_of_failures([True]).items():
             if given := sorted(fields & self.model_fields_set):
-                raise ValueError(f"{', '.join(given)}: no effect here, leave out: {reason}")
+                raise ValueError(f"{', '.join(given)}: has no effect, leave it out: {reason}")
         return self
 
     def without_effect(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""What `predict` is asked for: the one description behind the command line and study file."""
+"""The arguments of `predict`, shared by the command line and the study file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from paracosm.cluster import Cluster, star
-from paracosm.cluster.changes import Change, is_of_cluster, refuse_changes
+from paracosm.cluster.changes import Change, changes_cluster, refuse_changes
 from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCounts
 from paracosm.cluster.hardware import Hardware, find_hardware
@@ -62,7 +62,7 @@ def _model(value: Any) -> Any:
 
 
 class PredictConfig(ThroughputFields, ClusterFields):
-    """A prediction: which computation, on which cluster, from whose timings."""
+    """A prediction: the computation, the cluster, and the source of timings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
@@ -76,27 +76,26 @@ class PredictConfig(ThroughputFields, ClusterFields):
     batch: int = Field(
         64,
         ge=1,
-        description="examples of one forward and backward pass of a replica, or of a profiled step",
+        description="examples per forward and backward pass of a replica, or per profiled step",
     )
     global_batch: int | None = Field(
         None,
         ge=1,
-        description="examples of an iteration of all workers, for strategy auto (as many as "
-        "workers)",
+        description="examples per iteration of all workers, for strategy auto (number of workers)",
     )
     shape: Annotated[tuple[int, ...] | None, BeforeValidator(_sizes)] = Field(
         None, description="of one example: 3x32x32, or a number of tokens (the model's own)"
     )
     classes: int | None = Field(
-        None, ge=1, description="classes to tell apart (the model's own, or 10 of small images)"
+        None, ge=1, description="number of classes (the model's own, or 10 for small images)"
     )
     dtype: str = Field("float32", description=f"of parameters and activations: {', '.join(DTYPES)}")
     optimizer: str = Field(
         "sgd", description=f"{', '.join(OPTIMIZERS)}; with options as in sgd(momentum=0.9)"
     )
     foreach: bool = Field(False, description="update all parameters in one op")
-    dropout: bool = Field(False, description="train with the model's dropout, in place of none")
-    train: bool = Field(True, description="a training step, or the forward pass alone")
+    dropout: bool = Field(False, description="train with the model's dropout (off)")
+    train: bool = Field(True, description="a training step, or only the forward pass")
 
     # On which cluster.
     strategy: str | None = Field(
@@ -107,14 +106,17 @@ class PredictConfig(ThroughputFields, ClusterFields):
     )
     workers: WorkerCounts = Field(
         None,
-        description="numbers of workers: 16, or several, as 1,2,4..1024, which goes on by the same "
-        "factor where the number before the dots is a multiple of the one before it, else by their "
-        "difference; 1..8 goes on by ones",
+        description=(
+            "numbers of workers: 16, or several: 1,2,4..1024 continues by the same "
+            "factor, 2,5..20 by the same difference, 1..8 by ones"
+        ),
     )
     cluster: Path | dict[str, Any] | None = Field(
         None,
-        description="a cluster file, in place of the fields of links; workers then says how many "
-        "of its own, the first ones",
+        description=(
+            "a cluster file, in place of flags for links; workers then selects the first "
+            "ones of its nodes"
+        ),
     )
     bandwidth: Bandwidth | None = Field(
         None,
@@ -140,14 +142,13 @@ class PredictConfig(ThroughputFields, ClusterFields):
         None,
         ge=1,
         allow_inf_nan=False,
-        description="how much longer computing takes while collectives between replicas run: 1.19 "
-        "of GPUs in the mean, 1.4 at most (Lee et al. 2025) [1.189 on GPUs of the catalogue, else "
+        description="slowdown of computing while collectives between replicas run: on GPUs 1.19 "
+        "on average, at most 1.4 (Lee et al. 2025) [1.189 on GPUs of the catalogue, else "
         "1]",
     )
     timeline_ranks: str | None = Field(
         None,
-        description="whose timeline is written: ranks 0,8..15, or all (one of each kind, at most "
-        "16)",
+        description="ranks of the timeline: 0,8..15, or all (one of each kind, at most 16)",
     )
 
     # From whose timings.
@@ -155,27 +156,29 @@ class PredictConfig(ThroughputFields, ClusterFields):
     hardware: str | None = Field(
         None,
         description="a device or node of the catalogue (paracosm hardware list), or a datasheet "
-        'file; or of whose timings in the database: part of a name, "H100" (this machine)',
+        'file; or part of the name of hardware with timings in the database: "H100" (this machine)',
     )
     measured: str | None = Field(
         None,
-        description="what was measured on hardware of the catalogue, to correct the rest by: "
+        description="measurement on hardware of the catalogue, to calibrate predictions: "
         '"resnet50, batch 64: 210 ms", or a database with timings of ops',
     )
-    threads: int = Field(1, ge=1, description="threads of one op, where this machine is meant")
-    device: Literal["cpu", "cuda"] = Field("cpu", description="which device of this machine")
+    threads: int = Field(1, ge=1, description="threads per op, for this machine")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="device of this machine")
     cache: Literal["cold", "warm"] = Field(
         "cold", description="timings with cold data, as in a real iteration, or the op in a row"
     )
     estimator: str | None = Field(
-        None, description="how ops are estimated that nobody timed (what cross-validation chooses)"
+        None, description="estimator of ops without timings (chosen by cross-validation)"
     )
     new_ops: Literal["profile", "estimate", "refuse"] | None = Field(
         None,
-        description="ops of a type that nobody timed: profile them now, estimate them from flops "
-        "and bytes, or refuse (profile on this machine, else estimate)",
+        description=(
+            "op types without timings: profile them now, estimate them from flops and "
+            "bytes, or refuse (profile on this machine, else estimate)"
+        ),
     )
-    exact: bool = Field(False, description="profile every op that was not timed as it is")
+    exact: bool = Field(False, description="profile every op without its own timing")
     allocator: Literal["kept", "default"] = Field(
         "kept",
         description="whether malloc keeps what is freed, as ops are timed, or gives large blocks "
@@ -184,12 +187,12 @@ class PredictConfig(ThroughputFields, ClusterFields):
     launch: Duration | None = Field(
         None,
         ge=0,
-        description="time that the host spends on issuing an op of a GPU (the shortest timing)",
+        description="host time to launch an op on a GPU (the shortest timing)",
     )
 
     @property
     def is_auto(self) -> bool:
-        """Whether the strategy is to be found."""
+        """Whether to search for the strategy."""
         return self.strategy is not None and self.strategy.strip() == AUTO
 
     @property
@@ -201,15 +204,17 @@ class PredictConfig(ThroughputFields, ClusterFields):
         given = [name for name in SUBJECTS if getattr(self, name)]
         if len(given) != 1:
             found = f", not {' and '.join(given)}" if given else ""
-            raise ValueError(f"what is to be predicted? give one of {', '.join(SUBJECTS)}{found}")
+            raise ValueError(f"nothing to predict: give one of {', '.join(SUBJECTS)}{found}")
         if self.shape is not None and any(size < 1 for size in self.shape):
             raise ValueError(f"shape: sizes are 1 or more, not {'x'.join(map(str, self.shape))}")
-        for reason, fields in self._idle().items():
+        for reason, fields in self._idle_by_reason().items():
             idle = sorted(fields & self.model_fields_set)
             if idle:
-                raise ValueError(f"{', '.join(idle)}: no effect here, leave out: {reason}")
+                raise ValueError(f"{', '.join(idle)}: has no effect, leave it out: {reason}")
         if self.exact and self.new_ops in ("estimate", "refuse"):
-            raise ValueError(f"exact profiles what is missing, new_ops {self.new_ops} does not")
+            raise ValueError(
+                f"exact profiles missing ops and new_ops {self.new_ops} does not: give one of them"
+            )
         return self
 
     @field_validator("strategy")
@@ -227,7 +232,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
         return text
 
     def without_effect(self) -> set[str]:
-        idle = set().union(*self._idle().values())
+        idle = set().union(*self._idle_by_reason().values())
         if self.profile is not None and "batch" not in self.model_fields_set:
             idle.add("batch")
         if self.is_timed:
@@ -236,55 +241,57 @@ class PredictConfig(ThroughputFields, ClusterFields):
             idle |= self._idle_of_hardware()
         return idle
 
-    def _idle(self) -> dict[str, set[str]]:
+    def _idle_by_reason(self) -> dict[str, set[str]]:
         idle: dict[str, set[str]] = {}
         if self.profile is not None:
             return self._idle_of_profile()
-        idle["only a job profile is simulated so: give --profile"] = set(THROUGHPUT) - {"profile"}
+        idle["only a job profile uses it: give --profile"] = set(THROUGHPUT) - {"profile"}
         if self.graph is not None:
             idle["the graph is captured already"] = set(CAPTURE)
         elif self.architecture is not None:
-            idle["a transformer is written down in mixed precision, with AdamW"] = set(CAPTURE) - {
-                *("batch", "shape")
-            }
+            idle["transformers generated from sizes use mixed precision and AdamW"] = set(
+                CAPTURE
+            ) - {*("batch", "shape")}
         if self.hardware is None:
             idle["it corrects hardware of the catalogue: give --hardware"] = {"measured"}
         if self.hardware is not None:
-            idle["hardware says whose timings are meant"] = {"threads", "device"}
+            idle["hardware selects the timings"] = {"threads", "device"}
         elif self.device == "cuda":
-            idle["the device decides"] = {"threads"}
+            idle["it depends on the device"] = {"threads"}
         if self.is_auto:
             idle["strategy auto chooses it"] = {"batch", "servers"}
         else:
-            idle["strategy auto goes by it: others by --batch, dp and microbatches"] = {
+            idle["only strategy auto uses it: others use --batch, dp and microbatches"] = {
                 "global_batch"
             }
         if not self.is_on_cluster:
-            idle["one device is predicted: workers, cluster or strategy makes it a job"] = {
-                *CLUSTER
-            } - {"workers", "cluster", "strategy"}
+            idle["only a job uses it: give workers, cluster or strategy"] = {*CLUSTER} - {
+                "workers",
+                "cluster",
+                "strategy",
+            }
         if self.cluster is not None:
-            idle["the cluster says what there is"] = {*LINK_FIELDS, "servers"}
+            idle["the cluster file defines it"] = {*LINK_FIELDS, "servers"}
         return idle
 
     def _idle_of_profile(self) -> dict[str, set[str]]:
         idle = self.idle_habits()
-        idle["the profile says what a step is"] = set(CAPTURE) - {"batch"}
+        idle["the profile defines a step"] = set(CAPTURE) - {"batch"}
         idle["the profile has its own timings"] = set(TIMINGS)
-        idle["a profile is of parameter servers, and its steps differ as they did"] = {
+        idle["a profile has parameter servers and measured variation of steps"] = {
             *("strategy", "duration_cv", "slowdown", "timeline_ranks")
         }
         if self.cluster is not None:
-            idle["the cluster says what there is"] = {*LINK_FIELDS, "servers"}
+            idle["the cluster file defines it"] = {*LINK_FIELDS, "servers"}
         return idle
 
     @property
     def predictions(self) -> int | None:
-        """How many numbers of workers a sweep has; None where there is one only."""
+        """The length of a sweep over workers; None for a single number."""
         return len(self.workers) if self.workers is not None and len(self.workers) > 1 else None
 
     def check(self) -> None:
-        """Raise InputError for files that are not there, and options that no capture takes."""
+        """Raise InputError for missing files and options that no capture supports."""
         for config in (self.unchanged, self.resolved) if self.what_if else (self,):
             config._check()
 
@@ -316,19 +323,20 @@ class PredictConfig(ThroughputFields, ClusterFields):
     def _check_auto(self) -> None:
         if self.architecture is None:
             raise InputError(
-                "strategy: auto is for transformers that are written down from their sizes: "
+                "strategy: auto needs a transformer generated from its sizes: "
                 f"{', '.join(ARCHITECTURES)}"
             )
         if self.cluster is None and self.workers is None:
             raise InputError("strategy: auto needs a number of workers: add --workers 8")
         if self.predictions is not None:
             raise InputError(
-                "strategy: auto is for one number of workers: paracosm plan --model ... --hardware "
+                "strategy: auto needs a single number of workers: paracosm plan --model ... "
+                "--hardware "
                 "... compares several"
             )
         if len({node.device for node in self.resolve_cluster(self.jobs[-1][0]).nodes}) > 1:
             raise InputError(
-                "strategy: auto is for workers with the same device: write the strategy out"
+                "strategy: auto needs workers with the same device: write the strategy out"
             )
 
     def _check_hardware(self) -> None:
@@ -338,7 +346,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
         if given := sorted(idle & self.model_fields_set):
             known = "timings" if self.catalogued is None else "no timings"
             raise InputError(
-                f"{', '.join(given)}: no effect here, leave out: {self.hardware} has {known}"
+                f"{', '.join(given)}: has no effect, leave it out: {self.hardware} has {known}"
             )
 
     def _idle_of_hardware(self) -> frozenset[str]:
@@ -346,7 +354,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
 
     @cached_property
     def is_timed(self) -> bool:
-        """Whether a graph has the durations of all that a device does, and no database is there."""
+        """Whether the graph has all durations of its device, and there is no database."""
         if self.graph is None or "db" in self.model_fields_set or self.db.exists():
             return False
         from paracosm.graphs import load_graph
@@ -375,9 +383,8 @@ class PredictConfig(ThroughputFields, ClusterFields):
 
     @cached_property
     def catalogued(self) -> Hardware | None:
-        """The hardware of the catalogue, or of a datasheet file; None where timings are meant.
-
-        A database that is named, or holds timings of such hardware, goes before the catalogue.
+        """The hardware of the catalogue or a datasheet file; None to use timings. A database that
+        is given explicitly or has timings of that hardware takes precedence.
 
         Raises:
             InputError: neither has hardware of that name.
@@ -390,7 +397,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
             return find_hardware(self.hardware)
         except InputError:
             if self.db.is_file() and not self.hardware.endswith((".yaml", ".yml")):
-                return None  # what the database holds is said later
+                return None  # the database's contents are reported later
             raise
 
     def options(self, device: str, tensor: int = 1) -> CaptureOptions:
@@ -407,13 +414,13 @@ class PredictConfig(ThroughputFields, ClusterFields):
 
     @cached_property
     def resolved(self) -> PredictConfig:
-        """The same with the number of workers that `what_if` says, if it says one."""
+        """The configuration with the number of workers of `what_if`, if any."""
         of_profile = self.profile is not None
         refuse_changes(
             (
                 change
                 for change in self.what_if
-                if not (is_of_cluster(change) or change.what == "count")
+                if not (changes_cluster(change) or change.what == "count")
                 and (of_profile or change.subject != "collectives")
             ),
             "predict",
@@ -425,7 +432,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
         if not counts:
             return self
         if len(counts) > 1 or (self.workers is not None and len(self.workers) > 1):
-            raise counts[-1].error("there are several numbers of workers already: leave one out")
+            raise counts[-1].error("workers already lists several numbers: leave one out")
         rest = tuple(change for change in self.what_if if change.what != "count")
         return self._with(workers=(counts[0].value,), what_if=rest)
 
@@ -472,14 +479,14 @@ class PredictConfig(ThroughputFields, ClusterFields):
             return self.changed(self.catalogued.cluster(workers))
         if cluster is None and self.bandwidth is None and workers + strategy.servers > 1:
             raise InputError(
-                "link bandwidth not specified: add --bandwidth 10Gbit/s (inf where links cost "
-                "nothing), or --cluster FILE"
+                "link bandwidth not specified: add --bandwidth 10Gbit/s (inf for free links), or "
+                "--cluster FILE"
             )
         return self.changed(first_workers(self.cluster_of(workers, strategy.servers), workers))
 
     @property
     def has_node(self) -> bool:
-        """Whether the links are those of the hardware's node: no flag says otherwise."""
+        """Whether the links are those of the hardware's node, without an override by flags."""
         catalogued = self.catalogued is not None and not self.jobs[-1][1].servers
         return catalogued and not LINK_FIELDS & self.model_fields_set
 
@@ -509,5 +516,5 @@ class PredictConfig(ThroughputFields, ClusterFields):
 
     @cached_property
     def settings(self) -> Settings:
-        _ = self.job_profile  # what is wrong with it comes first
+        _ = self.job_profile  # report its own errors first
         return self.resolve_settings(self.profile_cluster, self.profiled_workers)

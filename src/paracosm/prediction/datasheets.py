@@ -1,7 +1,7 @@
-"""How long the ops of a graph take on hardware of the catalogue: nobody timed them there.
+"""Durations of the ops of a graph on hardware of the catalogue, without timings.
 
-Each op is of a class (`cluster.hardware.OP_CLASSES`), and its class has an efficiency. What was
-measured on the hardware after all, one whole iteration or the ops of one model, corrects the rest.
+Each op is of a class (`cluster.hardware.OP_CLASSES`), and its class has an efficiency. A
+measurement on the hardware, of one whole iteration or the ops of one model, corrects the others.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ COUNTED = ("product", "batched product", "convolution", "attention")
 
 @dataclass(frozen=True)
 class Correction:
-    """By what all durations of a device are multiplied, from what was measured on it.
+    """A factor on all durations of a device, from a measurement on it.
 
     An iteration that is corrected by one of the same classes of ops, in the same proportions, is
     right whatever the error of each class: what is left of it is the difference of the shares.
     """
 
     factor: float = 1.0
-    origin: str = ""  # what was measured, in words; empty where nothing was
+    origin: str = ""  # the measurement in words; empty without one
     shares: Mapping[str, float] = field(default_factory=dict)  # of the time measured, by class
 
 

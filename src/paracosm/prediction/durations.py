@@ -1,8 +1,8 @@
-"""How long every distinct op of a graph takes, and how that is known.
+"""The duration of each distinct op of a graph, and its source.
 
-Measured ops are looked up. The rest is estimated from the others of their type; a *new op*, one
-whose type nobody timed, is profiled on the spot where the timings are this machine's, as Huang et
-al. do (section 2), and added to the database; elsewhere it is estimated from its flops and bytes.
+Measured ops are looked up. The rest is estimated from the others of their type; a *new op*, whose
+type has no timing, is profiled immediately where the timings are this machine's, as Huang et al. do
+(section 2), and added to the database; elsewhere it is estimated from its flops and bytes.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ BUDGET = 2.0  # seconds of profiling for each new op, all in all; every op is vi
 
 @dataclass(frozen=True)
 class Found:
-    """What a database says of a graph's ops."""
+    """The durations of a graph's ops from a database."""
 
-    durations: Sequence[Estimate | None]  # of each of its ops; None where nothing is known
-    profiled: int  # how many ops were profiled now
+    durations: Sequence[Estimate | None]  # of each op; None if unknown
+    profiled: int  # number of ops profiled now
     refused: dict[str, str]  # why an op could not be profiled, by its name
     # Seconds of the shortest timing of a compute op in a row: on an asynchronous device,
     # what it takes to issue one; None where there is none.
     launch: float | None
-    probe: float  # seconds of the speed probe at the speed that is meant; 0 where nobody probed
+    probe: float  # seconds of the speed probe at the reference speed; 0 without a probe
     common: float  # relative error that all ops share: how much the machine's speed varies
     baselines: dict[str, float]  # seconds by "roofline" and "sum of warm timings", as far as known
 
@@ -89,7 +89,7 @@ def find_durations(
     """Return the duration of each op of a graph in one environment of a database.
 
     Ops that only communicate, or have a duration in the graph, are not looked for. `exact` profiles
-    every op without a timing of its own; `estimator` None is what cross-validation chooses for each
+    every op without a timing of its own; `estimator` None is chosen by cross-validation for each
     type. The database at `path` is written to only where something is profiled.
 
     Raises:
@@ -113,7 +113,7 @@ def find_durations(
     if new_ops == "refuse" and refusable:
         raise InputError(
             f"{path}: no timing of {_names(refusable)}: --new-ops profile times them here, "
-            "--new-ops estimate goes by flops and bytes"
+            "--new-ops estimate uses flops and bytes"
         )
     to_profile = missing if exact else new if new_ops == "profile" else []
     profiled, refused = _profile(to_profile, path, environment, seed, progress)
@@ -140,7 +140,7 @@ def find_durations(
 def _estimates(
     graph: Graph, timings: Sequence[OpTiming], estimator: str | None, seed: int
 ) -> list[Estimate | None]:
-    """Estimate what can be; not ops of the host of a type that nobody timed: they move nothing."""
+    """Estimate ops where possible; unknown types of host ops move no data."""
     from paracosm.profiling.estimators.roofline import pool
 
     types = {timing.op.name for timing in timings}

@@ -1,4 +1,4 @@
-"""What a CPU does for a model beside its ops: pages of new memory, gradients on their way."""
+"""Costs of a CPU apart from ops: pages of new memory, gradients in transit."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ def find_page_faults(
     """Return the seconds that new memory costs each node; None where malloc keeps what is freed."""
     if environment.device != "cpu":
         if config.allocator == "default":
-            raise InputError("allocator: no effect on a GPU, leave out: it has one of its own")
+            raise InputError("allocator: has no effect on a GPU, which has its own: leave it out")
         return None
     new = new_memory(graph)
     if config.allocator == "kept":
@@ -48,7 +48,7 @@ def find_page_faults(
             database.add_links(known)
     if not known:
         raise InputError(
-            f"allocator: {config.db} does not say what new memory costs on {environment.hardware}: "
+            f"allocator: {config.db} lacks the cost of new memory on {environment.hardware}: "
             "paracosm measure link --kinds new-memory --db there adds it"
         )
     cost = sum(each.time.mean for each in known) / sum(each.size for each in known)
@@ -69,7 +69,7 @@ def _of_processor(
 def find_interference(
     config: PredictConfig, environment: Environment | None, ranks: int
 ) -> tuple[Interference, str]:
-    """Return what collectives of so many replicas take from computing, and how that is known.
+    """Return the slowdown of computing by collectives of so many replicas, and its source.
 
     On a CPU it is what was measured of DDP on that processor, if it was.
     """

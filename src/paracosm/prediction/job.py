@@ -1,4 +1,4 @@
-"""One iteration of a job on a cluster: built, replayed, and looked at rank by rank."""
+"""One iteration of a job on a cluster: built, replayed, and analysed rank by rank."""
 
 import math
 import re
@@ -26,7 +26,7 @@ from paracosm.units import format_size
 
 @dataclass(frozen=True)
 class AlikeRanks:
-    """Ranks that spend their time alike, and hold as much, but for what a table does not show."""
+    """Ranks with the same breakdown and memory, at the precision of a table."""
 
     ranks: tuple[int, ...]
     label: str  # the name of the first
@@ -44,10 +44,10 @@ class JobPrediction:
     cluster: Cluster
     schedule: JobSchedule  # when everything runs; of several iterations where they overlap
     iteration_time: float  # seconds
-    interval: tuple[float, float]  # seconds between which it is thought to lie
+    interval: tuple[float, float]  # bounds of the 90 % interval, seconds
     examples: int | None  # of one iteration; None where the graph does not say
-    ideal: float | None  # examples/s of as many workers that never wait and communicate for nothing
-    alike: tuple[AlikeRanks, ...]  # all ranks, those that spend their time alike together
+    ideal: float | None  # examples/s of the same number of workers with free communication
+    alike: tuple[AlikeRanks, ...]  # all ranks, grouped by equal breakdowns
 
     @property
     def throughput(self) -> float | None:
@@ -62,7 +62,7 @@ class JobPrediction:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Seconds of an iteration by `PARTS`, in the mean over the workers."""
+        """Seconds of an iteration by `PARTS`, averaged over the workers."""
         workers = [each for each in self.alike if each.is_worker]
         return {
             part: sum(len(each.ranks) * each.parts[part] for each in workers) / self.workers
@@ -89,7 +89,7 @@ def predict_job(
     """Predict one iteration of a job in which all workers of a cluster take part.
 
     Args:
-        replica: what one replica runs, with durations at speed 1, by device where they differ.
+        replica: the graph of one replica with durations at speed 1, by device where they differ.
         relative: the ends of the interval of all the replica's durations, over the durations.
         duration_cv: coefficient of variation of each task of a rank's own.
         seed: of what is drawn.
@@ -154,11 +154,7 @@ def ideal_throughput(replica: Replica, strategy: Strategy) -> float | None:
 def _alike(
     schedule: JobSchedule, workers: int, pipelined: bool, iterations: int
 ) -> tuple[AlikeRanks, ...]:
-    """Return the classes of ranks, those of about equal numbers as one, in the order of ranks.
-
-    Equal to a ten-thousandth of the iteration, and to four digits of the memory: servers that
-    divide bytes between them hold one more or less.
-    """
+    """Return the classes of ranks with equal breakdown (1e-4) and memory (four digits)."""
     groups: dict[tuple[object, ...], list[AlikeRanks]] = {}
     programs = schedule.job.programs
     knows_memory = any(each.resident or each.allocated.any() for each in programs)
@@ -185,19 +181,19 @@ def _alike(
     return tuple(sorted(found, key=lambda each: each.ranks[0]))
 
 
-ITERATIONS = 8  # where servers do not keep workers together, and the text says nothing
+ITERATIONS = 8  # the default where servers are asynchronous
 
 BETWEEN_REPLICAS = (
     *("sharding", "shard", "shares", "bucket", "first_bucket"),
     *("all_reduce", "prefetch"),
 )
-"""What has no effect where there is one replica only."""
+"""Settings without effect for a single replica."""
 
 
 def strategies_by_workers(
     text: str, workers: Sequence[int] | None, servers: int | None = None, held: int | None = None
 ) -> list[tuple[int, Strategy]]:
-    """Return numbers of workers, each with the strategy that a text means for it.
+    """Return numbers of workers, each with the strategy that a text describes for it.
 
     In a sweep from one replica on, that replica has nobody to share with: what concerns sharing is
     left out for it. `held` is how many servers the cluster has, where nobody says how many.
@@ -210,7 +206,7 @@ def strategies_by_workers(
     alone = largest.tensor * largest.pipeline * largest.context * fewest
     found = []
     for number in workers:
-        if number == alone and largest.data > fewest and not _says(text, "dp"):
+        if number == alone and largest.data > fewest and not _has_key(text, "dp"):
             found.append((number, one_replica(largest)))
         else:
             found.append((number, _read(text, number, servers, held)))
@@ -230,20 +226,20 @@ def _fewest(strategy: Strategy) -> int:
 
 def _read(text: str, workers: int | None, servers: int | None, held: int | None) -> Strategy:
     strategy = parse_strategy(text, workers)
-    if strategy.servers and servers is None and held and not _says(text, "servers"):
+    if strategy.servers and servers is None and held and not _has_key(text, "servers"):
         servers = held
     if servers is not None:
         if not strategy.servers:
-            raise InputError(f'servers: no effect here, leave out: strategy "{text}" has none')
-        if _says(text, "servers"):
-            raise InputError("servers: the strategy says it already: leave out one of them")
+            raise InputError(f'servers: has no effect, leave it out: strategy "{text}" has none')
+        if _has_key(text, "servers"):
+            raise InputError("servers: the strategy sets them already: leave out one of them")
         strategy = replace(strategy, servers=servers)
-    if strategy.asynchronous and not _says(text, "iterations"):
+    if strategy.asynchronous and not _has_key(text, "iterations"):
         strategy = replace(strategy, iterations=ITERATIONS)
     return strategy
 
 
-def _says(text: str, key: str) -> bool:
+def _has_key(text: str, key: str) -> bool:
     return re.search(rf"(^|,)\s*{key}\s*=", text) is not None
 
 
@@ -282,7 +278,7 @@ CAUSES = {
 
 
 def seconds_by_cause(job: JobPrediction) -> dict[str, float]:
-    """Return what an iteration's seconds go to, in the mean over the workers.
+    """Return what an iteration's seconds go to, averaged over the workers.
 
     "compute", and what a worker waits for in its stead: as `rank_breakdown` has it, with
     communication by `CAUSES`.
@@ -423,7 +419,7 @@ def _messages(schedule: JobSchedule, rank: int) -> Iterator[tuple[Ints, int, Int
         yield receives[program.role[receives] == role], sender, sends
 
 
-MOST = 16  # ranks shown where nobody chooses: a trace viewer holds some million spans
+MOST = 16  # ranks shown by default: a trace viewer holds some million spans
 
 
 def parse_ranks(text: str) -> tuple[range, ...] | None:
@@ -440,10 +436,12 @@ def parse_ranks(text: str) -> tuple[range, ...] | None:
 
 
 def check_ranks(text: str, count: int) -> None:
-    """Raise InputError if the text names a rank that a job of `count` has not."""
+    """Raise InputError if the text names a rank outside a job of `count`."""
     for ranks in parse_ranks(text) or ():
         if ranks.stop > count:
-            raise InputError(f"timeline_ranks: no rank {ranks.stop - 1}: they are 0 to {count - 1}")
+            raise InputError(
+                f"timeline_ranks: there is no rank {ranks.stop - 1}: ranks are 0 to {count - 1}"
+            )
 
 
 def shown_ranks(schedule: JobSchedule, wanted: str | None) -> tuple[int, ...]:

@@ -60,8 +60,8 @@ def predict(
         asynchronous: whether the host runs ahead of the device (a GPU).
         launch: seconds that the host spends on issuing an op of an asynchronous device, and on an
             op of its own that nobody timed.
-        common: relative error that all ops share: how much the machine's speed varies.
-        baselines: what other methods predict, by name, to be shown beside.
+        common: relative error common to all ops: the variation of the machine's speed.
+        baselines: predictions of other methods, by name, for comparison.
         free_communication: nodes that communicate take no time, whatever is known of them: the
             links of a cluster will say how long they take.
         page_faults: n seconds that new memory costs each node beyond its duration.
@@ -138,8 +138,8 @@ def _refuse(graph: Graph, missing: Bools) -> None:
     names = list(dict.fromkeys(graph.ops[code].name for code in graph.op[rows].tolist()))
     if (graph.resource[rows] == RESOURCES.index("communication")).any():
         raise InputError(
-            f"{len(rows)} nodes without a duration, among them communication ({names[0]}): over "
-            "which links? --strategy with --cluster, or with --workers and --bandwidth, says it"
+            f"{len(rows)} nodes without a duration, among them communication ({names[0]}): links "
+            "not specified: add --strategy with --cluster, or with --workers and --bandwidth"
         )
     others = f" and {len(names) - 1} more op types" if len(names) > 1 else ""
     raise InputError(
@@ -221,7 +221,7 @@ class Prediction:
     source: Codes  # n indices into `SOURCES`: how each is known
     schedule: Schedule  # when each runs
     iteration_time: float  # seconds
-    interval: tuple[float, float]  # seconds between which it is thought to take; see above
+    interval: tuple[float, float]  # bounds of the 90 % interval, seconds; see above
     examples: int | None  # of one iteration; None where the graph does not say
     by_phase: Mapping[str, float]  # seconds of the nodes, summed
     by_op: Mapping[str, float]  # the same, the largest first
@@ -305,7 +305,7 @@ def _summed(names: Sequence[str], codes: Codes, duration: Floats) -> dict[str, f
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
-WAITS = 0.1  # share of the iteration from which on waiting is worth the sentence
+WAITS = 0.1  # share of the iteration above which waiting is the bottleneck
 NOTHING = "Nothing takes any time."
 LAUNCHING = (
     "Launching: the device is idle {share:.0%} of the iteration, because the host issues ops more "
@@ -316,7 +316,7 @@ LAUNCHING = (
 def bottleneck(
     iteration_time: float, lanes: Mapping[str, float], ops: Mapping[str, float], asynchronous: bool
 ) -> str:
-    """Say what decides the iteration's time; lanes and ops in seconds, `ops` the largest first."""
+    """Name the bottleneck of the iteration; lanes and ops in seconds, `ops` the largest first."""
     if not iteration_time > 0 or not ops:
         return NOTHING
     working = "compute" if asynchronous and "compute" in lanes else "host"

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 Progress = Callable[[int, float | None], None]
 Announce = Callable[[str], None]
 
-LAUNCH = 5e-6  # seconds; of a CUDA kernel, where neither the user nor the database says
+LAUNCH = 5e-6  # seconds; default for a CUDA kernel
 
 
 @dataclass(frozen=True, eq=False)
 class TimedReplica:
-    """A graph, and how long its ops take."""
+    """A graph and the durations of its ops."""
 
     graph: Graph
     captured_for: str  # type of device that it was captured for
@@ -110,13 +110,12 @@ def find_replica(
     tensor: int = 1,
     device: str | None = None,
 ) -> TimedReplica:
-    """Return the replica that a configuration asks for, as one of `tensor` ranks that split layers.
-
-    `device` says whose timings are meant where the configuration does not.
+    """Return the replica of a configuration, as one of `tensor` ranks that split layers. `device`
+    is the default of the configuration's hardware.
     """
     say = announce or (lambda sentence: None)
     if config.allocator == "default" and (config.catalogued is not None or config.is_timed):
-        raise InputError("allocator: no effect here, leave out: it is that of a machine's timings")
+        raise InputError("allocator: has no effect without a machine's timings, leave it out")
     if config.catalogued is not None:
         return _catalogued(config, config.catalogued, tensor, say, seed)
     if config.is_timed:
@@ -130,7 +129,7 @@ def find_replica(
         if config.hardware is not None or device is None:
             raise
         raise InputError(
-            f"cluster: device {device}: {error}: --hardware says whose timings to take instead"
+            f"cluster: device {device}: {error}: give --hardware to use other timings"
         ) from None
     if here is not None and environment == replace(here, allocator=own_allocator()):
         here = environment  # of this process, if not of the commands
@@ -153,12 +152,12 @@ def find_replica(
 def _catalogued(
     config: PredictConfig, hardware: Hardware, tensor: int, say: Announce, seed: int
 ) -> TimedReplica:
-    """Return the replica on hardware that nobody has here, by its datasheet."""
+    """Return the replica on other hardware, from its datasheet."""
     gpu = hardware.device.kind == "gpu"
     graph, captured_for = _graph(config, "cuda" if gpu else "cpu", tensor, say, seed)
     if graph.is_timed:
         raise InputError(
-            f"hardware: no effect, leave out: {config.graph} has the durations of its ops"
+            f"hardware: has no effect, leave it out: {config.graph} has the durations of its ops"
         )
     durations, correction = durations_on(graph, hardware), NONE
     if config.measured is not None:
@@ -227,14 +226,14 @@ def read_measured(text: str) -> tuple[dict[str, Any], float]:
 
 
 def _environment_of(path: Path, hardware: Hardware) -> Environment:
-    """Return the environment of a database that is this hardware, or its only one."""
+    """Return the environment of this hardware in a database, or its only one."""
     held = environments_in(path)
     names = hardware.device.reported_as
     named = [each for each in held if any(name in each[0].hardware for name in names)]
     if not named and len(held) > 1:
         raise InputError(
-            f"{path}: nothing is {hardware.device.title}: it holds timings of "
-            f"{_listed([each for each, _ in held], None)}"
+            f"{path}: no timings of {hardware.device.title}: it has those of "
+            f"{_environment_list([each for each, _ in held], None)}"
         )
     return choose_environment(named or held, None, "", str(path))
 
@@ -258,11 +257,7 @@ def _recorded(config: PredictConfig) -> TimedReplica:
 
 
 def _this_machine(config: PredictConfig, hardware: str | None) -> Environment | None:
-    """This machine's environment; None where another is meant and nobody can say.
-
-    It is that of the commands: how malloc happens to work in the caller's process says nothing
-    about timings that are looked up.
-    """
+    """This machine's environment with the commands' malloc; None if another is selected."""
     from paracosm.profiling.environment import environment_here
 
     try:
@@ -283,11 +278,7 @@ def _differences(here: Environment | None, environment: Environment) -> str:
 def _graph(
     config: PredictConfig, device: str, tensor: int, say: Announce, seed: int
 ) -> tuple[Graph, str]:
-    """Return the graph, and the type of device that it was captured for.
-
-    Where PyTorch has no device like that of the timings, it is a CPU. A model that cannot be
-    captured as one of several ranks runs it is captured whole.
-    """
+    """Return the graph, whole if it cannot be captured per rank, and its type of device."""
     if config.graph is not None:
         graph = load_graph(config.graph)
         return graph, str(graph.provenance.get("device", device))
@@ -319,7 +310,7 @@ def _durations(
     if not is_here and (config.exact or new_ops == "profile"):
         raise InputError(
             f"{'exact' if config.exact else 'new_ops'}: ops of {environment.hardware} can be "
-            "profiled only there: --new-ops estimate goes by flops and bytes"
+            "profiled only there: use --new-ops estimate for flops and bytes"
         )
     return find_durations(
         graph,
@@ -337,7 +328,9 @@ def _durations(
 def _launch(config: PredictConfig, found: Found, device: str) -> tuple[float, str]:
     if device == "cpu":
         if config.launch is not None:
-            raise InputError("launch: no effect on a CPU, leave out: timings of ops include it")
+            raise InputError(
+                "launch: has no effect on a CPU, leave it out: timings of ops include it"
+            )
         return 0.0, ""
     if config.launch is not None:
         return config.launch, f"given: {format_duration(config.launch)}"
@@ -355,9 +348,9 @@ def _provenance(
         "estimated": "estimated from others of their type",
         "unknown": "estimated from flops and bytes",
         "recorded": "as recorded in the graph",
-        "efficiency": "datasheet, times what ops of the class were measured to reach on it",
-        "pooled": "datasheet, times what ops of the class reach on other devices",
-        "datasheet": "datasheet, times what ops of another class reach",
+        "efficiency": "datasheet, times the measured efficiency of the class of ops on it",
+        "pooled": "datasheet, times the efficiency of the class of ops on other devices",
+        "datasheet": "datasheet, times the efficiency of another class of ops",
     }
     found = {source: names[source] for source in coverage if source in names}
     if launch:
@@ -377,7 +370,7 @@ def _where(replica: TimedReplica) -> str:
 
 
 def _sources(replica: TimedReplica) -> dict[str, str]:
-    """Say where the numbers of the catalogue are from, and what corrects them."""
+    """Return the sources of the catalogue's numbers, and their correction."""
     if replica.hardware is None:
         return {}
     hardware, correction = replica.hardware, replica.correction
@@ -403,7 +396,7 @@ def choose_environment(
     this machine's. Messages say what there is.
     """
     if not held:
-        raise InputError(f"{where}: holds no timings of ops: paracosm profile ops adds some")
+        raise InputError(f"{where}: no timings of ops: add some with paracosm profile ops")
     environments = [environment for environment, _ in held]
     if wanted is None:
         if here in environments:
@@ -414,29 +407,31 @@ def choose_environment(
                 return each
         first = environments[0].hardware.split(",")[0].split(" (")[0]
         raise InputError(
-            f"{where}: holds no timings of this machine, but of {_listed(environments, here)}: "
+            f"{where}: no timings of this machine, only of "
+            f"{_environment_list(environments, here)}: "
             f'--hardware "{first}" predicts for that one'
         )
     fitting = [each for each in environments if fits(each, wanted)]
     if not fitting:
         raise InputError(
-            f'{where}: nothing is "{wanted}": it holds timings of {_listed(environments, here)}'
+            f'{where}: no timings of "{wanted}": it has those of '
+            f"{_environment_list(environments, here)}"
         )
     if len(fitting) > 1 and here in fitting:
         return here
     if len(fitting) > 1:
         raise InputError(
-            f'{where}: "{wanted}" may be any of {_listed(fitting, None)}: add what tells them '
-            'apart, as in --hardware "H100, threads 1"'
+            f'{where}: "{wanted}" matches each of {_environment_list(fitting, None)}: be more '
+            'specific, as in --hardware "H100, threads 1"'
         )
     return fitting[0]
 
 
-def _listed(environments: Sequence[Environment], here: Environment | None) -> str:
-    return "; ".join(_told(each, here) for each in environments)
+def _environment_list(environments: Sequence[Environment], here: Environment | None) -> str:
+    return "; ".join(_environment_text(each, here) for each in environments)
 
 
-def _told(environment: Environment, here: Environment | None) -> str:
+def _environment_text(environment: Environment, here: Environment | None) -> str:
     differences = [] if here is None else here.differences(environment)
     if here is not None and here.hardware == environment.hardware:
         return f"{environment.hardware} ({', '.join(differences) or 'this machine'})"

@@ -56,7 +56,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class PredictionRun:
-    """What came of a prediction."""
+    """The result of a prediction."""
 
     summary: Summary
     timeline: Timeline
@@ -68,11 +68,10 @@ def run_prediction(
     progress: Progress | None = None,
     announce: Announce | None = None,
 ) -> PredictionRun:
-    """Predict what a configuration asks for.
-
-    An interrupt (Ctrl-C) after the first of several numbers of workers ends the run with what it
-    has. The timeline is that of the last number. `progress` is called with how many numbers of
-    workers are done, where there are several; else while new ops are profiled, with how many are.
+    """Predict a configuration. An interrupt (Ctrl-C) after the first of several numbers of workers
+    ends the run with the results so far. The timeline is that of the last number. `progress` is
+    called with how many numbers of workers are done, where there are several; else while new ops
+    are profiled, with how many are.
 
     Raises:
         InputError: for what cannot be used, has no timing, or does not fit together.
@@ -119,7 +118,7 @@ def ranked_strategies(search: Search, most: int) -> list[RankedStrategy]:
 
 
 def _chosen(config: PredictConfig, seed: int) -> tuple[PredictConfig, StrategySearch]:
-    """Return the configuration with the fastest strategy that fits, and what came next."""
+    """Return the configuration with the fastest strategy that fits, and the search."""
     changed, model = config.resolved, config.architecture
     assert model is not None
     workers, _ = changed.jobs[-1]
@@ -247,8 +246,8 @@ def _run_throughput(
     # Where a measurement has no whole step, its rate is 0 or far above any.
     if settings.measure is not None and settings.measure * fastest < 1:
         raise InputError(
-            f"measure: no worker ends a step in {format_duration(settings.measure)}: one takes "
-            f"{format_duration(1 / fastest)} alone, and a measurement many of them"
+            f"measure: {format_duration(settings.measure)} is too short: a step takes "
+            f"{format_duration(1 / fastest)} alone, and a measurement needs many"
         )
 
     def point(workers: int) -> Point:
@@ -290,7 +289,7 @@ def _until_interrupted(
 
 @dataclass(frozen=True)
 class Devices:
-    """What is known of devices, by the names that the cluster gives them."""
+    """Known durations on devices, by their names in the cluster."""
 
     durations: dict[str, Floats]  # seconds of all nodes of the graph, of devices that differ
     origin: dict[str, str]  # how each is known, in words
@@ -330,13 +329,13 @@ def durations_by_device(
                 add(name, durations_on(replica.graph, other), by)
         return found
     if replica.environment is None:
-        told = "no timings: taken to be as fast as the graph's"
+        told = "no timings: assumed as fast as the graph's device"
         return Devices({}, dict.fromkeys(names, told))
     held = environments_in(path)
     for name in names:
         timed = _environment(held, replica.environment, name, path)
         if timed is None:
-            found.origin[name] = f"no timings: taken for {replica.environment.hardware}"
+            found.origin[name] = f"no timings: assumed to be {replica.environment.hardware}"
         elif timed != replica.environment:
             durations = find_durations(replica.graph, path, timed, cache=cache, seed=seed).durations
             add(name, list(durations), f"the timings of {timed.hardware}")

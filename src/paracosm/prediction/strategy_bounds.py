@@ -12,7 +12,7 @@ import numpy as np
 from paracosm.arrays import Floats
 from paracosm.cluster import Cluster
 from paracosm.cluster.collectives import collective_times
-from paracosm.jobs.strategies.layers import PRODUCTS, Layers, again_of, is_numbered, layers_of
+from paracosm.jobs.strategies.layers import PRODUCTS, Layers, is_numbered, layers_of, recomputed_of
 from paracosm.jobs.strategies.plan import balanced, layer_times
 from paracosm.jobs.strategies.strategy import SHARDINGS, Strategy
 from paracosm.jobs.strategies.work import Replica, work_of
@@ -96,7 +96,7 @@ class TimedSplit:
             inside = rows if is_numbered(name) else []
             for what, of_layer in found.items():
                 if isinstance(what, str):
-                    of_layer.append(again_of(self.replica.graph, what)(inside))
+                    of_layer.append(recomputed_of(self.replica.graph, what)(inside))
                 else:
                     of_layer.append(inside if what else [])
         return found

@@ -69,7 +69,7 @@ class TooLarge:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """What came of a search."""
+    """The result of a search."""
 
     ranked: tuple[Predicted, ...]  # those that fit, the fastest for an example first
     candidates: int
@@ -100,7 +100,7 @@ def search_strategies(
     """
     found = list(candidates(model, cluster, examples))
     if not found:
-        raise InputError(_no_use(model, cluster, examples))
+        raise InputError(_too_many_workers(model, cluster, examples))
     memory = min((node.memory for node in cluster.nodes if node.memory), default=None)
     network = Network(cluster)
     speed = max(node.speed for node in cluster.nodes)
@@ -156,7 +156,7 @@ def _order(each: Predicted) -> tuple[float, ...]:
 
 
 def fastest(search: Search, cluster: Cluster) -> Predicted:
-    """Return the fastest strategy; InputError where none fits, with what the nearest lacks."""
+    """Return the fastest strategy; InputError with the missing memory if none fits."""
     if search.ranked:
         return search.ranked[0]
     assert search.nearest is not None
@@ -164,14 +164,14 @@ def fastest(search: Search, cluster: Cluster) -> Predicted:
     candidate, needs = search.nearest.candidate, search.nearest.needs
     raise InputError(
         f"none of {search.candidates:,} strategies fits into the memory of "
-        f"{len(cluster.workers):,} workers: the nearest ({candidate.strategy}, micro-batches of "
+        f"{len(cluster.workers):,} workers: the closest ({candidate.strategy}, micro-batches of "
         f"{candidate.micro_batch}) needs {format_size(needs)} of {format_size(memory)} on each, "
-        f"{format_size(needs - memory)} too much: take more workers, or shorter sequences"
+        f"{format_size(needs - memory)} too much: use more workers, or shorter sequences"
     )
 
 
 def candidates(model: Transformer, cluster: Cluster, examples: int) -> Iterator[Candidate]:
-    """Yield the strategies that divide what they have to, without recomputation.
+    """Yield the strategies whose divisions are exact, without recomputation.
 
     Ranks that share a layer are in one machine, divide the heads, and divide norms along the
     sequence; stages have a layer or more; context ranks have two pieces of a sequence each, one
@@ -194,7 +194,7 @@ def candidates(model: Transformer, cluster: Cluster, examples: int) -> Iterator[
                     context=context,
                     pipeline=pipeline,
                 )
-                yield from _fed(model, shape, machine // tensor, examples)
+                yield from _with_micro_batches(model, shape, machine // tensor, examples)
 
 
 def machine_of(cluster: Cluster) -> int:
@@ -203,7 +203,9 @@ def machine_of(cluster: Cluster) -> int:
     return topology.group_size if isinstance(topology, Hierarchical) else len(cluster.workers)
 
 
-def _fed(model: Transformer, shape: Strategy, near: int, examples: int) -> Iterator[Candidate]:
+def _with_micro_batches(
+    model: Transformer, shape: Strategy, near: int, examples: int
+) -> Iterator[Candidate]:
     """Yield the micro-batches, experts and shards of ranks of a shape."""
     for micro_batch in MICRO_BATCHES if shape.context == 1 else (1,):
         count = max(round(examples / (shape.data * micro_batch)), 1)
@@ -241,7 +243,7 @@ def _filled(strategy: Strategy) -> Strategy:
     return replace(strategy, microbatches=min(strategy.microbatches, 2 * strategy.pipeline))
 
 
-def _no_use(model: Transformer, cluster: Cluster, examples: int) -> str:
+def _too_many_workers(model: Transformer, cluster: Cluster, examples: int) -> str:
     heads = math.gcd(model.heads, machine_of(cluster))
     most = examples * heads * model.layers * MOST_OF_A_SEQUENCE
     workers = len(cluster.workers)
@@ -249,8 +251,8 @@ def _no_use(model: Transformer, cluster: Cluster, examples: int) -> str:
     if workers > most:
         return f"{workers:,} workers are more than {ways} can use: {most:,} at most"
     return (
-        f"{workers:,} workers cannot share {examples:,} examples evenly (within {APART:.0%}): take "
-        "a number that is a power of two, or another batch"
+        f"{workers:,} workers cannot share {examples:,} examples evenly (within {APART:.0%}): use "
+        "a power of two, or another batch"
     )
 
 

@@ -120,7 +120,7 @@ OF_JOB = (
     *("examples_per_second", "ideal", "efficiency", "peak_memory", "fits", "misfits"),
     *("bottleneck", "throughput"),
 )
-"""What of the summary a change of the job or its cluster can alter."""
+"""Fields of the summary that a change of the job or its cluster can affect."""
 
 
 def summarise_jobs(
@@ -214,7 +214,7 @@ def _alike(alike: AlikeRanks) -> dict[str, Any]:
 
 
 def job_bottleneck(job: JobPrediction, ops: Mapping[str, float]) -> str:
-    """Say what decides the iteration's time, and whether the job fits into memory at all."""
+    """Name the bottleneck of the iteration, and whether the job fits into memory."""
     return " ".join([_time(job, ops), *misfits(job)[:1]])
 
 
@@ -263,19 +263,19 @@ def _slowest(job: JobPrediction) -> AlikeRanks:
 
 
 def _bubble(job: JobPrediction) -> str:
-    """Say why a pipeline is idle: its stages differ, or it fills and drains."""
+    """Explain why a pipeline is idle: its stages differ, or it fills and drains."""
     slowest, mean = _slowest(job), job.parts["compute"]
     more = slowest.parts["compute"] - mean
     if more > job.parts["bubble"] / 2:
         return (
             f"its stages are unequal: {slowest.label} computes "
-            f"{format_duration(slowest.parts['compute'])}, workers in the mean "
+            f"{format_duration(slowest.parts['compute'])}, workers on average "
             f"{format_duration(mean)}"
         )
     strategy = job.strategy
     return (
-        f"it has {strategy.pipeline} stages and {strategy.microbatches} micro-batches, more of "
-        "which make that smaller"
+        f"it has {strategy.pipeline} stages and {strategy.microbatches} micro-batches; more "
+        "micro-batches shrink it"
     )
 
 

@@ -114,8 +114,7 @@ def last_level_cache(device: str = "cpu") -> int:
 
 
 def free_memory(device: str = "cpu") -> int | None:
-    """Return the bytes that this process could still be given, by its control group as well; None
-    where the system does not say."""
+    """Return free bytes, limited by the control group; None where unknown."""
     if device == "cuda":
         torch = require("torch", "torch", "profiling ops")
         return int(torch.cuda.mem_get_info()[0])
@@ -202,8 +201,7 @@ def pinned(device: str, threads: int = 1, seed: int | None = None) -> Iterator[N
 
 
 def flushes_denormals(torch: Any, numbers: int = 1) -> bool:
-    """Whether denormal numbers become 0 in this thread, or in all that share so many numbers:
-    PyTorch can be told to, but not asked."""
+    """Whether denormal numbers become 0 in a thread that handles so many numbers."""
     denormal = torch.full((numbers,), 1, dtype=torch.int32).view(torch.float32)
     return not (denormal * 1.0).view(torch.int32).any()
 

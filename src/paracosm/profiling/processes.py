@@ -74,7 +74,7 @@ class Processes:
         prefix: Sequence[str] = (),
     ) -> None:
         command = [*prefix, *_PYTHON, self._module, json.dumps(setup)]
-        with self._said(len(self._workers)).open("wb") as errors:
+        with self._messages(len(self._workers)).open("wb") as errors:
             worker = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -104,8 +104,7 @@ class Processes:
     def answers(
         self, what: str, of: Sequence[int] | None = None, seconds: float = 0.0
     ) -> list[dict[str, Any]]:
-        """Return one answer of each process, or of those numbered; the others may not fail
-        meanwhile."""
+        """Return one answer of each process, or of those numbered."""
         deadline = time.monotonic() + seconds + self._timeout
         awaited = range(len(self._workers)) if of is None else of
         found: dict[int, dict[str, Any]] = {}
@@ -114,7 +113,10 @@ class Processes:
                 selector.register(_pipe(worker.stdout), selectors.EVENT_READ, number)
             while True:
                 for number in awaited:
-                    if number not in found and (answer := self._heard_whole(number)) is not None:
+                    if (
+                        number not in found
+                        and (answer := self._complete_message(number)) is not None
+                    ):
                         found[number] = answer
                 if len(found) == len(awaited):
                     return [found[number] for number in awaited]
@@ -126,7 +128,7 @@ class Processes:
                         f"{seconds + self._timeout:g} s ({what})"
                     )
                 for key, _ in ready:
-                    self._hear(key.data)
+                    self._receive(key.data)
 
     def end(self) -> None:
         for worker in self._workers:
@@ -138,19 +140,19 @@ class Processes:
                 _pipe(worker.stdin).close()
         self._workers.clear()
 
-    def _said(self, number: int) -> Path:
+    def _messages(self, number: int) -> Path:
         return self.folder / f"{number}.txt"
 
-    def _hear(self, number: int) -> None:
+    def _receive(self, number: int) -> None:
         more = os.read(_pipe(self._workers[number].stdout).fileno(), 1 << 16)
         self._heard[number] += more
         if not more:
-            raise WorkerError(self._why(number, "ended"))
+            raise WorkerError(self._failure_text(number, "ended"))
         # One that nobody waits for says nothing but that it failed.
         if self._heard[number].startswith((b'{"error"', b'{"refused"')):
-            self._heard_whole(number)
+            self._complete_message(number)
 
-    def _heard_whole(self, number: int) -> dict[str, Any] | None:
+    def _complete_message(self, number: int) -> dict[str, Any] | None:
         line, newline, rest = self._heard[number].partition(b"\n")
         if not newline:
             return None
@@ -159,16 +161,16 @@ class Processes:
         if "refused" in answer:
             raise InputError(str(answer["refused"]))
         if "error" in answer:
-            raise WorkerError(self._why(number, str(answer["error"])))
+            raise WorkerError(self._failure_text(number, str(answer["error"])))
         return answer
 
-    def _why(self, number: int, reason: str) -> str:
+    def _failure_text(self, number: int, reason: str) -> str:
         """Say who failed first: the others complain that a connection is closed."""
         deadline = time.monotonic() + _GRACE
         while time.monotonic() < deadline:
             for each, worker in enumerate(self._workers):
                 if code := worker.poll():
-                    said = self._said(each).read_text(errors="replace").strip().splitlines()
+                    said = self._messages(each).read_text(errors="replace").strip().splitlines()
                     last_words = f": {said[-1].strip()}" if said else ""
                     ended = f"ended with exit code {code}"
                     if code < 0:
@@ -188,8 +190,7 @@ Answer = Callable[..., None]
 
 
 def answering() -> Answer:
-    """Return what writes an answer to what has been standard output until now; what libraries and
-    scripts print goes to standard error from here on."""
+    """Return a writer of answers to standard output, and redirect other output to stderr."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -201,8 +202,7 @@ def answering() -> Answer:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return TCP ports of loopback that were free just now: TensorFlow's servers do not say
-    theirs."""
+    """Return TCP ports of loopback that are free now, for servers of TensorFlow."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [int(each.getsockname()[1]) for each in sockets]

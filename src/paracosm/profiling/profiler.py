@@ -97,8 +97,7 @@ class Profile:
 
     @property
     def stable(self) -> float:
-        """Share of the timings whose mean has a standard error of less than 1 %; of one sample
-        nobody knows it."""
+        """Share of the timings with a standard error below 1 % (unknown for one sample)."""
         good = [t.time.count > 1 and t.time.standard_error < STABLE for t in self.timings]
         return sum(good) / len(good) if good else math.nan
 

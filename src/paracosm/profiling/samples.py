@@ -60,8 +60,7 @@ def spread_of(samples: Sequence[float] | np.ndarray) -> Spread:
 
 
 def typical(samples: Sequence[float]) -> list[float]:
-    """Return the samples that are not above three times the median: a busy machine does not do
-    that, but new memory or an interrupt of a very short op does."""
+    """Return the samples up to three times the median: others contain interrupts."""
     limit = OUTLIER * float(np.median(samples))
     return [sample for sample in samples if sample <= limit]
 

@@ -1,4 +1,4 @@
-"""What a relaxation is: the one description behind flags, study files and Python's arguments."""
+"""The arguments of a relaxation, shared by flags, study files and Python."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from paracosm.cluster import Cluster
-from paracosm.cluster.changes import is_of_cluster, refuse_changes
+from paracosm.cluster.changes import changes_cluster, refuse_changes
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.errors import InputError, unknown
 from paracosm.expression import parse_expression
@@ -43,11 +43,11 @@ class Detection:
     """The residual test.
 
     Attributes:
-        by: "ideal": an observer who sees the norm of the residual at every instant, at no cost.
-            "processor": a processor of its own that reads x, computes the norm, and knows it a
-            while later (Algorithm 3 of Coleman, Jensen, Sosonkina). "local": every processor adds
-            the residual of its own rows to a shared sum at every k-th update, and processor 0 looks
-            at the sum after each of its updates (Algorithm 4).
+        by: "ideal": an observer sees the norm of the residual at every instant, at no cost.
+            "processor": a separate processor reads x, computes the norm, and knows it a while later
+            (Algorithm 3 of Coleman, Jensen, Sosonkina). "local": every processor adds the residual
+            of its own rows to a shared sum at every k-th update, and processor 0 looks at the sum
+            after each of its updates (Algorithm 4).
         time: how long the residual processor takes; None: as long as measured, or an update.
         every: k.
     """
@@ -106,8 +106,8 @@ def _speeds(value: Any) -> Any:
         return tuple(map(float, value.split(",")))
     except ValueError:
         raise InputError(
-            f'cannot read "{value}": write one number for each processor, as in 1,1,0.5; of one '
-            'alone, --what-if "worker 3: compute 10x slower" says it'
+            f'cannot read "{value}": write one number per processor, as in 1,1,0.5; to change a '
+            'single one, use --what-if "worker 3: compute 10x slower"'
         ) from None
 
 
@@ -116,10 +116,9 @@ _PROCESSORS = 4
 
 
 class RelaxConfig(ClusterFields):
-    """An asynchronous iteration: what is solved, how, and on which simulated processors.
-
-    Fields hold what their texts mean, read once. In Python `problem` may be a `Problem`, `method`,
-    `pattern` and `time` functions (`relax` says which), and `cluster` a `Cluster`.
+    """An asynchronous iteration: problem, method, and simulated processors. Fields hold parsed
+    objects. In Python `problem` may be a `Problem`, `method`, `pattern` and `time` functions
+    (`relax` says which), and `cluster` a `Cluster`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
@@ -150,8 +149,10 @@ class RelaxConfig(ClusterFields):
     )
     read: Literal["start", "completion", "gauss-seidel"] = Field(
         "start",
-        description="when a processor reads what it computes from: at the start of its update, at "
-        "its completion, or there and row after row (gauss-seidel)",
+        description=(
+            "when a processor reads: at the start of its update, at its completion, or at "
+            "completion row by row (gauss-seidel)"
+        ),
     )
     processors: WorkerCount | None = Field(
         None, description="number of processors (4, or the cluster's)"
@@ -159,7 +160,8 @@ class RelaxConfig(ClusterFields):
     pattern: Annotated[Patterns, PlainValidator(parse_patterns), _TEXT] = Field(
         "contiguous",
         validate_default=True,
-        description="who updates which rows: contiguous, nonzeros, graph, cyclic, random, "
+        description="assignment of rows to processors: contiguous, nonzeros, graph, cyclic, "
+        "random, "
         "rotating, overlapping(rows=5), or several: contiguous; cyclic after 100s",
     )
     synchronous: bool = Field(False, description="all wait for the slowest at a barrier")
@@ -185,13 +187,13 @@ class RelaxConfig(ClusterFields):
         None,
         gt=0,
         allow_inf_nan=False,
-        description="round durations times this to whole ticks, as in the paper",
+        description="factor of durations before rounding to whole ticks, as in the paper",
     )
 
     # On which network, besides the fields of every command.
     memory: Literal["shared", "distributed"] = Field(
         "shared",
-        description="distributed: halo values travel as messages, as where a network is given",
+        description="distributed: halo values are messages (default with a network)",
     )
     cluster: Annotated[
         Any, PlainSerializer(lambda value: value if isinstance(value, dict | None) else str(value))
@@ -200,7 +202,7 @@ class RelaxConfig(ClusterFields):
         Distribution | None,
         PlainValidator(lambda value: None if value is None else parse_distribution(value)),
         _TEXT,
-    ] = Field(None, description="distribution that adds to a message's latency")
+    ] = Field(None, description="distribution added to a message's latency")
     order: Literal["ordered", "overtaking"] = Field(
         "ordered", description="whether messages of a link keep their order"
     )
@@ -224,10 +226,10 @@ class RelaxConfig(ClusterFields):
     detect: Annotated[Detection, PlainValidator(parse_detection), _TEXT] = Field(
         "ideal",
         validate_default=True,
-        description="who notices convergence: ideal, processor(time=20ms) or local(every=10)",
+        description="residual test: ideal, processor(time=20ms) or local(every=10)",
     )
 
-    # What goes wrong, and what is done about it.
+    # Faults and recovery.
     fault: Faults = Field(
         (), description='faults: "uniform(-100, 100) at random", several separated by ;'
     )
@@ -241,14 +243,14 @@ class RelaxConfig(ClusterFields):
 
     @field_validator("problem")
     @classmethod
-    def _a_problem(cls, value: Any) -> str | Problem | None:
+    def _require_problem(cls, value: Any) -> str | Problem | None:
         if value is None or isinstance(value, str | Problem):
             return value
         raise ValueError(f"write the name of a grid problem, such as laplace2d:100, not {value!r}")
 
     @field_validator("cluster")
     @classmethod
-    def _a_cluster(cls, value: Any) -> Path | dict[str, Any] | Cluster | None:
+    def _require_cluster(cls, value: Any) -> Path | dict[str, Any] | Cluster | None:
         if isinstance(value, str):
             return Path(value)
         if value is None or isinstance(value, Path | dict | Cluster):
@@ -264,8 +266,8 @@ class RelaxConfig(ClusterFields):
 
     @model_validator(mode="before")
     @classmethod
-    def _network_means_messages(cls, given: Any) -> Any:
-        """Who says something about the network has distributed memory in mind."""
+    def _distributed_by_default(cls, given: Any) -> Any:
+        """Settings of the network imply distributed memory."""
         named = isinstance(given, dict) and any(
             given.get(key) is not None for key in (*_NETWORK, "cluster")
         )
@@ -276,28 +278,28 @@ class RelaxConfig(ClusterFields):
     @model_validator(mode="after")
     def _consistent(self) -> RelaxConfig:
         if (self.problem is None) == (self.matrix is None):
-            raise ValueError("what is to be solved? give either problem or matrix")
-        for reason, fields in self._idle().items():
+            raise ValueError("nothing to solve: give either problem or matrix")
+        for reason, fields in self._idle_by_reason().items():
             given = sorted(fields & self.model_fields_set)
             if given:
-                raise ValueError(f"{', '.join(given)}: no effect here, leave out: {reason}")
+                raise ValueError(f"{', '.join(given)}: has no effect, leave it out: {reason}")
         limited = self.max_time is not None or "max_sweeps" in self.model_fields_set
         if self.tolerance is None and self.error_tolerance is None and not limited:
             raise ValueError("tolerance: without one, give max_time or max_sweeps")
         return self
 
     def without_effect(self) -> set[str]:
-        """Return the fields that make no difference, whatever their values, to such a run."""
-        return set().union(*self._idle().values())
+        """Return the fields that have no effect on this run, whatever their values."""
+        return set().union(*self._idle_by_reason().values())
 
-    def _idle(self) -> dict[str, set[str]]:
+    def _idle_by_reason(self) -> dict[str, set[str]]:
         idle: dict[str, set[str]] = {}
         if self.memory == "shared":
             idle["shared memory has no messages (memory: distributed has)"] = set(_NETWORK)
         elif self.cluster is not None:
-            idle["the cluster file says what there is"] = set(LINK_FIELDS)
+            idle["the cluster file defines the nodes and links"] = set(LINK_FIELDS)
         if self.cluster is not None:
-            idle["the cluster says how fast they are"] = {"speeds"}
+            idle["the cluster defines their speeds"] = {"speeds"}
         if self.synchronous:
             idle["a synchronous iteration is its own twin"] = {"twin"}
         else:
@@ -309,11 +311,11 @@ class RelaxConfig(ClusterFields):
         if isinstance(self.problem, Problem):
             idle["the problem has its own"] = {"rhs", "start"}
             if self.problem.map is not None:
-                idle["a map says itself what an update is"] = {"method", "matrix_free"}
+                idle["a map defines its own update"] = {"method", "matrix_free"}
         return idle
 
     def check(self) -> None:
-        """Raise InputError for what shows without the matrix: cluster, speeds, durations, files."""
+        """Raise InputError for errors that do not need the matrix."""
         self.times_of(self.target_cluster)
         if self.matrix is not None and not self.matrix.is_file():
             what = "not a file" if self.matrix.exists() else "no such file"
@@ -346,7 +348,7 @@ class RelaxConfig(ClusterFields):
             (
                 change
                 for change in self.what_if
-                if not is_of_cluster(change)
+                if not changes_cluster(change)
                 or change.subject == "servers"
                 or (shared and change.subject != "workers")
             ),
@@ -355,7 +357,7 @@ class RelaxConfig(ClusterFields):
         )
         cluster = self.cluster_of(self.count, 0)
         if cluster.servers:
-            raise InputError("cluster: servers: a relaxation has none: remove the key")
+            raise InputError("cluster: servers: a relaxation has no servers: remove the key")
         if self.speeds is not None:
             cluster = _at_speeds(cluster, self.speeds)
         return self.changed(cluster)
@@ -369,6 +371,6 @@ def _at_speeds(cluster: Cluster, speeds: tuple[float, ...]) -> Cluster:
     if len(speeds) != len(cluster.nodes):
         raise InputError(f"speeds: {len(speeds)} numbers for {len(cluster.nodes)} processors")
     if not all(0 < speed < inf for speed in speeds):
-        raise InputError("speeds: each has to be finite and above 0")
+        raise InputError("speeds: must be finite and above 0")
     nodes = zip(cluster.nodes, speeds, strict=True)
     return replace(cluster, nodes=tuple(replace(node, speed=speed) for node, speed in nodes))

@@ -1,4 +1,4 @@
-"""Faults as they strike a running iteration."""
+"""Injection of faults into a running iteration."""
 
 from collections.abc import Iterator
 from math import inf
@@ -48,11 +48,11 @@ def schedule_faults(run: Run) -> None:
             raise InputError(f'fault "{fault}": a map has no {fault.target}; write "in x"')
         if fault.target == "A" and isinstance(spec.method, BlockJacobi):
             raise InputError(
-                f'fault "{fault}": block-jacobi has its factors of A, which the fault would not '
-                'strike; choose another method, or "in x"'
+                f'fault "{fault}": block-jacobi uses factors of A, which the fault would not '
+                'change: choose another method, or "in x"'
             )
         if fault.target == "A" and spec.config.matrix_free:
-            raise InputError(f'fault "{fault}": a stencil has no matrix to strike')
+            raise InputError(f'fault "{fault}": a stencil has no matrix to corrupt')
         rng = generator(spec.seed, RelaxationStream.FAULTS, index)
         _schedule_next(run, fault, rng, fault_times(fault, spec.horizon, rng))
 
@@ -65,20 +65,20 @@ def _schedule_next(
         return
 
     def act() -> None:
-        _strike(run, fault, rng)
+        _inject(run, fault, rng)
         _schedule_next(run, fault, rng, instants)
 
     run.at(instant, act)
 
 
-def _strike(run: Run, fault: Fault, rng: np.random.Generator) -> None:
+def _inject(run: Run, fault: Fault, rng: np.random.Generator) -> None:
     a, before = run.arrays, norm(run)
     if isinstance(fault.model, DataFault):
         words = _corrupt(run, fault, fault.model, rng)
     else:
         words = _hit_processor(run, fault, rng)
     if not words:
-        return  # nothing was there to strike
+        return  # there was nothing to corrupt
     if isinstance(fault.model, DataFault):
         compute_residual(run)
         set_largest(run, max(float(a.gauges[k.SQUARE]), run.initial_residual**2))
@@ -95,7 +95,7 @@ def _hit_processor(run: Run, fault: Fault, rng: np.random.Generator) -> str:
     if isinstance(fault.model, Stop):
         _stop(run, who, until)
     else:
-        _go_stale(run, who, until)
+        _make_stale(run, who, until)
     return f"{fault.model} on processor {who}"
 
 
@@ -127,8 +127,8 @@ def _restart(run: Run, who: int) -> None:
     schedule_update(run, who)
 
 
-def _go_stale(run: Run, who: int, until: float) -> None:
-    """Let a processor go on with what it reads now."""
+def _make_stale(run: Run, who: int, until: float) -> None:
+    """Make a processor continue with the values that it reads now."""
     flight = run.arrays.flight
     if not flight.stale[who]:
         _read(run, who)
@@ -167,12 +167,12 @@ def _corrupt(run: Run, fault: Fault, model: DataFault, rng: np.random.Generator)
     with np.errstate(all="ignore"):
         touched = model.corrupt(values, place, rng)
     if fault.target == "A":
-        _spread_matrix(run)
+        _apply_changed_matrix(run)
     run.corrupted = run.corrupted or fault.target in ("A", "b")
     return f"{model} in {fault.target}: {_components(touched.size)}"
 
 
-def _spread_matrix(run: Run) -> None:
+def _apply_changed_matrix(run: Run) -> None:
     from scipy.sparse import csc_array
 
     a, shape = run.arrays, run.A.shape

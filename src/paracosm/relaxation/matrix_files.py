@@ -173,7 +173,7 @@ def _check_whole(path: Path, data: bytes, header: _Header) -> None:
             f"{path}: the file is cut off: {found:,} of {expected:,} entries are there"
         )
     if words > expected * values:
-        raise InputError(f"{path}: more entries ({found:,}) than its header says ({expected:,})")
+        raise InputError(f"{path}: more entries ({found:,}) than in its header ({expected:,})")
 
 
 def _one_line(error: BaseException) -> str:

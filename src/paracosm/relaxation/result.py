@@ -1,4 +1,4 @@
-"""What a simulated asynchronous iteration came to."""
+"""The result of a simulated asynchronous iteration."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class RelaxationResult:
         false_detections: how often the residual test said converged and a fresh residual did not.
         growth_rate: factor by which the residual grows each sweep, where it diverged; else NaN.
         messages, bytes_sent: in distributed memory.
-        spec: what was asked for.
+        spec: the specification of the run.
         fault_free_time: virtual time of the same iteration without faults, where it was run; NaN.
         last_update: virtual time of each processor's last update, shape (p,).
         spans: for the timeline.
@@ -173,17 +173,17 @@ class Definition1:
     sentence: str
 
 
-_LONG = 10  # updates of a processor, on average, before anything can be told
+_LONG = 10  # average updates of a processor needed for a verdict
 
 
 def definition_1(spec: RunSpec, result: RelaxationResult) -> Definition1:
-    """Hold a run against Definition 1."""
+    """Check a run against Definition 1."""
     total = int(result.updates.sum())
     half = result.virtual_time / 2
     silent = np.flatnonzero(result.last_update < half)
     newest = result.staleness.most < max(total / 2, spec.processors)
     if total < _LONG * spec.processors:
-        return Definition1(True, True, True, "too short a run to tell whether Definition 1 held")
+        return Definition1(True, True, True, "the run is too short to check Definition 1")
     if silent.size == 0 and newest:
         held = "the three conditions of Definition 1 held, as far as a finite run can show"
     else:
@@ -302,7 +302,7 @@ def _faults(spec: RunSpec, result: RelaxationResult) -> dict[str, Any]:
         "fault_free_time": _number(result.fault_free_time),
     }
     if spec.config.checkpoint is not None:
-        # A fault is noticed at the latest when every processor has read what it did.
+        # A fault is detected at the latest when every processor has read its effect.
         window = 2 * spec.times.mean(spec.processors)
         policy = spec.config.checkpoint
         blocks = policy.scope == "block" or policy.monitor == "component"

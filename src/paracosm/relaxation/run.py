@@ -1,4 +1,4 @@
-"""Run what a configuration or the arguments of `relax` ask for."""
+"""Run a configuration, or the arguments of `relax`."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def relax(
         b: right-hand side, shape (n,); by default as the Problem has it, or uniform random.
         x0: first iterate, shape (n,); zeros by default.
         solution: the solution, shape (n,), where it is known.
-        seed: decides everything that is random.
+        seed: of all random streams.
         progress: called some ten times a second; see `simulate.Progress`.
 
     Raises:
-        InputError: for what cannot be; one line.
+        InputError: an argument is invalid.
     """
     problem = _problem_of(A, b, x0, solution, fields.get("method", "jacobi"))
     config = validated(RelaxConfig, {"problem": problem, **fields}, "relax")
@@ -112,7 +112,8 @@ def relax_map(
     all. The other arguments are those of `relax`, without a method.
 
     Raises:
-        InputError: for what cannot be; one line.
+        InputError: an argument is
+    invalid.
     """
     from scipy.sparse import csr_array
 
@@ -138,9 +139,9 @@ def _vector(name: str, values: Any) -> Floats:
     try:
         vector = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"{name} has to be a vector of numbers") from None
+        raise InputError(f"{name} must be a vector of numbers") from None
     if vector.ndim != 1 or vector.size == 0 or not np.isfinite(vector).all():
-        raise InputError(f"{name} has to be a vector of finite numbers")
+        raise InputError(f"{name} must be a vector of finite numbers")
     return vector
 
 
@@ -164,11 +165,11 @@ RunProgress = Callable[[int, float | None], None]
 
 @dataclass(frozen=True)
 class RelaxationRun:
-    """What a run came to."""
+    """The result of a run."""
 
     summary: RelaxationSummary
     timeline: Timeline | None  # the first updates; None when they were not recorded
-    metrics: MetricSink | None  # the sink that took the measurements
+    metrics: MetricSink | None  # the sink that recorded the metrics
     result: RelaxationResult
 
 
@@ -184,14 +185,14 @@ def run_relaxation(
     Its synchronous twin comes last, unless `twin` says otherwise: see `twin_spec`.
 
     Args:
-        config: what to solve, how, and on which simulated processors.
-        seed: decides everything that is random.
-        metrics: takes the residual as it falls, and at the end the updates of each processor.
+        config: the configuration.
+        seed: of all random streams.
+        metrics: records the residual during the run, and the updates of each processor at the end.
         progress: called some ten times a second with the relaxations so far and the virtual time.
-        announce: told before the run what the spectral radius says about it.
+        announce: called before the run with a sentence on the spectral radius.
 
     Raises:
-        InputError: if the configuration cannot be used.
+        InputError: the configuration cannot be used.
     """
     unchanged = None
     if config.what_if:
@@ -309,11 +310,7 @@ def _put_end(metrics: MetricSink, result: RelaxationResult, last: int, wall_time
 
 
 def _timeline(spec: RunSpec, result: RelaxationResult) -> Timeline | None:
-    """Return the spans that were recorded; None if there are none.
-
-    Node "processor3", resource "compute", spans "relax" or the phases "copy", "compute", "update".
-    In a synchronous run the time until the barrier opens is a span "barrier" of resource "wait".
-    """
+    """Return the recorded spans of "compute" and, if synchronous, "wait"; None without any."""
     spans = result.spans
     if spans.processor.size == 0:
         return None

@@ -1,4 +1,4 @@
-"""Simulate a run: the loop runs, and what it cannot decide is decided here."""
+"""Simulation of a run: the compiled loop, and decisions that it cannot make."""
 
 import heapq
 import time
@@ -48,13 +48,14 @@ Ending = tuple[Status, str] | None
 
 
 def simulate(spec: RunSpec, progress: Progress | None = None) -> RelaxationResult:
-    """Play the asynchronous iteration that `spec` describes; Ctrl-C ends it with what it has.
+    """Play the asynchronous iteration that `spec` describes; Ctrl-C ends it with the results so
+    far.
 
     Raises:
         InputError: a duration that is zero, negative or not a number.
     """
     started = time.perf_counter()
-    run = _prepared(spec)
+    run = _prepare_run(spec)
     try:
         status, reason = _play(run, progress)
     except KeyboardInterrupt:
@@ -62,7 +63,7 @@ def simulate(spec: RunSpec, progress: Progress | None = None) -> RelaxationResul
     return _result(run, status, reason, time.perf_counter() - started)
 
 
-def _prepared(spec: RunSpec) -> Run:
+def _prepare_run(spec: RunSpec) -> Run:
     functions = user_functions(spec.update, spec.choose, spec.times.function, spec.problem.map)
     arrays = prepare(spec, functions)
     run = Run(spec, functions, arrays, spec.problem.A)
@@ -118,7 +119,7 @@ def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
         elif answer == k.GROW:
             grow(run)
         elif answer == k.PAUSED:
-            ending = _from_outside(run, until)
+            ending = _next_event(run, until)
         elif answer in (k.BAD_TIME, k.EXHAUSTED):
             raise bad_time(run, answer)
         elif answer == k.TOO_LATE:
@@ -133,8 +134,8 @@ def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
         elif counters[k.RELAXATIONS] >= spec.most_relaxations:
             sweeps = counters[k.RELAXATIONS] / run.spec.problem.n
             ending = "stopped", f"stopped after {sweeps:,.6g} sweeps"
-        elif _nobody_left(run):
-            ending = "stopped", "stopped: no processor computes any more"
+        elif _all_stopped(run):
+            ending = "stopped", "stopped: all processors have stopped"
         else:
             now = time.perf_counter()
             slice_size = _next_slice(slice_size, now - before)
@@ -171,18 +172,18 @@ def _next_slice(size: int, seconds: float) -> int:
     return int(max(1000, size * min(4.0, max(0.25, factor))))
 
 
-def _nobody_left(run: Run) -> bool:
+def _all_stopped(run: Run) -> bool:
     key = run.arrays.clock.key
     first = key.size // 2
     stopped = np.isinf(key[first : first + run.spec.processors]).all()
     return bool(stopped) and not any(event.revives for event in run.agenda)
 
 
-def _from_outside(run: Run, until: float) -> Ending:
-    """Let the next event happen, if there is one and somebody whom it concerns."""
+def _next_event(run: Run, until: float) -> Ending:
+    """Execute the next event, if there is one that affects a processor."""
     a, spec = run.arrays, run.spec
-    if _nobody_left(run):
-        return "stopped", "stopped: no processor computes any more"
+    if _all_stopped(run):
+        return "stopped", "stopped: all processors have stopped"
     run.move_to(until)
     if not run.agenda or run.agenda[0].time > spec.max_time:
         # A checkpoint that was being taken is cut short.
@@ -194,13 +195,13 @@ def _from_outside(run: Run, until: float) -> Ending:
 
 
 def _judge(run: Run, answer: int) -> Ending:
-    """Say whether it has ended: convergence is confirmed with a freshly computed residual."""
+    """Return whether the run has ended, after confirming convergence."""
     rules = run.arrays.rules
     if answer == k.DIVERGED:
         size = norm(run)
         shown = f"{size:.3g}" if isfinite(size) else "not finite"
         rate = growth_rate(run)
-        growing = f", growing by a factor of {rate:.4g} a sweep" if rate > 1 else ""
+        growing = f", growing by a factor of {rate:.4g} per sweep" if rate > 1 else ""
         return "diverged", f"diverged: the residual is {shown}{growing}"
     compute_residual(run)
     if norm(run) <= run.tolerance:

@@ -1,4 +1,4 @@
-"""One run of a configuration: its problem loaded, its rows dealt, its durations at hand."""
+"""One run of a configuration: its problem loaded, its rows assigned, its durations read."""
 
 import warnings
 from collections.abc import Callable
@@ -29,15 +29,15 @@ GROWTH = 1e10
 
 @dataclass(frozen=True, eq=False)
 class RunSpec:
-    """A configuration, and what it comes to for its problem and seed."""
+    """A configuration with its problem, patterns and durations for a seed."""
 
-    config: RelaxConfig  # what is asked for
+    config: RelaxConfig  # the configuration
     problem: Problem  # A, b and where to begin; or a map
     patterns: tuple[tuple[float, Pattern], ...]  # (from when on, pattern), the first from 0
     times: Times  # how long updates take
     # of distributed memory: processor i is its i-th worker; None: shared
     cluster: Cluster | None = None
-    seed: int = 0  # decides everything that is random
+    seed: int = 0  # of all random streams
     # run time of the same iteration without faults, for faults at a random time
     horizon: float | None = None
 
@@ -133,7 +133,7 @@ def _problem(config: RelaxConfig, seed: int) -> Problem:
     from scipy.sparse.linalg import spsolve
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a singular matrix, which is said below
+        warnings.simplefilter("ignore")  # a singular matrix, reported below
         solution = spsolve(problem.A.tocsc(), problem.b)
     if not np.isfinite(solution).all():
         raise InputError(
@@ -143,7 +143,7 @@ def _problem(config: RelaxConfig, seed: int) -> Problem:
 
 
 def check_spec(spec: RunSpec) -> None:
-    """Refuse what cannot be."""
+    """Refuse invalid combinations."""
     config, problem, policy = spec.config, spec.problem, spec.config.checkpoint
     count, own_rows = spec.processors, spec.choose is not None
     own_blocks = not own_rows and all(p.choice == "fixed" for _, p in spec.patterns)
@@ -155,7 +155,7 @@ def check_spec(spec: RunSpec) -> None:
         ),
         (
             config.read == "gauss-seidel" and spec.method is None,
-            "read gauss-seidel: goes with a method, not with a function",
+            "read gauss-seidel: needs a named method, not a function",
         ),
         (
             config.synchronous and spec.read != "start",
@@ -175,15 +175,15 @@ def check_spec(spec: RunSpec) -> None:
         ),
         (
             not own_blocks and by_blocks,
-            "a policy that looks at blocks needs a pattern in which each processor keeps its own",
+            "a policy per block needs a pattern with fixed blocks",
         ),
         (
             config.detect.by == "local" and (not own_blocks or isinstance(spec.method, Coordinate)),
-            "a local residual test adds up blocks: each processor has to keep and relax its own",
+            "a local residual test needs fixed blocks, each relaxed by its own processor",
         ),
         (
             spec.cluster is not None and problem.map is not None and not problem.A.nnz,
-            "distributed memory: which components does the map read? give reads=, a matrix",
+            "distributed memory: the components that the map reads are unknown: give reads=",
         ),
         (
             spec.cluster is not None and (own_rows or len(spec.patterns) > 1),

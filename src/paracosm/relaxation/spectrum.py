@@ -120,10 +120,7 @@ def _grid_vector(stencil: Stencil) -> Floats | None:
 
 
 def _with_previous(vector: Floats, C: Any) -> Floats:
-    """Extend an eigenvector of second-order Richardson's first block to both blocks.
-
-    If M v = rho v, then [[M, beta I], [I, 0]] has the vector (v, v / s), s² = rho s + beta.
-    """
+    """Extend the vector v of M to (v, v / s) of [[M, beta I], [I, 0]], s² = rho s + beta."""
     n = vector.size
     middle = int(vector.argmax())
     rho = float((abs(C[[middle]][:, :n]) @ vector)[0]) / vector[middle]
@@ -227,15 +224,12 @@ def spectrum_of(spec: RunSpec) -> SpectralRadius | None:
     method, problem = spec.method, spec.problem
     if spec.problem.map is not None:
         return None
-    name, omega, beta = _as_known(method, spec)
+    name, omega, beta = _with_known_matrix(method, spec)
     return iteration_radius(problem.A, name, omega=omega, beta=beta, stencil=problem.stencil)
 
 
-def _as_known(method: Method | None, spec: RunSpec) -> tuple[Any, float, float]:
-    """Return the method whose iteration matrix says it: a function of the user's counts as Jacobi.
-
-    So do local solves, whose rho(|C|) is at most that of Jacobi where this is below 1.
-    """
+def _with_known_matrix(method: Method | None, spec: RunSpec) -> tuple[Any, float, float]:
+    """Return the method with the same matrix: Jacobi for user functions and local solves."""
     if method is None or isinstance(method, BlockJacobi):
         return "jacobi", 1.0, 0.0
     if isinstance(method, Richardson | SecondOrderRichardson):

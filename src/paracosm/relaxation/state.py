@@ -1,4 +1,4 @@
-"""One run while it goes on: what is asked for, the arrays, and what is to come from outside."""
+"""The state of a run: its specification, the arrays, and scheduled events."""
 
 import heapq
 import itertools
@@ -26,8 +26,8 @@ from paracosm.timing.compiled import uniform
 
 
 @dataclass(order=True)
-class Event:
-    """Something that comes from outside the loop, at a virtual time; in order where times tie."""
+class ScheduledEvent:
+    """An event outside the loop at a virtual time; ties keep their order."""
 
     time: float
     order: int
@@ -45,7 +45,7 @@ class Run:
     A: Any  # the matrix as the processors have it: the problem's own, until a fault strikes it
     initial_residual: float = nan  # norms; the tolerance is NaN where there is none
     tolerance: float = nan
-    agenda: list[Event] = field(default_factory=list)  # events to come, a heap
+    agenda: list[ScheduledEvent] = field(default_factory=list)  # events to come, a heap
     # what each fault was, in words, the norm of the residual before it, and whether it struck data
     faults: list[tuple[str, float, bool]] = field(default_factory=list)
     corrupted: bool = False  # whether a fault struck A or b
@@ -68,11 +68,11 @@ class Run:
         return float(gauges[k.NOW] + gauges[k.SHIFT]) / self.ticks
 
     def at(self, time: float, act: Callable[[], None], revives: bool = False) -> None:
-        """Let something happen at a later virtual time."""
-        heapq.heappush(self.agenda, Event(time, next(self.order), act, revives))
+        """Schedule an event at a later virtual time."""
+        heapq.heappush(self.agenda, ScheduledEvent(time, next(self.order), act, revives))
 
     def move_to(self, time: float) -> None:
-        """Let the clock stand at `time`, where no processor is due."""
+        """Move the clock to `time`, where no processor is due."""
         gauges = self.arrays.gauges
         gauges[k.NOW] = max(gauges[k.NOW], time * self.ticks - gauges[k.SHIFT])
         self.arrays.counters[k.DUE] = 0
@@ -80,7 +80,7 @@ class Run:
 
 
 def begin_update(run: Run, who: int) -> None:
-    """Let a processor read, now, and compute."""
+    """Make a processor read and compute now."""
     now = float(run.arrays.gauges[k.NOW])
     while (answer := _begin(run.arrays, run.arrays.watched, who, now)) != k.GO_ON:
         if answer != k.GROW:
@@ -89,7 +89,7 @@ def begin_update(run: Run, who: int) -> None:
 
 
 def schedule_update(run: Run, who: int) -> None:
-    """Let a processor's update begin now: draw when it is complete."""
+    """Begin an update of a processor now: draw its completion."""
     answer = _schedule(run.arrays, who, float(run.arrays.gauges[k.NOW]))
     if answer != k.GO_ON:
         raise bad_time(run, answer)
@@ -159,7 +159,7 @@ _Update = tuple[Ints, Floats]
 
 
 def grow(run: Run) -> None:
-    """Make room for what the loop has none for: messages under way, or rows in flight."""
+    """Enlarge arrays that are full: messages or rows in flight."""
     s = run.arrays
     if s.rules.distributed and s.halos.fullest[0] > s.halos.arrival.shape[1] - 2:
         run.arrays = s._replace(halos=with_more_room(s.halos))
@@ -178,7 +178,7 @@ def grow_slots(run: Run) -> None:
 
 
 def change_pattern(run: Run, pattern: Pattern) -> None:
-    """Let processors take blocks of another pattern; updates in flight keep their rows."""
+    """Switch processors to another pattern; updates in flight keep their rows."""
     run.spec = replace(run.spec, patterns=((0.0, pattern),))
     s, processors = run.arrays, pattern.processors
     flight = s.flight
@@ -285,7 +285,7 @@ def ask_rows(run: Run) -> None:
         where = f"pattern function: processor {who}, update {number}"
         rows = np.asarray(function(who, number, uniform(run.arrays.choices[who], number)))
         if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu":
-            raise InputError(f"{where}: it has to return a list of one row or more")
+            raise InputError(f"{where}: must return a list of one row or more")
         if rows.min() < 0 or rows.max() >= n:
             raise InputError(f"{where}: rows are 0 to {n - 1}, not {rows.min()} to {rows.max()}")
         while rows.size > flight.slot[who + 1] - flight.slot[who]:
@@ -350,7 +350,7 @@ def ask_durations(run: Run) -> None:
             duration = float(given)
         except (TypeError, ValueError):
             raise InputError(
-                f"time function: processor {who}, update {number}: {given!r} is no number"
+                f"time function: processor {who}, update {number}: {given!r} is not a number"
             ) from None
         if duration != duration:
             raise InputError(f"time function: processor {who}, update {number}: it returned NaN")

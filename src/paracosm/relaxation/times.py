@@ -1,4 +1,4 @@
-"""How long updates take: the update-time function of the paper."""
+"""Durations of updates: the update-time function of the paper."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ class Times:
     residual: Phases | None = None  # of the residual processor, where it was measured or given
     function: TimeFunction | None = None  # a function of the user's in place of distributions
     source: str = "assumed"  # how these durations are known, for the record
-    caution: str = ""  # why they may not be what they seem; empty if nothing is known against them
+    caution: str = ""  # a caveat; empty without one
 
     @property
     def phases(self) -> int:
@@ -75,9 +75,7 @@ class Times:
         if all(speed == 1.0 for speed in speeds):
             return self
         if self.function is not None:
-            raise InputError(
-                "time: a function says durations as they are; speeds have no effect on it"
-            )
+            raise InputError("time: speeds have no effect on a function: leave them out")
         updates = tuple(
             tuple(phase.scaled(speed) for phase in self.of(who)) for who, speed in enumerate(speeds)
         )
@@ -100,7 +98,7 @@ class MeasuredTimes:
 
 
 def parse_times(value: Any) -> Times | MeasuredTimes:
-    """Return the times that `value` says.
+    """Parse times of updates.
 
     Args:
         value: a distribution, or its string, for all processors; a sequence of them, one for each,
@@ -219,13 +217,12 @@ def times_from_file(spec: str, processors: int) -> Times:
 
 
 def _caution(case: Case, processors: int) -> str:
-    """Say what speaks against drawing these durations independently, for so many processors."""
+    """Return a caveat on drawing these durations independently for so many processors."""
     cautions = []
     if case.interruptions.share < CROWDED:
         cautions.append(
-            f"the measured threads had a core for {case.interruptions.share:.0%} of the time only, "
-            "so their durations depend on each other and independent draws are wrong: replay the "
-            "run, or use the run queue"
+            f"the measured threads had a core for only {case.interruptions.share:.0%} of the "
+            "time, so durations are not independent: replay the run, or use the run queue"
         )
     if case.threads != processors:
         cautions.append(
@@ -256,7 +253,7 @@ def _case(
     measurement: Measurement, path: Path, options: Mapping[str, str], processors: int
 ) -> Case:
     if not measurement.cases:
-        raise InputError(f"{path}: nothing was measured")
+        raise InputError(f"{path}: it has no measurements")
     variant = options.get("variant", measurement.cases[0].variant)
     counts = [case.threads for case in measurement.cases if case.variant == variant]
     if not counts:
@@ -265,7 +262,7 @@ def _case(
     if wanted is None:
         return measurement.case(variant, min(counts, key=lambda count: abs(count - processors)))
     if not wanted.isdecimal():
-        raise InputError(f"time: threads={wanted} is no number of threads")
+        raise InputError(f"time: threads={wanted} is not a number of threads")
     return measurement.case(variant, int(wanted))
 
 

@@ -49,10 +49,7 @@ def twin_spec(spec: RunSpec, result: RelaxationResult) -> RunSpec | None:
 
 
 def compare(run: RelaxationResult, twin: RelaxationResult) -> RelaxationTwin:
-    """Return when each came to a residual: where both converged, that is at their end.
-
-    Else it is the lowest residual that both have come to.
-    """
+    """Return when each reaches the end's residual, or the lowest that both reach."""
     level: float | None = None
     times: tuple[float, float] | tuple[None, None] = (None, None)
     if run.status == twin.status == "converged":

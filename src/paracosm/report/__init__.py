@@ -1,4 +1,4 @@
-"""What runs look like: one HTML page that works offline, and its figures as images."""
+"""Reports of runs: one HTML page that works offline, and its figures as images."""
 
 from paracosm.report.images import write_images
 from paracosm.report.writing import write_report

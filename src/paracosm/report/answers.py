@@ -31,16 +31,16 @@ from paracosm.results.summaries import Lateness, RelaxationTwin
 from paracosm.units import format_duration, format_energy
 
 HALF = 0.5  # of ideal: the efficiency up to which numbers of workers are counted as good
-WIDE_BAND = 0.1  # relative difference between workers in step and apart that is worth saying
+WIDE_BAND = 0.1  # relative difference between workers in step and apart that is worth reporting
 ALIKE = 0.01  # relative difference between times that is none
 
 
 def answer(summary: Summary) -> str:
-    """Return what a run came to; of one that is not finished, that it is not."""
+    """Return the answer of a run, or a note that it is unfinished."""
     if summary.status == "unfinished":
-        return "The run is not finished: it is still going on, or it was killed."
+        return "The run is unfinished: still running, or killed."
     say = _ANSWERS.get(type(summary))
-    return (say and say(summary)) or f"The run ended as: {summary.status}."
+    return (say and say(summary)) or f"The run ended with status {summary.status}."
 
 
 def relaxation_answer(summary: RelaxationSummary) -> str | None:
@@ -169,8 +169,7 @@ def throughput_answer(summary: ThroughputSummary) -> str:
 
 
 def _rate_or_band(summary: ThroughputSummary) -> str:
-    """Say the steps/s of most workers: after a start that was asked for, or as a band where it
-    depends on whether they are in step, or in the steady state."""
+    """State the steady steps/s, the rate after a requested start, or the band in step to apart."""
     row, start = summary.throughput[-1], summary.target.get("start")
     if row.after_start is not None:
         how = "a common" if start == "together" else "a staggered"
@@ -222,7 +221,7 @@ def replay_answer(summary: ReplaySummary) -> str | None:
 
 
 def latest_rank(late: Lateness | None) -> str:
-    """Return the sentence on the rank for which the others wait longest; "" without any."""
+    """Return a sentence on the rank that the others wait for longest; "" without any."""
     if late is None or not late.ranks[0].lateness:
         return ""
     rank, steps = late.ranks[0], len(late.steps)
@@ -230,7 +229,7 @@ def latest_rank(late: Lateness | None) -> str:
     latest = f"; the others wait longest for it in {rank.steps:,} of {steps:,} steps"
     return (
         f"Rank {rank.rank} comes last to {rank.last:,} of {rank.collectives:,} collectives, "
-        f"{format_duration(rank.mean)} after the others in the mean{most}"
+        f"{format_duration(rank.mean)} after the others on average{most}"
         f"{latest if steps > 1 else ''}."
     )
 
@@ -248,8 +247,7 @@ def tuning_answer(summary: TuningSummary) -> str:
     ratio = summary.best["in_search"]["time_over_fault_free"]["median"]
     best = "Interrupted, not validated: best" if summary.status == "interrupted" else "Best"
     return (
-        f"{best} of {summary.trials:,} trials: {values}, {ratio:.3g} times as long as without "
-        "faults."
+        f"{best} of {summary.trials:,} trials: {values}, {ratio:.3g} times the time without faults."
     )
 
 

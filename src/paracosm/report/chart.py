@@ -1,6 +1,6 @@
 """Charts as plain data, so that the page (Plotly) and the images (Matplotlib) show the same.
 
-A mark belongs to a run, a number that decides its colour, and to a series ("training loss"), which
+A mark belongs to a run, whose number selects its colour, and to a series ("training loss"), which
 can be switched on and off in its chart.
 """
 
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 # vanish on a dark and on a white page.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("solid", "dash", "dot")  # the palette once more, from the seventh run on
-GREY = "#808080"  # of what belongs to no run; legible on a dark and on a white page
+GREY = "#808080"  # of marks without a run; legible on dark and white pages
 NO_RUN = -1
 WIDE = 10.0  # times the lowest value, from which on an axis is logarithmic
 
@@ -27,7 +27,7 @@ PALEST = 0.45  # shade of the first of several
 
 
 class Look(NamedTuple):
-    """How what belongs to a run is drawn: a colour of the palette, its shade, and dashes."""
+    """The style of a run's marks: a colour of the palette, its shade, and dashes."""
 
     color: int
     shade: float = 1.0
@@ -35,12 +35,12 @@ class Look(NamedTuple):
 
 
 def look_of(run: int, looks: Sequence[Look] = ()) -> Look:
-    """Return the look of a run; where none are given, its place in the report decides."""
+    """Return the look of a run; without any given, its place in the report selects it."""
     return looks[run] if looks else Look(run, dash=run // len(COLORS))
 
 
 def shade_of(rank: int, count: int) -> float:
-    """Return the shade of one of several that are told apart by it, the last at full strength."""
+    """Return one of `count` distinguishable shades, the last at full strength."""
     return 1.0 if count < 2 else PALEST + (1 - PALEST) * rank / (count - 1)
 
 
@@ -52,11 +52,11 @@ class Axis:
     """An axis."""
 
     label: str  # what it shows, with its unit
-    log: bool = False  # logarithmic to begin with
-    switch: str = ""  # its name on a switch between linear and logarithmic; empty: no switch
+    log: bool = False  # initially logarithmic
+    switch: str = ""  # label of a switch between linear and logarithmic; empty: no switch
     percent: bool = False  # fractions, shown as percentages
     names: tuple[str, ...] = ()  # of the values 0, 1, 2, ..., the first on top
-    limits: tuple[float, float] | None = None  # None: the data decide
+    limits: tuple[float, float] | None = None  # None: from the data
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ Mark = Curve | Area | Dots | Level | Boxes
 
 
 def color_of(mark: Mark, looks: Sequence[Look] = ()) -> str:
-    """Return the colour of a mark: that of its run, or its own; grey of what belongs to none."""
+    """Return the colour of a mark: its own, that of its run, or grey without a run."""
     if isinstance(mark, Level):
         return GREY
     if mark.color is None:
@@ -148,7 +148,7 @@ def _paler(color: str, shade: float) -> str:
 
 
 def dash_of(curve: Curve, looks: Sequence[Look] = ()) -> str:
-    """Return how a curve is dashed: by its run, where that decides its colour."""
+    """Return the dash style of a curve: that of its run, where the run selects its colour."""
     is_of_run = curve.run != NO_RUN and curve.color is None
     return DASHES[look_of(curve.run, looks).dash % len(DASHES) if is_of_run else 0]
 
@@ -163,10 +163,12 @@ class Chart:
     y: Axis
     marks: tuple[Mark, ...]  # the later ones on top
     caption: str = ""
-    hidden: frozenset[str] = field(default_factory=frozenset)  # series switched off to begin with
+    hidden: frozenset[str] = field(
+        default_factory=frozenset
+    )  # series that are initially switched off
     height: int = 320  # of the plot, CSS pixels
     wide: bool = False  # takes the full width of the page
-    looks: tuple[Look, ...] = ()  # of the runs, where their places do not decide
+    looks: tuple[Look, ...] = ()  # of the runs, where not selected by their places
 
     @property
     def series(self) -> dict[str, Mark]:
@@ -179,7 +181,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Section:
-    """Charts that belong together, one or more, under a heading."""
+    """One or more related charts under a heading."""
 
     title: str
     charts: tuple[Chart, ...]
@@ -197,7 +199,7 @@ def row_chart(
     label: str = "",
     wide: bool = True,
 ) -> Chart:
-    """Return a chart with a row of so many pixels for each name."""
+    """Return a chart with a row of `pixels` height for each name."""
     y = Axis(label, names=tuple(rows))
     height = 110 + pixels * len(y.names)
     return Chart(name, title, x, y, tuple(marks), caption, height=height, wide=wide)
@@ -212,12 +214,9 @@ def histogram_height(runs: int) -> int:
 
 
 def shown_sections(parts: Iterable[tuple[str, Iterable[Chart | None]]]) -> list[Section]:
-    """Return the sections that have a chart that says more than a number would.
-
-    A chart without data is None; one with a single bar or dot is left out as well.
-    """
+    """Return the sections with an informative chart: not None, a single bar or dot."""
     found = (
-        (title, tuple(chart for chart in charts if chart is not None and _says_more(chart)))
+        (title, tuple(chart for chart in charts if chart is not None and _is_informative(chart)))
         for title, charts in parts
     )
     return [Section(title, charts) for title, charts in found if charts]
@@ -228,10 +227,10 @@ def overview_of(charts: Iterable[Chart | None]) -> Section | None:
     return next(iter(shown_sections([("What it depends on", charts)])), None)
 
 
-def _says_more(chart: Chart) -> bool:
+def _is_informative(chart: Chart) -> bool:
     """Whether a chart has a line, or at least two bars or dots that differ."""
     places: set[tuple[float, ...]] = set()
-    edges: set[float] = set()  # of outlines: between two of them stands a bar
+    edges: set[float] = set()  # corners of outlines, two of which enclose a bar
     for mark in chart.marks:
         match mark:
             case Curve() | Dots():
@@ -282,12 +281,10 @@ def extremes(y: Floats, points: int = 2000) -> NDArray[np.intp]:
 def histogram(
     values: Floats, most: int = 100, counts: Floats | None = None
 ) -> tuple[Floats, Floats]:
-    """Return the edges and the shares of a histogram of whole numbers, each its own bin; of others
-    with what they are nearest to.
-
-    Where they range over more than `most` numbers, a bin holds several; its share is then the
-    mean over the numbers in it, so that histograms with different bins compare. `counts`, of the
-    same shape, say how often each value was seen (once).
+    """Return the edges and the shares of a histogram of whole numbers, each its own bin; other
+    values count for the nearest one. Where they range over more than `most` numbers, a bin holds
+    several; its share is then the mean over the numbers in it, so that histograms with different
+    bins compare. `counts`, of the same shape, are the multiplicities of the values (default: 1).
     """
     low, high = np.rint(values.min()), np.rint(values.max())
     width = np.ceil((high - low + 1) / most)

@@ -27,7 +27,7 @@ from paracosm.report.timeline_charts import iteration_timeline, part_bars
 from paracosm.report.view import Run
 from paracosm.units import format_duration
 
-TIMELINES = 3  # of several runs, the first ones show their timeline
+TIMELINES = 3  # runs that show their timeline in a comparison
 EXPOSED, HIDDEN = 1, 2  # colours
 
 
@@ -44,7 +44,7 @@ def sections(runs: Sequence[Run]) -> list[Section]:
 
 
 def _collectives(runs: Sequence[Run]) -> Chart | None:
-    """Return what of each kind is exposed and hidden, in an iteration or in all; of one run."""
+    """Return exposed and hidden time by kind of collective, of a single run."""
     kinds = runs[0].numbers.get("collectives") or {}
     if len(runs) > 1 or not kinds:
         return None
@@ -71,8 +71,8 @@ def _collectives(runs: Sequence[Run]) -> Chart | None:
         Axis(f"time ({unit})", limits=(0.0, 1.01 * longest * factor)),
         times,
         marks,
-        "Hidden: under way while the rank computes. Exposed: while it waits. Time in which "
-        "several of a kind are under way counts once.",
+        "Hidden: in progress while the rank computes. Exposed: while it waits. Overlapping "
+        "collectives of a kind count once.",
         pixels=26,
     )
 
@@ -81,7 +81,7 @@ RANKS = 24  # bars of real ranks
 
 
 def iteration_times(runs: Sequence[Run]) -> Chart | None:
-    """Return the time of every iteration after the first; of one run, with what is exposed."""
+    """Return the time of each iteration after the first; of a single run, with its exposed time."""
     known = {run.index: _after_first(run, "iteration_time") for run in runs}
     times = {index: found for index, found in known.items() if len(found[0])}
     if not times:
@@ -133,13 +133,13 @@ def iteration_parts(runs: Sequence[Run]) -> Chart | None:
         *("iteration_parts", "Parts of an iteration", ""),
         ["iteration"] if alone else list(bars),
         [_drawn(parts) for parts in bars.values()],
-        "The middle half of the iterations, in the mean. Waiting for others: until the last rank "
-        "had come.",
+        "Mean of the middle half of the iterations. Waiting for others: until the last rank "
+        "arrived.",
     )
 
 
 def _after_first(run: Run, metric: str) -> tuple[Floats, Floats]:
-    """Return step and value of a metric of the rank that the summary's top is about."""
+    """Return steps and values of a metric of the rank that the summary describes."""
     series = run.series(metric)
     rank = run.numbers.get("slowest_rank")
     chosen = series.step > 0
@@ -152,7 +152,7 @@ def _after_first(run: Run, metric: str) -> tuple[Floats, Floats]:
 
 
 def _places(step: Floats, restarted: bool) -> Floats:
-    """Return where iterations stand on the axis: those of several runs one after the other."""
+    """Return the places of iterations on the axis, several runs of the script in sequence."""
     return np.arange(1.0, len(step) + 1) if restarted else step
 
 
@@ -168,7 +168,7 @@ def _levels(run: Run, factor: float, step: Floats) -> list[Level]:
 
 
 def _drawn(breakdown: Mapping[str, float]) -> dict[str, float]:
-    """Return the parts by the names that all jobs' bars have; waits with nothing to come, blank."""
+    """Return the parts under the names common to all jobs; waits without a cause stay blank."""
     late = breakdown["late_peers"]
     return {
         "compute": breakdown["compute"],

@@ -1,4 +1,4 @@
-"""What is said of an emulated job: key figures, remarks, tables."""
+"""Texts on an emulated job: key figures, remarks, tables."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _part(summary: EmulationSummary, part: str) -> str | None:
 
 
 def _handling(summary: EmulationSummary) -> str | None:
-    """Return what passes in waits after the results: DDP copies them into gradients, for one."""
+    """Return the time in waits after results arrive: DDP copies them into gradients."""
     breakdown = summary.breakdown
     return _part(summary, "waiting") if breakdown and breakdown["waiting"] > 0 else None
 
@@ -136,14 +136,11 @@ def _failed(summary: EmulationSummary) -> str:
         said.append(f"the script was killed by {known.get(-code, f'signal {-code}')}")
     elif code:
         said.append(f"the script ended with exit code {code}")
-    return f"The run failed: {'; '.join(said) or 'nobody said why'}."
+    return f"The run failed: {'; '.join(said) or 'the cause is unknown'}."
 
 
 def _noisy(summary: EmulationSummary) -> str:
-    return (
-        f"The numbers are noisy: {'; '.join(summary.noise)}. Run it again when nothing else "
-        "computes on this machine."
-    )
+    return f"The numbers are noisy: {'; '.join(summary.noise)}. Rerun it on an idle machine."
 
 
 def _remarks(summary: EmulationSummary) -> dict[str, str]:
@@ -182,8 +179,8 @@ def _lateness(late: Mapping[str, Any]) -> str:
         return ""
     median, p90 = (format_duration(float(f"{late[key]:.3g}")) for key in ("median", "p90"))
     return (
-        f"the rank went on {median} after the last result of a wait was due, in 90 % within {p90}: "
-        "this machine, and what PyTorch does before"
+        f"the rank continued {median} after the last result of a wait was due (90 % within "
+        f"{p90}), because of this machine and work of PyTorch"
     )
 
 
@@ -200,7 +197,7 @@ def _emulator(cost: Mapping[str, Any]) -> str:
 
 
 def _notes(summary: EmulationSummary) -> dict[str, str]:
-    """Return the notes that `_failed` does not say, one to a line."""
+    """Return the notes that `_failed` leaves out, one per line."""
     notes = [note for note in summary.notes or () if not note["grave"]]
     several = len({note["rank"] for note in notes}) > 1
     lines = {}
@@ -226,7 +223,7 @@ ROWS = 16  # groups or ranks in a table
 
 
 def emulate_tables(summary: EmulationSummary) -> list[Table]:
-    """Return every table that the summary has rows for."""
+    """Return the tables that are not empty."""
     found = [
         _collectives(summary),
         _changes(summary),
@@ -238,7 +235,7 @@ def emulate_tables(summary: EmulationSummary) -> list[Table]:
 
 
 def _collectives(summary: EmulationSummary) -> Table:
-    """Return a row for each kind, per iteration where there are iterations; one for all kinds."""
+    """Return a row per kind of collective and a total, per iteration if there are any."""
     kinds = dict(summary.collectives or {})
     if len(kinds) > 1:
         kinds["all"] = summary.all_collectives
@@ -246,7 +243,7 @@ def _collectives(summary: EmulationSummary) -> Table:
     rows = []
     for kind, whole in kinds.items():
         each = whole["per_iteration"] if per_iteration else whole
-        seldom = not each["count"] and not each["time"]  # at the start, or in the end
+        seldom = not each["count"] and not each["time"]  # at the start, or at the end
         numbers = (
             _count(each["count"]),
             format_size(each["bytes"]),

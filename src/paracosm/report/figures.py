@@ -1,4 +1,4 @@
-"""Charts as Plotly figures: plain mappings, which the page's script draws and colours its text."""
+"""Charts as Plotly figures: plain mappings, which the page's script draws."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _axis(axis: Axis) -> dict[str, Any]:
         "automargin": True,
         "zeroline": False,
         "exponentformat": "power",
-        "minexponent": 6,  # up to millions digits are plainer
+        "minexponent": 6,  # up to millions, digits are easier to read
         "separatethousands": True,
     }
     if axis.percent:
@@ -157,5 +157,5 @@ def _axis(axis: Axis) -> dict[str, Any]:
 
 
 def numbers(values: Floats) -> list[float | None]:
-    """Return values for JSON: six digits are more than a screen shows; a gap is None."""
+    """Return values for JSON: rounded to six digits, more than a screen shows; a gap is None."""
     return [float(f"{value:.6g}") if np.isfinite(value) else None for value in values.tolist()]

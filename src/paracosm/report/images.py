@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg")
 CLOSE = 1000.0  # times the lowest value, up to which a logarithmic axis has 1, 2, 5, 10, ...
-PLAIN = (0.001, 1e6)  # between them a logarithmic axis has 1,000 in place of a power of ten
+PLAIN = (0.001, 1e6)  # between them a logarithmic axis shows 1,000 instead of a power of ten
 SYMBOLS = {"dot": "o", "cross": "x", "triangle": "^", "diamond": "D"}
 LINE_STYLES = {"solid": "-", "dash": "--", "dot": ":"}
 STYLE: dict[RcKeyType, Any] = {
@@ -61,14 +61,14 @@ def write_images(
 
     Args:
         runs: one run, or several to overlay.
-        folder: is made if it is not there; files of the same names are replaced.
+        folder: created if missing; files of the same names are replaced.
         image_format: "png" (200 dots per inch) or "svg".
 
     Returns:
         the files, in the order of the report.
 
     Raises:
-        InputError: for an unknown format, or runs that do not compare.
+        InputError: the format is unknown, or the runs cannot be compared.
     """
     if image_format not in FORMATS:
         raise unknown("image format", image_format, FORMATS)
@@ -78,8 +78,8 @@ def write_images(
     written = []
     for chart in all_charts(shown):
         path = folder / f"{chart.name}.{image_format}"
-        with replacing(path) as beside:
-            beside.write_bytes(picture(chart, [run.name for run in shown], image_format))
+        with replacing(path) as temporary:
+            temporary.write_bytes(picture(chart, [run.name for run in shown], image_format))
         written.append(path)
     return written
 
@@ -111,7 +111,7 @@ def drawn(chart: Chart, names: Sequence[str]) -> Figure:
 
 
 def draw(chart: Chart, names: Sequence[str], figure: Figure) -> None:
-    """Draw one chart, without the series that are switched off to begin with."""
+    """Draw one chart, without the series that are initially switched off."""
     axes = figure.add_subplot()
     axes.set_title(chart.title, loc="left", fontweight="bold")
     marks = [mark for mark in chart.marks if mark.series not in chart.hidden]
@@ -130,7 +130,7 @@ def draw(chart: Chart, names: Sequence[str], figure: Figure) -> None:
 
 
 def _label(mark: Mark, names: Sequence[str], marks: Sequence[Mark]) -> str:
-    """Name a mark in the legend: by its run; by its series where that is not the main one."""
+    """Return the legend text of a mark: its run, and its series unless that is the main one."""
     if isinstance(mark, Level):
         return mark.label
     if isinstance(mark, Boxes) or mark.run == NO_RUN or len(names) == 1:

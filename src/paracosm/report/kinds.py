@@ -1,4 +1,4 @@
-"""Which module shows which kind of run."""
+"""The view of each kind of run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,15 @@ from paracosm.report import (
     tune,
 )
 from paracosm.report.chart import Chart, Section, look_of
-from paracosm.report.view import Run, View, arguments_of, asked_of, design_name, differing, verdict
+from paracosm.report.view import (
+    Run,
+    View,
+    arguments_of,
+    design_name,
+    differing,
+    scalar_arguments,
+    verdict,
+)
 from paracosm.results import SUMMARIES, Summary
 
 if TYPE_CHECKING:
@@ -41,29 +49,29 @@ VIEWS: Mapping[str, View] = {
 
 
 def view_of(summary: Summary) -> View:
-    """Return how a run with this summary is shown; without charts and words of its own, plainly."""
+    """Return the view of a run with this summary, a plain one for kinds without their own."""
     return VIEWS.get(summary.kind) or View(figures={})
 
 
 def described(folders: Sequence[RunFolder]) -> list[Run]:
-    """Name the runs: as their kind does; those of one name by what they differ in, or by folder."""
+    """Name the runs as their kind does; equal names are distinguished by arguments or folders."""
     if not folders:
         raise InputError("a report needs at least one run")
     kinds = sorted({str(folder.kind) for folder in folders})
     if len(kinds) > 1:
-        raise InputError(f"runs of different kinds do not compare: {', '.join(kinds)}")
+        raise InputError(f"cannot compare runs of different kinds: {', '.join(kinds)}")
     names = []
     for folder in folders:
         known = {**arguments_of(folder), **(folder.summary or {})}
         names.append(view_of(folder.results).name(known) or folder.path.resolve().name)
-    short = _told_apart(names, folders)
+    short = _distinct_names(names, folders)
     times = Counter(short)
     leaf = Counter(folder.path.resolve().name for folder in folders)
     runs = []
     for index, (name, folder) in enumerate(zip(short, folders, strict=True)):
         path = folder.path.resolve()
         place = path.name if leaf[path.name] == 1 else f"{path.parent.name}/{path.name}"
-        summary = _known(folder)
+        summary = _known_summary(folder)
         runs.append(
             Run(
                 folder,
@@ -78,26 +86,26 @@ def described(folders: Sequence[RunFolder]) -> list[Run]:
     return [replace(run, look=look) for run, look in zip(runs, looks, strict=True)]
 
 
-def _told_apart(names: Sequence[str], folders: Sequence[RunFolder]) -> list[str]:
-    """Return names to which those that occur several times add what differs."""
+def _distinct_names(names: Sequence[str], folders: Sequence[RunFolder]) -> list[str]:
+    """Return names, with the differing arguments added to repeated ones."""
     found = list(names)
     for name in {name for name, times in Counter(names).items() if times > 1}:
         places = [place for place, other in enumerate(names) if other == name]
-        own = differing([asked_of(folders[place]) for place in places])
+        own = differing([scalar_arguments(folders[place]) for place in places])
         for place, varied in zip(places, own, strict=True):
             found[place] = ", ".join(filter(None, [name, design_name(varied.items())]))
     return found
 
 
 def all_sections(runs: Sequence[Run]) -> tuple[list[Section], list[Section]]:
-    """Return what comes before the table of several runs, and what comes after it."""
+    """Return the sections before the table of several runs, and those after it."""
     view = view_of(runs[0].numbers)
     overview = view.overview(runs) if len(runs) > 1 else None
     first = [] if overview is None else [overview]
-    return _looking(first, runs), _looking(view.sections(runs), runs)
+    return _with_looks(first, runs), _with_looks(view.sections(runs), runs)
 
 
-def _looking(sections: Sequence[Section], runs: Sequence[Run]) -> list[Section]:
+def _with_looks(sections: Sequence[Section], runs: Sequence[Run]) -> list[Section]:
     looks = tuple(run.look for run in runs)
     return [
         replace(part, charts=tuple(replace(chart, looks=looks) for chart in part.charts))
@@ -111,8 +119,8 @@ def all_charts(runs: Sequence[Run]) -> list[Chart]:
     return [chart for section in (*first, *then) for chart in section.charts]
 
 
-def _known(folder: RunFolder) -> Summary:
-    """Return the summary of a run; of an unfinished one what its metrics say so far."""
+def _known_summary(folder: RunFolder) -> Summary:
+    """Return the summary of a run; of an unfinished one, the values known from its metrics."""
     summary = folder.results
     if folder.summary is not None:
         return summary

@@ -1,4 +1,4 @@
-"""Plans: what is said of them, and their charts."""
+"""Texts and charts of plans."""
 
 from __future__ import annotations
 
@@ -62,11 +62,13 @@ def _tables(summary: PlanSummary) -> list[Table]:
 
 
 def _designs_table(summary: PlanSummary) -> Table:
-    """Return designs that were run with all seeds, throughput and updates apart, the best first."""
+    """Return designs that were run with all seeds, best first, with throughput and updates."""
     names = [
-        name for name in BASELINES if any((d.baselines or {}).get(name) for d in _kept(summary))
+        name
+        for name in BASELINES
+        if any((d.baselines or {}).get(name) for d in _fully_run(summary))
     ]
-    fails = any(each.effective is not None for each in _kept(summary))
+    fails = any(each.effective is not None for each in _fully_run(summary))
     header = (
         *("design", "time", "80 % of seeds", "cost", "updates", "updates/s", "reached"),
         *("staleness", "efficient", *(BASELINES[name] for name in names)),
@@ -86,13 +88,13 @@ def _designs_table(summary: PlanSummary) -> Table:
             *(_seconds((each.baselines or {}).get(name)) for name in names),
             *(["" if each.effective is None else f"{each.effective:.1%}"] if fails else []),
         )
-        for each in _kept(summary)
+        for each in _fully_run(summary)
     )
     return Table(f"To {target_name(summary)}", header, rows)
 
 
 def _dropped_table(summary: PlanSummary) -> Table:
-    """Return designs that were not run with all seeds, with the bound of delayed iterations."""
+    """Return designs that were not run with all seeds, with the stability bound under delay."""
     rows = tuple(
         (
             design_name(each),
@@ -133,7 +135,7 @@ def _best_of(summary: PlanSummary, tuned: TunedWorkers) -> tuple[str, str]:
     return f"none: {', '.join(sorted(verdicts))}", ""
 
 
-def _kept(summary: PlanSummary) -> list[PlannedDesign]:
+def _fully_run(summary: PlanSummary) -> list[PlannedDesign]:
     """Return designs that were run with all seeds, the fastest first."""
     kept = [each for each in summary.designs if each.verdict == "reached"]
     return sorted(kept, key=lambda each: each.time.median or float("inf"))
@@ -163,7 +165,7 @@ def _remarks(summary: PlanSummary) -> dict[str, str]:
     if summary.unchanged is not None:
         said["unchanged"] = answer(summary.unchanged)
     if summary.curvature is not None:
-        said["curvature"] = f"at most {summary.curvature:.3g} where it was looked at"
+        said["curvature"] = f"at most {summary.curvature:.3g} where it was computed"
     return said
 
 
@@ -189,18 +191,18 @@ def sections(runs: Sequence[Run]) -> list[Section]:
     ]
     return shown_sections(
         [
-            ("Time and cost", [_frontier(plans), _apart(plans)] if plans else []),
+            ("Time and cost", [_frontier(plans), _factors(plans)] if plans else []),
             ("Convergence", [_curves(run, plan, len(plans)) for run, plan in plans]),
         ]
     )
 
 
 def _frontier(plans: Sequence[Plan]) -> Chart:
-    """Return cost against time of designs, and the line of those that nothing beats in both."""
+    """Return cost against time of designs, and their Pareto frontier."""
     marks: list[Curve | Dots] = []
     factor, unit = time_unit(max(_longest(plan) for _, plan in plans))
     for run, plan in plans:
-        designs = [each for each in _kept(plan) if each.time.median and each.cost]
+        designs = [each for each in _fully_run(plan) if each.time.median and each.cost]
         if efficient := [each for each in designs if each.is_efficient]:
             marks.append(
                 Curve(_times(efficient) * factor, _costs(efficient), run.index, "frontier")
@@ -221,15 +223,17 @@ def _frontier(plans: Sequence[Plan]) -> Chart:
         x=Axis(f"time to target ({unit})", switch="time"),
         y=Axis(f"cost ({money})", switch="cost"),
         marks=tuple(marks),
-        caption="Medians over seeds; on the line nothing is both faster and cheaper.",
+        caption="Medians over seeds; no design is both faster and cheaper than one on the line.",
     )
 
 
-def _apart(plans: Sequence[Plan]) -> Chart:
+def _factors(plans: Sequence[Plan]) -> Chart:
     """Return throughput against updates: the two factors of the time."""
     marks: list[Dots] = []
     for run, plan in plans:
-        designs = [each for each in _kept(plan) if each.updates.median and each.updates_per_second]
+        designs = [
+            each for each in _fully_run(plan) if each.updates.median and each.updates_per_second
+        ]
         for algorithm, color in _colors(designs, len(plans)).items():
             own = [each for each in designs if each.algorithm == algorithm]
             x = np.array([each.updates.median for each in own], np.float64)
@@ -242,7 +246,7 @@ def _apart(plans: Sequence[Plan]) -> Chart:
         x=Axis("updates to target", switch="updates"),
         y=Axis("updates/s", switch="throughput"),
         marks=tuple(marks),
-        caption="The time to the target is the one over the other.",
+        caption="The time to the target is updates divided by throughput.",
     )
 
 

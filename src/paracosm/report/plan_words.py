@@ -41,11 +41,11 @@ def cost_text(summary: PlanSummary | StrategyPlanSummary, cost: float) -> str:
 
 
 def plan_sentence(summary: PlanSummary) -> str:
-    """Say what is soonest, what is cheapest, or that nothing reached the target."""
+    """Name the fastest and the cheapest design, or state that none reached the target."""
     target = target_name(summary)
-    target = f"{target[0].upper()}{target[1:]}"
     if summary.fastest is None:
-        return f"{target} is reached by no design{_best_values(summary)}"
+        return f"No design reaches {target}{_best_values(summary)}"
+    target = f"{target[0].upper()}{target[1:]}"
     best = summary.designs[summary.fastest]
     parts = [f"{target} is reached soonest with {design_name(best)}: {_time(best)}"]
     reference = None if summary.reference is None else summary.designs[summary.reference]
@@ -65,12 +65,13 @@ def plan_sentence(summary: PlanSummary) -> str:
 
 
 def strategy_plan_sentence(summary: StrategyPlanSummary) -> str:
-    """Say what is soonest with which strategy, what limits it, and what is cheapest."""
+    """Name the fastest strategy, what limits it, and the cheapest one."""
     best, cheapest = summary.designs[summary.fastest], summary.designs[summary.cheapest]
     sentence = (
-        f"{in_words(summary.tokens)} tokens of {summary.model} take {long_time(best.time)} on "
+        f"{rounded_in_words(summary.tokens)} tokens of {summary.model} take "
+        f"{long_time(best.time)} on "
         f"{best.workers:,} x {summary.hardware}, for {cost_text(summary, best.cost)}: "
-        f"{best.strategy}, micro-batches of {best.micro_batch}; most of it is {best.limit}"
+        f"{best.strategy}, micro-batches of {best.micro_batch}; most of the time is {best.limit}"
     )
     if cheapest is best:
         return f"{sentence}. Nothing is cheaper."
@@ -84,7 +85,7 @@ def _workers(design: PlannedStrategy) -> str:
     return "1 worker" if design.workers == 1 else f"{design.workers:,} workers"
 
 
-def in_words(number: float) -> str:
+def rounded_in_words(number: float) -> str:
     """Return "1 trillion", "8.03 billion", "4,096"."""
     for name, size in (("trillion", 1e12), ("billion", 1e9), ("million", 1e6)):
         if number >= size:
@@ -93,7 +94,7 @@ def in_words(number: float) -> str:
 
 
 def long_time(seconds: float) -> str:
-    """Return "12.3 days" of what takes days, "3.2 h" of what takes hours."""
+    """Return a duration such as "12.3 days" or "3.2 h"."""
     for unit, length in (("years", 365.25 * 86400.0), ("days", 86400.0), ("h", 3600.0)):
         if seconds >= 1.5 * length:
             return f"{seconds / length:,.3g} {unit}"
@@ -135,7 +136,7 @@ def _advice(summary: PlanSummary, ordered: list[PlannedDesign]) -> str:
     rates = sorted({design.lr for design in summary.designs})
     best = ordered[0]
     if summary.status == "interrupted":
-        return "the plan was interrupted: the same command goes on"
+        return "the plan was interrupted: the same command resumes it"
     if why <= {"diverged", "learns nothing"}:
         return f"try lower learning rates: --lr {format_number(rates[0] / 10)}"
     hints = [f"--updates {4 * summary.most_updates}"]
@@ -143,7 +144,7 @@ def _advice(summary: PlanSummary, ordered: list[PlannedDesign]) -> str:
         hints.append(f"higher learning rates (--lr {format_number(2 * best.lr)})")
     if len(rates) > 1 and best.lr == rates[0]:
         hints.append(f"lower learning rates (--lr {format_number(best.lr / 2)})")
-    return f"try {_or([*hints, 'a target that is nearer'])}"
+    return f"try {_or([*hints, 'an easier target'])}"
 
 
 def _or(words: Iterable[str]) -> str:

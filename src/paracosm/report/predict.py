@@ -1,4 +1,4 @@
-"""The charts of predictions: where the time goes, how it is known, how runs compare."""
+"""The charts of predictions: where the time goes, where durations come from, how runs compare."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from paracosm.timeline import Spans
 from paracosm.units import format_duration
 
 ROWS = 15  # of a chart of bars
-SPANS = 3000  # of a timeline; of more, the longest are drawn
+SPANS = 3000  # of a timeline; only the longest are drawn
 LANES = ("host", "compute", "memory", "communication")
 PHASES = ("forward", "backward", "optimizer", "other")
 
@@ -57,7 +57,7 @@ def sections(runs: Sequence[Run]) -> list[Section]:
 
 
 def _bars(runs: Sequence[Run], what: str) -> Chart | None:
-    """Return the seconds by phase, op type or place: a bar for one run, a dot for each of many."""
+    """Return the seconds by phase, op type or place, as bars of one run or dots of several."""
     breakdowns = {run.index: run.numbers.get("breakdown") or {} for run in runs}
     times = {run: dict(found) for run, each in breakdowns.items() if (found := each.get(what))}
     if not times:
@@ -75,7 +75,9 @@ def _bars(runs: Sequence[Run], what: str) -> Chart | None:
         if run.index in times
     ]
     left_out = len(order) - len(names)
-    caption = ["Of one replica, each op once."] if isinstance(runs[0].numbers, JobSummary) else []
+    caption = (
+        ["One replica, each op counted once."] if isinstance(runs[0].numbers, JobSummary) else []
+    )
     caption += [f"{left_out} more are not shown."] if left_out else []
     by = {"phase": "phase", "op": "op type", "place": "place in the model"}[what]
     return row_chart(
@@ -160,13 +162,15 @@ def _memory(runs: Sequence[Run]) -> Chart | None:
         x=Axis(f"time ({unit})"),
         y=Axis(f"memory ({size})"),
         marks=tuple(marks),
-        caption="Of the rank that holds most." if isinstance(runs[0].numbers, JobSummary) else "",
+        caption="The rank with the highest peak."
+        if isinstance(runs[0].numbers, JobSummary)
+        else "",
         wide=True,
     )
 
 
 def _held(run: Run) -> tuple[Floats, Floats]:
-    """Return times and bytes of the rank that holds most; empty where nobody knows of memory."""
+    """Return times and bytes of the rank with the highest peak; empty where memory is not known."""
     if run.timeline is None or run.numbers.get("peak_memory") is None:
         return np.empty(0), np.empty(0)
     counters = run.timeline.counters

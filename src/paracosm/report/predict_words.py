@@ -1,4 +1,4 @@
-"""What is said of a prediction."""
+"""Texts on a prediction."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from paracosm.results.summaries import Interval, Measured, OneReplica
 from paracosm.units import format_duration, format_energy, format_size
 
 ROWS = 10  # of a table of ops or places
-MOST = 0.5  # of the time, estimated, is worth a word
+MOST = 0.5  # share of the time, estimated, that is worth a remark
 
 
 def _interval(interval: Interval) -> str:
@@ -217,7 +217,7 @@ def _breakdown(summary: IterationSummary | JobSummary, of_what: str) -> list[Tab
 
 
 def _times(title: str, what: str, times: Mapping[str, float]) -> Table:
-    """Return the largest times, and what the others are in all."""
+    """Return the largest times, and the sum of the others."""
     total = sum(times.values()) or 1.0
     shown = dict(islice(times.items(), ROWS))
     if len(times) > ROWS:
@@ -235,7 +235,7 @@ def _baselines(summary: IterationSummary | JobSummary, time: float) -> str:
     return ", ".join(
         f"{name} {format_duration(seconds)}" + (f" ({_signed(errors[name])})" if errors else "")
         for name, seconds in (summary.baselines or {}).items()
-        # On a CPU ops simply add up: such a baseline is the prediction itself.
+        # On a CPU ops add up: such a baseline is the prediction itself.
         if not math.isclose(seconds, time)
     )
 
@@ -261,7 +261,7 @@ def _machine(measured: Measured | None) -> str:
 
 
 def _to_measure(summary: IterationSummary | JobSummary) -> str:
-    """Say how to know better, where most of the time is estimated for this very machine."""
+    """Suggest a measurement where most of the time is estimated for this machine."""
     coverage, count = summary.coverage or {}, summary.estimated_ops or 0
     guessed = sum(coverage.get(source, 0.0) for source in ("interpolated", "estimated", "unknown"))
     here = summary.differences == ""
@@ -279,7 +279,7 @@ def _captured(summary: IterationSummary | JobSummary) -> str:
     device = summary.captured_for
     if device is None or device == summary.device:
         return ""
-    return f"{device}: some ops of the device that was timed may be others"
+    return f"{device}: the timed device may run other ops"
 
 
 def _profiled(summary: IterationSummary | JobSummary) -> str:
@@ -292,7 +292,7 @@ def _profiled(summary: IterationSummary | JobSummary) -> str:
 
 def _untimed(names: Sequence[str]) -> str:
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"{', '.join(names[:5])}{more}: the host's alone, counted as a launch" if names else ""
+    return f"{', '.join(names[:5])}{more}: host-only ops, counted as launches" if names else ""
 
 
 def _share(share: float) -> str:
@@ -314,8 +314,7 @@ VIEW = View(
     tables=_tables,
     endings={
         "interrupted": lambda summary: (
-            "The run was interrupted before its end. This is what it had predicted, up to "
-            f"{summary.workers:,} workers."
+            f"The run was interrupted. These are the predictions up to {summary.workers:,} workers."
         )
     },
 )

@@ -1,4 +1,4 @@
-"""Relaxations: what is said of them, and their charts."""
+"""Texts and charts of relaxations."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ QUANTITIES = (
     Quantity("gain", "Speed beside the same iteration, synchronous", _gain, "times as fast"),
 )
 
-MARKED = 200  # a run of more processors is drawn as a line
+MARKED = 200  # runs with more processors are drawn as lines
 
 
 def sections(runs: Sequence[Run]) -> list[Section]:
@@ -291,7 +291,7 @@ def _staleness(runs: Sequence[Run]) -> Chart:
         for run in runs
         if run.index in histograms
     )
-    caption = "The last bin holds everything beyond it." if beyond else ""
+    caption = "The last bin includes all larger values." if beyond else ""
     height = histogram_height(len(runs))
     return histograms_by_run(runs, histograms, staleness_of("updates"), height, caption)
 
@@ -307,7 +307,7 @@ def _shares(run: Run) -> Shares:
     words = list(dict.fromkeys(lanes))
     resource = Labels(np.array([words.index(lane) for lane in lanes]), words)
     phased.extend(spans.node, resource, spans.name, spans.begin, spans.end)
-    # A timeline may stop before the run does. What began before its last span began is all there.
+    # A timeline may stop before the run. It is complete up to the begin of its last span.
     begin, end = float(spans.begin.max()), float(spans.end.max())
     until = min(float(run.numbers.get("virtual_time") or end), begin or end)
     return utilisation(phased, until) if until > 0 else {}
@@ -325,15 +325,15 @@ EVENTS: Mapping[str, tuple[str, Symbol]] = {
 }
 FULL = 0.995  # of the time: processors that compute so much of it have nothing else to show
 TWIN = 1  # colour of the synchronous iteration, in a chart of one run
-MOST_EVENTS = 400  # of a kind and a run; more are drawn evenly spread
-QUIET_CHECKPOINTS = 30  # more than these hide the curve, and are switched off to begin with
+MOST_EVENTS = 400  # of a kind and a run; of more, an evenly spread selection is drawn
+QUIET_CHECKPOINTS = 30  # more hide the curve, and are initially switched off
 
 
 def residual_chart(runs: Sequence[Run], against: str) -> Chart | None:
     """Return the residual against "time" (virtual) or "sweeps"; None without data.
 
-    A sweep is as many relaxations as there are unknowns; where a run is not finished, and nobody
-    has said how many these are, the axis counts relaxations.
+    A sweep is as many relaxations as there are unknowns; where an unfinished run does not state
+    their number, the axis counts relaxations.
     """
     scale = _Scale(runs, against)
     marks: list[Curve | Dots | Level] = []
@@ -398,7 +398,7 @@ def _levels(runs: Sequence[Run], marks: Sequence[Curve | Dots | Level]) -> list[
 
 
 def _events(run: Run, events: Series, metric: str, x: Floats, series: str, symbol: Symbol) -> Dots:
-    told = _told(run, metric, len(events))
+    told = _drawn_events(run, metric, len(events))
     labels = [
         f"{what}: residual {value:.3g}"
         for what, value in zip(told, events.value.tolist(), strict=True)
@@ -409,7 +409,7 @@ def _events(run: Run, events: Series, metric: str, x: Floats, series: str, symbo
     )
 
 
-def _told(run: Run, metric: str, count: int) -> list[str]:
+def _drawn_events(run: Run, metric: str, count: int) -> list[str]:
     faults: Mapping[str, Any] = run.numbers.get("faults") or {}
     told = [str(event.get("what")) for event in faults.get("events") or []]
     return told if metric == "fault" and len(told) == count else [metric] * count

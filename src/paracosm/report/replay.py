@@ -1,4 +1,4 @@
-"""What is said of traces that were played again, and drawn."""
+"""Texts and charts of replayed traces."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from paracosm.results.summaries import Lateness, Scenario
 from paracosm.timeline.kineto.trace import KINDS
 from paracosm.units import format_duration
 
-RANKS = 16  # of a table or a chart: the summary has them all
-LATE = 8  # rows of the tables of who comes last
+RANKS = 16  # in a table or a chart; the summary has all
+LATE = 8  # rows of the tables of late ranks
 PARTS = {
     "compute": "compute",
     "exposed_communication": "communication",
@@ -62,7 +62,7 @@ def _remarks(summary: ReplaySummary) -> dict[str, str]:
         if summary.alone
         else "",
         "clocks": "; ".join(
-            f"that of rank {rank} set by {format_duration(abs(seconds))}"
+            f"the clock of rank {rank} was corrected by {format_duration(abs(seconds))}"
             for rank, seconds in (summary.clocks_moved or {}).items()
         ),
     }
@@ -111,7 +111,7 @@ def _changed(replayed: Scenario, scenario: Scenario, what: str) -> tuple[str, st
 
 
 def _late_tables(late: Lateness | None) -> list[Table]:
-    """Return who comes last, by rank, by collective and, of several, by step; the longest first."""
+    """Return late ranks by rank, collective and step, longest first."""
     if late is None or not late.ranks[0].lateness:
         return []
     ranks = tuple(
@@ -152,7 +152,7 @@ def _late_tables(late: Lateness | None) -> list[Table]:
 
 
 def sections(runs: Sequence[Run]) -> list[Section]:
-    """Return every section that the runs have data for; of several runs, their timelines."""
+    """Return the sections that have data; of several runs, their timelines."""
     several = len(runs) > 1
     timelines = first_timelines(runs, _timeline)
     summary = runs[0].numbers
@@ -199,17 +199,17 @@ def _late_ranks(late: Lateness | None) -> Chart | None:
     times = np.array([each.lateness for each in ranks]) * factor
     labels = tuple(
         f"rank {each.rank}: last to {each.last:,} of {each.collectives:,}, "
-        f"{format_duration(each.mean)} in the mean"
+        f"{format_duration(each.mean)} on average"
         for each in ranks
     )
     rows = np.arange(len(ranks), dtype=np.float64)
     return row_chart(
-        *("late_ranks", "Time for which the others wait, by rank"),
-        Axis(f"time, of all collectives together ({unit})"),
+        *("late_ranks", "Time that the others wait, by rank"),
+        Axis(f"total over all collectives ({unit})"),
         [f"rank {each.rank}" for each in ranks],
         [Boxes(np.zeros(len(ranks)), times, rows, labels, 0.7, 4, "comes last")],
-        "As traced. Of a collective: from when each of the others comes until the last one does, "
-        "in their mean.",
+        "As traced. For each collective: the time from a rank's arrival to the last rank's, "
+        "averaged over the other ranks.",
         pixels=26,
         wide=False,
     )
@@ -233,7 +233,7 @@ def _late_steps(late: Lateness | None) -> Chart | None:
         marks.append(Dots(steps, times, labels, order.index(rank), f"rank {rank}"))
     return Chart(
         name="late_steps",
-        title="The rank for which the others wait longest, by step",
+        title="The rank that the others wait for longest, by step",
         x=Axis("step"),
         y=Axis(f"time ({unit})"),
         marks=tuple(marks),
@@ -241,7 +241,7 @@ def _late_steps(late: Lateness | None) -> Chart | None:
 
 
 LANES = {"host": (0, 5), "device": (1, 0), "communication": (2, 1)}
-"""Lane -> which line of its rank's row it is drawn on, and its colour."""
+"""Lane -> its line in the rank's row, and its colour."""
 
 
 def _timeline(run: Run, of_several: bool) -> Chart | None:

@@ -1,4 +1,4 @@
-"""Charts of several kinds of runs: utilisation of nodes, staleness of what they read."""
+"""Charts of several kinds of runs: utilisation of nodes, staleness of their reads."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from paracosm.report.chart import (
     quantiles,
     row_chart,
 )
-from paracosm.report.timeline_charts import LANES, laid_out, node_group, node_order
+from paracosm.report.timeline_charts import LANES, layout_of, node_group, node_order
 from paracosm.report.view import Run
 
 RECORDED = ("compute", "send", "receive")
 RESOURCES = ("copy", "compute", "wait", "update", "send", "receive")
-NAMED_NODES = 20  # more nodes than this are shown as a crowd of dots
+NAMED_NODES = 20  # more nodes are shown as a swarm of dots
 SHARE = Axis("share of virtual time", percent=True, limits=(0, 1.02))
 
 
@@ -34,10 +34,7 @@ Shares = dict[tuple[str, str], float]
 
 
 def recorded_shares(run: Run) -> Shares:
-    """Return the utilisation that a run noted, without what a group of nodes never uses.
-
-    Where a run notes how long workers wait to be answered, that is a share as well.
-    """
+    """Return recorded utilisation and waiting, without resources unused by a group."""
     found: Shares = {}
     for resource in RECORDED:
         series = run.series(f"utilisation.{resource}")
@@ -70,12 +67,12 @@ def _bars(shares: Shares, title: str) -> Chart:
     marks = []
     reached: dict[tuple[int, int], float] = {}
     used = {resource for _, resource in shares}
-    places = laid_out(resource for resource in RESOURCES if resource in used)
+    places = layout_of(resource for resource in RESOURCES if resource in used)
     for resource, place in places.items():
         lane = LANES[resource].lane
         rows = [row for row, node in enumerate(nodes) if (node, resource) in shares]
         values = np.array([shares[nodes[row], resource] for row in rows])
-        # Phases of the same lane stand one behind the other.
+        # Phases of the same lane are stacked.
         begin = np.array([reached.get((row, lane), 0.0) for row in rows])
         reached |= {(row, lane): end for row, end in zip(rows, begin + values, strict=True)}
         labels = (
@@ -101,7 +98,7 @@ def _crowds(shares: Shares, title: str) -> Chart:
         labels = tuple(f"{nodes[i]}, {resource}: {values[i]:.1%}" for i in chosen.tolist())
         marks.append(Dots(values[chosen], row + 0.5 * spread, labels, 0, "node"))
     names = [f"{group}s, {resource}" for group, resource in rows]
-    caption = "A dot is a node; of more than 200 alike, 200 are shown, evenly by rank."
+    caption = "Each dot is a node; of more than 200 in a group, 200 are shown, evenly by rank."
     return row_chart("utilisation", title, SHARE, names, marks, caption, pixels=36)
 
 
@@ -132,9 +129,9 @@ class Measure:
 
     name: str  # of the chart
     title: str
-    quantity: str  # a word: "staleness"
+    quantity: str  # such as "staleness"
     axis: str  # the same with its unit: "staleness (updates)"
-    what: str  # what has it: "gradients"
+    what: str  # what it belongs to: "gradients"
 
 
 def staleness_of(what: str) -> Measure:
@@ -162,14 +159,14 @@ def histograms_chart(
     height: int = 320,
     caption: str = "",
 ) -> Chart:
-    """Return histograms in rows that have names, each to its own scale.
+    """Return histograms in named rows, each to its own scale.
 
     Args:
-        rows: of each its name, the index of its run, and its histogram.
+        rows: name, index of the run, and histogram of each row.
         measure: what is counted.
-        noun: what a row is of; empty for a single histogram, on an axis of its own.
+        noun: what a row stands for; empty for a single histogram with its own axis.
         height: of the plot.
-        caption: what else there is to say.
+        caption: further remarks.
     """
     left_out, rows = len(rows) - HISTOGRAMS, rows[:HISTOGRAMS]
     names = tuple(name if len(name) <= 30 else f"{name[:29]}…" for name, _, _ in rows)
@@ -200,7 +197,7 @@ def histograms_chart(
 
 
 def counted(staleness: Mapping[str, Any]) -> Histogram | None:
-    """Return the histogram of a summary's counts: of `width` values of staleness each (1)."""
+    """Return the histogram of a summary's counts: bins of `width` values (1)."""
     counts: Floats = np.array(staleness.get("counts") or [], dtype=np.float64)
     seen = np.flatnonzero(counts)
     if not len(seen):

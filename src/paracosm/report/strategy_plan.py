@@ -1,4 +1,4 @@
-"""Plans of strategies: the answer in a sentence, tables, the frontier of time and cost."""
+"""Plans of strategies: sentences, tables, the frontier of time and cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from paracosm.report.chart import Axis, Chart, Curve, Dots, Section, shown_sections
-from paracosm.report.plan_words import cost_text, in_words, long_time
+from paracosm.report.plan_words import cost_text, long_time, rounded_in_words
 from paracosm.report.view import Figure, Run, Table, View, figure
 from paracosm.results import PlannedStrategy, RankedStrategy, StrategyPlanSummary, StrategySearch
 from paracosm.units import format_duration, format_size
@@ -17,7 +17,7 @@ DAY = 86400.0
 
 
 def strategies_table(title: str, ranked: Sequence[RankedStrategy]) -> Table:
-    """Return strategies with their shares of an iteration, the best first."""
+    """Return a table of strategies with their shares of an iteration, the best first."""
     causes = list(dict.fromkeys(cause for each in ranked for cause in each.causes))
     causes = [c for c in causes if any(_share(each, c) >= 0.005 for each in ranked)]
     is_plan = any(isinstance(each, PlannedStrategy) for each in ranked)
@@ -43,8 +43,8 @@ def strategies_table(title: str, ranked: Sequence[RankedStrategy]) -> Table:
 
 
 def search_words(search: StrategySearch | StrategyPlanSummary) -> str:
-    """Return how many strategies were considered, and whether others can be faster."""
-    rest = "no other can be faster" if search.complete else "others may be as fast"
+    """State how many strategies were considered, and whether another can be faster."""
+    rest = "no other can be faster" if search.complete else "others may be faster"
     return (
         f"{search.candidates:,} considered, {search.too_large:,} too large for the memory, "
         f"{search.predicted:,} predicted; {rest}"
@@ -56,11 +56,11 @@ def _share(each: RankedStrategy, cause: str) -> float:
 
 
 FIGURES: Mapping[str, Figure] = {
-    "Model": lambda summary: f"{summary.model}, {in_words(summary.parameters)} parameters",
+    "Model": lambda summary: f"{summary.model}, {rounded_in_words(summary.parameters)} parameters",
     "Hardware": figure("hardware", str),
-    "Tokens": figure("tokens", in_words),
+    "Tokens": figure("tokens", rounded_in_words),
     "Batch": lambda summary: (
-        f"{in_words(summary.batch_tokens)} tokens, in sequences of {summary.sequence:,}"
+        f"{rounded_in_words(summary.batch_tokens)} tokens, in sequences of {summary.sequence:,}"
     ),
     "Price": figure("price", str),
     "Failures": figure("mtbf", str),
@@ -124,16 +124,20 @@ def _frontier(plans: Sequence[Plan]) -> Chart:
             f"{cost_text(plan, each.cost)}"
             for each in first
         )
-        marks.append(Dots(*_time_and_cost(first), labels, run.index, "fastest of its workers"))
+        marks.append(
+            Dots(*_time_and_cost(first), labels, run.index, "fastest for this number of workers")
+        )
     first_plan = plans[0][1]
     money = first_plan.currency or ("money" if first_plan.price else "worker-hours")
     return Chart(
         name="frontier",
-        title=f"Cost against time of {in_words(first_plan.tokens)} tokens",
+        title=f"Cost against time of {rounded_in_words(first_plan.tokens)} tokens",
         x=Axis("days", log=True, switch="time"),
         y=Axis(f"cost ({money})", switch="cost"),
         marks=tuple(marks),
-        caption="A point for each number of workers; on the line nothing is faster and cheaper.",
+        caption=(
+            "One point per number of workers; none is both faster and cheaper than one on the line."
+        ),
     )
 
 
@@ -144,15 +148,15 @@ def _speed(plans: Sequence[Plan]) -> Chart:
         x = np.array([each.workers for each in first], np.float64)
         y = np.array([each.tokens_per_second / each.workers for each in first], np.float64)
         labels = tuple(f"{each.workers:,} workers: {each.strategy}" for each in first)
-        series = "fastest of its workers"
+        series = "fastest for this number of workers"
         marks += [Curve(x, y, run.index, series), Dots(x, y, labels, run.index, series)]
     return Chart(
         name="tokens_workers",
-        title="Tokens/s of a worker",
+        title="Tokens/s per worker",
         x=Axis("workers", log=True, switch="workers"),
-        y=Axis("tokens/s of a worker", switch="throughput"),
+        y=Axis("tokens/s per worker", switch="throughput"),
         marks=tuple(marks),
-        caption="Of the fastest strategy for each number of workers, while the job works.",
+        caption="The fastest strategy for each number of workers, without failures.",
     )
 
 

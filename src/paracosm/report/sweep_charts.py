@@ -190,11 +190,7 @@ def _caption(own: Sequence[Trial], metric: Metric, scale: Scale, panels_left_out
 
 
 def _scale(variables: Mapping[str, Sequence[Any]]) -> Scale | None:
-    """Return the axis: of arguments that are quantities the one with the most values.
-
-    The number of workers is it only where no other is, since shades tell it as well; without any
-    quantity, the values of what is varied stand side by side.
-    """
+    """Return the axis: the quantity with most values, the number of workers as a last resort."""
     quantities = {n: found for n, values in variables.items() if (found := quantity(values))}
     others = [name for name in quantities if name != "workers"]
     if others:

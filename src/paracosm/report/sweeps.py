@@ -8,7 +8,7 @@ from math import inf, isfinite
 from statistics import median
 from typing import Any
 
-from paracosm.report.view import Run, argument, asked_of, design_name, differing
+from paracosm.report.view import Run, argument, design_name, differing, scalar_arguments
 
 PAYS = 1.1  # times as fast as with fewer workers, below which more of them do not pay
 
@@ -65,7 +65,7 @@ def varied_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
     for run in runs:
         found = {name: run.numbers.get(name) for name in ("workers", "batch")}
         own = {name: value for name, value in found.items() if value is not None}
-        asked.append(asked_of(run.folder) | own)
+        asked.append(scalar_arguments(run.folder) | own)
     return differing(asked)
 
 
@@ -82,7 +82,7 @@ def by_design(trials: Trials, *without: str) -> dict[tuple[tuple[str, Any], ...]
     return found
 
 
-def told_apart(trials: Trials) -> Trials:
+def with_fewest_arguments(trials: Trials) -> Trials:
     """Return the trials with no more arguments than it takes to tell their designs apart."""
     count = len(by_design(trials))
     names = [name for name in trials.variables if name != "seed"]
@@ -112,7 +112,7 @@ def best_sentence(
         cost: of a summary; None where the run came to nothing.
         write: writes a cost.
     """
-    trials = told_apart(runs_side_by_side(runs))
+    trials = with_fewest_arguments(runs_side_by_side(runs))
     designs = by_design(trials)
     costs = {
         name: median_of(each, lambda trial: None if trial.failure else cost(trial.summary))
@@ -120,10 +120,10 @@ def best_sentence(
     }
     if len(designs) < 2 or not any(map(isfinite, costs.values())):
         return None
-    return said_of_best(designs, costs, what, write)
+    return comparisons_of_best(designs, costs, what, write)
 
 
-def said_of_best(
+def comparisons_of_best(
     designs: Mapping[Any, Sequence[Trial]],
     costs: Mapping[Any, float],
     what: str,

@@ -1,4 +1,4 @@
-"""What is said of throughput by the number of workers: of jobs, and from job profiles."""
+"""Texts on throughput by number of workers, of jobs and from job profiles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from paracosm.report.timeline_charts import PARTS, ranks_alike, shown_parts
+from paracosm.report.timeline_charts import PARTS, group_label, shown_parts
 from paracosm.report.view import Figure, Table, figure
 from paracosm.results import JobSummary, Summary, ThroughputRow, ThroughputSummary
 from paracosm.units import format_bandwidth, format_duration, format_size
@@ -18,7 +18,7 @@ MODELS: Mapping[str, str] = {
     "cynthia": "Cynthia",
     "cynthia_half": "Cynthia, half T_C",
 }
-"""Coarse models that stand beside the prediction, by their names in the summary."""
+"""Coarse models to compare with the prediction, by their names in the summary."""
 
 
 def _spread(summary: Summary) -> str | None:
@@ -50,18 +50,18 @@ THROUGHPUT_FIGURES: Mapping[str, Figure] = {
 
 
 def throughput_name(known: Mapping[str, Any]) -> str | None:
-    """Name a run by its profile and its workers; None where it has no profile."""
+    """Name a run by its profile and number of workers; None without a profile."""
     if (profile := known.get("profile")) is None:
         return None
     workers = known.get("workers")
     path = PurePath(str(profile))
-    # Profiles of the packed form all have one name: that of their folder tells them apart.
+    # Packed profiles all have the same file name: use that of their folder.
     name = path.parent.name or path.name if path.name == "profile.json.gz" else path.name
     return f"{name}, {workers:,} workers" if isinstance(workers, int) else name
 
 
 def throughput_remarks(summary: ThroughputSummary) -> dict[str, str]:
-    """Return what was assumed, what the profile is, and what coarse models say."""
+    """Return remarks on assumptions, the profile, and coarse models."""
     return {
         f"coarse models, {summary.workers:,} workers": _models_text(summary),
         "target": _target(summary.target),
@@ -70,7 +70,7 @@ def throughput_remarks(summary: ThroughputSummary) -> dict[str, str]:
 
 
 def throughput_tables(summary: ThroughputSummary) -> list[Table]:
-    """Return throughput beside coarse models, and what limits it, by number of workers."""
+    """Return throughput, coarse models and limits by number of workers."""
     return [_rates_table(summary), _limits(summary.throughput)]
 
 
@@ -134,10 +134,10 @@ def _target(found: Mapping[str, Any]) -> str:
     parts = [
         f"links of {format_bandwidth(found['bandwidth'])}",
         f"latency {format_duration(found['latency'])}" if found["latency"] else "",
-        "streams sent as a whole"
+        "whole streams, one at a time"
         if window is None
         else f"streams that take turns after {format_size(window)}",
-        f"order {found['order']}" if isinstance(found["order"], str) else "an order of one's own",
+        f"order {found['order']}" if isinstance(found["order"], str) else "a user-defined order",
         f"parsing {found['alpha'] * 1e9:.3g} ns/byte + {format_duration(found['beta'])}"
         if found["alpha"] or found["beta"]
         else "",
@@ -209,7 +209,7 @@ def _ranks(ranks: Sequence[Mapping[str, Any]]) -> Table:
     shown = ranks if len(ranks) <= RANK_ROWS else ranks[: RANK_ROWS - 1]
     rows = [
         (
-            ranks_alike(each),
+            group_label(each),
             *(format_duration(each[part]) for part in parts),
             "" if each["peak_memory"] is None else format_size(each["peak_memory"]),
         )

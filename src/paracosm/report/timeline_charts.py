@@ -1,4 +1,4 @@
-"""What nodes do when: the first rounds of a run, the ranks of a job, an emulated iteration."""
+"""Timelines: the first rounds of a run, the ranks of a job, an emulated iteration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from paracosm.units import format_duration
 
 NODES, SPANS = 20, 600  # of the first rounds
 RANKS, RANK_BARS = 16, 24  # of a job
-PIXELS = 1500  # of a screen's width: gaps below one are closed
+PIXELS = 1500  # pixels across a screen: narrower gaps are closed
 FILLED = 0.84  # of a row
 
 RANK_LANES: Mapping[str, tuple[int, int]] = {
@@ -35,7 +35,7 @@ RANK_LANES: Mapping[str, tuple[int, int]] = {
 # Of an emulated iteration:
 ITERATION_ROWS, ITERATION_SPANS = 20, 2000
 FIRST = 200  # spans that are shown of a run without iterations
-LINES = 3  # for collectives of one comm worker that overlap
+LINES = 3  # lines for overlapping collectives of one comm worker
 COLORS = {"compute": 0, "wait": 3}
 OTHERS = (1, 2, 4, 5)  # for the kinds of collectives
 
@@ -43,7 +43,7 @@ OTHERS = (1, 2, 4, 5)  # for the kinds of collectives
 def timeline_chart(
     run: Run, of_several: bool = False, phases: Collection[str] = ()
 ) -> Chart | None:
-    """Return the beginning of the timeline, computing told apart by `phases`; None without one."""
+    """Return the begin of the timeline, computing split by `phases`; None without a timeline."""
     if run.timeline is None:
         return None
     spans = run.timeline.spans
@@ -51,13 +51,13 @@ def timeline_chart(
     nodes = all_nodes[:NODES]
     known = spans[spans.node.isin(*nodes) & spans.resource.isin(*LANES)]
     known = known[np.argsort(known.begin, kind="stable")]
-    # From the first span left out on, the picture would be incomplete.
+    # After the first span left out, the picture would be incomplete.
     until = float(known.begin[SPANS] if len(known) > SPANS else known.end.max())
     factor, unit = time_unit(until)
     lanes: dict[str, list[Span]] = {}
     for span in known[:SPANS]:
         lanes.setdefault(lane_of(span.resource, span.name, phases), []).append(span)
-    places = laid_out(lane for lane in LANES if lane in lanes)
+    places = layout_of(lane for lane in LANES if lane in lanes)
     left_out = len(all_nodes) - len(nodes)
     return _chart(
         *(run, of_several, "Timeline", Axis(f"virtual time ({unit})", limits=(0, until * factor))),
@@ -108,7 +108,7 @@ def _times(spans: Sequence[Span], factor: float) -> tuple[Floats, Floats]:
 
 
 def rank_bars(runs: Sequence[Run]) -> Chart | None:
-    """Return a bar in parts for each kind of ranks of a run; None for several runs, or none."""
+    """Return a stacked bar for each kind of ranks; None unless there is one run with ranks."""
     alike = [each for run in runs for each in (run.numbers.get("breakdown") or {}).get("ranks", ())]
     if len(runs) > 1 or not alike:
         return None
@@ -117,14 +117,14 @@ def rank_bars(runs: Sequence[Run]) -> Chart | None:
     more = f" {left_out:,} more kinds are not shown." if left_out else ""
     return part_bars(
         *("ranks", "An iteration, rank by rank", ""),
-        [ranks_alike(each) for each in shown],
+        [group_label(each) for each in shown],
         shown,
-        f"Ranks that spend their time alike share a bar.{more}",
+        f"Ranks with equal breakdowns share a bar.{more}",
     )
 
 
 def rank_timeline(run: Run, of_several: bool) -> Chart | None:
-    """Return what each rank of the timeline does: what it computes above what it communicates."""
+    """Return the timeline of each rank, computing above communication."""
     if not isinstance(run.numbers, JobSummary):
         return None
     return lane_timeline(
@@ -138,9 +138,8 @@ def lane_timeline(
     lanes: Mapping[str, tuple[int, int]],
     lane_of: Callable[[str], str],
 ) -> Chart | None:
-    """Return what each node of a run's timeline does: `lanes` by line in its row and colour.
-
-    Resources whose lane is none of these are left out.
+    """Return the timeline of each node; `lanes` maps a lane to its line in the row and its colour.
+    Resources of other lanes are left out.
     """
     if run.timeline is None:
         return None
@@ -183,7 +182,7 @@ def lane_timeline(
     return _chart(
         *(run, of_several, "Timeline", Axis(f"time ({unit})", limits=(0.0, last * factor))),
         *(nodes, 16 * (1 + len(lines)), marks),
-        "Spans that a screen cannot tell apart are drawn as one.",
+        "Spans closer than a pixel are drawn as one.",
     )
 
 
@@ -195,7 +194,7 @@ def _joined(spans: Spans, node: str, gap: float) -> tuple[Floats, Floats, Any]:
 
 
 def iteration_timeline(run: Run, of_several: bool) -> Chart | None:
-    """Return an emulated job's iteration of median time, or its first spans; None without any."""
+    """Return the iteration of median time of an emulated job, or its first spans; or None."""
     if run.timeline is None:
         return None
     spans = run.timeline.spans
@@ -219,8 +218,8 @@ def iteration_timeline(run: Run, of_several: bool) -> Chart | None:
         *(names, 34, _marks(shown, rows, names, factor)),
         " ".join(
             [
-                *(["It took the median time."] if number is not None else []),
-                "A comm worker has a collective from when it takes it up until it is done.",
+                *(["The iteration with the median time."] if number is not None else []),
+                "A comm worker's bar covers a collective from its begin to its end.",
                 *([f"{left_out:,} more rows are not shown."] if left_out > 0 else []),
             ]
         ),
@@ -269,7 +268,7 @@ def _marks(
         own = [span for span, _, _ in kinds[kind]]
         row = np.array([names.index(rows[span[:2]]) for span in own])
         line, count = np.array([each[1:] for each in kinds[kind]], dtype=np.float64).T
-        # Boxes of one mark are of one height: that of the row with most lines.
+        # Boxes of a mark have the same height, that of the row with most lines.
         height = FILLED / count.max() * (0.35 if kind == "wait" else 1.0)
         marks.append(
             Boxes(
@@ -285,7 +284,7 @@ def _marks(
 
 
 def _lines(spans: Sequence[Span]) -> list[tuple[Span, int, int]]:
-    """Return each span with its line in its row, and with how many lines that row has."""
+    """Return each span with its line in its row, and the number of lines of the row."""
     ends: dict[tuple[str, str], list[float]] = {}
     line_of = []
     for span in spans:  # by begin
@@ -311,16 +310,16 @@ TIMELINES = 3
 def first_timelines(
     runs: Sequence[Run], timeline: Callable[[Run, bool], Chart | None]
 ) -> list[Chart | None]:
-    """Return the timelines of the first runs that have one; the last says where others are."""
+    """Return the first runs' timelines; the last caption mentions the others."""
     found = (timeline(run, len(runs) > 1) for run in runs)
     charts = list(islice(filter(None, found), TIMELINES))
     if len(charts) == TIMELINES < len(runs):
-        caption = f"{charts[-1].caption} The other runs have theirs in their own reports.".strip()
+        caption = f"{charts[-1].caption} The reports of the other runs show theirs.".strip()
         charts[-1] = replace(charts[-1], caption=caption)
     return [*charts]
 
 
-LEAST = 5e-4  # of the time: a part below this in all bars is not worth a name
+LEAST = 5e-4  # share of the time: parts below it in all bars are not named
 
 PARTS: Mapping[str, tuple[str, int | None]] = {
     "compute": ("compute", 0),
@@ -364,7 +363,7 @@ def part_bars(
 
 
 def shown_parts(breakdowns: Iterable[Mapping[str, float]]) -> list[str]:
-    """Return the parts that matter in one of the breakdowns at least; computing always does."""
+    """Return the parts that matter in at least one breakdown; computing is always included."""
     breakdowns = list(breakdowns)
     return [
         part
@@ -378,19 +377,19 @@ def _whole(breakdown: Mapping[str, float]) -> float:
     return sum(breakdown.get(part, 0.0) for part in PARTS)
 
 
-def ranks_alike(alike: Mapping[str, Any]) -> str:
-    """Name ranks that spend their time alike."""
+def group_label(alike: Mapping[str, Any]) -> str:
+    """Name a group of ranks with equal breakdowns."""
     others = alike["ranks"] - 1
     return f"{alike['first']} and {others:,} alike" if others else str(alike["first"])
 
 
 PHASES = ("copy", "compute", "update")
-"""What a processor of a relaxation does one after the other, where its times tell them apart."""
+"""Consecutive phases of a processor of a relaxation, where its times distinguish them."""
 
 
 @dataclass(frozen=True)
 class Lane:
-    """The place of a resource in its node's row: which of three lanes, how high, what colour."""
+    """The place of a resource in its node's row: one of three lanes, height, colour."""
 
     lane: int
     height: float
@@ -399,14 +398,14 @@ class Lane:
 
 @dataclass(frozen=True)
 class Place:
-    """Where in its row a resource is drawn: offset of its middle, height, colour."""
+    """The place of a resource in its row: offset of its middle, height, colour."""
 
     offset: float
     height: float
     color: int
 
 
-# A node that waits does not compute, so that both share a lane.
+# A waiting node does not compute, so both share a lane.
 LANES = {
     "copy": Lane(0, 0.27, 4),
     "compute": Lane(0, 0.27, 0),
@@ -418,12 +417,12 @@ LANES = {
 
 
 def lane_of(resource: str, name: str, phases: Collection[str] = ()) -> str:
-    """Return the lane of a span: its resource; its name where computing is told by `phases`."""
+    """Return the lane of a span: its resource, or its name where computing is split by `phases`."""
     return name if resource == "compute" and name in phases else resource
 
 
-def laid_out(resources: Iterable[str]) -> dict[str, Place]:
-    """Return the places of resources in a row; where they share one lane, it takes the row."""
+def layout_of(resources: Iterable[str]) -> dict[str, Place]:
+    """Return the places of resources in a row; a single lane takes the whole row."""
     lanes = {resource: LANES[resource] for resource in resources}
     alone = len({lane.lane for lane in lanes.values()}) == 1
     return {

@@ -1,4 +1,4 @@
-"""Training runs: what is said of them, and their charts."""
+"""Texts and charts of training runs."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def _remarks(summary: TrainingSummary) -> dict[str, str]:
 
 
 def _looks(runs: Sequence[Run]) -> list[Look]:
-    """Tell algorithms apart by hue and numbers of workers by shade, where runs differ in them."""
+    """Distinguish algorithms by hue and numbers of workers by shade, where runs differ in them."""
     kinds = [(each.get("algorithm"), each.get("workers")) for each in varied_of(runs)]
     if len(set(kinds)) < 2:
         return [look_of(run.index) for run in runs]
@@ -184,7 +184,7 @@ def _against_varied(runs: Sequence[Run]) -> list[Chart]:
 
 
 LOSSES = {"minibatch_loss": "minibatch loss", "test_loss": "test loss", "loss": "training loss"}
-WIDE_RANGE = 30.0  # a loss that falls by more than this factor is shown on a logarithmic axis
+WIDE_RANGE = 30.0  # factor of the loss above which its axis is logarithmic
 
 
 def sections(runs: Sequence[Run]) -> list[Section]:
@@ -297,7 +297,7 @@ def _x(values: Series, against: str, unit: tuple[float, str]) -> Floats:
 
 
 def _time_axis(runs: Sequence[Run]) -> Axis:
-    """Return the axis of virtual time, logarithmic where runs take times that differ by ten."""
+    """Return the axis of virtual time, logarithmic where run times differ by a factor of ten."""
     ends = [end for end in _ends(runs) if end > 0]
     log = bool(ends) and max(ends) >= WIDE * min(ends)
     return Axis(f"virtual time ({_time_unit(runs)[1]})", log=log, switch="time")

@@ -1,6 +1,5 @@
-"""Clients that take turns at the workers: how often, how stale what they bring is, who waits.
-
-However many clients there are, a figure has at most a hundred bars.
+"""Charts of clients that share workers: participation, staleness, waiting. A figure has at most a
+hundred bars, whatever the number of clients.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from paracosm.report.chart import (
     histogram_height,
 )
 from paracosm.report.shared_charts import Measure, histograms_by_run
-from paracosm.report.view import Run, asked_of
+from paracosm.report.view import Run, scalar_arguments
 
 Groups = tuple[Floats, Floats, list[str]]
 
-GROUPS = 20  # of clients that took part about as often
+GROUPS = 20  # of clients with about equal participation
 LOW, HIGH = 10, 90  # percentiles
 
 PARTICIPATION = Measure(
     *("participation", "Participation of clients"),
-    *("participations", "gradients or changes that were applied", "clients"),
+    *("participations", "gradients or changes applied", "clients"),
 )
 
 
 def client_charts(runs: Sequence[Run]) -> list[Chart | None]:
-    """Return the charts of clients; None in place of those that there is no data for."""
-    often = Axis("participations of a client", switch="participations")
+    """Return the charts of clients; None for those without data."""
+    often = Axis("participations per client", switch="participations")
     fast = Axis("relative speed of a client", switch="speed")
     return [
         _participation(runs),
@@ -51,15 +50,12 @@ def client_charts(runs: Sequence[Run]) -> list[Chart | None]:
 
 
 def participations(run: Run) -> Floats:
-    """Return how often something of each client was applied, the clients in no order.
-
-    Clients that never took part are counted, where the run says how many there are.
-    """
+    """Return each client's number of applied contributions; absent clients have 0."""
     numbers = run.series("client").value
     if not len(numbers):
         return np.zeros(0)
     _, counts = np.unique(numbers, return_counts=True)
-    asked = asked_of(run.folder).get("clients")
+    asked = scalar_arguments(run.folder).get("clients")
     idle = max(0, asked - len(counts)) if isinstance(asked, int) else 0
     return np.concatenate([counts, np.zeros(idle)]).astype(np.float64)
 
@@ -78,14 +74,14 @@ def _participation(runs: Sequence[Run]) -> Chart:
 
 
 def staleness_by_participation(run: Run) -> Groups | None:
-    """Return the staleness of what clients brought by how often they took part."""
+    """Return the staleness of contributions by the participation of their clients."""
     numbers = run.series("client").value
     _, counts = np.unique(numbers, return_counts=True)
     return _staleness_by(run, counts.astype(np.float64), "{} times".format)
 
 
 def staleness_by_speed(run: Run) -> Groups | None:
-    """Return the staleness of what clients brought by how fast they are; None of equal ones."""
+    """Return staleness by the speed of the clients; None for equal speeds."""
     known, numbers = run.series("client_speed"), np.unique(run.series("client").value)
     if not len(known) or not np.isin(numbers, known.step).all():
         return None
@@ -95,18 +91,17 @@ def staleness_by_speed(run: Run) -> Groups | None:
 
 
 def _staleness_by(run: Run, values: Floats, write: Callable[[str], str]) -> Groups | None:
-    """Return the mean of groups of clients (n,), the 10th, 50th and 90th percentile of the
-    staleness of what they brought (3, n), and what each group is; None without clients.
-
-    The groups hold about as many clients each; those of equal value are together.
+    """Return the mean value of groups of clients (n,), the 10th, 50th and 90th percentile of the
+    staleness of their contributions (3, n), and labels of the groups; None without clients. The
+    groups are about equal in size; clients of equal value are together.
 
     Args:
         run: of clients.
         values: of the clients that took part, in the order of their numbers.
-        write: says a value, or from which to which.
+        write: formats a value or a range.
     """
     clients, staleness = run.series("client"), run.series("staleness")
-    # Each row of the one belongs to a row of the other; a run that was killed may lack the last.
+    # The rows correspond; a killed run may lack the last one.
     rows = min(len(clients), len(staleness))
     if not rows:
         return None
@@ -157,16 +152,15 @@ def _staleness(
         x=replace(x_axis, log=bool(shown.min() > 0 and shown.max() >= WIDE * shown.min())),
         y=Axis("staleness (updates)"),
         marks=tuple(marks),
-        caption="A dot is a group of clients that are about alike in that.",
+        caption="Each dot is a group of clients with similar values.",
         height=histogram_height(len(runs)),
     )
 
 
 def waits_caused(run: Run) -> Floats:
-    """Return the seconds for which each client made others wait that caused any, the most first.
-
-    In a round, whose workers are answered together, all wait for the one that came last. Empty
-    where nobody waits for anybody, or workers are answered one by one.
+    """Return the seconds that others waited for each client, longest first. In a round, whose
+    workers are answered together, all wait for the last one. Empty where nobody waits, or workers
+    are answered one by one.
     """
     waiting, clients = run.series("waiting"), run.series("client")
     if not len(waiting) or not len(clients):
@@ -199,7 +193,7 @@ def _waiting(runs: Sequence[Run]) -> Chart | None:
         shown = np.unique(np.geomspace(1, len(caused), 200).round().astype(int))
         half = int(np.searchsorted(share, 0.5)) + 1
         marks.append(Curve(shown.astype(np.float64), share[shown - 1], run.index, "waiting"))
-        label = f"half of the waiting is for {_clients(half)} of {len(caused):,}"
+        label = f"half of the waiting is due to {_clients(half)} of {len(caused):,}"
         at = np.array([float(half)]), share[half - 1 : half]
         marks.append(Dots(*at, (label,), run.index, "half of it", "diamond"))
     if not marks:
@@ -207,10 +201,10 @@ def _waiting(runs: Sequence[Run]) -> Chart | None:
     most = max(float(mark.x.max()) for mark in marks)
     return Chart(
         name="waiting_caused",
-        title="For whom others wait",
-        x=Axis("clients, those that others wait for longest first", log=most >= WIDE),
+        title="Waiting caused by clients",
+        x=Axis("clients, most waiting caused first", log=most >= WIDE),
         y=Axis("share of all waiting", percent=True, limits=(0.0, 1.05)),
         marks=tuple(marks),
-        caption="In a round all wait for the client that comes last.",
+        caption="In a round all wait for the last client.",
         height=histogram_height(len(runs)),
     )

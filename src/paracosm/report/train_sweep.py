@@ -1,4 +1,4 @@
-"""Several training runs side by side: what they vary, how soon they learn, which is best."""
+"""Comparison of training runs: what they vary, how fast they learn, which is best."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from paracosm.report.sweeps import (
     Trial,
     Trials,
     by_design,
+    comparisons_of_best,
     design_of,
     in_order,
     median_of,
-    said_of_best,
-    told_apart,
     varied_of,
+    with_fewest_arguments,
 )
-from paracosm.report.train_words import came_to, is_at_chance
+from paracosm.report.train_words import final_quality, is_at_chance
 from paracosm.report.view import Run, design_name
 from paracosm.results import TrainingSummary
 from paracosm.units import format_duration
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from paracosm.studies import Series
 
 LEARNT = 0.9  # of the first loss
-NAMED = 3  # designs that a sentence names
+NAMED = 3  # designs named in a sentence
 
 
 def trials_of(runs: Sequence[Run]) -> Trials:
@@ -99,7 +99,7 @@ def rounded_up(value: float) -> float:
 def sweep_sentence(trials: Trials) -> str | None:
     """Say which design is best, by how much, and where it stops paying; None for one design."""
     computed = [each for each in trials.runs if each.summary.final_loss is not None]
-    trials = told_apart(replace(trials, runs=computed) if computed else trials)
+    trials = with_fewest_arguments(replace(trials, runs=computed) if computed else trials)
     if len(by_design(trials)) < 2:
         return None
     parts = [_fastest(trials), _lowest(trials), *_failing(trials)]
@@ -116,13 +116,13 @@ def _fastest(trials: Trials) -> str:
     else:
         costs = {name: median_of(each, lambda trial: trial.time) for name, each in designs.items()}
     if not any(map(isfinite, costs.values())):
-        return "" if trials.goal is None else f"{_capital(trials.goal.text)} is never reached."
+        return "" if trials.goal is None else f"{_capitalised(trials.goal.text)} is never reached."
     if trials.goal is None:
-        return said_of_best(
+        return comparisons_of_best(
             designs, costs, "Highest throughput with", lambda cost: f"{1 / cost:,.0f} examples/s"
         )
-    return said_of_best(
-        *(designs, costs, f"{_capital(trials.goal.text)} is reached soonest with"),
+    return comparisons_of_best(
+        *(designs, costs, f"{_capitalised(trials.goal.text)} is reached soonest with"),
         lambda cost: format_duration(float(f"{cost:.3g}")),
     )
 
@@ -145,7 +145,7 @@ def _lowest(trials: Trials) -> str:
     middle = sorted(designs[best], key=lambda trial: in_order(trial.summary.final_loss))
     shown = middle[(len(middle) - 1) // 2].summary
     took = format_duration(shown.virtual_time)
-    return f"Lowest at the end: {design_name(best)}, {came_to(shown)} after {took}."
+    return f"Lowest at the end: {design_name(best)}, {final_quality(shown)} after {took}."
 
 
 def _failing(trials: Trials) -> list[str]:
@@ -180,7 +180,8 @@ def _failing(trials: Trials) -> list[str]:
         where = _places([name for name in designs if name in own])
         who = "Nothing is learnt" if algorithm is None else f"{algorithm} does not learn"
         others = (
-            f", where {_listed(map(str, instead), 'and')} {'does' if len(instead) == 1 else 'do'}"
+            f", where {_joined_words(map(str, instead), 'and')} "
+            f"{'does' if len(instead) == 1 else 'do'}"
             if instead
             else ""
         )
@@ -189,23 +190,23 @@ def _failing(trials: Trials) -> list[str]:
 
 
 def _places(designs: Sequence[Any]) -> str:
-    """Return " with 16 or 32 workers", of designs of one algorithm."""
+    """Return " with 16 or 32 workers" for designs of one algorithm."""
     rests = [design_of(dict(name), "algorithm") for name in designs]
     if not any(rests):
         return ""
     if all(len(rest) == 1 and rest[0][0] == "workers" for rest in rests):
-        return f" with {_listed([f'{rest[0][1]:,}' for rest in rests], 'or')} workers"
+        return f" with {_joined_words([f'{rest[0][1]:,}' for rest in rests], 'or')} workers"
     if len(rests) > NAMED:
         return f" in {len(rests):,} designs"
-    return f" with {_listed(map(design_name, rests), 'or')}"
+    return f" with {_joined_words(map(design_name, rests), 'or')}"
 
 
-def _listed(words: Iterable[str], joined: str) -> str:
+def _joined_words(words: Iterable[str], joined: str) -> str:
     *first, last = words
     return f"{', '.join(first)} {joined} {last}" if first else last
 
 
-def _capital(text: str) -> str:
+def _capitalised(text: str) -> str:
     return text[0].upper() + text[1:]
 
 

@@ -1,4 +1,4 @@
-"""The answer of a training run in a sentence, and whether it has learnt anything."""
+"""The answer of a training run in a sentence, and whether it learns."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import math
 from paracosm.results import TrainingSummary
 from paracosm.units import format_duration, format_energy
 
-_ERRORS = 2.0  # standard errors above the accuracy of guessing that may still be luck
-_NEAR = 0.1  # of the way from guessing to no error: below it, the loss decides
-_SHARE = 0.95  # of the loss of guessing, above which nothing to speak of is learnt
+_ERRORS = 2.0  # standard errors above the accuracy of guessing that may still be chance
+_NEAR = 0.1  # fraction of the way from guessing to no error, below which the loss decides
+_SHARE = 0.95  # share of the loss of guessing above which a run has hardly learnt
 
 
 def is_at_chance(summary: TrainingSummary) -> bool:
-    """Whether a run ended no better than guessing.
-
-    That is an accuracy within two standard errors of that of the commonest class, or near it with
-    a loss that explains less than 5 % of the deviance (McFadden's pseudo-R^2, 1 - loss / loss of
-    the constant model; in P. Zarembka, ed., Frontiers in Econometrics, 1974, ch. 4).
+    """Whether a run ended no better than guessing: with an accuracy within two standard errors of
+    that of the commonest class, or near it with a loss that explains less than 5 % of the deviance
+    (McFadden's pseudo-R^2, 1 - loss / loss of the constant model; in P. Zarembka, ed., Frontiers in
+    Econometrics, 1974, ch. 4).
     """
     chance, accuracy, loss = summary.chance, summary.final_accuracy, summary.final_loss
     if chance is None or accuracy is None:
@@ -30,7 +29,7 @@ def is_at_chance(summary: TrainingSummary) -> bool:
 
 
 def training_sentence(summary: TrainingSummary) -> str:
-    """Say what a run came to, or why to nothing."""
+    """State the result of a run, or why it has none."""
     if summary.status == "diverged":
         return _diverged(summary)
     began = "The run was interrupted: " if summary.status == "interrupted" else ""
@@ -53,7 +52,7 @@ def _done(summary: TrainingSummary) -> str:
     if summary.reached_at is not None:
         reached, when = format_duration(summary.reached_at), summary.reached_updates
         parts.append(f"target {summary.target} reached after {reached}, {when:,} updates")
-    came = came_to(summary)
+    came = final_quality(summary)
     spent = _spent(summary)
     if came:
         parts.append(f"{came} after {spent}")
@@ -81,7 +80,7 @@ def _does_not_learn(summary: TrainingSummary) -> str:
 
 
 def _advice(summary: TrainingSummary) -> str:
-    """Say what may help: a loss below that of guessing may still be falling."""
+    """Suggest a remedy: a loss below that of guessing may still be falling."""
     chance, loss = summary.chance, summary.final_loss
     if chance is not None and loss is not None and loss < chance.loss:
         return "Try more updates, or another learning rate."
@@ -96,28 +95,28 @@ def _stopped(summary: TrainingSummary) -> str:
     best = "nothing" if summary.best is None else f"{summary.best:.4g}"
     return (
         f"the target {summary.target} was not reached in {_spent(summary)}: the best was {best}"
-        f"{_how(summary)}. Three evaluations in a row have to meet it: give the run more updates, "
-        "or another learning rate."
+        f"{_how(summary)}. Three evaluations in a row must meet it: try more updates, or another "
+        "learning rate."
     )
 
 
 def _diverged(summary: TrainingSummary) -> str:
     divergence = summary.divergence
     if divergence is None:
-        return "The loss exploded."
+        return "The loss diverged."
     loss = divergence.get("loss")
     finite = loss is not None and math.isfinite(loss)
-    became = f"was {loss:.4g}" if finite else "was not a finite number"
+    became = f"was {loss:.4g}" if finite else "was not finite"
     rate = f", at lr {summary.lr}" if summary.lr else ""
     return (
-        f"The run diverged at update {divergence.get('update')}: the minibatch loss {became}, on a "
-        f"gradient of {divergence.get('worker')} with staleness {divergence.get('staleness')}"
+        f"The run diverged at update {divergence.get('update')}: the minibatch loss {became}, for "
+        f"a gradient of {divergence.get('worker')} with staleness {divergence.get('staleness')}"
         f"{rate}."
     )
 
 
-def came_to(summary: TrainingSummary) -> str:
-    """Return "loss 0.0128 (98.3 % accuracy)"; nothing where nothing was computed."""
+def final_quality(summary: TrainingSummary) -> str:
+    """Return "loss 0.0128 (98.3 % accuracy)"; empty where nothing was computed."""
     loss, accuracy = summary.final_loss, summary.final_accuracy
     if loss is None:
         return "" if accuracy is None else f"{percent(accuracy)} accuracy"
@@ -136,7 +135,7 @@ def _spent(summary: TrainingSummary) -> str:
 
 
 def _how(summary: TrainingSummary) -> str:
-    """Return ", mean staleness 15, at lr 0.2", as far as that is known."""
+    """Return ", mean staleness 15, at lr 0.2", as far as known."""
     staleness = summary.mean_staleness
     stale = f", mean staleness {staleness:.3g}" if staleness else ""
     return f"{stale}, at lr {summary.lr}" if summary.lr else stale

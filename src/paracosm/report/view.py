@@ -1,4 +1,4 @@
-"""How runs of one kind are shown: in a terminal, on the page, in a notebook."""
+"""Presentation of runs of one kind: in a terminal, on the page, in a notebook."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from paracosm.studies import RunFolder, Series
 
 NAMES = ("algorithm", "model", "data", "method", "problem", "strategy")
-"""Arguments whose values say what they are."""
+"""Arguments whose values are self-explanatory."""
 
 FIRST = ("algorithm", "workers")
 
 
-def asked_of(folder: RunFolder) -> dict[str, Any]:
-    """Return the arguments of a run, the seed among them; those that are no scalars as texts."""
+def scalar_arguments(folder: RunFolder) -> dict[str, Any]:
+    """Return the arguments of a run, including the seed; values that are not scalars as texts."""
     given = {**arguments_of(folder)}
     given.setdefault("seed", folder.study.get("seed"))
     return {name: _scalar(value) for name, value in given.items() if value is not None}
 
 
 def arguments_of(folder: RunFolder) -> Mapping[str, Any]:
-    """Return the arguments of a run, without the name of its kind around them."""
+    """Return the arguments of a run, without the enclosing name of its kind."""
     asked = folder.study.get(folder.kind or "")
     return asked if isinstance(asked, Mapping) else {}
 
@@ -42,10 +42,7 @@ def _scalar(value: Any) -> str | int | float:
 
 
 def differing(asked: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return of each run the arguments in which runs differ, of those that have them.
-
-    Algorithm and number of workers come first, as they do in the name of a run.
-    """
+    """Return each run's arguments that differ between runs, algorithm and workers first."""
     values: dict[str, set[Any]] = {}
     for each in asked:
         for name, value in each.items():
@@ -80,8 +77,8 @@ class Verdict:
     """How a run ended."""
 
     level: Ended
-    word: str  # its status, or what is to be said in place of it
-    why: str | None = None  # one sentence on why it did not end as it should
+    word: str  # its status, or a text in place of it
+    why: str | None = None  # a sentence on why it failed
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +88,7 @@ class Run:
     folder: RunFolder
     name: str  # different for every run of the report
     index: int  # its place in the report
-    numbers: Summary  # the summary; unfinished: what the metrics say so far
+    numbers: Summary  # the summary; of an unfinished run, values known from the metrics
     verdict: Verdict
     look: Look  # in figures and tables
     _read: dict[str, Series] = field(default_factory=dict, repr=False)
@@ -110,16 +107,16 @@ class Run:
 
 
 SUCCESSES = frozenset({"done", "converged"})
-"""The statuses of runs that ended as they should."""
+"""The statuses of successful runs."""
 
 FAILURES = frozenset({"diverged", "failed"})
-"""The statuses of runs that came to nothing; others came to less than they should."""
+"""The statuses of failed runs; others are incomplete."""
 
 Figure = Callable[[Any], str | None]
 """Returns the text of a key figure from a summary, with its unit; None where it has none."""
 
 Ending = Callable[[Any], str]
-"""Returns a sentence, from a summary, on why a run ended as it did."""
+"""Returns a sentence on why a run ended as it did, from its summary."""
 
 Known = Mapping[str, Any]
 """The arguments of a run and its summary, by their names."""
@@ -140,9 +137,9 @@ def _durations(summary: Any) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class View:
-    """What is said of runs of one kind, and drawn."""
+    """The texts and charts of runs of one kind."""
 
-    figures: Mapping[str, Figure]  # by label, in the order in which they are shown
+    figures: Mapping[str, Figure]  # by label, in order of display
     sections: Callable[[Sequence[Run]], list[Section]] = lambda runs: []
     overview: Callable[[Sequence[Run]], Section | None] = lambda runs: None  # of several, first
     compare: Callable[[Sequence[Run]], str | None] = lambda runs: None  # several, in a sentence
@@ -153,10 +150,10 @@ class View:
     name: Callable[[Known], str | None] = lambda known: None
     so_far: Callable[[Callable[[str], Series]], dict[str, Any]] = lambda series: {}  # from metrics
     origins: Callable[[Any], dict[str, str]] = _durations  # where numbers come from
-    remarks: Callable[[Any], dict[str, str]] = lambda summary: {}  # by what they are about
+    remarks: Callable[[Any], dict[str, str]] = lambda summary: {}  # by subject
     tables: Callable[[Any], list[Table]] = lambda summary: []
     endings: Mapping[str, Ending] = field(default_factory=dict)  # status -> why a run ended so
-    # What is wrong with a run that ended as it should: it has learnt nothing, say
+    # what is wrong with a run that ended normally: it learnt nothing, for example
     doubt: Callable[[Any], Verdict | None] = lambda summary: None
 
 
@@ -179,14 +176,14 @@ def verdict(view: View, summary: Summary) -> Verdict:
     return Verdict(level, summary.status, _why(view, summary))
 
 
-TROUBLES = 4  # runs whose endings are told one by one
+TROUBLES = 4  # runs whose endings are reported one by one
 
 
 def endings_of(verdicts: Sequence[Verdict]) -> str:
-    """Return how many of many runs did not end as they should, and how they did."""
+    """State how many runs failed or stopped early, and their statuses."""
     words = Counter(each.word for each in verdicts if each.why is not None)
     how = ", ".join(f"{count:,} {word}" for word, count in words.items())
-    return f"{words.total():,} of {len(verdicts):,} runs did not end as they should: {how}."
+    return f"{words.total():,} of {len(verdicts):,} runs failed or stopped early: {how}."
 
 
 def _why(view: View, summary: Summary) -> str:
@@ -195,16 +192,16 @@ def _why(view: View, summary: Summary) -> str:
     match summary.status:
         case "unfinished":
             return (
-                "The run is not finished: it is still going on, or it was killed. "
-                "This is what it had written."
+                "The run is unfinished: still running, or killed. This is what it has written so "
+                "far."
             )
         case "interrupted":
-            return "The run was interrupted before its end."
-    return f"The run ended as: {summary.status}."
+            return "The run was interrupted."
+    return f"The run ended with status {summary.status}."
 
 
 def cluster_text(cluster: Mapping[str, Any]) -> str:
-    """Say what a cluster is, as `describe_cluster` describes it: values with their units."""
+    """Describe a cluster, given as `describe_cluster` returns it: values with their units."""
     parts = []
     for name, value in cluster.items():
         if isinstance(value, Mapping) and "sharing" in value:

@@ -1,4 +1,4 @@
-"""Charts by the number of workers: throughput beside the ideal, efficiency, what limits it."""
+"""Charts by number of workers: throughput and its ideal, efficiency, limits."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from paracosm.results import JobSummary, ThroughputRow, ThroughputSummary
 from paracosm.units import format_duration
 
 WIDE = {JobSummary: 16, ThroughputSummary: 32}
-"""Times as many workers from which on axes are logarithmic."""
+"""Ratio of numbers of workers from which axes are logarithmic."""
 
-ROOM = 2.0  # times the highest throughput, that an ideal line may take
+ROOM = 2.0  # times the highest throughput, the limit of an ideal line
 ROWS = 24  # of a chart of bars
 
 Row = ThroughputRow
@@ -30,7 +30,7 @@ LANES: Mapping[str, tuple[int, int]] = {
     "uplink": (2, 2),
     "server": (3, 4),
 }
-"""Lane of a worker -> which line of its row it is drawn on, and its colour."""
+"""Lane of a worker -> its line in the row, and its colour."""
 
 SYMBOLS: Mapping[str, Symbol] = {"lin": "cross", "cynthia": "triangle", "cynthia_half": "diamond"}
 
@@ -76,7 +76,7 @@ def throughput_charts(runs: Sequence[Run]) -> list[Chart | None]:
 
 
 def first_steps_chart(run: Run, of_several: bool) -> Chart | None:
-    """Return what each worker does in its first steps: one line for each resource."""
+    """Return the first steps of each worker, one line per resource."""
     if not isinstance(run.numbers, ThroughputSummary):
         return None
     return lane_timeline(run, of_several, LANES, lambda lane: lane.split()[0])
@@ -147,7 +147,7 @@ def _examples(rows: Rows, x: Axis) -> Chart:
     return replace(
         chart,
         marks=(*chart.marks, *(mark for marks in ideal for mark in marks)),
-        caption="Ideal: as many workers that never wait, over a network that costs nothing.",
+        caption="Ideal: the same number of workers that never wait, over a free network.",
     )
 
 
@@ -155,7 +155,7 @@ def _parts(rows: Sequence[Row]) -> Chart:
     kept = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), ROWS)).round().astype(int))
     shown = [rows[place] for place in kept]
     return part_bars(
-        *("parts_by_workers", "An iteration of a worker, in the mean", "workers"),
+        *("parts_by_workers", "Mean iteration of a worker", "workers"),
         [f"{row.workers:,}" for row in shown],
         [row.breakdown or {} for row in shown],
     )
@@ -180,10 +180,10 @@ def _steps(rows: Rows, x: Axis) -> Chart:
         y=Axis("steps/s", log=x.log, switch="steps/s"),
         marks=tuple(marks),
         caption=(
-            "The band is the standard deviation between measurements. Ideal: as many workers that "
-            "each have the servers to themselves; drawn as far as there is room."
+            "The band is the standard deviation between measurements. Ideal: the same number of "
+            "workers, each with the servers to itself; drawn as far as there is room."
         ),
-        # Bands and ideals of several runs cover each other.
+        # Bands and ideals of several runs would overlap.
         hidden=frozenset(
             {MODELS["cynthia"], MODELS["cynthia_half"]} if alone else {"ideal", "spread"}
         ),
@@ -202,7 +202,7 @@ def _spread(row: Row) -> str:
 
 
 def _ideal(run: Run, rows: Sequence[Row], most: float) -> list[Mark]:
-    """Return the ideal line up to a height beyond which it would flatten all others."""
+    """Return the ideal line, up to a height that does not flatten the others."""
     return _line(
         *(run, rows, lambda row: row.ideal if (row.ideal or 0.0) <= most else np.nan, "ideal"),
         lambda row: "",
@@ -264,7 +264,7 @@ def _busy(run: Run, rows: Sequence[Row], x: Axis) -> Chart:
         x=x,
         y=Axis("share of the time", percent=True, limits=(0.0, 1.05)),
         marks=_by_resource(run, rows, "utilisation", "{}: {:.1%} busy"),
-        caption="Of several servers, the busiest. Workers: computing, in the mean.",
+        caption="Servers: the busiest one. Workers: computing, on average.",
     )
 
 
@@ -275,7 +275,7 @@ def _gains(run: Run, rows: Sequence[Row], x: Axis) -> Chart:
         x=x,
         y=Axis("change of throughput", percent=True),
         marks=_by_resource(run, rows, "if_twice_as_fast", "{} twice as fast: {:+.1%}"),
-        caption="The one that would bring most is the bottleneck.",
+        caption="The resource with the largest gain is the bottleneck.",
     )
 
 

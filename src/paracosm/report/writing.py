@@ -1,4 +1,4 @@
-"""The report: one HTML file with everything in it. Every text that goes into it is escaped here."""
+"""The report: one self-contained HTML file. Every text in it is escaped here."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
 def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
     """Write the report of one run, or the comparison of several, to the HTML file `path`.
 
-    The file needs nothing else: no network, no other file. What a run has no data for is left out.
-    A run that goes on, or was killed, is shown as far as it got.
+    The file needs no network and no other file. Sections without data are left out. An unfinished
+    or killed run is shown as far as it got.
 
     Raises:
-        InputError: no run is given, a run's files are damaged, or the runs are of different kinds.
+        InputError: there is no run, files are damaged, or the runs are of different kinds.
     """
     shown = described(runs)
     single = len(shown) == 1
@@ -76,8 +76,8 @@ def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
         body="".join(body),
         figures={chart.name: plotly_figure(chart, names) for chart in charts},
     )
-    with replacing(path) as beside:
-        beside.write_text(html, encoding="utf-8")
+    with replacing(path) as temporary:
+        temporary.write_text(html, encoding="utf-8")
 
 
 def _lead(runs: Sequence[Run]) -> str:
@@ -131,7 +131,7 @@ def _details(runs: Sequence[Run]) -> str:
 def _environment(run: Run) -> dict[str, Any]:
     environment = dict(run.folder.environment)
     versions = environment.pop("versions", {})
-    # Every run has its own seed and start: the one is in the configuration, the other says little.
+    # Seed and start differ in every run: the seed is in the configuration, the start is irrelevant.
     left_out = ("format", "seed", "started")
     kept = {key: value for key, value in environment.items() if key not in left_out}
     return {**(versions if isinstance(versions, Mapping) else {}), **kept}
@@ -149,7 +149,7 @@ LEVELS = (0.99, 0.98, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
 
 
 def key_numbers(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """Return label -> one text for each run, empty where it has no such number."""
+    """Return label -> one text per run, empty where it has no such number."""
     table: dict[str, list[str]] = {}
     for label, write in view_of(runs[0].numbers).figures.items():
         texts = [write(run.numbers) for run in runs]
@@ -179,7 +179,7 @@ def _time_to(run: Run, level: float) -> str:
 
 
 def page(title: str, subtitle: str, body: str, figures: Mapping[str, Any]) -> str:
-    """Return a whole page; every figure's place is an element `<figure id=NAME>` with a `.plot`."""
+    """Return a whole page; each figure goes into an element `<figure id=NAME>` with a `.plot`."""
     return Template(_read("page.html")).substitute(
         title=escape(title),
         subtitle=escape(subtitle),
@@ -204,9 +204,9 @@ def _read(name: str) -> str:
     return files("paracosm.report").joinpath(name).read_text(encoding="utf-8")
 
 
-LONG = 40  # letters: a text of more is a sentence
+LONG = 40  # letters: longer texts count as sentences
 
-# What a reader calls the end of a run.
+# Reader-facing names of statuses.
 STATUS = {"done": "finished"}
 SYMBOLS = {
     "dot": "M7 5a2 2 0 1 0 4 0a2 2 0 1 0 -4 0",
@@ -236,12 +236,12 @@ def run_table(runs: Sequence[Run], numbers: Mapping[str, Sequence[str]]) -> str:
 
 
 def lead(sentence: str | None, level: Ended = "good") -> str:
-    """Return the answer, or what is wrong; nothing for none."""
+    """Return the answer or the problem as HTML; empty without one."""
     return "" if sentence is None else _said(level, escape(sentence))
 
 
 def troubles(runs: Sequence[Run]) -> str:
-    """Return a line for each run that did not end as it should; of many, how many did how."""
+    """Return a line for each run that failed or stopped early; of many, their number by status."""
     found = [run for run in runs if run.verdict.why]
     if len(found) > TROUBLES:
         return _said("warning", escape(endings_of([run.verdict for run in runs])))
@@ -256,7 +256,7 @@ def _said(level: Ended, html: str) -> str:
 
 
 def run_legend(runs: Sequence[Run]) -> str:
-    """Return the switches of the runs, for all figures at once; nothing for a single run."""
+    """Return the switches of the runs, common to all figures; empty for a single run."""
     if len(runs) == 1:
         return ""
     chips = "".join(
@@ -274,7 +274,7 @@ def section(part: Section) -> str:
 
 
 def comparison(mappings: Sequence[Mapping[str, Any]], runs: Sequence[Run]) -> str:
-    """Return what the runs' facts have in common as a list, and what differs as a table."""
+    """Return common facts of the runs as a list, and differing ones as a table."""
     flat = [_flattened(mapping) for mapping in mappings]
     keys = list(dict.fromkeys(chain.from_iterable(flat)))
     differing = [key for key in keys if len({each.get(key, "") for each in flat}) > 1]
@@ -291,14 +291,14 @@ def comparison(mappings: Sequence[Mapping[str, Any]], runs: Sequence[Run]) -> st
 
 
 def facts(mapping: Mapping[str, str]) -> str:
-    """Return names and values as a list; nothing for none."""
+    """Return names and values as a list; empty without any."""
     if not mapping:
         return ""
     return _definitions({_words(key): escape(text) for key, text in mapping.items()}, "facts")
 
 
 def text_table(table: Table) -> str:
-    """Return a table of texts under its title; columns of sentences are flush left, and folded."""
+    """Return a table of texts under its title; columns of sentences are left-aligned and folded."""
     columns = list(zip(*table.rows, strict=True))[1:]
     kinds = [" class=long" if max(map(len, texts)) > LONG else "" for texts in columns]
     first, *others = (escape(_words(word)) for word in table.header)

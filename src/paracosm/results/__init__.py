@@ -1,4 +1,4 @@
-"""What comes out of a run, typed: one summary for each kind of run."""
+"""Typed results: one summary for each kind of run."""
 
 from paracosm.results.json_object import JsonObject, to_builtin, to_json
 from paracosm.results.summaries import (

@@ -1,4 +1,4 @@
-"""Typed objects that are at the same time what their JSON holds, and values as JSON has them."""
+"""Typed records that map to JSON, and conversion of values to JSON."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from paracosm.errors import InputError
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False)
 class JsonObject(Mapping[str, Any]):
-    """A frozen record whose fields are read as attributes or, as in its JSON, by their names.
+    """A frozen record whose fields are read as attributes or, as in JSON, by name.
 
     Subclasses are data classes, made with keywords and changed by `dataclasses.replace`.
 
-    A field with a default of None is left out of the mapping, and of the JSON, while it is None;
-    a field without a default is always there.
+    A field with the default None is left out of mapping and JSON while it is None; a field without
+    a default is always present.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -55,17 +55,16 @@ class JsonObject(Mapping[str, Any]):
         return _fields(type(self))[name] and getattr(self, name) is None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the object made of dict and list down to the last level, as JSON has it."""
+        """Return the object as nested dicts and lists, as in JSON."""
         found: dict[str, Any] = to_builtin(self)
         return found
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any], where: str = "") -> Self:
-        """Return the object that a mapping, read from JSON for instance, describes.
-
-        Names that the type does not know are passed over. A field that is missing is None: the
-        summary of an unfinished run has only what is known so far. Where a file is named, only
-        numbers may be null (as JSON has no NaN) besides what may be None.
+        """Return the object that a mapping describes, for example one read from JSON. Unknown names
+        are ignored. A missing field is None: the summary of an unfinished run has only known
+        values. Where a file is named, only numbers may be null (as JSON has no NaN) besides what
+        may be None.
 
         Raises:
             InputError: a value is not of its field's type; `where` it stands begins the message.
@@ -82,7 +81,7 @@ class JsonObject(Mapping[str, Any]):
 
 @cache
 def _fields(kind: type[JsonObject]) -> Mapping[str, bool]:
-    """Return the names of a type's fields, each with whether None leaves it out."""
+    """Return the fields of a type by name, and whether None leaves each out."""
     return {each.name: each.default is None for each in fields(kind) if each.init}
 
 
@@ -90,7 +89,7 @@ _hints = cache(get_type_hints)
 
 
 def _typed(kind: Any, value: Any, where: str) -> Any:
-    """Return a value of JSON as its annotation wants it."""
+    """Convert a JSON value to the type of its annotation."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any or (value is None and (not where or kind is float or NoneType in arguments)):
         return value
@@ -120,7 +119,7 @@ def to_builtin(value: object) -> Any:
     """Return `value` made of dict, list, str, int, float, bool and None only.
 
     Scalars and arrays of NumPy and PyTorch become numbers and lists, enums their values,
-    classes what names them (`package.module:Class`), paths and everything else strings.
+    classes their names (`package.module:Class`), paths and everything else strings.
     """
     match value:
         case Enum():

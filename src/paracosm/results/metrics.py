@@ -1,4 +1,4 @@
-"""What takes the measurements of a run."""
+"""The interface for recording metrics of a run."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Protocol
 
 
 class MetricSink(Protocol):
-    """What takes measurements: a run folder, or a list."""
+    """A recorder of metrics: a run folder, or a list."""
 
     def metric(
         self, virtual_time: float, wall_time: float, node: str, name: str, value: float, step: int
     ) -> None:
-        """Take one of them; times in seconds."""
+        """Record one value; times in seconds."""

@@ -16,14 +16,14 @@ Seconds = Mapping[str, float]
 
 
 class Interval(JsonObject):
-    """The bounds between which a time is thought to lie, with 90 %."""
+    """A 90 % prediction interval."""
 
     low: float
     high: float
 
 
 class AfterStart(JsonObject):
-    """Rates as a measurement of some seconds finds them right after the start."""
+    """Rates that a measurement of some seconds right after the start finds."""
 
     steps_per_second: float
     examples_per_second: float | None
@@ -31,24 +31,24 @@ class AfterStart(JsonObject):
 
 
 class ThroughputRow(JsonObject):
-    """The throughput of a job with one number of workers: one form for all kinds of runs.
+    """The throughput of a job with one number of workers: the same for all kinds of runs.
 
     Attributes:
         workers: their number.
         steps_per_second: minibatches of all workers together; None where the batch is not known.
         examples_per_second: None where the batch is not known.
-        ideal: steps per second of as many workers that never wait.
+        ideal: steps per second of the same number of workers that never wait.
         efficiency: the throughput over the ideal one.
         bottleneck: a sentence, or the name of a resource.
         iteration_time, interval, breakdown: of an iteration.
-        peak_memory: of the rank that needs most; `fits` whether it has it, None where nobody
-            knows, and `misfits` says which do not fit.
+        peak_memory: the highest of all ranks; `fits` whether it fits, None if unknown, and
+            `misfits` names the ranks that do not.
         standard_error: of the steps per second; `spread` their standard deviation between
             measurements of `measure` seconds, None where there was time for one.
-        after_start: what such a measurement finds first; None where none was asked for.
+        after_start: the result of such a measurement right after the start; None unless requested.
         in_step, apart: steps per second of workers that begin their steps together, and evenly
-            spread; `drift` seconds by which a small lead of one half over the other grows in a
-            step. None where that is no question.
+            spread; `drift` seconds by which a small lead of one half over the other grows per step.
+            None where it does not apply.
         if_twice_as_fast: relative gain by resource.
         utilisation: share of the time in which each resource is busy; of several servers the
             busiest, `utilisation_by_server` has all.
@@ -82,13 +82,13 @@ class ThroughputRow(JsonObject):
 
 
 class Summary(JsonObject):
-    """What every summary has.
+    """The fields of every summary.
 
     Attributes:
-        status: "done", "converged", "stopped", "diverged", "failed", "interrupted"; of a run that
-            is not finished "unfinished".
-        what_if: the changes, as they were asked for; with them the subclasses' `unchanged` says
-            what comes of the run without.
+        status: "done", "converged", "stopped", "diverged", "failed", "interrupted"; "unfinished"
+            while the run is not finished.
+        what_if: the requested changes; the subclasses' `unchanged` then has the result without
+            them.
     """
 
     kind: str
@@ -97,27 +97,27 @@ class Summary(JsonObject):
 
 
 class FailureSummary(JsonObject):
-    """What failures cost a job. Effective, lost, saving and restarting are shares of all workers'
-    time, and add up to 1.
+    """The cost of failures to a job. Effective, lost, saving and restarting are shares of all
+    workers' time, and add up to 1.
 
     Attributes:
-        job_mtbf: mean time between failures that stop the whole job; None where none does.
-        worker_mtbf: between failures of one worker that stop nobody else; None where none does.
+        job_mtbf: mean time between failures that stop the whole job; None without any.
+        worker_mtbf: between failures of one worker that stop no other; None without any.
         interval: of work between two checkpoints; None where nothing is saved.
-        stops, failures: how often the whole job stopped, and a single worker failed.
-        absences: how often a worker went that comes and goes by itself.
+        stops, failures: number of stops of the whole job, and of failures of single workers.
+        absences: number of times that a worker left of its own accord.
         checkpoints: that were saved.
-        lost: work since the last checkpoint, and steps that were lost with their worker or came
-            too late.
-        saving: checkpoints, in which nobody works.
+        lost: work since the last checkpoint, and steps lost with their worker or completed too
+            late.
+        saving: checkpoints, while no worker computes.
         restarting: of the whole job, or of single workers.
-        waiting: of that, the workers that wait for the node that failed.
-        throughput: steps per second while the job works, with those that were lost later.
-        goodput: steps per second that last, of all the time.
-        lost_gradients: that were discarded with a worker that failed, or with the whole job.
+        waiting: the part of it that workers wait for the failed node.
+        throughput: steps per second while the job runs, including those lost later.
+        goodput: steps per second that are not lost, over all the time.
+        lost_gradients: discarded with a failed worker, or with the whole job.
         slowdowns: periods in which a node was slow.
-        lost_messages, resent_messages: how often a message was lost, and sent again.
-        faults: the single faults that were asked for.
+        lost_messages, resent_messages: number of lost and of resent messages.
+        faults: the individual faults requested.
 
     The last five are None over a predicted schedule.
     """
@@ -146,14 +146,14 @@ class FailureSummary(JsonObject):
 
 
 class ClientsSummary(JsonObject):
-    """The clients that took turns at the workers of a training.
+    """The clients that shared the workers of a training.
 
     Attributes:
         clients: how many there are.
-        took_part: how many of them did so at least once.
-        participations: how often one was picked.
-        dropped_out: of these, how often it was lost while it computed; `gone`, went away before
-            what it sent was there; `late`, was not done when its round ended.
+        took_part: how many took part at least once.
+        participations: number of times that a client was picked.
+        dropped_out: of these, lost while computing; `gone`: left before its message arrived;
+            `late`: unfinished when the round ended.
     """
 
     clients: int
@@ -165,13 +165,13 @@ class ClientsSummary(JsonObject):
 
 
 class Chance(JsonObject):
-    """What guessing comes to, over examples with class labels.
+    """The quality of guessing, for examples with class labels.
 
     Attributes:
-        accuracy: share of the commonest class among `examples` of the test set: who always says
-            that class is right so often.
+        accuracy: share of the commonest class among `examples` of the test set: the accuracy of
+            always guessing it.
         loss: cross-entropy of the classes' shares over the training set, in nats: the lowest loss
-            of a model that looks at no input.
+            of a model that ignores its input.
     """
 
     accuracy: float
@@ -180,12 +180,12 @@ class Chance(JsonObject):
 
 
 class CompressionSummary(JsonObject):
-    """How what workers send is compressed.
+    """The compression of messages.
 
     Attributes:
         codec: with its parameters.
-        message: bytes of what a worker sends to all servers, or brings to an all-reduce; of
-            `uncompressed` bytes, `ratio` times as many.
+        message: bytes that a worker sends to all servers or contributes to an all-reduce; `ratio`
+            times fewer than `uncompressed`.
     """
 
     codec: str
@@ -198,21 +198,21 @@ class TrainingSummary(Summary):
     """Of `paracosm train`.
 
     Attributes:
-        lr: the learning rate as it was asked for.
-        chance: what guessing comes to, None where targets are no classes or nothing was computed.
-        target: what the run was to reach, None where nothing was asked for; `reached_at` is the
-            virtual time at which it did, `reached_updates` the number of updates, None where it did
-            not, and `best` the best value of the target's metric.
-        failures: what they have cost; None where nothing fails.
-        staleness: by tensor, where a run keeps versions of each.
-        learning_rate: how it has changed, in words; None where it is the same at all updates.
-        epsilon: of the differential privacy of the parameters; `privacy` says at which delta, for
-            whom, and what is assumed. None where nothing is hidden.
-        clients: what became of them; None where every worker is its own.
-        bytes_sent: of messages that servers or peers received, of answers, and of all-reduces that
-            have ended; None where a schedule was given.
-        compression: of messages; None where they are sent as they are.
-        energy: joules of all nodes; None where the cluster file says no power.
+        lr: the configured learning rate.
+        chance: the quality of guessing; None where targets are not classes or nothing was computed.
+        target: the target of the run, None without one; `reached_at` and `reached_updates` are
+            virtual time and number of updates when it was reached, None if it was not, and `best`
+            the best value of its metric.
+        failures: their cost; None where nothing fails.
+        staleness: by tensor, where a run tracks versions of each.
+        learning_rate: its schedule, in words; None if constant.
+        epsilon: of the differential privacy of the parameters; `privacy` states delta, the
+            protected unit, and assumptions. None without privacy.
+        clients: their participation; None where each worker is one client.
+        bytes_sent: of received messages, answers, and completed all-reduces; None over a given
+            schedule.
+        compression: of messages; None if uncompressed.
+        energy: joules of all nodes; None without power in the cluster file.
     """
 
     kind: Literal["training"] = "training"
@@ -257,10 +257,7 @@ class TrainingSummary(Summary):
 
 
 class Planned(JsonObject):
-    """A number over the seeds of a design: its median, and the bounds that hold 80 % of runs.
-
-    None stands for never: the target was not reached.
-    """
+    """The median over seeds and the bounds of 80 % of runs; None: never reached."""
 
     median: float | None
     low: float | None
@@ -268,24 +265,24 @@ class Planned(JsonObject):
 
 
 class PlannedDesign(JsonObject):
-    """A design of a training job, and what became of its runs.
+    """A design of a training job, and the results of its runs.
 
     Attributes:
-        verdict: "reached" where all seeds were run; else why they were not: "diverged", "learns
-            nothing", "slow", "worse", "not reached", "open"; `why` is a sentence.
-        seeds: how many were run.
-        reached: the share of them that reached the target.
-        time: virtual seconds to the target; `updates` to it, and their throughput apart from them.
+        verdict: "reached" where all seeds were run; otherwise why they were not: "diverged",
+            "learns nothing", "slow", "worse", "not reached", "open"; `why` is a sentence.
+        seeds: number of seeds run.
+        reached: share of them that reached the target.
+        time: virtual seconds to the target; `updates` to it, and their throughput.
         cost: median, in the price's money, or in worker-hours.
-        speedup, relative_cost: against the plan's reference, seed by seed, in the median.
+        speedup, relative_cost: relative to the plan's reference, median over seeds.
         staleness: mean over gradients and tensors, of the first seed.
         best: the best value of the target's metric, over seeds.
-        steepness: step size times curvature; `steepest` what it has to stay below with such a
-            staleness; None where the bound does not apply.
-        is_efficient: no other design is faster and costs as little.
-        baselines: seconds to the target that other predictors say, by name.
-        effective: share of the workers' time that failures have left, in the median over seeds;
-            None where nothing fails.
+        steepness: step size times curvature; `steepest` its bound at this staleness; None where the
+            bound does not apply.
+        is_efficient: no other design is both faster and no more expensive.
+        baselines: seconds to the target according to other predictors, by name.
+        effective: share of the workers' time left by failures, median over seeds; None where
+            nothing fails.
     """
 
     workers: int
@@ -312,12 +309,12 @@ class PlannedDesign(JsonObject):
 
 
 class TunedWorkers(JsonObject):
-    """The best design for a number of workers, and what trying its learning rates would take.
+    """The best design for a number of workers, and the cost of tuning its learning rate.
 
     Attributes:
         design: index of the design; None where none reached the target.
-        tuning_time: virtual seconds of the first seed's runs of all its designs, one by one, each
-            as far as it was run; `tuning_cost` what that would cost on the cluster.
+        tuning_time: virtual seconds of the first seed's runs of all its designs in sequence, each
+            as far as it was run; `tuning_cost` their cost on the cluster.
     """
 
     workers: int
@@ -330,11 +327,11 @@ class PlanSummary(Summary):
     """Of `paracosm plan`.
 
     Attributes:
-        currency: of costs; empty where they are worker-hours.
-        fastest, cheapest, reference: indices of designs; None where none reached the target.
-            Others are compared with the reference, the best with the fewest workers.
-        curvature: the largest eigenvalue of the Hessian that was found.
-        runs, updates_made: what the plan took.
+        currency: of costs; empty for worker-hours.
+        fastest, cheapest, reference: indices of designs; None where none reached the target. The
+            reference is the best design with the fewest workers.
+        curvature: the largest eigenvalue of the Hessian found.
+        runs, updates_made: the effort of the plan.
     """
 
     kind: Literal["plan"] = "plan"
@@ -363,7 +360,7 @@ class PlanSummary(Summary):
 
 
 class SpectralRadius(JsonObject):
-    """Of the iteration matrix, with its bounds and what that says."""
+    """The spectral radius of the iteration matrix, its bounds and their meaning."""
 
     value: float | None
     lower: float
@@ -443,7 +440,7 @@ class RelaxationSummary(Summary):
 
 
 class Measured(JsonObject):
-    """The measured time of the same iteration, and how far the prediction is from it."""
+    """The measured time of the same iteration, and the error of the prediction."""
 
     iteration_time: float
     p10: float
@@ -456,7 +453,7 @@ class Measured(JsonObject):
 
 
 class _TimedGraph(Summary):
-    """What is said of a graph whose ops have durations."""
+    """Fields of a graph whose ops have durations."""
 
     model: str
     batch: int | None
@@ -507,11 +504,11 @@ class OneReplica(JsonObject):
 
 
 class RankedStrategy(JsonObject):
-    """A strategy that was predicted, and fits into memory.
+    """A predicted strategy that fits into memory.
 
     Attributes:
-        micro_batch: examples of one pass; `examples` those of an iteration of all workers.
-        limit: what most of the iteration goes to; `causes` has the seconds of all.
+        micro_batch: examples per pass; `examples` per iteration of all workers.
+        limit: the largest part of the iteration; `causes` has the seconds of all parts.
     """
 
     strategy: str
@@ -527,10 +524,10 @@ class StrategySearch(JsonObject):
     """How a strategy was found.
 
     Attributes:
-        ranked: the fastest for an example, the best first.
-        candidates, predicted: how many were considered, and predicted.
-        too_large: that do not fit into memory.
-        complete: whether none of the others can be faster than the first.
+        ranked: the fastest per example, best first.
+        candidates, predicted: numbers of considered and predicted strategies.
+        too_large: number that do not fit into memory.
+        complete: whether no other can be faster than the first.
     """
 
     ranked: Sequence[RankedStrategy]
@@ -544,7 +541,7 @@ class JobSummary(_TimedGraph):
     """Of `paracosm predict`: a job on a cluster. Numbers are those of the most workers.
 
     Attributes:
-        search: how the strategy was found; None where it was asked for.
+        search: how the strategy was found; None if it was given.
     """
 
     kind: Literal["job"] = "job"
@@ -571,11 +568,11 @@ class PlannedStrategy(RankedStrategy):
 
     Attributes:
         place: among those for its number of workers, 1 the fastest.
-        tokens_per_second: while the job works.
-        time: seconds that all tokens take, with what failures cost.
+        tokens_per_second: without failures.
+        time: seconds for all tokens, failures included.
         cost: in the price's money, or in worker-hours.
-        effective: share of the time that failures and checkpoints leave; None where nothing fails.
-        is_efficient: no other strategy is faster and costs as little.
+        effective: share of the time left by failures and checkpoints; None where nothing fails.
+        is_efficient: no other strategy is both faster and no more expensive.
     """
 
     workers: int
@@ -591,7 +588,7 @@ class StrategyPlanSummary(Summary):
     """Of `paracosm plan` for a model, hardware and a number of tokens.
 
     Attributes:
-        currency: of costs; empty where they are worker-hours.
+        currency: of costs; empty for worker-hours.
         designs: by number of workers, then by place.
         fastest, cheapest: indices of designs.
         candidates, predicted, too_large, complete: as those of a `StrategySearch`, of all workers.
@@ -646,11 +643,11 @@ class ThroughputSummary(Summary):
 
 
 class Scenario(JsonObject):
-    """What comes of a traced job with a change, or without any.
+    """A replay of a traced job, with or without a change.
 
     Attributes:
         breakdown: rank -> seconds of its iteration by part.
-        straggler: the rank that comes last most often; None where no collectives meet.
+        straggler: the rank that is last most often; None without collectives between ranks.
         error: relative to the trace; only of the unchanged one.
     """
 
@@ -664,11 +661,11 @@ class Scenario(JsonObject):
 
 
 class LateRank(JsonObject):
-    """How often a rank comes last to collectives, and the seconds for which others then wait.
+    """How often a rank is last to collectives, and the seconds that others then wait.
 
     Attributes:
-        steps: in which others wait longer for it than for any other rank.
-        lateness: seconds, of all times together; `mean` and `most` of one time.
+        steps: in which others wait longest for this rank.
+        lateness: total seconds; `mean` and `most` per collective.
     """
 
     rank: int
@@ -681,7 +678,7 @@ class LateRank(JsonObject):
 
 
 class LateStep(JsonObject):
-    """The rank for which others wait longest in a step, and how long in all of its collectives."""
+    """The rank that others wait for longest in a step, and the total over its collectives."""
 
     step: int
     rank: int
@@ -691,11 +688,11 @@ class LateStep(JsonObject):
 
 
 class LateCollective(JsonObject):
-    """Who comes last to a collective of every step: the `place`-th of its group.
+    """The rank that is last to a collective of every step: the `place`-th of its group.
 
     Attributes:
-        rank: that comes last most often, `last` of `times`.
-        mean: seconds for which the others wait, of every time; `most` at most.
+        rank: that is last most often, `last` of `times`.
+        mean: mean seconds that the others wait; `most` the maximum.
     """
 
     kind: str
@@ -712,7 +709,7 @@ class LateCollective(JsonObject):
 
 
 class Lateness(JsonObject):
-    """Who comes last, as traced: ranks and collectives that cost most first, steps in order."""
+    """Late ranks, as traced: the most expensive ranks and collectives first, steps in order."""
 
     ranks: Sequence[LateRank]
     steps: Sequence[LateStep]
@@ -723,8 +720,8 @@ class ReplaySummary(Summary):
     """Of `paracosm replay`; `what_ifs` has each change alone, `together` all of them at once.
 
     Attributes:
-        parts: in how many a large trace was played.
-        lateness: None where no collectives meet.
+        parts: number of parts in which a large trace was replayed.
+        lateness: None without collectives between ranks.
     """
 
     kind: Literal["replay"] = "replay"
@@ -848,13 +845,13 @@ def read_summary(found: Mapping[str, Any], where: str = "summary") -> Summary:
     """Return the summary that a mapping, read from `summary.json`, describes.
 
     Raises:
-        InputError: it says of no kind that there is that it is of it.
+        InputError: its kind is missing or unknown.
     """
     if isinstance(found, Summary):
         return found
     kind = found.get("kind")
     if kind is None:
-        raise InputError(f"{where}: does not say what kind of run it is of")
+        raise InputError(f"{where}: the kind of run is missing")
     if kind not in SUMMARIES:
         raise InputError(f"{where}: {unknown('kind of run', str(kind), SUMMARIES)}")
     return SUMMARIES[kind].from_dict(found)

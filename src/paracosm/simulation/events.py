@@ -47,8 +47,8 @@ def replay_tasks(tasks: TaskGraph, label: Callable[[int], str] | None = None) ->
     times = TaskTimes(plan.arrive, plan.begin, plan.end)
     if status == LATE:
         raise InputError(
-            "replay: tasks end after 2**63 - 1 picoseconds (106 days), which is as far as the "
-            "clock goes: shorten durations, or check their unit"
+            "replay: tasks end after 2**63 - 1 picoseconds (106 days), the range of the clock: "
+            "shorten durations, or check their unit"
         )
     if len(tasks) and times.end.min() < 0:
         name = label or "task {}".format

@@ -138,11 +138,7 @@ def arrange(graph: TaskGraph) -> Plan:
 
 
 def _traffic(graph: TaskGraph) -> tuple[Codes, Traffic]:
-    """Return the route of each task that flows, -1 of others, and the network with no flow yet.
-
-    A task that has no bytes, or only links of infinite bandwidth, flows over none; with serial
-    sharing it holds its links all the same.
-    """
+    """Return the route of each task with bytes on a finite link (else -1), and the network."""
     first, route = graph.route_offsets, graph.route
     if graph.sharing != "serial":
         finite = np.append(0, np.cumsum(np.isfinite(graph.bandwidth[graph.routes])))
@@ -192,10 +188,7 @@ def _fill_tasks(
 @shaped("n+1: tasks offsets; n: awaited")
 @compiled
 def _fill_after(tasks: Any, after: Any, offsets: Any, dependencies: Any, awaited: Any) -> None:
-    """Write down who waits for whom: a counting sort, from behind.
-
-    Of one row that both depends on a task and awaits it, `~row` stands first.
-    """
+    """Fill the successors by a counting sort; `~row` marks the second of two reasons."""
     for edge in range(dependencies.size):
         tasks[dependencies[edge]].first += 1
     for row in range(awaited.size):
@@ -232,10 +225,7 @@ def _meetings(first: Ints) -> Any:
 
 
 def _without_gaps(number: Codes) -> Codes:
-    """Return the numbers, or where they are so large that many are missing, their places in order.
-
-    -1 stays.
-    """
+    """Return the numbers, dense if they are large and sparse; -1 stays."""
     if number.max(initial=-1) < len(number):
         return number
     _, place = np.unique(np.append(number, -1), return_inverse=True)
@@ -277,9 +267,9 @@ def play(plan: Any) -> Any:
             counts[READY] += 1
     while True:
         for index in range(counts[READY]):
-            _want(plan, plan.ready[index], now)
+            _queue_task(plan, plan.ready[index], now)
         counts[READY] = 0
-        _choose(plan)
+        _start_queued(plan)
         for index in range(counts[ARRIVING]):
             _arrive(plan, plan.arriving[index], now)
         counts[ARRIVING] = 0
@@ -301,7 +291,7 @@ def play(plan: Any) -> Any:
 
 
 @inlined
-def _want(plan: Any, row: Any, now: Any) -> None:
+def _queue_task(plan: Any, row: Any, now: Any) -> None:
     """Let a task that is ready stand in line for its resource; without one, it arrives."""
     task = plan.tasks[row]
     if task.resource < 0:
@@ -322,7 +312,7 @@ def _want(plan: Any, row: Any, now: Any) -> None:
 
 
 @inlined
-def _choose(plan: Any) -> None:
+def _start_queued(plan: Any) -> None:
     """Let every touched resource that is free take its next task, if there is one."""
     counts = plan.counts
     for index in range(counts[TOUCHED]):

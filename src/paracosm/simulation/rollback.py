@@ -189,10 +189,7 @@ class _Job:
 
 
 def _cut(block: Schedule, instant: int) -> tuple[Schedule, Schedule]:
-    """Part a block into what has happened at an instant, and what comes later.
-
-    What was dropped is only counted, and stands in the first part.
-    """
+    """Split a block at an instant; drops are only counted, in the first part."""
     reads, updates, steps, failures = (
         int(np.searchsorted(times, instant, side="right")) for times in _instants(block)
     )
@@ -237,8 +234,8 @@ def _instants(block: Schedule) -> tuple[Ints, ...]:
 def _instant(picoseconds: int) -> int:
     if picoseconds > LAST_INSTANT:
         raise InputError(
-            "failures: the job lasts more than 2**63 - 1 picoseconds (106 days), which is as far "
-            "as the clock goes: it has too much to do, or fails too often to get on; try other "
+            "failures: the job lasts more than 2**63 - 1 picoseconds (106 days), the range of the "
+            "clock: it has too much work, or fails too often to make progress; try other "
             "checkpoints"
         )
     return picoseconds

@@ -277,7 +277,7 @@ def stream_schedule(
             raise ValueError(f"a step updates tensor {unread} before it has read it")
         ended = reason == OVER
         dropped = int(plan.versions.counts[versions_kernel.DROPPED])
-        plan, taken = _take_rows(plan, ended)
+        plan, taken = _collect_rows(plan, ended)
         if ended or any(map(len, taken)):
             plan.versions.counts[versions_kernel.DROPPED] = 0
             end = int(plan.counts[CLOCK])
@@ -324,11 +324,8 @@ def _versions(
     return make_versions(read, updated, workers, rule.pushes, rule.drops_late, room)
 
 
-def _take_rows(plan: Plan, ended: bool) -> tuple[Plan, list[Rows]]:
-    """Take the rows away that are of instants before this one, or all; make room if there are none.
-
-    Return the plan that is to be played on, and reads, updates, steps and failures.
-    """
+def _collect_rows(plan: Plan, ended: bool) -> tuple[Plan, list[Rows]]:
+    """Return the continuing plan and the rows before this instant, or all of them."""
     versions, failures, now = plan.versions, plan.failures, plan.counts[CLOCK]
     logs = (
         (versions.counts, versions_kernel.READS, versions.read_rows, "time"),
@@ -427,11 +424,7 @@ def _twice(rows: Rows) -> Rows:
 
 
 def _busy(plan: Any, ways: Ways, cluster: Cluster, end: int) -> BusyTimes:
-    """Return for how many seconds every worker and server computed, sent and received.
-
-    Of the pairs of ports in a hierarchical cluster, the busier one counts; nodes that share a
-    network card are as busy as it is.
-    """
+    """Return busy seconds of computing, sending and receiving; of port pairs the busier one."""
     busy = plan.stations["busy"] + np.where(
         plan.stations["flows"] > 0, end - plan.stations["since"], 0
     )

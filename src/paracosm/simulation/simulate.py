@@ -80,8 +80,8 @@ def play_on(plan: Plan, until: float) -> int:
     reason: int = play_steps(plan, last, AT_ONCE)
     if reason == LATE:
         raise InputError(
-            "simulation: steps end after 2**63 - 1 picoseconds (106 days), which is as far as the "
-            "clock goes: simulate fewer steps, or check the unit of durations"
+            "simulation: steps end after 2**63 - 1 picoseconds (106 days), the range of the "
+            "clock: simulate fewer steps, or check the unit of durations"
         )
     return reason
 

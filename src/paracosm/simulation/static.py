@@ -109,8 +109,8 @@ def play_static(job: Job, folding: Folding, lengths: Ints | None = None) -> Play
         raise _stuck(played)
     if end.max(initial=0) == LATEST:
         raise InputError(
-            "the job lasts more than 2**63 - 1 picoseconds (106 days), which is as far as the "
-            "clock goes: shorten durations, or check their unit"
+            "the job lasts more than 2**63 - 1 picoseconds (106 days), the range of the clock: "
+            "shorten durations, or check their unit"
         )
     return played
 
@@ -146,7 +146,7 @@ def _stuck(played: Played) -> InputError:
             label = job.labels[played.folding.representative[unit]]
             told.append(f"{label} {what} {job.names[job.programs[own].name[row]]} (task {row})")
     waits = "; ".join(told[:3]) or "every lane waits for another one"
-    return InputError(f"the job cannot go on, ranks wait for each other: {waits}")
+    return InputError(f"the job is deadlocked, ranks wait for each other: {waits}")
 
 
 Numbers = TypeVar("Numbers", np.int64, np.float64)
@@ -254,10 +254,7 @@ def _later(now: int, length: int) -> int:
 @shaped("units: program; units+1: first_chain; chains: arrive begin end order")
 @compiled
 def _play_chains(arrays: Any, folding: Any, arrive: Any, begin: Any, end: Any, order: Any) -> int:
-    """Fill the instants of the chains of all units (ranks, or classes of them), all -1 before.
-
-    `order` takes the chains in the order in which they became known; returned is how many did.
-    """
+    """Fill the instants of the chains of all units, in `order`; return the number known."""
     chains = arrays.chains
     program, first_chain, slots_before = arrays.program, arrays.first_chain, arrays.slots_before
     kind, of_lane, offsets = chains.kind, chains.of_lane, chains.offsets

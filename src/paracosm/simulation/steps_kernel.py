@@ -111,7 +111,7 @@ def play_steps(plan: Any, until: Any, events: Any) -> Any:
         else:
             plan.stages[worker].later -= 1
             if op < 0:
-                _hand_on(plan, worker, ~op, now)
+                _make_ready(plan, worker, ~op, now)
             else:
                 _end_op(plan, worker, op, now)
         for lane in range(plan.lanes):
@@ -123,10 +123,7 @@ def play_steps(plan: Any, until: Any, events: Any) -> Any:
 
 @inlined
 def _gather_flows(plan: Any, now: Any) -> Any:
-    """Put the transfers that end now among the events of the instant.
-
-    One that is the only event of the instant is returned instead; -1 if there is none.
-    """
+    """Add transfers that end now to the instant's events; return a sole one, else -1."""
     item = pop_end(plan.traffic, now)
     only = item
     while item >= 0:
@@ -180,7 +177,7 @@ def _send(plan: Any, worker: Any, lane: Any, now: Any) -> None:
 
 
 @inlined
-def _undisturbed(plan: Any, worker: Any, now: Any) -> Any:
+def _quiet_until(plan: Any, worker: Any, now: Any) -> Any:
     """Return an instant before which no downlink of a worker ends."""
     time = LAST_INSTANT
     for server in range(plan.servers):
@@ -212,11 +209,11 @@ def _begin_step(plan: Any, worker: Any, now: Any) -> None:
         if plan.release[stage.drawn, index] > 0:
             _push_later(plan, _later(now, plan.release[stage.drawn, index]), worker, ~root)
         else:
-            _hand_on(plan, worker, root, now)
+            _make_ready(plan, worker, root, now)
 
 
 @inlined
-def _hand_on(plan: Any, worker: Any, op: Any, now: Any) -> None:
+def _make_ready(plan: Any, worker: Any, op: Any, now: Any) -> None:
     """Put an op in its scheduler that waits for nothing any more; a tensor is read now."""
     if plan.versions.tensors.size > 0 and plan.versions.read_by[op] >= 0:
         step, tensor = plan.stages[worker].step, np.int64(plan.versions.read_by[op])
@@ -296,7 +293,7 @@ def _compute(plan: Any, worker: Any, op: Any, now: Any) -> None:
     speed = plan.speed[worker]
     limit = now
     if plan.is_local[op] and stage.later == 0:
-        limit = _undisturbed(plan, worker, now)
+        limit = _quiet_until(plan, worker, now)
     end = _later(now, _computing(plan.duration[stage.drawn, op], speed))
     while end < limit and plan.is_local[op]:
         for index in range(plan.first_dependent[op], plan.first_dependent[op + 1]):
@@ -424,7 +421,7 @@ def _end_op(plan: Any, worker: Any, op: Any, now: Any) -> None:
         task = plan.tasks[base + other]
         task.missing -= 1
         if task.missing == 0:
-            _hand_on(plan, worker, other, now)
+            _make_ready(plan, worker, other, now)
     stage.left -= 1
     if stage.left == 0:
         _end_step(plan, worker, now)
@@ -444,9 +441,9 @@ def _end_step(plan: Any, worker: Any, now: Any) -> None:
         begin = plan.step_begin[worker, stage.step]
         versions_kernel.end_step(plan.versions, worker, stage.step, begin, now, is_late)
     if plan.slack != NOBODY:
-        _go_on_within_slack(plan, worker, now)
+        _resume_within_slack(plan, worker, now)
     elif plan.backup == NOBODY or is_late:
-        _go_on(plan, worker, now)
+        _schedule_next_step(plan, worker, now)
     else:
         stage.waits = 1
         plan.counts[READY_STEPS] += 1
@@ -457,14 +454,14 @@ def _end_step(plan: Any, worker: Any, now: Any) -> None:
 
 
 @inlined
-def _go_on_within_slack(plan: Any, worker: Any, now: Any) -> None:
+def _resume_within_slack(plan: Any, worker: Any, now: Any) -> None:
     """Let a worker go on that is not too far ahead of the slowest, and those that were."""
     counts, standing = plan.counts, plan.standing
     ended = plan.stages[worker].step + 1 - plan.stages[worker].lost
     standing[ended % standing.size] += 1
     standing[(ended - 1) % standing.size] -= 1
     if ended - counts[SLOWEST] <= plan.slack:
-        _go_on(plan, worker, now)
+        _schedule_next_step(plan, worker, now)
     else:
         plan.stages[worker].waits = 1
     if standing[counts[SLOWEST] % standing.size] == 0:
@@ -479,11 +476,11 @@ def _release(plan: Any, now: Any) -> None:
     for other in range(plan.stages.size):
         if plan.stages[other].waits:
             plan.stages[other].waits = 0
-            _go_on(plan, other, now)
+            _schedule_next_step(plan, other, now)
 
 
 @inlined
-def _go_on(plan: Any, worker: Any, now: Any) -> None:
+def _schedule_next_step(plan: Any, worker: Any, now: Any) -> None:
     """Let a worker's next step begin when the gap after the last one is over."""
     stage = plan.stages[worker]
     stage.step += 1
@@ -512,7 +509,7 @@ def _abandon_step(plan: Any, worker: Any, now: Any) -> None:
         else:
             state.op = NOBODY
             if lane > plan.servers and plan.cores > 0:
-                _leave_core(plan, worker, lane, now)
+                _release_core(plan, worker, lane, now)
     if plan.versions.tensors.size > 0:
         begin = plan.step_begin[worker, stage.step]
         is_whole = stage.updated == plan.versions.updated.size
@@ -527,7 +524,7 @@ def _abandon_step(plan: Any, worker: Any, now: Any) -> None:
 
 
 @inlined
-def _leave_core(plan: Any, worker: Any, lane: Any, now: Any) -> None:
+def _release_core(plan: Any, worker: Any, lane: Any, now: Any) -> None:
     """Give back the core that a worker's update has, or its place among those that wait for one."""
     cores = plan.core_states[lane - 2 * plan.servers - 1]
     before, other = np.int64(NOBODY), cores.head

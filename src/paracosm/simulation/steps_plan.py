@@ -115,11 +115,7 @@ def lanes_of_ops(workload: Workload, servers: int) -> Codes:
 
 
 def _local_ops(workload: Workload) -> Bools:
-    """Return which ops of the worker are waited for by ops of the worker only.
-
-    None are, unless all that the worker's ops wait for are its own ops and downlinks, and downlinks
-    wait for nothing: then nobody but a downlink under way can bring the worker something to do.
-    """
+    """Return worker ops on which only worker ops wait; none if others can wake the worker."""
     own, down = workload.resource == WORKER, workload.resource == DOWNLINK
     maker = np.repeat(np.arange(workload.ops), np.diff(workload.first_dependent))
     to_own = own[workload.dependents]
@@ -225,11 +221,7 @@ def write_plan(
 
 
 def way_records(ways: Ways) -> Any:
-    """Return the records of all ways, by direction, worker and server.
-
-    A serial transfer, or one that passes no station with a limit, asks for the picoseconds that it
-    takes; others ask for bytes.
-    """
+    """Return the records of all ways; serial or unlimited transfers request time, not bytes."""
     limit = np.append(ways.capacity, np.inf)[ways.routes].min(axis=-1, initial=np.inf)
     flows = (ways.sharing != "serial") & np.isfinite(limit)
     with np.errstate(invalid="ignore"):

@@ -87,10 +87,7 @@ def _propagate(
     shared: Any,
     met: Any,
 ) -> None:
-    """Fill means and variances of all instants.
-
-    `spread` is since the last join `met` (-1: none), `shared` what its ranks have in common.
-    """
+    """Fill means and variances of all instants, from the last join `met` (-1: none)."""
     kind, chain, group = order.kind, order.chain, order.group
     offsets, predecessors = order.offsets, order.predecessors
     for node in range(kind.size):
@@ -127,10 +124,7 @@ def _propagate(
 def _join(
     arrivals: Any, order: Any, ranks: Any, end: Any, spread: Any, shared: Any, met: Any, group: Any
 ) -> tuple[float, float]:
-    """Return mean and variance of the instant at which the last of all ranks has arrived.
-
-    A rank that arrives waits for its own lanes first: each of them is a member of the maximum.
-    """
+    """Return mean and variance of the last arrival of all ranks, over all their lanes."""
     offsets, predecessors = order.offsets, order.predecessors
     most = 0
     for arrival in arrivals:

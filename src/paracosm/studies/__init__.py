@@ -1,4 +1,4 @@
-"""Studies, what they run, and what they leave behind: the run folder."""
+"""Studies, the runs that they describe, and the folders that runs write."""
 
 from paracosm.studies.kinds import KINDS, Hooks, Outcome
 from paracosm.studies.metrics_file import Series

@@ -1,7 +1,6 @@
-"""The kinds of run: what a study may ask for, and which room runs it.
-
-A room is imported when a study first asks for its kind: a relaxation never loads what training
-needs, nor the other way round. Another kind is one entry here, and one field of `Study`.
+"""The kinds of run: the arguments of each, and the room that runs it. A room is imported on first
+use of its kind: a relaxation never loads what training needs, or the reverse. Another kind is one
+entry here, and one field of `Study`.
 """
 
 from __future__ import annotations
@@ -22,26 +21,26 @@ if TYPE_CHECKING:
     from paracosm.timeline import Timeline
 
 Progress = Callable[[int, float | None], None]
-"""Called now and then with how much is done (in the kind's unit) and the virtual time."""
+"""Called from time to time with the progress (in the kind's unit) and the virtual time."""
 
 Announce = Callable[[str], None]
-"""Called before the run with a sentence on what to expect of it, by kinds that know one."""
+"""Called before the run with a sentence on the expected result, by kinds that have one."""
 
 
 @dataclass(frozen=True)
 class Hooks:
-    """Who listens while a run goes on."""
+    """Callbacks and settings during a run."""
 
-    progress: Progress | None = None  # is told how far it is
-    announce: Announce | None = None  # is told what to expect, before it starts
+    progress: Progress | None = None  # reports progress
+    announce: Announce | None = None  # reports the expected result, before the start
     log: bool = False  # print a line for every event
     backend: Backend = HERE  # where the runs run that one run consists of
-    journal: Path | None = None  # where a run that can be resumed keeps what it has done
+    journal: Path | None = None  # where a resumable run stores its progress
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to."""
+    """The result of a run."""
 
     summary: Summary  # the key numbers
     timeline: Timeline | None  # the spans; None when they were not recorded
@@ -53,30 +52,29 @@ class Outcome:
 class Kind:
     """One kind of run."""
 
-    noun: str  # what a sentence calls such a run
+    noun: str  # name of such a run in a sentence
     unit: Callable[[Any], str]  # returns what a progress bar counts
-    success: str  # the status of a run that went as it should
-    # the statuses of runs that came to an end of their own, and need not be run again
+    success: str  # the status of a successful run
+    # the statuses of completed runs, which need not be run again
     ends: frozenset[str]
     forms: tuple[str, ...]  # "module:name" of the pydantic models of its arguments
-    check: Callable[[Any], None]  # raises InputError for arguments that cannot be run
-    total: Callable[[Any], int | None]  # how many units a run will take; None where nobody knows
+    check: Callable[[Any], None]  # raises InputError for invalid arguments
+    total: Callable[[Any], int | None]  # number of units of a run; None if unknown
     # takes arguments, seed, a sink for metrics, and hooks
     run: Callable[[Any, int, Any, Hooks], Outcome]
     logs: bool = False  # whether it can print a line for every event
-    # whether a run writes to the terminal, where a progress bar would be in its way
+    # whether a run writes to the terminal, where a progress bar would interfere
     prints: Callable[[Any], bool] = lambda config: False
-    # whether one run consists of many: it divides them over processes, and goes on where it was
-    # interrupted
+    # whether a run consists of many: it distributes them over processes, and can be resumed
     of_many: bool = False
 
     def models(self) -> tuple[type[BaseModel], ...]:
-        """Return the pydantic models of its arguments, one for each form that it has."""
+        """Return the pydantic models of its arguments, one per form."""
         return tuple(map(_imported, self.forms))
 
     def model(self, asked: Mapping[str, Any]) -> type[BaseModel]:
-        """Return the model that arguments mean: the first one, unless one that only another has is
-        there and none that only the first one has.
+        """Return the model that arguments belong to: the first one, unless they include one
+        specific to another model and none specific to the first.
 
         Raises:
             InputError: an argument belongs to another form.
@@ -87,8 +85,8 @@ class Kind:
         others = sorted(set().union(*own) - own[number])
         if others:
             raise InputError(
-                f"{', '.join(others)}: of another form than {', '.join(sorted(own[number]))}: "
-                "leave out the one or the other"
+                f"{', '.join(others)}: cannot be combined with {', '.join(sorted(own[number]))}: "
+                "leave one or the other out"
             )
         return forms[number]
 
@@ -127,7 +125,9 @@ def _train(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
         from paracosm.planning.scheduled import run_scheduled
 
         if hooks.log:
-            raise InputError("--log: over a schedule no events are simulated: leave it out")
+            raise InputError(
+                "--log has no effect with a schedule, which simulates no events: leave it out"
+            )
         result = run_scheduled(config, seed, metrics, hooks.progress)
     files: dict[str, Callable[[Path], None]] = {}
     if result.recording is not None:

@@ -1,9 +1,8 @@
 """The metrics of a run on disk: an Arrow stream while it runs, a Parquet file once it is finished.
 
-Parquet keeps its index at the end of the file, so a file that was cut off cannot be read at all.
-An Arrow stream is a sequence of batches, each complete in itself: whatever instant the run is
-killed at, the batches before it are there. The price is its size, several times
-that of Parquet, hence the Parquet file at the end.
+Parquet keeps its index at the end of the file, so a truncated file cannot be read at all. An Arrow
+stream is a sequence of self-contained batches: whenever the run is killed, the batches before
+remain readable. It is several times larger than Parquet, hence the Parquet file at the end.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class MetricsWriter:
         import pyarrow as pa
 
         self._schema = _stream_schema()
-        # An OSFile hands each write to the kernel at once: nothing waits in this process.
+        # An OSFile passes each write to the kernel at once: nothing is buffered in this process.
         self._file = pa.OSFile(str(path), "wb")
         self._stream = pa.ipc.new_stream(self._file, self._schema)
         self._rows: list[tuple[float, float, str, str, float, int]] = []
@@ -105,7 +104,7 @@ class MetricsWriter:
 
 
 def read_stream(path: Path) -> pa.Table:
-    """Read an Arrow stream up to its last complete batch, wherever it was cut off."""
+    """Read an Arrow stream up to its last complete batch, even if truncated."""
     import pyarrow as pa
 
     batches = list(_complete_batches(path))
@@ -142,7 +141,7 @@ def _complete_batches(path: Path) -> Iterator[pa.RecordBatch]:
             with pa.ipc.open_stream(file) as reader:
                 yield from reader
         except (pa.ArrowInvalid, OSError):
-            return  # cut off here, in the schema or in a batch
+            return  # truncated here, in the schema or in a batch
 
 
 def _array(field: pa.Field, cells: tuple[object, ...]) -> pa.Array:
@@ -156,7 +155,7 @@ def _array(field: pa.Field, cells: tuple[object, ...]) -> pa.Array:
 
 @dataclass(frozen=True)
 class Series:
-    """All values of one metric in the order in which they were made, in columns of shape (n,)."""
+    """All values of one metric in order of recording, in columns of shape (n,)."""
 
     virtual_time: NDArray[np.float64]  # the simulated clock, seconds
     wall_time: NDArray[np.float64]  # real time since the run began, seconds

@@ -34,17 +34,17 @@ def run_point(
 
     Args:
         point: what to run.
-        out: the run folder to make; nothing is written without one.
+        out: the run folder to create; without one, nothing is written.
         force: replace the run that is in the folder.
-        hooks: who listens.
-        metrics: takes the measurements where no folder does.
+        hooks: callbacks and settings.
+        metrics: records metrics where there is no folder.
 
     Raises:
-        InputError: if the run cannot start; a folder that was made for it is then gone again.
+        InputError: the run cannot start; a folder created for it is removed.
     """
     kind, hooks = KINDS[point.kind], hooks or Hooks()
     if hooks.log and not kind.logs:
-        raise InputError(f"{kind.noun} prints no line for every event: leave the log out")
+        raise InputError(f"{kind.noun} has no event log: leave --log out")
     if out is None:
         return kind.run(point.config, point.seed, metrics, hooks)
     with RunFolder.create(out, point.as_study(), force, resume=kind.of_many) as folder:
@@ -60,7 +60,7 @@ def run_point(
 
 @dataclass(frozen=True)
 class SweepRow:
-    """A point of a sweep that is finished: its name, what it varied, and its summary."""
+    """A finished point of a sweep: its name, its varied arguments, and its summary."""
 
     point: str
     varied: Mapping[str, Any]
@@ -81,11 +81,11 @@ def run_sweep(
 ) -> list[SweepRow]:
     """Run the points of a study, each in a folder of its own under `out`.
 
-    A sweep that was interrupted goes on where it stopped: points whose folders are finished are
-    not run again. `sweep.json` holds the points that are finished, at every instant.
+    An interrupted sweep resumes: points with finished folders are not run again. `sweep.json`
+    always lists the finished points.
 
     Args:
-        study: the study, as its file says it.
+        study: the study, as in its file.
         points: its points.
         out: the folder of the sweep; gets `study.yaml` and `sweep.json`.
         backend: where the points run; those of a cluster are sent back and written here.
@@ -93,8 +93,8 @@ def run_sweep(
         finished: called, in any order, with each point that is done.
 
     Raises:
-        InputError: if `out` holds something else than this sweep, or a point cannot run.
-        KeyboardInterrupt: if the sweep was interrupted.
+        InputError: `out` holds something other than this sweep, or a point cannot run.
+        KeyboardInterrupt: the sweep was interrupted.
     """
     with sweeping(to_builtin(study.as_written()), out, backend, force, finished) as run:
         return run(points)
@@ -163,12 +163,12 @@ def _run(point: Point, out: Path | None) -> tuple[str, dict[str, bytes]]:
         error.add_note(f"in the point {point.name}")
         raise
     if status == "interrupted":
-        raise KeyboardInterrupt  # which ends the whole sweep, not this point alone
+        raise KeyboardInterrupt  # ends the whole sweep, not only this point
     return point.name, {}
 
 
 def read_sweep(folder: Path) -> list[Mapping[str, Any]]:
-    """Return the rows of a sweep: of each finished point `point`, its run folder, and `varied`.
+    """Return the rows of a sweep: for each finished point `point`, its run folder, and `varied`.
 
     Raises:
         InputError: its list cannot be read.
@@ -186,23 +186,23 @@ def read_sweep(folder: Path) -> list[Mapping[str, Any]]:
 
 def _write_rows(rows: Mapping[str, SweepRow], points: Iterable[Point], out: Path) -> None:
     ordered = [rows[point.name].to_dict() for point in points if point.name in rows]
-    with replacing(out / SWEEP) as beside:
-        beside.write_text(to_json(ordered), encoding="utf-8")
+    with replacing(out / SWEEP) as temporary:
+        temporary.write_text(to_json(ordered), encoding="utf-8")
 
 
 def _claim(out: Path, wanted: Any, force: bool) -> None:
-    """Make `out` the folder of this sweep, unless it is something else's."""
+    """Create the folder of this sweep, or refuse a folder with other content."""
     file = out / "study.yaml"
     try:
         if force:
             remove_run_files(out)
         elif any(file.name != Lock.NAME for file in out.iterdir()) and _study_in(file) != wanted:
             raise InputError(
-                f"{out}: the folder exists and holds something else than this study: "
-                "choose another one, or give --force"
+                f"{out}: the folder exists and holds something other than this study: choose "
+                "another one, or give --force"
             )
-        with replacing(file) as beside:
-            beside.write_text(yaml.safe_dump(wanted, sort_keys=False), encoding="utf-8")
+        with replacing(file) as temporary:
+            temporary.write_text(yaml.safe_dump(wanted, sort_keys=False), encoding="utf-8")
     except OSError as error:
         raise unwritable(f"{out}: cannot write a sweep here", error) from None
 
@@ -215,7 +215,7 @@ def _study_in(file: Path) -> object:
 
 
 def _is_finished(point: Point, folder: Path) -> bool:
-    """Whether the folder holds this very point, and its run came to an end of its own."""
+    """Whether the folder holds this very point, completed."""
     try:
         run = RunFolder.open(folder)
         ended = run.status in KINDS[point.kind].ends

@@ -1,9 +1,8 @@
-"""The run folder (docs/run-folder.md): what a run leaves behind, readable at every instant.
-
-A file appears under its name only when it is complete (it is written beside and renamed), except
-for metrics.arrows, which can be read wherever it was cut off; summary.json says that the run is
-finished. The folder of a sweep has a study.yaml, a sweep.json with the summaries of the points that
-are finished, and a run folder for each point.
+"""The run folder (docs/run-folder.md): the files of a run, readable at every instant. A file
+appears under its name only when complete (it is written to a temporary file and renamed), except
+for metrics.arrows, which is readable even if truncated; summary.json marks the run as finished. The
+folder of a sweep has a study.yaml, a sweep.json with the summaries of the finished points, and a
+run folder for each point.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 UNFINISHED = "unfinished"
 
 REPLAY = "replay"
-"""Traces that were played again: a run of no study, since its arguments are the traces."""
+"""Replays of traces, which have no study: their arguments are the traces."""
 
 TUNE = "tune"
 """A search for the best arguments of many relaxations, whose trials are in a table beside it."""
@@ -65,12 +64,12 @@ SUMMARY_KINDS = {
     REPLAY: "replay",
     TUNE: "tuning",
 }
-"""Front door -> kind of summary that its runs have, unless the summary itself says another."""
+"""Verb -> kind of summary of its runs, unless the summary itself names another."""
 
 JOURNAL = "runs.jsonl"
 UNCHANGED_JOURNAL = f"unchanged-{JOURNAL}"
 
-# The summary comes first: with it gone, a folder half removed cannot pass for a finished run.
+# The summary first: without it, a half-removed folder cannot pass for a finished run.
 FILES = (
     "summary.json",
     "study.yaml",
@@ -91,11 +90,11 @@ FILES = (
 
 
 class RunFolder:
-    """One run on disk: `create` it, add metrics, `finish` it; or `open` one that is there.
+    """One run on disk: `create` it, add metrics, `finish` it; or `open` an existing one.
 
-    As a context manager it flushes and closes the metrics at the end of the block, whatever ended
-    it; only `finish` marks the run as finished. Where an InputError ends the block before the first
-    metric, the run could not start, and the folder is gone again.
+    As a context manager it flushes and closes the metrics at the end of the block, however the
+    block ends; only `finish` marks the run as finished. If an InputError ends the block before the
+    first metric, the run could not start, and the folder is removed.
 
         with RunFolder.create("runs/asgd16", study) as run:
             run.metric(0.02, 0.001, "worker3", "staleness", 15, 1)
@@ -118,7 +117,7 @@ class RunFolder:
         """Make the folder and write study.yaml and environment.json.
 
         Args:
-            path: the folder; made, with its parents, if it is not there.
+            path: the folder; created, with its parents, if missing.
             study: the study as resolved. Its seed (`study["seed"]`) is noted in the environment.
             force: replace the run that is in the folder. Other files there are never touched.
             resume: of a run of the same study that did not come to its end the journal stays.
@@ -155,10 +154,10 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
-        """Open a folder to read it; a run that is going on or was killed will do.
+        """Open a folder for reading; the run may be unfinished or killed.
 
         Raises:
-            InputError: this is no run folder, or one of its files is missing or damaged.
+            InputError: this is not a run folder, or one of its files is missing or damaged.
         """
         run = cls(Path(path))
         if not run.path.is_dir():
@@ -180,7 +179,7 @@ class RunFolder:
         self._writer.append(virtual_time, wall_time, node, name, value, step)
 
     def flush(self) -> None:
-        """Write the metrics so far to the disk at once, before a long computation for instance."""
+        """Write the metrics so far to the disk, for example before a long computation."""
         if self._writer is None:
             raise self._not_writing()
         self._writer.flush()
@@ -190,11 +189,10 @@ class RunFolder:
         summary: Mapping[str, Any],
         timeline: Timeline | None = None,
     ) -> None:
-        """Write what is left and mark the run as finished.
+        """Write the remaining data and mark the run as finished.
 
         Args:
-            summary: the key numbers, under the names of the design, and the `status` ("done" if
-                left out); NaN is written as null.
+            summary: the key numbers and the `status` (default: "done"); NaN is written as null.
             timeline: the spans, if they were recorded.
         """
         if self._writer is None:
@@ -212,7 +210,7 @@ class RunFolder:
         self._release()
 
     def close(self) -> None:
-        """Flush and close the metrics of a run that was not finished."""
+        """Flush and close the metrics of an unfinished run."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -252,7 +250,7 @@ class RunFolder:
 
     @cached_property
     def study(self) -> dict[str, Any]:
-        """What was asked for, defaults filled in."""
+        """The study, with defaults filled in."""
         return _mapping(self.path / "study.yaml", parse_yaml)
 
     @cached_property
@@ -268,21 +266,21 @@ class RunFolder:
 
     @property
     def results(self) -> Summary:
-        """The summary, typed; of a run that is not finished one without any number."""
+        """The typed summary; of an unfinished run, one without numbers."""
         kind = (self.summary or {}).get("kind") or SUMMARY_KINDS.get(self.kind or "train")
         if kind not in SUMMARIES or kind is None:
-            raise InputError(f"{self.path / 'summary.json'}: {kind!r} is no kind of summary")
+            raise InputError(f"{self.path / 'summary.json'}: unknown kind of summary {kind!r}")
         found = {**(self.summary or {}), "status": self.status}
         return SUMMARIES[kind].from_dict(found, f"{self.path / 'summary.json'}: ")
 
     @property
     def status(self) -> str:
-        """The summary's status; "unfinished" for a run that is going on or was killed."""
+        """The summary's status; "unfinished" for a run that is still running or was killed."""
         return UNFINISHED if self.summary is None else str(self.summary.get("status", "done"))
 
     @property
     def kind(self) -> str | None:
-        """Which front door the run came through: "train", "replay", ...; None for none of them."""
+        """The verb of the run: "train", "replay", ...; None if unknown."""
         return next((kind for kind in (*KINDS, REPLAY, TUNE) if kind in self.study), None)
 
     def metrics(self, name: str | None = None) -> pa.Table:
@@ -322,7 +320,7 @@ class RunFolder:
 def claim_folder(
     folder: Path, force: bool, what: str = "run", files: Collection[str] = FILES
 ) -> None:
-    """Make a folder, and remove the files of an earlier run from it if `force` says so."""
+    """Create a folder; with `force`, remove the files of an earlier run from it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(file.name != Lock.NAME for file in folder.iterdir()):
@@ -371,8 +369,8 @@ def write_run_files(folder: Path, files: Mapping[str, bytes]) -> None:
     with Lock(folder):
         remove_run_files(folder)
         for name in sorted(files, key="summary.json".__eq__):  # last, since it says: finished
-            with replacing(folder / name) as beside:
-                beside.write_bytes(files[name])
+            with replacing(folder / name) as temporary:
+                temporary.write_bytes(files[name])
 
 
 def _mapping(file: Path, parse: Callable[[bytes, str], Any]) -> dict[str, Any]:
@@ -383,8 +381,8 @@ def _mapping(file: Path, parse: Callable[[bytes, str], Any]) -> dict[str, Any]:
 
 
 def _write(file: Path, text: str) -> None:
-    with replacing(file) as beside:
-        beside.write_text(text, encoding="utf-8")
+    with replacing(file) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def _reason(error: Exception) -> str:

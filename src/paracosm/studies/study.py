@@ -8,7 +8,7 @@
       workers: [1, 4, 16]
       seed: [0, 1, 2]
 
-The command line builds the same mapping from its flags, so that whatever one can say the other can.
+The command line builds the same mapping from its flags, so that both can express the same studies.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from paracosm.validation import validated
 Grid = dict[str, list[Any]]
 
 MOST_RUNS = 1_000_000
-"""Of one study: more would take longer to list than a machine lives."""
+"""Of one study."""
 
 _COUNTS = ("workers", "processors", "world_size")
 Asked = dict[str, Any] | None
 
 
 class Study(BaseModel):
-    """A study as it is written in a file: one kind of run with its arguments."""
+    """A study as written in a file: one kind of run with its arguments."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    seed: int = Field(0, ge=0, description="decides everything that is random")
+    seed: int = Field(0, ge=0, description="seed of all random streams")
     train: Asked = Field(None, description="the arguments of `paracosm train`")
     relax: Asked = Field(None, description="the arguments of `paracosm relax`")
     predict: Asked = Field(None, description="the arguments of `paracosm predict`")
@@ -54,7 +54,7 @@ class Study(BaseModel):
     )
 
     def with_arguments(self, seed: int | None, arguments: Mapping[str, Any]) -> Study:
-        """Return the study with other arguments, which take the place of its own."""
+        """Return the study with some arguments overridden."""
         given = [*arguments, *([] if seed is None else ["seed"])]
         for key in given:
             if any(key in grid for grid in self._over()):
@@ -97,17 +97,17 @@ class Study(BaseModel):
 
     @property
     def kind(self) -> str:
-        """Which kind of run it asks for: "train", "emulate"."""
+        """The kind of run: "train", "emulate", ..."""
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What it asks of each of its runs."""
+        """The arguments of its runs."""
         asked: dict[str, Any] = getattr(self, self.kind)
         return asked
 
     def as_written(self) -> dict[str, Any]:
-        """Return the mapping that a file of this study holds."""
+        """Return the content of this study's file."""
         return {"seed": self.seed, self.kind: self.arguments, "over": self.over}
 
     @field_validator(*KINDS, mode="before")
@@ -147,13 +147,13 @@ class Study(BaseModel):
         return bool(self.over or self.counts)
 
     def points(self, where: str) -> list[Point]:
-        """Return every run of the study, each once, in the order in which they are written.
+        """Return each run of the study once, in the order of the file.
 
         Args:
-            where: what an error message names as the study's origin.
+            where: the study's origin, for error messages.
 
         Raises:
-            InputError: for the first argument that is wrong.
+            InputError: the first invalid argument.
         """
         kind = KINDS[self.kind]
         points: dict[tuple[int, str], Point] = {}
@@ -220,26 +220,26 @@ def _is_one_number(annotation: Any) -> bool:
 class Point:
     """One run of a study."""
 
-    kind: str  # what kind of run it is: "train", "relax", "predict", "emulate", "plan"
-    name: str  # says what it varies, fit for a folder's name; empty when nothing is varied
+    kind: str  # kind of run: "train", "relax", "predict", "emulate", "plan"
+    name: str  # names the varied arguments, fit for a folder; empty when nothing is varied
     seed: int  # its seed
     config: Any  # its arguments, checked and complete: a TrainConfig, ..., a PlanConfig
     varied: Mapping[str, Any]  # the arguments that the study varies, as written
 
     def as_study(self) -> dict[str, Any]:
-        """Return the study of this one run, complete, as `study.yaml` keeps it.
+        """Return the complete study of this run, as in `study.yaml`.
 
-        Arguments that have no effect on the run are left out, as a study must.
+        Arguments without effect on the run are left out, since a study refuses them.
         """
         arguments = self.config.model_dump(exclude=self.config.without_effect())
         return {"seed": self.seed, self.kind: arguments}
 
 
 def load_study(path: Path) -> Study:
-    """Read a study file. What the runs are asked for is checked by `Study.points`.
+    """Read a study file; `Study.points` checks the arguments of its runs.
 
     Raises:
-        InputError: if it cannot be read, is not YAML, or has a key that no study has.
+        InputError: it cannot be read, is not YAML, or has an unknown key.
     """
     content = read_yaml(path, "study file")
     if not isinstance(content, dict) or not content.keys() & KINDS.keys():
@@ -250,7 +250,7 @@ def load_study(path: Path) -> Study:
 
 
 def _name(keys: Iterable[str], choice: Iterable[tuple[int, Any]]) -> str:
-    """Name a point by what it varies, fit for a folder; `choice` has position and value."""
+    """Name a point by its varied arguments, fit for a folder; `choice` has position and value."""
     parts = [
         f"{key}={_word(value) or position}"
         for key, (position, value) in zip(keys, choice, strict=True)

@@ -1,4 +1,4 @@
-"""Find the checkpoint policy, and whatever else can be tuned, that brings a run home first."""
+"""Tuning of the checkpoint policy and other parameters for the shortest time to tolerance."""
 
 from __future__ import annotations
 
@@ -45,27 +45,26 @@ def tune(
     """Minimise the median time to tolerance over seeds, by a tree-structured Parzen estimator.
 
     All trials see the same seeds: the same durations, the same faults at the same instants. Each
-    run's time is taken over the same seed's without faults. The first trial is what the literature
-    suggests, a third of all is spread evenly over the space (a Halton sequence), the others are
-    Optuna's. Last, the best is run under as many fresh seeds: its median in the search is too good,
-    since it was chosen for it.
-
-    An interrupt (Ctrl-C) ends the search with what it has, without that validation.
+    run's time is divided by the same seed's time without faults. The first trial is the
+    literature's suggestion, a third of all is spread evenly over the space (a Halton sequence), the
+    others are Optuna's. Last, the best is run with the same number of fresh seeds: its median in
+    the search is biased, since it was selected by it. An interrupt (Ctrl-C) ends the search with
+    the best so far, without validation.
 
     Args:
-        config: what is run; where its policy says what is tuned, the trials say it instead.
+        config: the configuration; the trials override the parts of its policy that are tuned.
         space: what to vary; an update takes time in proportion to its rows where `processors` or
             `blocks` are varied, and `config.time` is that of the configured numbers of them.
         seeds: runs of each trial, with the seeds seed, seed + 1, ...; the validation's come next.
         trials: how many.
-        seed: decides everything that is random.
+        seed: of all random streams.
         limit: times the fault-free time at which a run counts as not converging.
         backend: where runs run.
         ran: called after each run.
 
     Raises:
-        InputError: something that cannot be tuned, or an iteration that does not converge even
-            without faults.
+        InputError: a parameter cannot be tuned, or the iteration does not converge even without
+            faults.
         MissingExtraError: Optuna is not installed.
         KeyboardInterrupt: interrupted before the end of the first trial.
     """
@@ -121,7 +120,7 @@ def tune(
 
 
 def count_runs(config: RelaxConfig, space: Sequence[Parameter], seeds: int, trials: int) -> int:
-    """Return how many runs `tune` makes, counting those that it need not make."""
+    """Return the number of runs of `tune`, including those that it can skip."""
     policy = _policy(config, space)
     compared = 1 + bool(config.fault) + len(_suggestions(policy, _between_faults(config, 1.0)))
     return seeds * (2 + trials + compared)
@@ -133,17 +132,17 @@ def _check(
     names = [parameter.name for parameter in space]
     policy_tuned = any(name in ("alpha", "omega") for name in names)
     for wrong, message in (
-        (not names, "tune: give it something to vary, such as alpha=1.05..20"),
+        (not names, "tune: name a parameter to vary, such as alpha=1.05..20"),
         (len(set(names)) < len(names), "tune: a parameter is given twice"),
         (seeds < 1 or trials < 1, "tune: at least one seed and one trial"),
-        (not limit > 1, f"limit: above 1, not {limit}: a run without faults takes 1"),
+        (not limit > 1, f"limit: must be above 1 (the time without faults), not {limit}"),
         (
             policy_tuned and not config.fault,
-            "alpha and omega have no effect where nothing goes wrong: give a fault",
+            "alpha and omega have no effect without faults: give a fault",
         ),
         (
             config.tolerance is None and config.error_tolerance is None,
-            "tune: time to tolerance needs a tolerance",
+            "tolerance: required to tune the time to tolerance",
         ),
         ("timeline" in config.model_fields_set, "timeline: a tuning records none: leave it out"),
     ):
@@ -158,7 +157,7 @@ def _policy(config: RelaxConfig, space: Collection[Parameter]) -> CheckpointPoli
         return policy
     for name in ("alpha", "omega"):
         if name not in tuned:
-            raise InputError(f"{name}: give it in the checkpoint policy, or tune it too")
+            raise InputError(f"{name}: set it in the checkpoint policy, or tune it")
     return CheckpointPolicy(tuned["alpha"], tuned["omega"])
 
 
@@ -179,7 +178,7 @@ def _whole(value: float | None) -> int | None:
 
 
 def _between_faults(config: RelaxConfig, fault_free: float) -> float | None:
-    """Return seconds between faults; those that strike once do so once a run."""
+    """Return seconds between faults; a single fault occurs once per run."""
     faults = config.fault
     mean = mean_time_between_faults(faults)
     return mean if mean is not None or not faults else fault_free / len(faults)
@@ -274,7 +273,7 @@ class Trial:
 
     number: int
     values: Mapping[str, float]  # of the parameters, by name
-    setting: Setting  # the same, as it is run
+    setting: Setting  # the resulting setting
     measured: Outcomes  # under the seeds of the search
 
 
@@ -289,12 +288,12 @@ class Tuning:
     # least and greatest value of trials within 1 % of the best median ratio
     near_best: Mapping[str, tuple[float, float]]
     fault_free: Spread  # virtual seconds without faults, over the seeds of the search
-    between_faults: float | None  # mean time, seconds; None: there are none
+    between_faults: float | None  # mean time, seconds; None without faults
     # Young's and Daly's intervals, seconds, where checkpoints cost something
     suggestions: Mapping[str, float]
     seeds: range
     fresh_seeds: range  # of the validation
-    # "best", "no checkpoints", "young", "daly", as far as they apply; empty if interrupted
+    # "best", "no checkpoints", "young", "daly", where applicable; empty if interrupted
     validation: Mapping[str, Outcomes]
     limit: float  # times the fault-free time at which a run counts as not converging
 
@@ -323,7 +322,7 @@ class Tuning:
         )
 
     def remarks(self) -> list[str]:
-        """Return sentences on what the numbers do not say themselves."""
+        """Return remarks that explain the numbers."""
         said = []
         policy = self.best.setting.checkpoint
         free = policy is not None and policy.cost == 0
@@ -333,14 +332,14 @@ class Tuning:
             share = parameter.share(self.best.values[parameter.name])
             if parameter.name == "omega" and free:
                 said.append(
-                    "Checkpoints cost nothing here, so the more the better: give their cost, such "
-                    'as --checkpoint "cost=1s".'
+                    "Checkpoints are free here, so more are better: give their cost, such as "
+                    '--checkpoint "cost=1s".'
                 )
             elif min(share, 1 - share) < _EDGE:
                 end = "lower" if share < _EDGE else "upper"
                 said.append(
                     f"The best value of {parameter.name} is at the {end} end of its range: a "
-                    "wider one may hold a better one."
+                    "wider range may contain a better one."
                 )
         return said
 
@@ -382,8 +381,8 @@ def tuning_folder(
 
 def write_tuning(tuning: Tuning, folder: RunFolder) -> None:
     """Write the trials, and finish the folder."""
-    with replacing(folder.path / TRIALS) as beside:
-        _write_trials(tuning, beside)
+    with replacing(folder.path / TRIALS) as temporary:
+        _write_trials(tuning, temporary)
     folder.finish(tuning.summary())
 
 

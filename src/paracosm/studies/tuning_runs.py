@@ -1,7 +1,7 @@
-"""What a tuning may change, and the runs that it compares: the same seeds with other settings.
+"""The parameters of a tuning, and the runs that it compares: the same seeds with other settings.
 
 Time to tolerance is measured in units of the same seed's time without faults, since a right-hand
-side that is drawn from the seed may double it: a ratio of 1 is a run that faults cost nothing.
+side drawn from the seed may double it: at a ratio of 1, faults cost nothing.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from paracosm.units import format_number, parse_duration, parse_number
 
 Array = NDArray[np.float64]
 Ran = Callable[[int], None]
-"""Called now and then with the number of runs that are done, or that need not be run."""
+"""Called from time to time with the number of runs done or skipped."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a trial changes of the configuration; None: left as it is."""
+    """The changes of a trial to the configuration; None: unchanged."""
 
     checkpoint: CheckpointPolicy | None = None  # None: no checkpoints
     relaxation: float | None = None  # the method's relaxation factor
@@ -61,7 +61,7 @@ def spread(values: Array) -> Spread:
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """One setting under several seeds; what did not converge counts as if it had at its limit."""
+    """One setting under several seeds; runs that did not converge count with the limit."""
 
     ratios: Array  # of the times over the seeds' fault-free ones, shape (k,)
     times: Array  # virtual seconds, shape (k,)
@@ -105,11 +105,13 @@ class Simulations:
         for seed, (time, why) in zip(missing, self._execute(specs, ran), strict=True):
             if why:
                 raise InputError(
-                    f"without any fault the iteration does not converge with seed {seed} ({why}): "
-                    "there is nothing to compare with; change method, tolerance or limits"
+                    f"without faults the iteration does not converge with seed {seed} ({why}), so "
+                    "there is no reference: change method, tolerance or limits"
                 )
             if time == 0:
-                raise InputError("the first iterate is within the tolerance: nothing to tune")
+                raise InputError(
+                    "the first iterate is within the tolerance: there is nothing to tune"
+                )
             self._fault_free[seed] = time
         return np.array([self._fault_free[seed] for seed in seeds])
 
@@ -145,7 +147,9 @@ class Simulations:
         spec = self._spec(seed, setting)
         if setting.relaxation is not None:
             if spec.method is None:
-                raise InputError("relaxation: an update function of your own has none")
+                raise InputError(
+                    "relaxation: a user-defined update function has no relaxation factor"
+                )
             spec = spec.changed(method=replace(spec.method, omega=setting.relaxation))
         if "max_sweeps" not in self.config.model_fields_set:
             spec = spec.changed(max_sweeps=inf)
@@ -176,7 +180,7 @@ class Simulations:
                 ("time", config.time.processors is not None),
             ):
                 if given:
-                    raise InputError(f"processors: {what} says how many there are: leave it out")
+                    raise InputError(f"processors: {what} sets their number: leave it out")
             config = config.model_copy(update={"processors": setting.processors})
         if setting.blocks is not None:
             pattern = config.pattern.with_blocks(setting.blocks)
@@ -184,7 +188,7 @@ class Simulations:
         return config
 
     def _at_block_size(self, spec: RunSpec, setting: Setting) -> RunSpec:
-        """Let an update take as long as its rows: a block of half the size takes half the time."""
+        """Scale the time of an update with the number of its rows."""
         if setting.processors is None and setting.blocks is None:
             return spec
         if not self._blocks:
@@ -202,7 +206,7 @@ class Simulations:
 
 def _run(spec: RunSpec) -> tuple[float, str]:
     if spec.horizon is None and any(fault.needs_horizon for fault in spec.config.fault):
-        # Without faults this setting takes another time than the one configured.
+        # Without faults this setting takes a different time than the configured one.
         plain = simulate(spec.changed(fault=(), checkpoint=None))
         if plain.status == "interrupted":
             raise KeyboardInterrupt
@@ -211,7 +215,7 @@ def _run(spec: RunSpec) -> tuple[float, str]:
         spec = replace(spec, horizon=plain.virtual_time)
     result = solve(spec)
     if result.status == "interrupted":
-        raise KeyboardInterrupt  # which ends the search, not this run alone
+        raise KeyboardInterrupt  # ends the search, not only this run
     return result.virtual_time, "" if result.status == "converged" else result.reason
 
 
@@ -259,11 +263,11 @@ class Parameter:
             raise unknown("parameter to tune", self.name, PARAMETERS)
         if not 0 < self.low < self.high < inf:
             raise InputError(
-                f"{self.name}: bounds are above 0, finite and ascending, not {self.low:g}.."
+                f"{self.name}: bounds must be above 0, finite and ascending, not {self.low:g}.."
                 f"{self.high:g}"
             )
         if self.is_whole and not (self.low == int(self.low) and self.high == int(self.high)):
-            raise InputError(f"{self.name}: bounds are whole numbers")
+            raise InputError(f"{self.name}: bounds must be whole numbers")
 
     @property
     def is_log(self) -> bool:
@@ -282,13 +286,13 @@ class Parameter:
         return self.rounded(value)
 
     def share(self, value: float) -> float:
-        """Return how far along `value` lies, 0 to 1: the inverse of `at`."""
+        """Return the position of `value` between the bounds, 0 to 1: the inverse of `at`."""
         if self.is_log:
             return log(value / self.low) / log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
     def rounded(self, value: float) -> float:
-        """Return `value` to four digits, so that what is printed is what was run."""
+        """Return `value` to four digits, so that printed values are those that were run."""
         digits = round(value) if self.is_whole else float(f"{value:.4g}")
         return min(max(digits, self.low), self.high)
 
@@ -318,7 +322,7 @@ def parse_space(text: str) -> tuple[Parameter, ...]:
 
 
 def complete_checkpoint(text: str | None, space: Iterable[Parameter]) -> str | None:
-    """Return a policy as it is written, with the lower bounds of what is tuned in it."""
+    """Return a policy with the lower bounds of the tuned parameters filled in."""
     tuned = {parameter.name: parameter.low for parameter in space if parameter.name in _POLICY}
     if not tuned:
         return text

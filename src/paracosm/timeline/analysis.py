@@ -160,8 +160,8 @@ def overlap(
     others, found = [each for each in others if each != first], {}
     for node in dict.fromkeys(node for node, _ in by_resource):
         own = by_resource.get((node, first), none)
-        beside = np.hstack([none, *(by_resource.get((node, each), none) for each in others)])
-        found[node] = covered(*own) + covered(*beside) - covered(*np.hstack([own, beside]))
+        rest = np.hstack([none, *(by_resource.get((node, each), none) for each in others)])
+        found[node] = covered(*own) + covered(*rest) - covered(*np.hstack([own, rest]))
     return found
 
 

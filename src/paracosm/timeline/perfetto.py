@@ -41,7 +41,7 @@ def write_trace(timeline: Timeline, path: str | Path) -> None:
     Messages with exactly one send and one receive span, begun in this order, get an arrow. Events
     are written as they are made; beside the timeline, memory holds a few numbers per span.
     """
-    with replacing(path) as beside, _open(beside, str(path).endswith(".gz")) as file:
+    with replacing(path) as temporary, _open(temporary, str(path).endswith(".gz")) as file:
         file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
         tracks = _Tracks(timeline)
         events = chain(_span_events(timeline, tracks), _counter_events(timeline, tracks))
@@ -140,7 +140,7 @@ def _arrows(spans: Spans, begins: Ints) -> Bools:
 
 def _nanoseconds(seconds: Floats) -> Ints:
     if not np.isfinite(seconds).all():
-        raise InputError("the timeline has a time that is no number: it is damaged")
+        raise InputError("the timeline is damaged: a time is not a number")
     return np.rint(seconds * 1e9).astype(np.int64)
 
 

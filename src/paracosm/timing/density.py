@@ -114,7 +114,7 @@ def _log_density(distribution: Distribution, x: Floats) -> Floats:
     raise AssertionError(distribution)
 
 
-def left_out_log_density(distribution: KernelDensity | LogKernelDensity) -> Floats:
+def leave_one_out_log_density(distribution: KernelDensity | LogKernelDensity) -> Floats:
     """Return the log-density at each sample under the kernels of all the others, shape (n,)."""
     samples = distribution._array
     return _kernel_log_density(distribution, samples, own=np.arange(samples.size))

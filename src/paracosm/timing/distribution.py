@@ -176,7 +176,7 @@ class Slowdown(Distribution):
         while isinstance(base, Scaled):
             base = base.base
         if base.in_order:
-            raise InputError("slowdown: a recording is replayed as it is; use empirical(...)")
+            raise InputError("slowdown: a recording cannot be scaled; use empirical(...)")
 
     def from_uniform(self, uniform: Floats) -> Floats:
         # One uniform number decides both: which side of `probability` it falls on, and where there.

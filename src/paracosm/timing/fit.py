@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from paracosm.arrays import Bools, Floats
 from paracosm.errors import InputError, unknown
-from paracosm.timing.density import cumulative, left_out_log_density, log_density
+from paracosm.timing.density import cumulative, leave_one_out_log_density, log_density
 from paracosm.timing.distribution import Distribution
 from paracosm.timing.families import (
     Constant,
@@ -90,7 +90,7 @@ def _judged(values: Floats, family: str) -> Fit:
         some = np.random.default_rng(0).choice(values, MOST_KERNELS, replace=False)
     if isinstance(distribution, KernelDensity | LogKernelDensity):
         through_some = replace(distribution, samples=tuple(some.tolist()))
-        logarithms, parameters = left_out_log_density(through_some), 0
+        logarithms, parameters = leave_one_out_log_density(through_some), 0
     else:
         logarithms = log_density(distribution, some)
         parameters = len(distribution.parameters)

@@ -1,4 +1,4 @@
-"""When clients can be had: at times that a file lists, or now and then."""
+"""The availability of clients: times listed in a file, or random periods."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -19,21 +19,21 @@ from paracosm.units import format_duration, parse_duration
 
 
 class Availability(Protocol):
-    """Says of each client when it is there. `now`, in seconds, never goes back."""
+    """The availability of each client. `now`, in seconds, never decreases."""
 
     def there_until(self, client: int, now: float) -> float | None:
-        """Return when a client that is there now goes; None where it is away."""
+        """Return when a client that is available now leaves; None if it is away."""
 
     def comes_at(self, client: int, now: float) -> float:
-        """Return when a client that is away comes; infinity where it never does."""
+        """Return when a client that is away returns; infinity if never."""
 
     @property
     def end(self) -> tuple[float, int]:
-        """The last instant that is known, and a client that is there until then."""
+        """The last known instant, and a client that is available until then."""
 
 
 class Always:
-    """Every client is there all the time."""
+    """Every client is always available."""
 
     end = (inf, 0)
 
@@ -45,7 +45,7 @@ class Always:
 
 
 class Trace:
-    """Clients are there in the intervals of a file; see `read_trace`."""
+    """Clients are available in the intervals of a file; see `read_trace`."""
 
     def __init__(self, intervals: Sequence[tuple[int, float, float]]) -> None:
         """Take intervals (client, begin, end) in order, of which no two of a client overlap."""
@@ -78,10 +78,10 @@ class Trace:
 
 
 def read_trace(path: Path, clients: int) -> Trace:
-    """Read the intervals in which clients are there from a CSV or Parquet file.
+    """Read the intervals in which clients are available from a CSV or Parquet file.
 
     It has the columns client (from 0), begin and end: seconds, or texts with a unit. A client that
-    it does not name is never there.
+    is not listed is never available.
     """
     columns = read_columns(path, ("begin", "end"), clients)
     rows = []
@@ -93,11 +93,11 @@ def read_trace(path: Path, clients: int) -> Trace:
         client, begin, end = row
         if not begin < end < inf:
             raise InputError(
-                f"{path}: client {client} is there from {begin:g} s to {end:g} s: an interval is "
-                "finite and ends after it begins"
+                f"{path}: client {client} is available from {begin:g} s to {end:g} s: intervals "
+                "must be finite and end after they begin"
             )
         if before is not None and before[0] == client and before[2] > begin:
-            raise InputError(f"{path}: client {client} is there twice at {begin:g} s")
+            raise InputError(f"{path}: intervals of client {client} overlap at {begin:g} s")
         before = row
     if not rows:
         raise InputError(f"{path}: it has no intervals")
@@ -113,7 +113,7 @@ def _seconds(path: Path, client: int, value: Any) -> float:
 
 @dataclass(frozen=True)
 class OnOff:
-    """Each client is there for a while and away for a while, by turns, independently of others."""
+    """Each client alternates between available and away, independently of others."""
 
     on: Distribution  # how long it is there
     off: Distribution  # how long it is away
@@ -122,8 +122,8 @@ class OnOff:
         for name, each in (("there", self.on), ("away", self.off)):
             if not 0 < each.mean() < inf or each.in_order:
                 raise InputError(
-                    f"availability: how long clients are {name} is a distribution of a finite mean "
-                    f"above 0, no recording, not {each}"
+                    f"availability: the time that clients are {name} must be a distribution with "
+                    f"a finite mean above 0, not a recording, got {each}"
                 )
 
     def __str__(self) -> str:
@@ -131,12 +131,15 @@ class OnOff:
 
 
 def parse_on_off(text: str) -> OnOff:
-    """Read `onoff(exponential(1h), exponential(2h))`: how long clients are there, and away."""
+    """Read `onoff(exponential(1h), exponential(2h))`: the times that clients are available and
+    away.
+    """
     inside = text.strip().removeprefix("onoff(")
     if inside == text.strip() or not inside.endswith(")"):
         raise InputError(
             f'availability: "{text}" is neither a .csv or .parquet file nor '
-            '"onoff(exponential(1h), exponential(2h))": how long clients are there, and away'
+            '"onoff(exponential(1h), exponential(2h))": the times that clients are available and '
+            "away"
         )
     inside, depth = inside[:-1], 0
     for place, sign in enumerate(inside):
@@ -144,19 +147,19 @@ def parse_on_off(text: str) -> OnOff:
         if sign == "," and not depth:
             on, off = inside[:place], inside[place + 1 :]
             return OnOff(parse_distribution(on.strip()), parse_distribution(off.strip()))
-    raise InputError(f'availability: "{text}" lacks how long clients are away: onoff(1h, 2h)')
+    raise InputError(f'availability: "{text}" lacks the time that clients are away: onoff(1h, 2h)')
 
 
-_QUANTILES = 4096  # of a distribution, for what is left of a period that is under way
+_QUANTILES = 4096  # of a distribution, for the remainder of a current period
 
 
 class Turns:
-    """Clients that come and go by turns from before the run on, so that its start is like any time.
+    """Alternating clients in equilibrium at the start of the run.
 
-    A client is there at the start with the probability E[on] / (E[on] + E[off]); what is left of
+    A client is available at the start with probability E[on] / (E[on] + E[off]); what is left of
     its period then has the density (1 - F(x)) / mean (Cox, "Renewal Theory", 1962, section 5.1).
     That is drawn as a uniform share of a period that is chosen in proportion to its length, of
-    4096 quantiles. Turns of a client are drawn when somebody asks for it.
+    4096 quantiles. Periods of a client are drawn on demand.
     """
 
     end = (inf, 0)
@@ -205,7 +208,7 @@ class _Turn:
 
 
 def make_availability(what: OnOff | Path | None, clients: int, seed: int) -> Availability:
-    """Return when clients are there: always, by turns, or as a file says."""
+    """Return the availability of clients: always, alternating, or from a file."""
     if what is None:
         return Always()
     return Turns(what, seed) if isinstance(what, OnOff) else read_trace(what, clients)
@@ -214,7 +217,7 @@ def make_availability(what: OnOff | Path | None, clients: int, seed: int) -> Ava
 def absences(
     availability: Availability, workers: Sequence[str]
 ) -> Iterator[tuple[float, str, float]]:
-    """Yield when which worker goes and is back, by begin; infinity where it never is."""
+    """Yield worker, begin and end (infinity: forever) of absences, by begin."""
 
     def of(number: int) -> Iterator[tuple[float, str, float]]:
         now = 0.0
@@ -229,13 +232,13 @@ def absences(
 
 
 def check_known(availability: Availability, until: float, who: str = "client") -> None:
-    """Raise InputError if nothing is known of who is there before a run ends."""
+    """Raise InputError if the trace ends before the run."""
     end, client = availability.end
     if until > end:
         when = format_duration(end)
         raise InputError(
-            f"availability: the trace ends at {when}, with {who} {client}, and the run goes on: "
-            f"give a longer one, or end the run there, --until {when.replace(' ', '')}"
+            f"availability: the trace ends at {when}, with {who} {client}, before the run: give a "
+            f"longer trace, or end the run there with --until {when.replace(' ', '')}"
         )
 
 
@@ -243,7 +246,7 @@ SUFFIXES = (".csv", ".parquet")
 
 
 def is_table(text: str) -> bool:
-    """Whether a text is the name of a table of clients, and no distribution."""
+    """Whether a text is a table file of clients instead of a distribution."""
     return text.strip().lower().endswith(SUFFIXES)
 
 
@@ -256,7 +259,7 @@ def read_columns(path: Path, names: Sequence[str], clients: int) -> dict[str, li
     from pyarrow import csv
 
     if not path.is_file():
-        raise InputError(f"there is no file {path}")
+        raise InputError(f"{path}: no such file")
     try:
         if path.suffix.lower() == ".csv":
             text = dict.fromkeys(("client", *names), pyarrow.string())

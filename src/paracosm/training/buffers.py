@@ -1,12 +1,11 @@
-"""What a model keeps beside its parameters, such as the running statistics of batch normalisation.
-
-Training normalises each minibatch by its own statistics and lets the running ones follow (Ioffe,
-Szegedy, "Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate
-Shift", 2015, algorithm 2); evaluation uses the latter. Where workers share one set, it follows all
-minibatches in the order in which their gradients are computed. Where each replica has its own, as
-on real workers, it follows that replica's; what is evaluated then is the mean over replicas, as
-where whole models are averaged (Li et al., "FedBN: Federated Learning on Non-IID Features via Local
-Batch Normalization", 2021, section 3, on what federated averaging does).
+"""Buffers of a model, such as the running statistics of batch normalisation. Training normalises
+each minibatch by its own statistics and updates the running ones (Ioffe, Szegedy, "Batch
+Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift", 2015,
+algorithm 2); evaluation uses the latter. Where workers share one set, it follows all minibatches in
+the order in which their gradients are computed. Where each replica has its own, as on real workers,
+it follows that replica's; what is evaluated then is the mean over replicas, as where whole models
+are averaged (Li et al., "FedBN: Federated Learning on Non-IID Features via Local Batch
+Normalization", 2021, section 3, on what federated averaging does).
 """
 
 from collections.abc import Sequence
@@ -43,7 +42,7 @@ class Buffers:
         self._used: int | None = None
 
     def use(self, replica: int) -> None:
-        """Let the module have the buffers of a replica."""
+        """Switch the module to the buffers of a replica."""
         if replica == self._used:
             return
         if self._used is not None:  # a forward pass may have put new tensors in their places
@@ -66,11 +65,11 @@ class Buffers:
         self._put([torch.from_numpy(values) for values in state])
 
     def see(self, replica: int, state: State) -> None:
-        """Take note of what a gradient, computed ahead and now looked at, has left behind."""
+        """Adopt the buffers of a gradient that was computed ahead and is now used."""
         self._seen[replica] = [torch.from_numpy(values) for values in state]
 
     def rewind(self, replica: int) -> None:
-        """Undo what gradients have left behind that were computed ahead and not looked at."""
+        """Undo the effect of gradients that were computed ahead and not used."""
         self.use(replica)
         self._put(_copies(self._seen.get(replica, self._initial)))
 
@@ -106,13 +105,13 @@ class Buffers:
 
 
 def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return copies; one that stands in several places stays one."""
+    """Return copies; shared objects stay shared."""
     copied = {id(tensor): tensor.clone() for tensor in tensors}
     return [copied[id(tensor)] for tensor in tensors]
 
 
 def averaged_over(states: Sequence[State], start: State) -> State:
-    """Return what several tasks, which began with the same buffers, make of them together.
+    """Combine the buffers of several tasks that began with the same ones.
 
     A running statistic becomes the mean of what they end with, since the sum of their changes would
     overshoot; a count adds up.

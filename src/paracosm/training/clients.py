@@ -1,4 +1,4 @@
-"""Clients that take turns at the places of a few workers: who is picked next, and what it is like.
+"""Clients that share the places of a few workers: selection and properties.
 
 A worker is a place, with a node and a link; a client has data, a speed and lines of its own. At any
 time as many clients take part as there are workers. Whom a server picks next is drawn from those
@@ -21,13 +21,13 @@ from paracosm.training.fields import ClientFields
 
 @dataclass(eq=False, slots=True)
 class Participation:
-    """One time that a client takes part.
+    """One participation of a client.
 
     Attributes:
         client: its number.
-        rng: of what happens to it meanwhile, a stream of this client and time.
-        leaves: when it goes away, in seconds; infinity where it stays.
-        lost_after: the share of its computing after which it is lost; None where it is not.
+        rng: random stream of this participation.
+        leaves: when it goes away, in seconds; infinity if it stays.
+        lost_after: the share of its computing after which it is lost; None if it is not.
     """
 
     client: int
@@ -77,7 +77,7 @@ class Clients:
         self.dropped_out = self.gone = self.late = 0
 
     def pick(self, places: int, now: float) -> list[Participation]:
-        """Pick clients for so many places; fewer where fewer can be had."""
+        """Pick clients for `places`; fewer if not enough are available."""
         picked: list[Participation] = []
         while len(picked) < places and self._idle.total:
             for _ in range(_TRIES):
@@ -100,18 +100,18 @@ class Clients:
                 yield client, float(self._speed[client])
 
     def release(self, client: int) -> None:
-        """Let a client that took part be picked again."""
+        """Make a client available for selection again."""
         self._idle.add(client)
 
     def next_comes_at(self, now: float) -> float:
-        """Return when a client that does not take part can be had; infinity where none ever can."""
+        """Return when the next idle client becomes available; infinity if never."""
         return min(
             (self._availability.comes_at(client, now) for client in self._idle.members()),
             default=inf,
         )
 
     def check_known(self, now: float) -> None:
-        """Raise InputError if the run goes on when nothing is known any more of who is there."""
+        """Raise InputError if the run continues after the end of the availability trace."""
         if now < self._until:
             check_known(self._availability, inf)
 
@@ -153,11 +153,7 @@ _TRIES = 64  # draws of clients that are away, after which all are looked throug
 
 
 class _WeightedSet:
-    """Numbers 0, 1, ..., each with a weight, of which some are members.
-
-    A tree of sums: who stands at a place among the weights of all members, one after the other, is
-    found in O(log n).
-    """
+    """A subset of weighted numbers 0, 1, ...: a tree of sums, with draws in O(log n)."""
 
     def __init__(self, weights: Sequence[int]) -> None:
         """Begin with all of them as members."""

@@ -1,4 +1,4 @@
-"""What fails next in a job, and virtual time while the engine's clock stands still."""
+"""The upcoming failures of a job, and virtual time across pauses of the engine's clock."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -28,12 +28,12 @@ class Clock:
         self._offsets = [virtual]
 
     def pause(self, engine: float, end: float) -> None:
-        """Let the engine stand still until `end`, in virtual time."""
+        """Pause the engine until `end`, in virtual time."""
         self._pauses.append(engine)
         self._offsets.append(end - engine)
 
     def virtual(self, engine: float) -> float:
-        """Return the virtual time of an instant after all pauses."""
+        """Return the virtual time of an engine instant, after all pauses."""
         return engine + self._offsets[-1]
 
     def engine(self, virtual: float) -> float:
@@ -50,7 +50,7 @@ class Clock:
 
 
 class PlacedTimeline(Timeline):
-    """A timeline that takes spans of nodes on the engine's clock, and puts them in virtual time."""
+    """A timeline that converts spans from the engine's clock to virtual time."""
 
     def __init__(self, inner: Timeline, clock: Clock, nodes: Sequence[str]) -> None:
         self.inner = inner
@@ -75,7 +75,7 @@ class Failure(NamedTuple):
     time: float
     node: str
     back: float
-    leaves: bool = False  # whether it goes by itself, and does not fail
+    leaves: bool = False  # whether it leaves of its own accord instead of failing
 
 
 class ComingFailures:
@@ -109,15 +109,15 @@ class ComingFailures:
         self._alone = _Alone(inf if self._restarts else failures.nodes.worker, workers, seed)
 
     def begin_life(self) -> None:
-        """Let all workers work from now on, the beginning of the engine's clock."""
+        """Start all workers at the beginning of the engine's clock."""
         self._alone.begin()
 
     def stops_job(self, failure: Failure) -> bool:
-        """Whether the others do not go on without the node."""
+        """Whether the others cannot continue without the node."""
         return failure.node in self._servers or (self._restarts and not failure.leaves)
 
     def upcoming(self) -> Failure:
-        """Return the failure that comes next."""
+        """Return the next failure."""
         if self._held:
             return self._held[0]
         due, worker = self._alone.next
@@ -127,7 +127,7 @@ class ComingFailures:
         return self._next
 
     def take(self) -> Failure:
-        """Return the same, which has come now."""
+        """Remove and return the next failure."""
         failure = self.upcoming()
         if self._held:
             self._held.pop(0)
@@ -137,8 +137,8 @@ class ComingFailures:
             self._alone.fail(self._restart)
         return failure
 
-    def hold_until(self, end: float) -> Failure | None:
-        """Take what comes before `end`, the end of a pause, up to a failure of the whole job.
+    def take_until(self, end: float) -> Failure | None:
+        """Take the failures before `end`, the end of a pause, up to a failure of the whole job.
 
         Single workers that fail in a pause do so at its end.
         """
@@ -157,7 +157,7 @@ def strikes_of(
     servers: Sequence[str],
     seed: int,
 ) -> Iterator[Strike]:
-    """Yield the faults of a kind that were asked for, as they strike; see `faults.strikes`."""
+    """Yield the strikes of the configured faults of a kind; see `faults.strikes`."""
     faults = [
         (fault, generator(seed, TrainingStream.FAULTS, number))
         for number, fault in enumerate(failures.faults)
@@ -183,7 +183,7 @@ def _at_virtual_times(
 
 
 class _Alone:
-    """When single workers fail at random that do not stop the job, on the engine's clock."""
+    """Random failures of single workers that do not stop the job, on the engine's clock."""
 
     def __init__(self, mtbf: float, workers: Sequence[str], seed: int) -> None:
         self._mtbf = mtbf
@@ -208,7 +208,7 @@ class _Alone:
         return due, self._workers[worker]
 
     def fail(self, restart: float) -> None:
-        """Let it fail; it works on after its restart."""
+        """Record a failure; the worker continues after its restart."""
         due, worker = self._due[0]
         following = due + restart + self._sources[worker].exponential(self._mtbf)
         heapreplace(self._due, (following, worker))

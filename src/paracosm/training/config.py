@@ -1,4 +1,4 @@
-"""What `train` can be asked for: the one description behind the command line and the study file."""
+"""The arguments of `train`, shared by the command line and the study file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from paracosm.cluster import Cluster
-from paracosm.cluster.changes import is_of_cluster, refuse_changes
+from paracosm.cluster.changes import changes_cluster, refuse_changes
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.link import Packets
 from paracosm.cluster.worker_counts import MOST_NODES
@@ -76,7 +76,7 @@ def _until(value: Any) -> float | Target:
         return parse_target(value)
     seconds = read_duration(value)
     if not seconds > 0:
-        raise InputError(f"a run ends after more than 0 seconds, not {value}")
+        raise InputError(f"until: must be above 0 seconds, not {value}")
     return seconds
 
 
@@ -100,8 +100,10 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
     # Which schedule, where steps are not simulated as a whole.
     strategy: str | None = Field(
         None,
-        description="how workers share the work, as predict has it: ddp, fsdp, ps, ...; updates "
-        "come when the iterations that predict finds end, and are those of ssgd",
+        description=(
+            "how workers share the work, as in predict: ddp, fsdp, ps, ...; updates are "
+            "those of ssgd, at the ends of predicted iterations"
+        ),
     )
     db: Path = Field(Path("profiles.db"), description="profile database, for a strategy")
     hardware: str | None = Field(
@@ -123,12 +125,12 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         | None
     ) = Field(
         None,
-        description="how what workers send is compressed: topk(0.01), randomk(0.01), qsgd, "
-        "signsgd, one-bit, powersgd(rank=2), fp16, bf16; topk(0.01, feedback=false) forgets what "
-        "was left out",
+        description="compression of messages from workers: topk(0.01), randomk(0.01), qsgd, "
+        "signsgd, one-bit, powersgd(rank=2), fp16, bf16; topk(0.01, feedback=false) drops the "
+        "error feedback",
     )
     topology: Topology | None = Field(
-        None, description="who exchanges with whom, where the algorithm leaves a choice"
+        None, description="communication topology, where the algorithm leaves a choice"
     )
     lr: float = Field(0.2, gt=0, allow_inf_nan=False, description="learning rate")
     lr_scaling: LearningRateScaling | None = Field(
@@ -170,16 +172,18 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
     )
     batch_of: BatchesOf = Field(
         (),
-        description='workers with another batch: "worker 3: 64", "workers 4..7: 64", which takes '
-        "them in proportion as long; may be given several times",
+        description='workers with a different batch: "worker 3: 64", "workers 4..7: 64"; computing '
+        "time scales with it; repeatable",
     )
     recording: Path | None = Field(
         None, description="recording.json of a measured run, whose durations to replay"
     )
     schedule: Path | None = Field(
         None,
-        description="schedule.parquet of who reads and updates what, and when, in place of a "
-        "simulated cluster: of another run, or recorded",
+        description=(
+            "schedule.parquet with the reads and updates of another run or a recorded "
+            "one, in place of a simulated cluster"
+        ),
     )
     update_time: Annotated[InstanceOf[Distribution], BeforeValidator(_distribution), AS_TEXT] = (
         Field(Constant(0.0), description="duration of one update at a parameter server")
@@ -189,8 +193,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
     )
 
     # What is really computed, and what happens when it goes wrong.
-    timing_only: bool = Field(False, description="no gradients: schedule and staleness alone")
-    keep_going: bool = Field(False, description="go on after the loss has exploded")
+    timing_only: bool = Field(False, description="no gradients, only schedule and staleness")
+    keep_going: bool = Field(False, description="continue after the loss has diverged")
     timeline: bool | None = Field(
         None, description="record every span (default: up to a million of them)"
     )
@@ -206,17 +210,18 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             raise ValueError("recording: only a run whose compute is measured can replay one")
         if self.timing_only and self.target is not None:
             raise ValueError(
-                "until: nothing is computed in timing_only mode, so no target is reached: "
-                "give a virtual time"
+                "until: timing_only mode computes nothing, so it cannot reach a target: give a "
+                "virtual time"
             )
         if self.timing_only and self.compute == MEASURED:
             raise ValueError(
-                "compute: nothing is computed in timing_only mode, so nothing can be measured"
+                "compute: timing_only mode computes nothing, so nothing can be measured: give a "
+                "distribution"
             )
         if self.timing_only and self.algorithm.counts_examples:
             raise ValueError(
-                f"algorithm: how many steps {self.algorithm} makes depends on data, of which "
-                "timing_only mode has none: give steps in place of epochs"
+                f"algorithm: the number of steps of {self.algorithm} depends on data, which "
+                "timing_only mode lacks: give steps in place of epochs"
             )
         if not self.timing_only:
             self.algorithm.check_optimizer(self.optimizer)
@@ -227,33 +232,33 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             )
         if self.compute == MEASURED and self.algorithm.interrupts:
             raise ValueError(
-                f"compute: {self.algorithm} interrupts workers, so how long they compute must be "
-                "modelled, not measured"
+                f"compute: {self.algorithm} interrupts workers, so computing time must be "
+                "modelled, not measured: give a distribution"
             )
         if self.compute == MEASURED and self.what_if:
             raise ValueError(
-                "what_if: two runs are compared, and measured durations differ from run to run; "
-                "give compute a distribution"
+                "what_if: measured durations vary between the two runs to compare: give compute a "
+                "distribution"
             )
         if self.compress is not None and self.algorithm.sends_parameters:
             raise ValueError(
-                f"compress: the workers of {self.algorithm} send whole parameters, of which a "
-                "codec would lose most: leave it out, or choose an algorithm that sends gradients "
-                "or changes"
+                f"compress: the workers of {self.algorithm} send whole parameters, which codecs "
+                "do not preserve: leave it out, or choose an algorithm that sends gradients or "
+                "changes"
             )
         self._check_faults()
-        for reason, fields in self._idle().items():
+        for reason, fields in self._idle_by_reason().items():
             given = sorted(fields & self.model_fields_set)
             if given:
-                raise ValueError(f"{', '.join(given)}: no effect here, leave out: {reason}")
+                raise ValueError(f"{', '.join(given)}: has no effect, leave it out: {reason}")
         is_counted = self.schedule is not None and self.updates is None and self.until_time is None
         if not is_counted:  # in the file, and checked then
             self.check_recipe(self.last_update)
         has_server = self.resolve_topology() == "server"
         if self.privacy_of("clients") and not (has_server and self.algorithm.pushes_only_changes):
             raise ValueError(
-                f"privacy: {self.algorithm} does not send servers changes by local steps and "
-                "nothing else, as fedavg does: hide examples(clip=1, noise=1.1), or choose fedavg"
+                f"privacy: {self.algorithm} sends servers more than changes by local steps: use "
+                "examples(clip=1, noise=1.1), or choose fedavg"
             )
         self._check_clients()
         if self.cluster is None:
@@ -264,7 +269,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
     @model_validator(mode="before")
     @classmethod
     def _algorithm_of_strategy(cls, given: Any) -> Any:
-        """Let a strategy be synchronous where nobody names an algorithm."""
+        """Default to a synchronous algorithm with a strategy."""
         if isinstance(given, dict) and given.get("strategy") is not None:
             return {"algorithm": "ssgd", **given}
         return given
@@ -274,8 +279,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             return
         if self.fails and self.clients is not None:
             raise ValueError(
-                "clients: they come and go by --availability and --dropout, on nodes that do not "
-                "fail: leave mtbf and fault out"
+                "clients: their nodes do not fail; they come and go by --availability and "
+                "--dropout: leave mtbf and fault out"
             )
         algorithm, topology = self.algorithm, self.resolve_topology()
         recoveries = algorithm.recoveries_on(topology)
@@ -283,8 +288,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         keeps_errors = self.compress is not None and self.compress.feedback
         if keeps_errors and self.worker_fails and not restarts:
             raise ValueError(
-                "compress: what a codec has left out would be lost with a worker that fails: leave "
-                "it out, give it feedback=false, or let the job restart (recovery restart)"
+                "compress: a failing worker would lose the codec's error feedback: leave compress "
+                "out, give it feedback=false, or use recovery restart"
             )
         self.check_survival(str(algorithm), recoveries, algorithm.in_checkpoints)
         if self.recovery is not None and self.recovery not in recoveries:
@@ -294,15 +299,15 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             )
         if self.fails and self.compute == MEASURED:
             raise ValueError(
-                "compute: where nodes fail, how long workers compute must be modelled, not "
-                "measured: give a distribution"
+                "compute: where nodes fail, computing time must be modelled, not measured: give a "
+                "distribution"
             )
         if topology not in ("server", "peers"):
             for fault in self.fault:
                 if isinstance(fault.model, Lose):
                     raise ValueError(
                         f'fault "{fault}": {algorithm.name} on topology "{topology}" sends no '
-                        "single messages that could be lost"
+                        "individual messages that could be lost"
                     )
         slow = self.slows_servers()
         if slow and topology == "server" and self.update_time == Constant(0.0):
@@ -311,7 +316,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             )
 
     def _check_changes(self) -> None:
-        others = [change for change in self.what_if if not is_of_cluster(change)]
+        others = [change for change in self.what_if if not changes_cluster(change)]
         refuse_changes(others, "train", "how fast workers and servers compute, and values of links")
         for change in self.what_if:
             is_of_links = change.subject in ("link", "links")
@@ -322,55 +327,55 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
                 raise change.error("has no effect: updates take no time; give update_time")
 
     def without_effect(self) -> set[str]:
-        """Return the fields that make no difference, whatever their values, to such a run."""
-        return set().union(*self._idle().values())
+        """Return the fields that have no effect on this run, whatever their values."""
+        return set().union(*self._idle_by_reason().values())
 
-    def _idle(self) -> dict[str, set[str]]:
-        """Return the same by the reason."""
+    def _idle_by_reason(self) -> dict[str, set[str]]:
+        """Return fields without effect by reason."""
         idle: dict[str, set[str]] = {}
         topology = self.resolve_topology()
         if self.schedule is not None:
-            reason = "the schedule says who reads and updates what, and when"
+            reason = "the schedule defines all reads and updates"
             idle[reason] = {"workers", "servers", "cluster", "what_if", "topology", *LINK_FIELDS}
             idle[reason] |= {"compute", "update_time", "message_size", "timing_only", "timeline"}
         if self.cluster is not None:
-            reason = "the cluster file says what there is"
+            reason = "the cluster file defines the nodes and links"
             idle[reason] = {"workers", "servers", *LINK_FIELDS}
         if self.profile is not None and self.strategy is not None:
-            idle["the profile says what a step is"] = {"strategy"}
+            idle["the profile defines a step"] = {"strategy"}
         if self.profile is not None:
-            idle["the profile says what takes how long"] = {*_DURATIONS, "batch_of"}
+            idle["the profile has the durations"] = {*_DURATIONS, "batch_of"}
             idle |= self.idle_of_start()
         elif self.strategy is not None:
-            idle["the database and the strategy say what takes how long"] = {
+            idle["the durations come from the database and the strategy"] = {
                 *(*_DURATIONS, "servers", "topology", "batch_of")
             }
         if self.strategy is None:
-            idle["only a strategy is predicted: give --strategy ddp"] = {"db", "hardware"}
+            idle["only --strategy uses it: give --strategy ddp"] = {"db", "hardware"}
         rule = self.algorithm.rule(self.workers)
         on_engine = FaultFields.model_fields.keys() - FailureFields.model_fields.keys()
         if self.schedule is not None:
-            reason = "the schedule says what is lost, and when"
+            reason = "the schedule defines what is lost"
             idle[reason] = set(FaultFields.model_fields)
         elif self.profile is None and self.strategy is None:
             idle |= self.idle_faults(self.algorithm.recoveries_on(topology), topology == "server")
         elif rule is None:
-            reason = f"{self.algorithm} decides by value, on nodes that do not fail"
+            reason = f"{self.algorithm} depends on values, so its nodes do not fail"
             idle[reason] = set(FaultFields.model_fields)
         else:
             idle |= self.idle_of_failures([rule.needs_all])
-            idle["single faults are simulated on the engine: leave out --profile"] = set(on_engine)
+            idle["individual faults need the engine: leave out --profile"] = set(on_engine)
         if self.profile is None:
-            idle["only a job profile has it: give --profile"] = {"node", "start", "stagger"}
+            idle["only a job profile uses it: give --profile"] = {"node", "start", "stagger"}
         elif rule is None:
-            idle[f"{self.algorithm} decides by value: its workers begin together"] = {
+            idle[f"{self.algorithm} depends on values, so its workers begin together"] = {
                 *("start", "stagger")
             }
         if self.schedule is not None or self.profile is not None or self.strategy is not None:
-            reason = "messages of a schedule, a profile or a strategy have their sizes already"
+            reason = "a schedule, a profile or a strategy defines the sizes of messages"
             idle[reason] = {"compress"}
         elif topology == "local":
-            idle[f"{self.algorithm} sends nothing that could be compressed"] = {"compress"}
+            idle[f"{self.algorithm} sends nothing to compress"] = {"compress"}
         elif self.timing_only and self.costless_messages():
             reason = "messages take no time, and nothing is computed: give --bandwidth"
             idle[reason] = {"compress"}
@@ -381,7 +386,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             if topology == "local":
                 idle[reason] |= {"message_size", *LINK_FIELDS}
         if self.clients is not None:
-            idle["clients take turns at the workers, with one batch"] = {"batch_of"}
+            idle["clients share the workers, with one batch size"] = {"batch_of"}
         idle |= self.idle_of_privacy()
         if self.timing_only:
             reason = "nothing is computed in timing_only mode"
@@ -396,7 +401,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         return self.availability if self.clients is None else None
 
     def _idle_of_clients(self) -> dict[str, set[str]]:
-        """Return fields of clients that have no effect by the reason."""
+        """Return fields of clients without effect by reason."""
         if self.schedule is not None or self.profile is not None or self.strategy is not None:
             reason = "over a schedule every worker is its own client"
             return {reason: set(ClientFields.model_fields)}
@@ -408,28 +413,28 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
 
     def _obstacle_to_clients(self) -> str | None:
         if self.resolve_topology() != "server":
-            return f"clients are picked by a parameter server, which {self.algorithm} has not here"
+            return f"a parameter server picks clients, and {self.algorithm} has none here"
         if not self.algorithm.lets_clients_change:
-            return f"{self.algorithm} goes on with each worker from what that was before"
+            return f"{self.algorithm} keeps state at each worker"
         return None
 
     def _check_clients(self) -> None:
         if self.privacy_of("examples") and self.shards.startswith("bootstrap"):
             raise ValueError(
-                f"privacy: by shards {self.shards} an example may be with several clients, and "
-                "what they give away of it is not counted: use iid or another partition"
+                f"privacy: with shards {self.shards} several clients may share an example, whose "
+                "privacy loss is not counted: use iid or another partition"
             )
         if self.clients is None:
             return
         compute = self.compute_distribution()
         if compute is None or compute.in_order:
             raise ValueError(
-                "compute: clients take turns, so how long they compute is a distribution, neither "
-                "measured nor a recording"
+                "compute: clients share workers, so their computing time must be a distribution, "
+                "neither measured nor a recording"
             )
         if self.sampling == "by-size" and (self.timing_only or has_equal_sizes(self.shards)):
             raise ValueError(
-                "sampling: by-size makes no difference where all clients have as many examples: "
+                "sampling: by-size has no effect where all clients have equally many examples: "
                 "give --shards dirichlet(0.5) or sizes(0.5), or leave it out"
             )
 
@@ -439,33 +444,31 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         workers = len(cluster.workers)
         if workers > self.clients:
             raise InputError(
-                f"clients: {workers} workers take part at a time, of {self.clients} clients: give "
-                "fewer --workers"
+                f"clients: {self.clients} clients cannot fill {workers} workers: give fewer "
+                "--workers"
             )
         if len(cluster.servers) != 1:
-            raise InputError(f"clients: they are picked by 1 server, not by {len(cluster.servers)}")
+            raise InputError(f"clients: 1 server picks them, not {len(cluster.servers)}")
         if isinstance(cluster.sharing, Packets):
             raise InputError(
-                f"clients: sharing {cluster.sharing} cannot take back what a client that is lost "
-                "has sent: use fair or serial"
+                f"clients: sharing {cluster.sharing} cannot withdraw the messages of a lost "
+                "client: use fair or serial"
             )
         has_lines = self.client_uplink is not None or self.client_downlink is not None
         if has_lines and any(link.duplex == "half" for link in cluster.links):
-            raise InputError(
-                "clients: uplink and downlink are two directions: not with half duplex"
-            )
+            raise InputError("clients: uplink and downlink need full duplex, not half")
         if cluster.placement != "own":
-            raise InputError("clients: their server has a node of its own, placement: own")
+            raise InputError("clients: their server needs its own node: placement: own")
 
     def costless_messages(self) -> bool:
-        """Whether the size of a message makes no difference."""
+        """Whether message sizes have no effect."""
         if any(change.what == "bandwidth" for change in self.what_if):
             return False
         has_lines = self.client_uplink is not None or self.client_downlink is not None
         return self.cluster is None and self.bandwidth in (None, inf) and not has_lines
 
     def resolve_cluster(self) -> Cluster:
-        """Return the cluster that the run is simulated on, without the changes of `what_if`."""
+        """Return the simulated cluster, without the changes of `what_if`."""
         servers = self.servers if self.resolve_topology() == "server" else 0
         return self.cluster_of(self.workers, servers)
 
@@ -473,27 +476,27 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         return self.algorithm.topology_for(self.topology)
 
     def check(self, cluster: Cluster) -> None:
-        """Raise InputError if something is not known, or the run cannot be made on that cluster."""
+        """Raise InputError if a name is unknown, or the run is impossible on that cluster."""
         is_needed = "model" not in self.without_effect()
         if is_needed and not (self.timing_only and self.costless_messages()):
             self.check_learning()
         if self.schedule is not None:
             if not self.schedule.is_file():
-                raise InputError(f"schedule: there is no file {self.schedule}")
-            return  # how many workers there are, it says itself
+                raise InputError(f"schedule: no such file: {self.schedule}")
+            return  # the schedule has the number of workers
         self.algorithm.check(len(cluster.workers), len(cluster.servers))
         self.batches(len(cluster.workers))
         self._check_places(cluster)
         if self.resolve_topology() == "server" and not cluster.servers:
             raise InputError(
-                f"{self.algorithm} needs a parameter server, and the cluster has none: give it "
-                "one, or choose a topology without"
+                f"{self.algorithm} needs a parameter server, and the cluster has none: add one, "
+                "or choose a topology without servers"
             )
         self.changed(cluster)
         self.failures_on(cluster)
 
     def failures_on(self, cluster: Cluster) -> Failures | None:
-        """Return what fails in a run on the engine, and what is done; None where nothing fails."""
+        """Return failures and recovery of a run on the engine; None where nothing fails."""
         if self.profile is not None or self.strategy is not None:
             return None
         algorithm, topology = self.algorithm, self.resolve_topology()
@@ -534,5 +537,5 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
 
     @property
     def target(self) -> Target | None:
-        """What the run is to reach, which ends it; None where there is nothing."""
+        """The target that ends the run; None without one."""
         return self.until if isinstance(self.until, Target) else None

@@ -1,14 +1,13 @@
-"""A run on the engine in which nodes fail: its lives, its checkpoints, and what failures cost.
-
-The whole job stops where a server fails, and with any worker where that is the recovery that was
-asked for. What it did since its newest checkpoint is lost, and what was under way. After the
-restart everybody begins anew, from the parameters, versions and optimizers of the checkpoint, or of
-the beginning. The rules are those of `simulation.rollback`:
+"""A run on the engine in which nodes fail: its lives, its checkpoints, and the cost of failures.
+The whole job stops when a server fails, and with recovery "restart" when any worker fails. Work
+since its newest checkpoint and work in progress is lost. After the restart all begin again, from
+the parameters, versions and optimizers of the checkpoint, or of the beginning. The rules are those
+of `simulation.rollback`:
 
 - each life of the job is a simulation of its own, with nothing under way at its begin;
 - a checkpoint is due after so much work since the last one, and saved at the end of the instant of
   the next update; nobody works meanwhile, so that the clock of the engine stands still;
-- a failure during a checkpoint makes it worthless, one during a restart begins the restart anew.
+- a failure during a checkpoint makes it worthless, one during a restart begins the restart again.
 
 So virtual time is the engine's, and the pauses so far. Faults that were asked for come at their
 virtual times, or at the end of the pause that holds them; random failures of single workers pass
@@ -111,7 +110,7 @@ class FailingJob(Job):
         """Run the job until its end, or `stop`.
 
         Raises:
-            InputError: it stands still, or does not get on for all its failures.
+            InputError: it deadlocks, or makes no progress because of failures.
         """
         try:
             while (first := self._coming.upcoming()).leaves and first.time == 0:
@@ -167,7 +166,7 @@ class FailingJob(Job):
             faults=[str(fault) for fault in failures.faults],
         )
 
-    # What its nodes ask and tell: `failing_nodes.Conditions`
+    # the interface of its nodes: `failing_nodes.Conditions`
 
     def stretched(self, node: str, work: float) -> float:
         return self._slow.stretched(node, self.now, work)
@@ -270,7 +269,7 @@ class FailingJob(Job):
         return self.is_over or self._is_stopped
 
     def _fail_alone(self, failure: Failure) -> None:
-        """Let a worker stop that the others go on without."""
+        """Stop a worker that the others can do without."""
         self._count_in_vain()
         back = max(failure.back, self.now, self._away.get(failure.node, 0.0))
         if failure.leaves:
@@ -299,7 +298,7 @@ class FailingJob(Job):
         self._is_due = False
         costs, begin = self._costs, self.now
         end = begin + self._failures.cost
-        failure = self._coming.hold_until(min(end, self._until))
+        failure = self._coming.take_until(min(end, self._until))
         if failure is not None or end > self._until:
             end = self._until if failure is None else failure.time
         else:
@@ -316,7 +315,7 @@ class FailingJob(Job):
     def _restart(self, failure: Failure) -> bool:
         costs, record, begin = self._costs, self.record, failure.back
         self._note_stop(failure)
-        while (again := self._coming.hold_until(min(begin, self._until))) is not None:
+        while (again := self._coming.take_until(min(begin, self._until))) is not None:
             self._note_stop(again)
             begin = max(begin, again.back)
         costs.lost += self._sim.now - self._at_save[0]
@@ -338,7 +337,7 @@ class FailingJob(Job):
             self.compression.forget()
         self._clock.begin(begin)
         self.initial = self.parameters()
-        self._begin_on(self._simulator(self._cluster))
+        self._attach_to(self._simulator(self._cluster))
         self._begin_life()
         self._row(begin, "job", "restart", begin - failure.time)
         return True
@@ -380,8 +379,8 @@ class FailingJob(Job):
         self._in_vain = (updates, 0) if updates > most else (most, failures + 1)
         if failures > _IN_VAIN + _IN_VAIN * len(self.workers) // 100:
             raise InputError(
-                f"the job does not get on: nodes have failed or gone {failures:,} times since "
-                f"update {most:,}; let them do so less often, or restart and save sooner"
+                f"the job makes no progress: nodes failed or left {failures:,} times since update "
+                f"{most:,}: make failures rarer, or restarts and checkpoints more frequent"
             )
 
     def _standstill(self, deadlock: DeadlockError | None) -> InputError:
@@ -393,8 +392,8 @@ class FailingJob(Job):
             [] if deadlock is None else [each for each in deadlock.waiting if each[0] not in gone]
         )
         why = [f"{name} never comes back" for name in gone[:1]]
-        why += ["messages were lost for good (give --resend-after 100ms)"] * unsent
-        who = f"{waiting[0][0]} waits for {waiting[0][1]}" if waiting else "nobody is left"
+        why += ["lost messages are never resent (give --resend-after 100ms)"] * unsent
+        who = f"{waiting[0][0]} waits for {waiting[0][1]}" if waiting else "no worker is left"
         return InputError(
             f"the run stands still at {format_duration(self.now)}, after {self.record.updates:,} "
             f"updates: {', '.join([who, *why])}"

@@ -26,7 +26,7 @@ from paracosm.training.worker import TrainingWorker
 
 
 class Conditions(Protocol):
-    """What the nodes of a run are told of its failures."""
+    """What the nodes of a run need to know about its failures."""
 
     elastic: bool  # whether updates do without those that are away
     resend_after: float | None  # seconds; None: lost messages are never sent again
@@ -35,19 +35,19 @@ class Conditions(Protocol):
     stores: list[Store]
 
     def stretched(self, node: str, work: float) -> float:
-        """Return the seconds that `work` takes a node which begins to compute now."""
+        """Return the seconds that `work` takes on a node that begins to compute now."""
 
     def loses(self, source: Worker, target: str) -> bool:
-        """Whether the message that is sent now will be lost."""
+        """Whether a message sent now will be lost."""
 
     def requested(self, examples: int) -> None:
         """Count the examples of a gradient that a worker begins to compute."""
 
     def discarded(self, examples: int, seconds: float) -> None:
-        """Count what came to nothing with the failure of one worker."""
+        """Count work lost with the failure of one worker."""
 
     def is_back(self, worker: FailingWorker) -> None:
-        """Note that a worker goes on."""
+        """Record that a worker continues."""
 
     def worker_named(self, name: str) -> FailingWorker | None:
         """Return a worker of the life that the job is in; None for a server."""
@@ -149,17 +149,17 @@ class _Node(Worker):
         return (yield from super().compute_unless(duration, source=source, tag=_Wish(tag)))
 
     async def drop_messages(self) -> None:
-        """Take away what nobody looks at, as it arrives."""
+        """Remove ignored messages as they arrive."""
         while True:
             self.dropped(await super().recv_transfer(tag=_DEAD))
 
     def forget_messages(self) -> None:
-        """Take away what lies there and nobody looks at any more."""
+        """Remove ignored messages that have arrived."""
         while (transfer := self.mailbox.take(None, _DEAD)) is not None:
             self.dropped(transfer)
 
     def dropped(self, transfer: Transfer) -> None:
-        """Note that nobody looks at a message."""
+        """Record that a message is ignored."""
 
 
 class FailingWorker(_Node, TrainingWorker):
@@ -195,7 +195,7 @@ class FailingWorker(_Node, TrainingWorker):
                     raise
 
     def fail(self, back: float) -> None:
-        """Let it stop until `back`, in seconds of the engine; from outside of any walker."""
+        """Stop it until `back`, in seconds of the engine; called outside of any walker."""
         self.back = max(self.back, back)
         if self.is_away:
             return
@@ -306,7 +306,7 @@ class FailingServer(_Node, ParameterServer):
         return gathered
 
     async def gather(self) -> None:
-        """Take what is pushed, for rounds that do without those who are away."""
+        """Receive pushes, for rounds without the absent workers."""
         while True:
             push = self._contribution(await self.recv(tag=Tag.PUSH))
             self._gathered.append(push)  # not before: another round may have begun meanwhile
@@ -318,16 +318,16 @@ class FailingServer(_Node, ParameterServer):
         self.conditions.discarded(0, self._seconds[contribution.worker])
 
     def answer(
-        self, *workers: str, parameters: Any = None, beside: Any = None, clock: int = 0
+        self, *workers: str, parameters: Any = None, extra: Any = None, clock: int = 0
     ) -> None:
         self._is_applying = False
         self._owed.difference_update(workers)
         self._joined.difference_update(workers)
         there = (worker for worker in workers if worker not in self._away)
-        super().answer(*there, parameters=parameters, beside=beside, clock=clock)
+        super().answer(*there, parameters=parameters, extra=extra, clock=clock)
 
     async def welcome(self) -> None:
-        """Give the parameters to those who are back."""
+        """Send the parameters to workers that are back."""
         while True:
             worker: str = await self.recv(tag=Tag.JOIN)
             self._away.discard(worker)

@@ -1,4 +1,4 @@
-"""What may fail in a run on the engine, and what is done against it."""
+"""The failures in a run on the engine, and the recovery from them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ SYNCHRONOUS: tuple[Recovery, ...] = ("restart", "rejoin", "elastic")
 
 @dataclass(frozen=True)
 class Failures:
-    """What may fail in one run, and what is done against it; times in seconds."""
+    """The failures and recovery of one run; times in seconds."""
 
     nodes: Mtbf  # between random failures of one node; infinite where none fails so
     restart: float  # from such a failure until its node, or the job, begins a step
@@ -64,31 +64,30 @@ class FaultFields(FailureFields):
     )
     recovery: Recovery | None = Field(
         None,
-        description="when a worker fails: the job restarts from a checkpoint (restart), it rejoins "
-        "when it is back (rejoin), updates do without it (elastic)",
+        description=(
+            "after a worker fails: restart the job from a checkpoint (restart), wait for "
+            "it to rejoin (rejoin), update without it (elastic)"
+        ),
     )
     resend_after: Duration | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
-        description="how long after it was sent a lost message is sent again (default: never)",
+        description="time until a lost message is sent again (default: never)",
     )
 
     @property
     def worker_availability(self) -> OnOff | Path | None:
-        """When workers are there that come and go by themselves; None where they stay."""
+        """The availability of workers that come and go; None if they stay."""
         return None
 
     @property
     def fails(self) -> bool:
-        """Whether any node is to fail, or go."""
+        """Whether any node may fail or leave."""
         return bool(self.mtbf or self.fault or self.worker_availability)
 
     def own_recovery(self, recoveries: Sequence[Recovery]) -> Recovery:
-        """Return what is done when a worker fails, asked for or else by itself.
-
-        Where workers come and go, the others do without them as well as they can.
-        """
+        """Return the configured or default recovery; elastic, if possible, where workers leave."""
         if not recoveries:
             return self.recovery or "rejoin"
         return self.recovery or recoveries[-1 if self.worker_availability else 0]
@@ -96,13 +95,13 @@ class FaultFields(FailureFields):
     def failures(
         self, recoveries: Sequence[Recovery], workers: int, servers: int
     ) -> Failures | None:
-        """Return what may fail in a run of so many nodes; None where nothing does.
+        """Return the failures of a run of so many nodes; None where nothing fails.
 
         Args:
-            recoveries: those that the algorithm stands, its own first.
+            recoveries: those that the algorithm supports, the default first.
 
         Raises:
-            InputError: a fault that such a run cannot have, or a cost that nobody gave.
+            InputError: the run does not support a fault, or a cost is missing.
         """
         if not self.fails:
             return None
@@ -117,7 +116,7 @@ class FaultFields(FailureFields):
             for fault in self.fault:
                 if isinstance(fault.model, Stop) and fault.model.duration == inf:
                     raise InputError(
-                        f'fault "{fault}": the job restarts when its node is back, which is never: '
+                        f'fault "{fault}": the job waits for its node, which never returns: '
                         "write stop(30s)"
                     )
             interval = self.checkpoint_interval(random)
@@ -140,23 +139,24 @@ class FaultFields(FailureFields):
         """Raise InputError for failures that an algorithm cannot stand."""
         if self.worker_fails and not recoveries:
             raise InputError(
-                f"{algorithm} cannot go on after a worker has failed: what workers and server know "
-                "of one another would be lost; it stands slow nodes and lost messages alone"
+                f"{algorithm} cannot continue after a worker fails, since state of workers and "
+                "server would be lost: use only slow nodes and lost messages"
             )
         restarts = self.own_recovery(recoveries) == "restart" and self.worker_fails
         if restarts and self.worker_availability is not None:
             raise InputError(
-                f"availability: {algorithm} would restart whenever a worker goes: choose one whose "
-                "recovery is rejoin or elastic, such as asgd or ssgd, or let workers stay"
+                f"availability: {algorithm} would restart whenever a worker leaves: choose one "
+                "whose recovery is rejoin or elastic, such as asgd or ssgd, or leave availability "
+                "out"
             )
         if not in_checkpoints and (restarts or self._server_fails()):
             raise InputError(
-                f"{algorithm} cannot restart from a checkpoint of the parameters: its servers know "
-                "more than these; let no server fail"
+                f"{algorithm} cannot restart from a checkpoint of the parameters, since its "
+                "servers keep other state: let no server fail"
             )
 
     def idle_faults(self, recoveries: Sequence[Recovery], has_servers: bool) -> dict[str, set[str]]:
-        """Return fields that have no effect on a run on the engine by the reason.
+        """Return fields without effect on a run on the engine, by reason.
 
         Args:
             recoveries: as in `failures`.
@@ -172,7 +172,7 @@ class FaultFields(FailureFields):
         if not self._stops_job(self.own_recovery(recoveries), has_servers):
             if self.mtbf is not None and self.restart_cost is None:
                 costs.remove("checkpoint_cost")  # it stands for the restart's
-            idle["nothing brings the job back to a checkpoint"] = costs
+            idle["nothing restarts the job from a checkpoint"] = costs
         return idle
 
     @property
@@ -191,7 +191,7 @@ class FaultFields(FailureFields):
         )
 
     def _stops_job(self, recovery: Recovery, has_servers: bool) -> bool:
-        """Whether something brings the whole job back to a checkpoint."""
+        """Whether something restarts the whole job from a checkpoint."""
         return (has_servers and self._server_fails()) or (
             recovery == "restart" and self.worker_fails
         )
@@ -216,7 +216,7 @@ class FaultFields(FailureFields):
 
 @dataclass
 class FailureCosts:
-    """What happened to a job of so many workers; times in any one unit.
+    """Failures and their cost to a job; times in any one unit.
 
     Attributes:
         stops, failures, absences: how often the whole job stopped, a single worker failed, and one

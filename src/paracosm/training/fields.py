@@ -43,7 +43,7 @@ _AS_TEXT = PlainSerializer(lambda v: None if v is None else str(v), return_type=
 
 
 class RecipeFields(BaseModel):
-    """What is done to learning rates and gradients, whatever the algorithm."""
+    """Settings of learning rate and gradients, common to all algorithms."""
 
     lr_schedule: Annotated[
         InstanceOf[Decay] | InstanceOf[Step] | None, _read((Decay, Step), parse_schedule), _AS_TEXT
@@ -60,14 +60,14 @@ class RecipeFields(BaseModel):
         None,
         gt=0,
         allow_inf_nan=False,
-        description="norm of the whole gradient above which an update's is shortened to it",
+        description="largest norm of an update's whole gradient; larger ones are scaled down",
     )
 
     ema: float | None = Field(
         None,
         gt=0,
         lt=1,
-        description="decay of the moving average of parameters that is evaluated, as 0.999",
+        description="decay of the moving average of parameters to evaluate, such as 0.999",
     )
 
     privacy: Annotated[InstanceOf[Privacy] | None, _read((Privacy,), parse_privacy), _AS_TEXT] = (
@@ -79,21 +79,21 @@ class RecipeFields(BaseModel):
     )
 
     def check_recipe(self, last: float = inf) -> None:
-        """Raise InputError for what makes no sense in a run of `last` updates."""
+        """Raise InputError for settings that contradict a run of `last` updates."""
         check_ends(self.lr_schedule, self.warmup, last)
         if self.privacy is not None:
             require("dp_accounting", "privacy", "the privacy of a training run")
             if self.privacy.unit == "examples" and self.clip is not None:
                 raise InputError(
-                    "clip: no effect here, leave out: privacy clips each example's gradient"
+                    "clip: has no effect, leave it out: privacy clips each example's gradient"
                 )
 
     def privacy_of(self, unit: str) -> Privacy | None:
-        """Return the privacy of "examples" or "clients", if that is what is hidden."""
+        """Return the privacy of the unit "examples" or "clients", if configured."""
         return self.privacy if self.privacy is not None and self.privacy.unit == unit else None
 
     def idle_of_privacy(self) -> dict[str, set[str]]:
-        """Return fields that have no effect by the reason."""
+        """Return fields without effect, by reason."""
         if self.privacy_of("examples") is None:
             return {}
         reason = "the gradients of examples are computed together, those of minibatches alone"
@@ -113,7 +113,7 @@ class RecipeFields(BaseModel):
 class BatchOf:
     """The examples in a minibatch of some workers."""
 
-    text: str  # as it was written
+    text: str  # as written
     first: int  # number of the first worker
     last: int
     batch: int
@@ -129,7 +129,7 @@ def parse_batch_of(text: str) -> BatchOf:
         raise InputError(f'cannot read "{text}": write worker 3: 64, of a number of examples')
     subject, first, last = parse_places(who)
     if subject != "workers" or first is None:
-        raise InputError(f'"{text}" says of no worker by its number: write worker 3: 64')
+        raise InputError(f'"{text}" names no worker by number: write worker 3: 64')
     return BatchOf(str(text), first, first if last is None else last, int(size))
 
 
@@ -158,10 +158,10 @@ def batches_of(batch: int, different: Sequence[BatchOf], workers: int) -> list[i
                 f'batch_of "{each}": there are workers 0 to {workers - 1:,}, not {each.last:,}'
             )
         if each.batch == batch:
-            raise InputError(f'batch_of "{each}": that is the batch of all: leave it out')
+            raise InputError(f'batch_of "{each}": this is the batch of all workers: leave it out')
         own = range(each.first, each.last + 1)
         if not said.isdisjoint(own):
-            raise InputError(f'batch_of "{each}": it is said twice of a worker')
+            raise InputError(f'batch_of "{each}": a worker has two sizes')
         said.update(own)
         for worker in own:
             found[worker] = each.batch
@@ -179,7 +179,7 @@ AS_TEXT = PlainSerializer(str, return_type=str)
 
 
 class LearningFields(RecipeFields):
-    """What is trained, on what, and how its gradients are computed."""
+    """Model, data, and computation of gradients."""
 
     model: Annotated[str, BeforeValidator(canonical)] = Field(
         "mlp",
@@ -193,7 +193,8 @@ class LearningFields(RecipeFields):
     )
     shards: str = Field(
         "shared",
-        description="who draws from what: shared, iid, dirichlet(ALPHA), classes(K), sizes(SIGMA), "
+        description="distribution of examples over workers: shared, iid, dirichlet(ALPHA), "
+        "classes(K), sizes(SIGMA), "
         "bootstrap(N)",
     )
     optimizer: Annotated[Optimizer, BeforeValidator(_optimizer), AS_TEXT] = Field(
@@ -202,17 +203,19 @@ class LearningFields(RecipeFields):
     )
     buffers: Literal["shared", "own"] = Field(
         "shared",
-        description="running statistics of batch normalisation: one set that follows all gradients "
-        "(shared), or one of each worker (own), whose mean is evaluated",
+        description=(
+            "running statistics of batch normalisation: one set for all gradients "
+            "(shared), or one per worker (own), evaluated by their mean"
+        ),
     )
     evaluate_examples: int = Field(
-        2000, ge=1, description="examples of each set, evenly spread, that an evaluation looks at"
+        2000, ge=1, description="examples of each set, evenly spread, per evaluation"
     )
     lookahead: Annotated[
         Literal["auto", "off", "vmap", "processes"],
         BeforeValidator(lambda v: "off" if v is False else v),  # which is how YAML reads off
-    ] = Field("auto", description="how the gradients in flight are computed together")
-    loss_limit: float = Field(1e4, gt=0, description="a loss above this counts as exploded")
+    ] = Field("auto", description="method to compute several gradients in flight together")
+    loss_limit: float = Field(1e4, gt=0, description="a loss above this counts as diverged")
 
     def check_learning(self) -> None:
         """Raise InputError unless the model can be trained on the data, as names tell."""
@@ -226,25 +229,29 @@ class ProfiledFields(BaseModel):
 
     profile: Path | None = Field(
         None,
-        description="job profile of one worker (paracosm profile job): its ops are the durations, "
-        "and each tensor travels and is updated on its own",
+        description=(
+            "job profile of one worker (paracosm profile job), for the durations of ops; "
+            "tensors are sent and updated separately"
+        ),
     )
     node: Path | None = Field(
         None,
-        description="calibration of a node (paracosm calibrate), for a profile: what parsing costs "
-        "it, its bandwidth",
+        description=(
+            "calibration of a node (paracosm calibrate), for a profile: its parsing cost "
+            "and bandwidth"
+        ),
     )
     start: Literal["together", "staggered"] = Field(
-        "together", description="how the workers of a profile begin: together or staggered"
+        "together", description="start of the workers of a profile: together or staggered"
     )
     stagger: Duration | None = Field(
         None,
         ge=0,
-        description="time between the begins of workers (a step of one worker, spread over all)",
+        description="delay between starts of workers (one step, divided by their number)",
     )
 
     def idle_of_start(self) -> dict[str, set[str]]:
-        """Return fields that have no effect by the reason."""
+        """Return fields without effect, by reason."""
         if self.start == "together":
             return {"only start staggered has one": {"stagger"}}
         return {}
@@ -337,33 +344,36 @@ class ClientFields(BaseModel):
         None,
         ge=1,
         le=MOST_CLIENTS,
-        description="number of clients, of whom as many as there are workers take part at a time "
-        "(each worker is one)",
+        description="number of clients that share the workers (each worker is one)",
     )
     sampling: Literal["uniform", "by-size"] = Field(
-        "uniform", description="which client is picked: any, or by the size of its shard (by-size)"
+        "uniform", description="selection of clients: uniform, or by shard size (by-size)"
     )
     availability: (
         Annotated[InstanceOf[OnOff] | Path, BeforeValidator(_availability), AS_TEXT] | None
     ) = Field(
         None,
-        description="when clients, or else workers, are there: "
-        '"onoff(exponential(1h), exponential(2h))", or a .csv or .parquet file of client, begin, '
-        "end (always)",
+        description='availability of clients, or else of workers: "onoff(exponential(1h), '
+        'exponential(2h))", or a .csv or .parquet file of client, begin, end (always)',
     )
     dropout: float = Field(
-        0.0, ge=0, lt=1, description="chance that a client is lost while it computes"
+        0.0, ge=0, lt=1, description="probability that a client is lost while it computes"
     )
     round_timeout: Duration | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
-        description="time after which a synchronous round goes on with what came (none)",
+        description=(
+            "time after which a synchronous round continues with the clients that have "
+            "answered (none)"
+        ),
     )
     client_speed: Annotated[InstanceOf[PerClient], _per_client("speed"), AS_TEXT] | None = Field(
         None,
-        description="what a client's compute times are divided by: lognormal(1, 0.5), drawn once "
-        "for each, or a file with the columns client and speed",
+        description=(
+            "relative speed of clients: lognormal(1, 0.5), drawn once for each, or a file "
+            "with the columns client and speed"
+        ),
     )
     client_uplink: Annotated[InstanceOf[PerClient], _per_client("uplink"), AS_TEXT] | None = Field(
         None,
@@ -375,7 +385,7 @@ class ClientFields(BaseModel):
     )
 
     def clients_in_words(self, active: int) -> str:
-        """Say what is assumed of the clients."""
+        """Describe the assumptions about clients."""
         known = {
             "there": self.availability,
             "dropout": self.dropout or None,
@@ -388,7 +398,7 @@ class ClientFields(BaseModel):
         return ", ".join([f"modelled: {self.clients}, {active} at a time", *said])
 
     def idle_of_clients(self, obstacle: str | None, has_rounds: bool) -> dict[str, set[str]]:
-        """Return fields that have no effect by the reason.
+        """Return fields without effect, by reason.
 
         Args:
             obstacle: why workers cannot be places of clients; None where they can.
@@ -398,5 +408,5 @@ class ClientFields(BaseModel):
         if obstacle is not None:
             return {obstacle: fields}
         if self.clients is None:
-            return {"each worker is its own client: give --clients 1000": fields - {"clients"}}
+            return {"each worker is one client: give --clients 1000": fields - {"clients"}}
         return {} if has_rounds else {"the algorithm has no rounds": {"round_timeout"}}

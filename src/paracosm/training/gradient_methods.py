@@ -1,4 +1,4 @@
-"""Ways of computing gradients: one by one, many in one vectorised call, on a pool of processes."""
+"""Methods to compute gradients: one by one, many in one vectorised call, on a pool of processes."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ class PendingGradient:
         return found
 
     def discard(self) -> None:
-        """Say that nobody will need the result, which may be computed already."""
+        """Declare that the result is not needed."""
         self._source.forget(self)
         if self._gradient is not None and self._gradient.buffers is not None:
             self._source.buffers.rewind(self.replica)
         self.parameters = None
 
     def resolve(self, gradient: Gradient) -> None:
-        """Hand in the gradient, and let go of the parameters."""
+        """Set the gradient, and release the parameters."""
         self._gradient = gradient
         self.parameters = None
 
@@ -88,7 +88,7 @@ Item = TypeVar("Item")
 
 
 class Request(Protocol):
-    """What a gradient is asked for at, and of what."""
+    """A request for a gradient: its parameters and examples."""
 
     @property
     def number(self) -> int: ...  # picks the stream of random numbers
@@ -466,10 +466,7 @@ def _start(parent: int, state: bytes, threads: int, path: str, shape: tuple[int,
 
 
 def _gradients(batches: list[_Batch], states: dict[int, State]) -> tuple[list[float], list[State]]:
-    """Put gradients in the places of parameters; return losses and the buffers after each.
-
-    No buffers where none move, which is where no `states` are given.
-    """
+    """Replace parameters by gradients; return losses, and buffers if `states` are given."""
     _buffers.clear()
     for replica, state in states.items():
         _buffers.load(replica, state)

@@ -51,10 +51,7 @@ class GradientSource:
     def request(
         self, parameters: Parameters, batch: Ints, replica: int = SHARED
     ) -> PendingGradient:
-        """Ask for a gradient at parameters that nobody changes in place afterwards.
-
-        It changes the buffers of a replica.
-        """
+        """Request a gradient at parameters that are never changed in place, for a replica."""
         pending = PendingGradient(self, self._requests, parameters, batch, replica)
         self._waiting[self._requests] = pending
         self._requests += 1

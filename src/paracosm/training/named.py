@@ -1,4 +1,4 @@
-"""Things with a name and parameters, each a dataclass: read from text, and written as text.
+"""Named dataclasses with parameters, parsed from and formatted as text.
 
 `ssp(slack=3)` is the class called "ssp" with its field `slack` at 3.
 """

@@ -1,4 +1,4 @@
-"""What is really computed in a run: everything (PyTorch), or nothing (timing-only mode)."""
+"""The computation of a run: everything (PyTorch), or nothing (timing-only mode)."""
 
 from __future__ import annotations
 

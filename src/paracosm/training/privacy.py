@@ -1,12 +1,12 @@
-"""Differential privacy: what is hidden by clipping and noise, and how much of it is given away.
+"""Differential privacy by clipping and noise, and accounting of the privacy loss.
 
-Sums of clipped terms with Gaussian noise are released; what a run gives away with all of them is
-what the accountant of `dp-accounting` says: by Renyi differential privacy (Mironov, Talwar, Zhang,
-"Renyi Differential Privacy of the Sampled Gaussian Mechanism", 2019). It counts gradients and
-changes that went into updates: the parameters of every instant may be published. Where compressed
-messages carry what earlier ones have left out (`Codec.depends_on_before`), an update shows
-gradients that were dropped too: all count that were sent. A client's change is clipped with
-whatever it carries, of the same client's data, and gives away nothing more.
+Sums of clipped terms with Gaussian noise are released; the accountant of `dp-accounting` computes
+the privacy loss of all of them, by Renyi differential privacy (Mironov, Talwar, Zhang, "Renyi
+Differential Privacy of the Sampled Gaussian Mechanism", 2019). It counts gradients and changes that
+went into updates: the parameters of every instant may be published. Where compressed messages carry
+what earlier ones have left out (`Codec.depends_on_before`), an update shows gradients that were
+dropped too: all count that were sent. A client's change is clipped with whatever it carries, of the
+same client's data, and gives away nothing more.
 """
 
 from collections import Counter, defaultdict
@@ -31,7 +31,7 @@ _ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512)
 
 @dataclass(frozen=True)
 class Privacy:
-    """Whose part in the training is hidden, and how.
+    """The unit and mechanism of privacy.
 
     Attributes:
         unit: "examples": each example's gradient is clipped to the norm `clip`, and the sum over a
@@ -41,7 +41,7 @@ class Privacy:
             Language Models", 2018, algorithm 1).
         clip: the largest norm of a term.
         noise: the standard deviation of the noise in each coordinate of a sum, over `clip`.
-        delta: at which epsilon is said.
+        delta: at which epsilon is reported.
     """
 
     unit: Literal["examples", "clients"]
@@ -75,7 +75,7 @@ def parse_privacy(text: str) -> Privacy:
 
 
 class Accountant:
-    """Counts what was released about whom, and says what that gives away.
+    """Counts releases and computes the privacy loss.
 
     Everybody whose parts never meet in one release has a ledger of releases of their own; the
     largest epsilon counts (parallel composition).
@@ -98,13 +98,13 @@ class Accountant:
         self._ledgers: dict[int, Counter[float]] = defaultdict(Counter)
 
     def add(self, contributions: Iterable[tuple[int, int]]) -> None:
-        """Count what went into an update: by contribution, a client and a number of examples."""
+        """Count the contributions of an update, each a client and a number of examples."""
         for client, examples in islice(contributions, 1 if self._by_update else None):
             rate, count = self._releases(client, examples)
             self._ledgers[-1 if self._together else client][rate] += count
 
     def epsilon(self) -> float:
-        """Return epsilon at delta, of all that was counted so far."""
+        """Return epsilon at delta, of all counted releases."""
         from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
         from dp_accounting.rdp import RdpAccountant
 
@@ -118,7 +118,7 @@ class Accountant:
         return found
 
     def describe(self) -> str:
-        """Say what is known, and what it assumes."""
+        """Describe the result and its assumptions."""
         rates = [rate for ledger in self._ledgers.values() for rate in ledger]
         most = max((ledger.total() for ledger in self._ledgers.values()), default=0)
         share = f"{max(rates):.4g}" if rates else "0"

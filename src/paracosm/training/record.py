@@ -1,4 +1,4 @@
-"""What is recorded of a run: its rows, its updates, whether it diverged or reached its target.
+"""The record of a run: rows, updates, divergence, and target.
 
 Rows of the long table (node, name, value, step; docs/run-folder.md) go to anything with a `metric`
 method, such as a run folder. An update of the job is one of every tensor or of every server's part.
@@ -64,7 +64,7 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first gradient whose loss exploded or was not a number."""
+    """The first gradient whose loss diverged or was not a number."""
 
     update: int
     worker: str
@@ -72,7 +72,7 @@ class Divergence:
     loss: float
 
     def __str__(self) -> str:
-        what = "is not finite" if not math.isfinite(self.loss) else f"exploded to {self.loss:.3g}"
+        what = "is not finite" if not math.isfinite(self.loss) else f"rose to {self.loss:.3g}"
         return (
             f"the loss {what} at update {self.update}, by a gradient of {self.worker} "
             f"that was {self.staleness:.4g} updates old"
@@ -80,11 +80,11 @@ class Divergence:
 
 
 class Ended(Exception):  # noqa: N818 - not an error of the program: it ends a run
-    """The run ends: its loss exploded, or it has reached its target."""
+    """Raised to end a run: its loss diverged, or it has reached its target."""
 
 
 class _Evaluations:
-    """When to evaluate: every so many updates, or so much virtual time where that ends the run."""
+    """Decides when to evaluate, by updates, or by virtual time if that ends the run."""
 
     def __init__(self, config: TrainConfig) -> None:
         is_by_time = config.updates is None and config.evaluate_every is None
@@ -103,7 +103,7 @@ class _Evaluations:
 
 
 class RunRecord:
-    """What a run came to so far.
+    """The state and results of a run so far.
 
     Attributes:
         updates: of the job.
@@ -162,7 +162,7 @@ class RunRecord:
 
     @property
     def status(self) -> str:
-        """How a run that ends now, and was not interrupted, has ended."""
+        """The status of a run that ends now without interrupt."""
         if self.divergence is not None:
             return "diverged"
         return "stopped" if self.passage and self.passage.reached_at is None else "done"
@@ -191,7 +191,7 @@ class RunRecord:
         metric(now, wall, "job", "examples", self.examples, step)
 
     def sent(self, client: int, examples: int) -> None:
-        """Count what a client gives away by a message, where it counts before any update."""
+        """Count the privacy loss of a message, where it counts before any update."""
         if self.accountant is not None and self._counts_sent:
             self.accountant.add([(client, examples)])
 
@@ -221,26 +221,26 @@ class RunRecord:
             self._moved_at, self._before = now, self.updates
         elif self.updates - self._before > self._most_at_once:
             raise InputError(
-                f"virtual time stands still at {now:g} s, after {self._most_at_once:,} updates at "
+                f"virtual time does not advance from {now:g} s, after {self._most_at_once:,} "
+                "updates at "
                 "that instant: give computing a duration (--compute), or end the run by --updates"
             )
         if self.passage is not None and self.passage.reached_at is not None:
             raise Ended
 
     def saved(self) -> None:
-        """Note that the parameters as they are have been saved."""
+        """Record that the current parameters have been saved."""
         if self.average is not None:
             self.average.save()
 
     def note(self, node: str, name: str, value: float) -> None:
-        """Record what happened now, between two updates."""
+        """Record an event between two updates."""
         self._metric(self._clock(), self.wall_time, node, name, value, self.updates)
 
     def restored(self, updates: int) -> None:
         """Note that the parameters are again those that were saved, after so many updates.
 
-        What was consumed and measured stays so; a target that was met by parameters that are lost
-        has to be met again.
+        Counters and metrics are kept; a target met by lost parameters must be met again.
         """
         self.updates = updates
         self.final.pop("step", None)
@@ -307,12 +307,12 @@ class RunRecord:
 
 
 class MovingAverage:
-    """The exponential moving average of what updates make of the parameters.
+    """The exponential moving average of the parameters.
 
     average <- decay average + (1 - decay) theta after each update of the run; the first sets it to
-    theta, so that nothing has to be corrected for a bias towards a start at 0. It is what
-    `torch.optim.swa_utils.AveragedModel` keeps with `get_ema_multi_avg_fn(decay)`. Polyak,
-    Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992, has the plain mean.
+    theta, so no bias correction is needed. It is what `torch.optim.swa_utils.AveragedModel` keeps
+    with `get_ema_multi_avg_fn(decay)`. Polyak, Juditsky, "Acceleration of Stochastic Approximation
+    by Averaging", 1992, has the plain mean.
     """
 
     def __init__(self, decay: float) -> None:
@@ -321,7 +321,7 @@ class MovingAverage:
         self._saved: Any = None
 
     def update(self, parameters: Any) -> None:
-        """Take in the parameters after an update; they are never changed in place."""
+        """Include the parameters after an update; they are never changed in place."""
         import torch
 
         old, weight = self.value, 1 - self._decay
@@ -355,7 +355,7 @@ def play_to_end(
     is_interrupted = False
     record.evaluate()
     try:
-        with _ended_by_interrupt(stop) as interrupted:
+        with _interrupt_stops(stop) as interrupted:
             play(interrupted)
         is_interrupted = bool(interrupted)
     except KeyboardInterrupt:
@@ -367,8 +367,8 @@ def play_to_end(
 
 
 @contextmanager
-def _ended_by_interrupt(stop: Callable[[], None]) -> Iterator[list[bool]]:
-    """Let Ctrl-C stop the run where it is safe; a second one interrupts at once."""
+def _interrupt_stops(stop: Callable[[], None]) -> Iterator[list[bool]]:
+    """Make Ctrl-C stop the run at a safe point; a second one interrupts at once."""
     interrupted: list[bool] = []
 
     def interrupt(number: int, frame: object) -> None:
@@ -378,7 +378,7 @@ def _ended_by_interrupt(stop: Callable[[], None]) -> Iterator[list[bool]]:
         stop()
 
     usual = signal.default_int_handler
-    # Where somebody else handles the signal, or ignores it, or in a thread, it is not ours.
+    # Leave a signal that is handled elsewhere or ignored, and threads, alone.
     ours = signal.getsignal(signal.SIGINT) is usual and current_thread() is main_thread()
     if ours:
         signal.signal(signal.SIGINT, interrupt)

@@ -1,4 +1,4 @@
-"""What a training run came to: its summary, and what else there is of it."""
+"""The result of a training run: its summary and its data."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -19,12 +19,12 @@ from paracosm.training.store import Numerics
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a run came to."""
+    """The result of a run."""
 
     summary: TrainingSummary  # the key figures by the names that `summary.json` uses
     recording: Recording | None  # the durations that were measured; None when they were modelled
     timeline: Timeline | None  # every span of the run; None when it was not recorded
-    metrics: MetricSink  # took the measurements
+    metrics: MetricSink  # recorded the metrics
     # The flat vector that the run ended with (of length zero in timing-only mode)
     parameters: Any = field(repr=False)
     # Who read and updated what; None where the engine ran and kept none
@@ -44,7 +44,7 @@ def summarise(
     end: float,  # virtual time
     servers: int,
     dropped: int,  # gradients that were not applied
-    durations: Mapping[str, str],  # of every kind of time, where it comes from
+    durations: Mapping[str, str],  # source of each kind of time
 ) -> TrainingSummary:
     """Return the summary of a run that has ended."""
     rate = record.examples / record.end if record.end else None

@@ -1,4 +1,4 @@
-"""Real gradients over a schedule: who reads and updates which tensor, and when, is known before.
+"""Real gradients over a schedule of reads and updates that is known beforehand.
 
 Durations that are modelled do not depend on values, and those of a recorded run are past, so a
 schedule comes first and numerics after. Each tensor has a version of its own. A gradient is one at
@@ -37,14 +37,14 @@ def train_on_schedule(
     config: TrainConfig,  # what to train and how; its cluster names the workers
     blocks: Iterable[Block],  # consecutive: none has a row earlier than one before it
     tensors: Sequence[str],  # names by number; none: the parts of the configuration's servers
-    seed: int = 0,  # decides the initial model and each worker's batches, as in `train`
-    metrics: MetricSink | None = None,  # takes the measurements; by default memory does
+    seed: int = 0,  # of the initial model and each worker's batches, as in `train`
+    metrics: MetricSink | None = None,  # records the metrics; by default in memory
     progress: Progress | None = None,  # called after every update
 ) -> TrainingResult:
     """Train over a schedule.
 
     The run ends with its updates, at its virtual time, when it has reached its target, or with the
-    schedule; an interrupt or a loss that explodes ends it as in `train`. An update of the run is
+    schedule; an interrupt or divergence ends it as in `train`. An update of the run is
     one of every tensor. Steps that the schedule says were dropped are not computed unless they wait
     beside others. A `Checkpoint` saves parameters, versions and the state of optimizers; a
     `Restore` puts back what was saved last, and each worker goes on through its minibatches.
@@ -60,13 +60,13 @@ def train_on_schedule(
         raise InputError("timing_only: over a schedule there is nothing but gradients to compute")
     if algorithm.rule(len(workers)) is None:
         raise InputError(
-            f"{algorithm} does more than a schedule of reads and updates says: leave the schedule "
-            "out, or choose asgd, ssp, ssgd, ..."
+            f"{algorithm} does more than a schedule of reads and updates can describe: leave the "
+            "schedule out, or choose asgd, ssp, ssgd, ..."
         )
     if config.privacy_of("clients"):
         raise InputError(
-            "privacy: a client's change is clipped as a whole, and a schedule has it in parts: "
-            "hide examples(...), or leave out the schedule or profile"
+            "privacy: a schedule updates tensors separately, so it cannot clip a client's whole "
+            "change: use examples(...), or leave out the schedule or profile"
         )
     metrics = Metrics() if metrics is None else metrics
     servers = len(cluster.servers) or 1
@@ -191,7 +191,7 @@ class _Run:
         }
 
     def follow(self, blocks: Iterable[Block]) -> str:
-        """Do what the schedule says; return the run's status."""
+        """Execute the schedule; return the run's status."""
         return play_to_end(self.record, lambda interrupted: self._follow(blocks, interrupted))
 
     def _follow(self, blocks: Iterable[Block], interrupted: list[bool]) -> None:
@@ -324,7 +324,7 @@ class _Run:
             self._steps[worker, self._begun[worker]] = step
             self._begun[worker] += 1
         if (worker, number) not in self._steps:
-            raise InputError(f"schedule: step {number} of worker {worker} goes on after its end")
+            raise InputError(f"schedule: step {number} of worker {worker} continues after its end")
         return self._steps[worker, number]
 
     def _ask(self, worker: int, step: _Step) -> Gradient:

@@ -37,7 +37,7 @@ class ParameterServer(Worker):
         self._answers: list[Transfer] = []
         self._update_time = team.update_sampler(index)
         self._places: Places | None = None
-        self._beside: Any = None  # what was last sent beside the parameters
+        self._extra: Any = None  # what was last sent beside the parameters
 
     async def run(self) -> None:
         if self._team.clients is not None:
@@ -55,7 +55,7 @@ class ParameterServer(Worker):
         return self._store.parameters
 
     async def receive(self) -> Contribution:
-        """Wait for what the next worker pushes."""
+        """Wait for the next push of a worker."""
         if self._store.version >= self._team.last_update:
             await self._finish()
         push: Push | Lost = await self.recv(tag=Tag.PUSH)
@@ -101,7 +101,7 @@ class ParameterServer(Worker):
 
     def answer_again(self, *workers: str) -> None:
         """Send what was last sent to clients that take the places of others, or vacant ones."""
-        self.answer(*workers, beside=self._beside)
+        self.answer(*workers, extra=self._extra)
 
     def _contribution(self, push: Push) -> Contribution:
         gradient, payload, read_version, second = push
@@ -126,7 +126,7 @@ class ParameterServer(Worker):
         self._team.dropped += 1
 
     def answer(
-        self, *workers: str, parameters: Any = None, beside: Any = None, clock: int = 0
+        self, *workers: str, parameters: Any = None, extra: Any = None, clock: int = 0
     ) -> None:
         """Send the parameters as they are now (or other ones of this version) to the workers.
 
@@ -134,11 +134,11 @@ class ParameterServer(Worker):
         algorithm keeps.
         """
         store = self._store
-        self._beside = beside
+        self._extra = extra
         if parameters is None:
             parameters = store.parameters
-        answer = Answer(self._index, parameters, store.version, beside, clock)
-        size = message_size(self._size, beside)
+        answer = Answer(self._index, parameters, store.version, extra, clock)
+        size = message_size(self._size, extra)
         last = store.version >= self._team.last_update
         taken = workers if self._places is None else self._places.assign(workers)
         for worker in taken:
@@ -191,7 +191,7 @@ class Places:
         Whoever takes part at one of them does so no longer, and can be picked again.
 
         Raises:
-            InputError: nobody takes part, and nothing is known of who could.
+            InputError: no client takes part, and the availability trace has ended.
         """
         sim = self._server.sim
         for name in workers:
@@ -206,7 +206,7 @@ class Places:
         return taken
 
     def answered(self, worker: str, download: Transfer) -> None:
-        """Know with which message a place gets its parameters."""
+        """Record the message with which a place gets its parameters."""
         self._workers[worker].read_from(download)
 
     async def begin_round(self) -> set[str]:
@@ -221,7 +221,7 @@ class Places:
         return {name for name, place in self._workers.items() if place.participation}
 
     def dismiss(self, workers: Iterable[str]) -> None:
-        """End what takes too long for its round."""
+        """End participations that exceed the round's time-out."""
         for name in sorted(workers):
             self._clients.late += 1
             self._end(self._workers[name], "late")
@@ -248,7 +248,7 @@ class Places:
             server.use_link(place.name, _no_faster(link, down[who.client]))
 
     def _leave(self, place: TrainingWorker) -> None:
-        """Let a place be free: its client has sent what it had, or is told to stop."""
+        """Free a place whose client has finished or is stopped."""
         if place.participation is None:
             return
         if place.sent_at is None:

@@ -1,4 +1,4 @@
-"""Parameters that are updated, what workers contribute to updates, and what computes it all."""
+"""Stores of parameters, workers' contributions to updates, and the interface of numerics."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ Saved = tuple[Any, int, Rule, Direction]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is done at every update, whatever the algorithm."""
+    """Settings of every update, common to all algorithms."""
 
     lr: float = float("nan")  # the learning rate that the factor is of
     lr_factor: Factor = lambda t: 1.0  # from the number of updates before
@@ -117,7 +117,7 @@ class Recipe:
 
 
 class Weighting(Protocol):
-    """What an algorithm makes of contributions; `algorithms.Algorithm` says what each means."""
+    """An algorithm's weighting of contributions; see `algorithms.Algorithm`."""
 
     @property
     def compensates(self) -> bool: ...
@@ -245,13 +245,13 @@ class Store:
 
 
 class Pending(Protocol):
-    """A gradient that is computed at the latest when its result is asked for."""
+    """A gradient that is computed when its result is needed, or before."""
 
     def result(self) -> Any:
         """Return an object with `loss` (a float) and `gradient` (a flat vector)."""
 
     def discard(self) -> None:
-        """Say that nobody will ask for the result."""
+        """Declare that the result is not needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +278,7 @@ class PendingSteps(Protocol):
         """Make one of the steps now."""
 
     def discard(self) -> None:
-        """Say that nobody will ask for the result."""
+        """Declare that the result is not needed."""
 
 
 class Deferred:
@@ -333,7 +333,7 @@ class PseudoGradient(Gradient):
 
 @dataclass(eq=False, slots=True)
 class Contribution:
-    """What one worker brings to one update of one partition of the parameters.
+    """One worker's contribution to one update of one partition of the parameters.
 
     It refers to the newest gradient that the worker computed. Its payload is that gradient or, in
     algorithms that exchange parameters or their changes, a vector, or what was sent of
@@ -372,7 +372,7 @@ class Contribution:
         return whole if self.part is None else whole[self.part]
 
     @property
-    def beside(self) -> Any:
+    def extra(self) -> Any:
         """The same of the vector that was sent beside the payload; None where there was none."""
         if self.second is None:
             return None
@@ -466,7 +466,7 @@ class Numerics:
         return {}
 
     def describe(self) -> str:
-        """Say how gradients were computed."""
+        """Describe how gradients were computed."""
         return "none (timing only)"
 
     def close(self) -> None:

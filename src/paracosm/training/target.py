@@ -1,4 +1,4 @@
-"""What a run is to reach: "accuracy >= 0.95", and when it has."""
+"""Targets of runs, such as "accuracy >= 0.95", and when they are reached."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from paracosm.units import format_number, parse_number
 Comparison = Literal["<=", ">="]
 
 METRICS: dict[str, Comparison] = {"loss": "<=", "test_loss": "<=", "accuracy": ">="}
-"""What a target may be about, and on which side of its value a run is to come."""
+"""Metrics of targets, and the direction of improvement."""
 
 HELD = 3
 """Evaluations in a row that meet a target before it counts as reached."""
@@ -31,7 +31,7 @@ class Target:
         return value <= self.value if self.comparison == "<=" else value >= self.value
 
     def is_better(self, value: float, other: float) -> bool:
-        """Whether a value is nearer to what is wanted than another."""
+        """Whether a value is better than another."""
         return value < other if self.comparison == "<=" else value > other
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ def parse_target(text: str) -> Target:
     """Read "accuracy >= 0.95", "loss <= 0.1", "test_loss <= 0.1".
 
     Raises:
-        InputError: what is not understood, or would be met by a run that has learnt nothing.
+        InputError: it cannot be read, or a run that has learnt nothing would meet it.
     """
     match = _TARGET.fullmatch(text)
     if match is None:
@@ -75,7 +75,7 @@ class FirstPassage:
         self._met: list[tuple[float, int]] = []
 
     def see(self, time: float, updates: int, value: float) -> bool:
-        """Take note of an evaluation; return whether the target has been reached."""
+        """Record an evaluation; return whether the target is reached."""
         if self.reached_at is not None:
             return True
         if self.best is None or self.target.is_better(value, self.best):

@@ -1,4 +1,4 @@
-"""What the workers and servers of one run share, and what they send each other."""
+"""The shared state and the messages of the workers and servers of one run."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ class Tag(StrEnum):
 
 
 class Push(NamedTuple):
-    """What a worker sends to a server."""
+    """A worker's message to a server."""
 
     gradient: Gradient  # the newest that the worker has asked for
     payload: Any
@@ -193,7 +193,7 @@ Topology = Literal["server", "all-reduce", "peers", "local"]
 
 
 class Team:
-    """What the workers and servers of one run share."""
+    """The shared state of the workers and servers of one run."""
 
     elastic = False  # whether updates do without workers that are away
 
@@ -243,9 +243,9 @@ class Team:
             return ring_all_reduce(len(links), numerics.sizes[part], links)
 
         self._all_reduce_seconds = seconds
-        self._begin_on(sim)
+        self._attach_to(sim)
 
-    def _begin_on(self, sim: Simulator) -> None:
+    def _attach_to(self, sim: Simulator) -> None:
         """Prepare what the workers of a simulation share, in which nothing has happened yet."""
         self._sim = sim
         self._servers_running = len(self.servers)
@@ -255,10 +255,7 @@ class Team:
     def compute_times(
         self, worker: int, client: Participation | None = None
     ) -> Iterator[float] | None:
-        """Return the compute times of a worker, or of a client that takes part there, without end.
-
-        They are in proportion to the worker's batch. None when they are measured.
-        """
+        """Return endless compute times of a worker or client, by batch; None if measured."""
         if self._compute is None:
             return None
         speed = self._cluster.node(self.workers[worker]).speed
@@ -288,10 +285,10 @@ class Team:
         combine(brought)
 
     def sent(self, client: int, examples: int) -> None:
-        """Take note of a compressed message of a gradient of so many examples."""
+        """Record a compressed message of a gradient of so many examples."""
 
     def note(self, node: str, name: str, value: float) -> None:
-        """Take note of something that happened now."""
+        """Record an event at the current time."""
 
     def server_finished(self) -> None:
         """End the run once every server has made its last update and its answers arrived."""

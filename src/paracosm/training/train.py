@@ -28,23 +28,21 @@ _MOST_SPANS = 1_000_000
 
 def train(
     config: TrainConfig,  # what to train, how, and on which cluster
-    seed: int = 0,  # decides everything that is random
-    metrics: MetricSink | None = None,  # takes the measurements; by default memory does
+    seed: int = 0,  # of all random streams
+    metrics: MetricSink | None = None,  # records the metrics; by default in memory
     progress: Progress | None = None,  # called after every update
     log: bool = False,  # print a line for every event of the simulation
 ) -> TrainingResult:
     """Train on a simulated cluster, or over a schedule that `config` names.
 
     Gradients are really computed, from the parameters that each worker would have read; how long
-    they take and when they arrive is virtual time. An interrupt (Ctrl-C) ends the run with what it
-    has, as does a loss that explodes, unless `config.keep_going`.
-
-    With changes (`config.what_if`) the result is that of the changed run, beside which the summary
-    has that of the unchanged one, "unchanged".
+    they take and when they arrive is virtual time. An interrupt (Ctrl-C) ends the run with the
+    results so far, as does divergence, unless `config.keep_going`. With changes (`config.what_if`)
+    the result is that of the changed run, and the summary's "unchanged" that of the unchanged one.
 
     Raises:
         InputError: if the configuration cannot be used.
-        MissingExtraError: if PyTorch or scikit-learn is needed and not installed.
+        MissingExtraError: PyTorch or scikit-learn is needed and not installed.
     """
     if config.profile is not None or config.strategy is not None:
         raise InputError(
@@ -56,7 +54,9 @@ def train(
     if config.schedule is not None:
         config.refuse_power("train over a schedule")
         if log:
-            raise InputError("--log: over a schedule no events are simulated: leave it out")
+            raise InputError(
+                "--log has no effect with a schedule, which simulates no events: leave it out"
+            )
         return train_over_file(config, config.schedule, seed, metrics, progress)
     metrics = Metrics() if metrics is None else metrics
     result = _train(config, seed, config.changed(cluster), metrics, progress, log)
@@ -88,7 +88,7 @@ def _train(
     run = (config, seed, cluster, numerics, sim, metrics, progress)
     failures = config.failures_on(cluster)
     job = Job(*run) if failures is None else FailingJob(failures, *run)
-    # Nobody watches single events: where the rule is value-free, they need not be simulated.
+    # Without an observer, a value-free rule needs no simulation of single events.
     rule = None if log or timeline is not None else schedule_rule(config, cluster)
     try:
         schedule = None if rule is None else _play(rule, cluster, job)

@@ -37,7 +37,7 @@ class TrainingWorker(Worker):
         self._sizes = team.numerics.sizes
         self._parts: list[Any] = [team.initial[part] for part in team.numerics.parts]
         self.server_clock = 0  # as the newest answer says it
-        self.beside: Any = None  # what servers have sent beside their parameters, a flat vector
+        self.extra: Any = None  # what servers have sent beside their parameters, a flat vector
         self._durations = team.compute_times(index)
         self._choice = generator(team.seed, TrainingStream.NEIGHBOURS, index)
         self._examples = 0
@@ -62,7 +62,7 @@ class TrainingWorker(Worker):
                 await self.pull()
 
     def take_part(self, who: Participation, lost: Callable[[bool], object]) -> None:
-        """Let a client take part here: at once, or when an answer arrives.
+        """Assign a client to this worker: at once, or when an answer arrives.
 
         `lost(dropped_out)` is called if it is lost before what it has computed has arrived.
         """
@@ -88,12 +88,12 @@ class TrainingWorker(Worker):
 
     @property
     def sent_at(self) -> float | None:
-        """When what the client has sent arrived; None where it has not."""
+        """When the client's message arrived; None if it has not."""
         arrived = [upload.arrived for upload in self._uploads]
         return None if not arrived or isnan(max(arrived)) else max(arrived)
 
     def stop(self) -> None:
-        """End the participation: whatever the client does, it gives up."""
+        """End the participation: the client abandons its work."""
         self.participation = None
         if self._departure is not None:
             self._departure.cancel()
@@ -133,11 +133,11 @@ class TrainingWorker(Worker):
 
     @property
     def kept(self) -> dict[str, Any]:
-        """What the client keeps from one time that it takes part to the next; empty at first."""
+        """The client's state between participations; initially empty."""
         return self._team.kept.setdefault(self.client, {})
 
     async def compute_gradient(self) -> Gradient:
-        """Spend the time of one gradient at `parameters`, on the next minibatch."""
+        """Compute a gradient at `parameters` of the next minibatch, which takes virtual time."""
         gradient = self._request()
         if self._durations is None:
             await self.execute(gradient.pending.result)
@@ -216,7 +216,7 @@ class TrainingWorker(Worker):
         """Return how many minibatches so many passes over the client's examples are."""
         return -(-epochs * self.examples // self._team.batches[self.index])
 
-    def push(self, payload: Any, beside: Any = None) -> None:
+    def push(self, payload: Any, extra: Any = None) -> None:
         """Send a gradient, or a vector of the same form, to the servers: to each its part.
 
         A second vector may go with it, in a message of twice the size.
@@ -225,11 +225,11 @@ class TrainingWorker(Worker):
         if self._team.clients is not None and self.participation is None:
             return  # it was lost at this very instant
         payload = self._compressed(payload)
-        if beside is not None:
-            beside = self._compressed(beside, BESIDE)
+        if extra is not None:
+            extra = self._compressed(extra, BESIDE)
         for index, server in enumerate(self._team.servers):
-            message = Push(self._last, payload, self._versions[index], beside)
-            size = message_size(self._team.push_sizes[index], beside)
+            message = Push(self._last, payload, self._versions[index], extra)
+            size = message_size(self._team.push_sizes[index], extra)
             upload = self.send(server, message, size=size, tag=Tag.PUSH)
             if self.participation is not None:
                 self._uploads.append(upload)
@@ -249,7 +249,7 @@ class TrainingWorker(Worker):
             self.server_clock = answer.clock
         self._is_reading = False
         self.parameters = self._team.numerics.join(parts)
-        self.beside = None if seconds[0] is None else self._team.numerics.join(seconds)
+        self.extra = None if seconds[0] is None else self._team.numerics.join(seconds)
         return self.parameters
 
     async def apply(self, gradient: Gradient) -> None:

@@ -14,7 +14,7 @@ from paracosm.emulation.check import check_emulation
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.nccl import build
 from paracosm.emulation.nccl.rank import missing_keys
-from paracosm.emulation.rank.launched import asked_by
+from paracosm.emulation.rank.launched import launch_from
 from paracosm.emulation.records import Collective
 from paracosm.emulation.run import run_job
 from paracosm.errors import InputError
@@ -89,7 +89,7 @@ def test_what_would_have_no_effect_is_refused(fields: dict[str, object], match: 
 
 def test_a_launch_line_of_ones_own_is_refused() -> None:
     with pytest.raises(InputError, match=r"PARACOSM_NCCL: .* paracosm emulate --nccl"):
-        asked_by({"PARACOSM_WORLD_SIZE": "4", "PARACOSM_NCCL": "1"}, "")
+        launch_from({"PARACOSM_WORLD_SIZE": "4", "PARACOSM_NCCL": "1"}, "")
 
 
 def test_keys_that_other_ranks_would_set() -> None:

@@ -14,7 +14,7 @@ from rank_processes import SCRIPTS, environment, start
 
 from paracosm import autoload
 from paracosm.emulation.config import VARIABLE, Setting
-from paracosm.emulation.rank.launched import asked_by
+from paracosm.emulation.rank.launched import launch_from
 from paracosm.errors import InputError
 
 DDP = str(SCRIPTS / "ddp.py")
@@ -45,7 +45,7 @@ def test_it_does_nothing_where_nobody_asked(told: Mapping[str, str]) -> None:
 
 
 def test_every_field_may_be_a_variable() -> None:
-    asked = asked_by(
+    asked = launch_from(
         {
             "PARACOSM_WORLD_SIZE": "64",
             "PARACOSM_RANK": "9",
@@ -80,7 +80,7 @@ def test_every_field_may_be_a_variable() -> None:
 
 
 def test_workers_are_another_word_for_the_world() -> None:
-    assert asked_by({"PARACOSM_WORKERS": "64"}, DDP).config.world == 64
+    assert launch_from({"PARACOSM_WORKERS": "64"}, DDP).config.world == 64
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_workers_are_another_word_for_the_world() -> None:
 )
 def test_what_cannot_be_is_said(told: dict[str, str], message: str) -> None:
     with pytest.raises(InputError) as error:
-        asked_by({"PARACOSM_WORLD_SIZE": "64"} | told, DDP)
+        launch_from({"PARACOSM_WORLD_SIZE": "64"} | told, DDP)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 

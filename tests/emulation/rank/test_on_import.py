@@ -42,7 +42,7 @@ def test_a_forked_child_writes_nothing_of_its_parent(tmp_path: Path) -> None:
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        recorder.forsake()
+        recorder.abandon()
         recorder.append(Note(0, False, "of the child"))
         recorder.close()
         os.write(write, b"!")

@@ -136,7 +136,7 @@ def serve(
         theirs.settimeout(10)
         served.ends[peer] = theirs
         served.emulator.add(Pair(ours, group, 0, peer))
-    thread = threading.Thread(target=loop.run, args=(served.emulator.look_after,))
+    thread = threading.Thread(target=loop.run, args=(served.emulator.check_progress,))
     thread.start()
     try:
         yield served

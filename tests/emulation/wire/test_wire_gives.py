@@ -43,9 +43,9 @@ def test_several_real_ranks_agree_on_what_emulated_ones_give() -> None:
     [
         (
             "scatter",
-            "what emulated rank 1 would give, 12 bytes, cannot be known",
+            "what emulated rank 1 would contribute (12 bytes) is unknown",
         ),
-        ("unknown", "what emulated rank 1 of the group default_pg/0//cpu//0 would send, 24 bytes"),
+        ("unknown", "what emulated rank 1 of the group default_pg/0//cpu//0 would send (24 bytes"),
     ],
 )
 def test_what_cannot_be_known_fails(what: str, why: str) -> None:

@@ -282,7 +282,7 @@ def test_a_server_of_something_else_is_said() -> None:
         rendezvous.close()
         came.close()
     assert [note.grave for note in notes] == [True]
-    assert f"127.0.0.1:{port} is no store of PyTorch" in notes[0].text
+    assert f"127.0.0.1:{port} is not a store of PyTorch" in notes[0].text
 
 
 def test_it_ends_at_once_though_nobody_answers() -> None:

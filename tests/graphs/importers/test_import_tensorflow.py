@@ -124,7 +124,7 @@ def test_a_loop_is_counted_once_and_other_cycles_are_named(tmp_path: Path) -> No
         "again for node 0 (Exp, a)"
     )
     path.write_bytes(tensorflow_graph(tensorflow_node("a", "Exp", "gone:1")))
-    with pytest.raises(InputError, match=r"node 0 \(Exp, a\) waits for gone, which is not there"):
+    with pytest.raises(InputError, match=r"node 0 \(Exp, a\) waits for gone, which does not exist"):
         read_graph_def(path)
 
 

@@ -54,7 +54,7 @@ def test_equal_stages_have_the_bubble_of_1f1b() -> None:
     said = job_bottleneck(job, OPS)
     assert said == (
         "Pipeline bubble: workers are idle 20% of the iteration; it has 2 stages and 4 "
-        "micro-batches, more of which make that smaller."
+        "micro-batches; more micro-batches shrink it."
     )
 
 
@@ -72,7 +72,7 @@ def test_unequal_stages_are_named() -> None:
     strategy = parse_strategy("pp=2, microbatches=16")
     job = predict_job(replica([1, 4]), switch(2, 0, FREE), strategy)
     said = job_bottleneck(job, OPS)
-    assert "its stages are unequal: worker1 computes 128 ms, workers in the mean 80 ms." in said
+    assert "its stages are unequal: worker1 computes 128 ms, workers on average 80 ms." in said
 
 
 def test_a_host_that_is_too_slow_is_the_bottleneck() -> None:
@@ -145,7 +145,7 @@ def test_one_number_of_workers_is_taken_at_its_word() -> None:
 def test_servers_are_said_once() -> None:
     ((_, strategy),) = strategies_by_workers("ps", (4,), servers=3)
     assert strategy.servers == 3
-    with pytest.raises(InputError, match="the strategy says it already"):
+    with pytest.raises(InputError, match="the strategy sets them already"):
         strategies_by_workers("ps, servers=2", (4,), servers=3)
 
 

@@ -72,7 +72,7 @@ def test_ranks_that_cannot_be_read(text: str) -> None:
 
 def test_a_rank_that_is_not_there() -> None:
     schedule = replay_job(data_parallel(1, 1, (1.0, 1.0)))
-    with pytest.raises(InputError, match="no rank 2: they are 0 to 1"):
+    with pytest.raises(InputError, match="there is no rank 2: ranks are 0 to 1"):
         shown_ranks(schedule, "0,2")
-    with pytest.raises(InputError, match="no rank 99999999999: they are 0 to 1"):
+    with pytest.raises(InputError, match="there is no rank 99999999999: ranks are 0 to 1"):
         shown_ranks(schedule, "1..99999999999")

@@ -138,9 +138,7 @@ def test_a_node_that_only_knows_loopback_says_nothing_about_links(
     assert summary_of(capsys, *flags, "--uneven", "0")["target"]["uneven"] == 0
     flags = saved(False, 4.2)
     assert main(["predict", *flags]) == 2
-    assert "node.yaml has 4.2, which is connections that starve; 3 at most" in (
-        capsys.readouterr().err
-    )
+    assert "node.yaml has 4.2, at which connections starve; at most 3" in (capsys.readouterr().err)
     assert summary_of(capsys, *flags, "--uneven", "3")["target"]["uneven"] == 3
 
 
@@ -234,22 +232,22 @@ def test_an_interrupt_keeps_the_numbers_that_are_done(
         (LINK, "missing number of workers: add --workers 8"),
         (["--workers", "2", "--bandwidth", "inf"], "bandwidth: throughput is predicted on links"),
         (["--workers", "2", *LINK, "--model", "gpt2"], "give one of model, graph, profile"),
-        (["--workers", "2", *LINK, "--strategy", "ps"], "strategy: no effect here, leave out"),
+        (["--workers", "2", *LINK, "--strategy", "ps"], "strategy: has no effect, leave it out"),
         (
             ["--workers", "2", *LINK, "--duration-cv", "0.1"],
-            "duration_cv: no effect here, leave out",
+            "duration_cv: has no effect, leave it out",
         ),
         (["--workers", "2", *LINK, "--hardware", "H100"], "the profile has its own timings"),
         (["--workers", "2", *LINK, "--batch", "64"], "has 32 examples, not 64"),
         (["--workers", "2", *LINK, "--order", "tik"], 'unknown order "tik": did you mean "tic"'),
         (["--workers", "2", *LINK, "--servers", "2"], "servers: 2 servers for 1 parameters"),
-        (["--workers", "2", *LINK, "--backup", "1"], "backup: no effect here, leave out"),
+        (["--workers", "2", *LINK, "--backup", "1"], "backup: has no effect, leave it out"),
         (["--workers", "2", *LINK, "--synchronous", "--backup", "2"], "backup: 2 of 2 workers"),
-        (["--workers", "2", *LINK, "--stagger", "2s"], "stagger: no effect here, leave out"),
-        (["--workers", "2", *LINK, "--repeats", "9"], "repeats: no effect here, leave out"),
+        (["--workers", "2", *LINK, "--stagger", "2s"], "stagger: has no effect, leave it out"),
+        (["--workers", "2", *LINK, "--repeats", "9"], "repeats: has no effect, leave it out"),
         (
             ["--workers", "2", *LINK, "--no-flow-control", "--flow-control-window", "1MB"],
-            "flow_control_window: no effect here, leave out: there is no flow control",
+            "flow_control_window: has no effect, leave it out: there is no flow control",
         ),
         (["--workers", "2", *LINK, "--flow-control-window", "16"], '"16" has no unit'),
         (["--workers", "2", *LINK, "--background", "much"], 'background: cannot read "much"'),
@@ -267,7 +265,7 @@ def test_an_interrupt_keeps_the_numbers_that_are_done(
         ),
         (
             ["--workers", "2", *LINK, "--sharing", "packets(16KiB)", "--uneven", "0.3"],
-            "uneven: only where messages share a port fairly: leave out, or leave sharing packets",
+            "uneven: has an effect only with fair sharing: leave it out, or leave sharing packets",
         ),
         (["--workers", "2", *LINK, "--steps", "10"], "steps: input should be greater than"),
         (["--workers", "20000", *LINK], "workers: of a profile 10,000 at most"),
@@ -289,14 +287,14 @@ def test_what_is_no_profile_is_refused(tmp_path: Path, capsys: Capture) -> None:
     other = tmp_path / "other.profile"
     other.write_text("nothing of the kind")
     assert main(["predict", "--profile", str(other), "--workers", "2", *LINK]) == 2
-    assert "no job profile: paracosm profile job" in capsys.readouterr().err
+    assert "not a job profile: write one with paracosm profile job" in capsys.readouterr().err
     assert main(["predict", "--profile", str(tmp_path / "none"), "--workers", "2", *LINK]) == 2
     assert "none: no such file" in capsys.readouterr().err
 
 
 def test_without_a_profile_its_options_have_no_effect(capsys: Capture) -> None:
     assert main(["predict", "--model", "gpt2", "--order", "tic"]) == 2
-    assert "order: no effect here, leave out: only a job profile" in capsys.readouterr().err
+    assert "order: has no effect, leave it out: only a job profile" in capsys.readouterr().err
 
 
 def test_a_measurement_shorter_than_a_step_is_refused(profile: str, capsys: Capture) -> None:
@@ -304,8 +302,8 @@ def test_a_measurement_shorter_than_a_step_is_refused(profile: str, capsys: Capt
     assert main(["predict", *flags]) == 2
     error = capsys.readouterr().err
     assert error == (
-        "paracosm: measure: no worker ends a step in 4 s: one takes 5 s alone, and a measurement "
-        "many of them\n"
+        "paracosm: measure: 4 s is too short: a step takes 5 s alone, and a measurement needs "
+        "many\n"
     )
 
 

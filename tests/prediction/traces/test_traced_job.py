@@ -163,7 +163,7 @@ def test_ranks_that_are_missing_or_given_twice_are_refused(tmp_path: Path) -> No
         read_job([first])
     with pytest.raises(InputError, match=r"rank0.json: of rank 0, and so is .*rank0.json"):
         read_job([first, first])
-    with pytest.raises(InputError, match="--alone is for the trace of one rank"):
+    with pytest.raises(InputError, match="--alone needs the trace of a single rank"):
         read_job([first, second], alone=True)
     with pytest.raises(InputError, match="no traces: give one file for each rank"):
         read_job([])

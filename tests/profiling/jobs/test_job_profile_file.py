@@ -118,7 +118,7 @@ def test_a_computation_without_times_drops_its_step(tmp_path: Path) -> None:
         ({"columns": {**PACKED["columns"], "ps": [0, 0, 0, 9]}}, "update belongs to a server that"),
         (
             {"start_us": [[100, 200, 400, 700], [1, 2, "x", 4]]},
-            r"start_us\[1\]\[2\] is no number: x",
+            r"start_us\[1\]\[2\] is not a number: x",
         ),
         ({"columns": {**PACKED["columns"], "ps": [0, 0, 10**30, 0]}}, "columns: .*too large"),
     ],

@@ -217,7 +217,7 @@ def test_a_step_that_two_files_tell_of_counts_once(tmp_path: Path) -> None:
     for path in paths:
         path.write_bytes(run_metadata(plain_step()))
     profile = read_steps(paths)
-    assert (profile.steps, profile.dropped) == (1, {"told by another file as well": 1})
+    assert (profile.steps, profile.dropped) == (1, {"also in another file": 1})
 
 
 def test_times_of_transfers_may_be_missing(write: Write) -> None:

@@ -33,5 +33,5 @@ def test_tensors_are_in_the_order_of_their_pulls() -> None:
 
 
 def test_a_profile_of_other_ops_has_no_tensors() -> None:
-    with pytest.raises(InputError, match="it has no op pull/NAME"):
+    with pytest.raises(InputError, match="the ops pull/NAME"):
         tensors_of(small_job_profile())

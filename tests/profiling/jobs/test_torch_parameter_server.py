@@ -199,7 +199,7 @@ def test_a_process_ends_with_who_started_it(options: JobOptions, tmp_path: Path)
     ("changed", "message"),
     [
         ({"model": "resnet19"}, 'unknown model "resnet19": did you mean "resnet18"?'),
-        ({"model": "nowhere/train.py:make"}, "there is no file nowhere/train.py"),
+        ({"model": "nowhere/train.py:make"}, "no such file: nowhere/train.py"),
         ({"model": "train.py"}, "which function makes the model? train.py:make_model"),
         ({"servers": 0}, "servers: 0, but at least 1 is needed"),
         ({"lr": float("nan")}, "lr: nan, not above 0"),

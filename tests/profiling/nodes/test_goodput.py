@@ -123,18 +123,18 @@ def test_what_counts_is_what_came_after_the_beginning() -> None:
 @pytest.mark.parametrize(
     ("sent", "why"),
     [
-        (b"GET / HTTP/1.1\r\n\r\n", "is no paracosm calibrate: it said b'GET / HTTP"),
+        (b"GET / HTTP/1.1\r\n\r\n", "is not paracosm calibrate: it sent b'GET / HTTP"),
         (order(1, version=1), "speaks version 1 of the protocol, this is 4"),
         (HELLO + order(99), "said nothing that there is"),
         (HELLO + order(2, -1.0), "said nothing that there is"),
         (HELLO + order(2, float("nan")), "said nothing that there is"),
         (HELLO + order(3, 1e9), "asks for 1e+09 s of data, and 60 is the most"),
-        (HELLO + order(5, 1.0), "says what it was not asked for: 5"),
+        (HELLO + order(5, 1.0), "sent an unexpected message: 5"),
         (HELLO + order(1)[:7], "closed the connection early"),
         (b"", "closed the connection early"),
         (order(9, 7.0), "does not know the token"),
         (order(1), "answered 1 where 9 was expected"),
-        (HELLO + order(2, 0.1) + b"\7" * 100, "is no paracosm calibrate: it said b'\\x07"),
+        (HELLO + order(2, 0.1) + b"\7" * 100, "is not paracosm calibrate: it sent b'\\x07"),
         (HELLO + order(2, 0.1) + order(1, 0.1), "answered 1 where 7 was expected"),
         (HELLO + order(2, 0.1) + order(7, 0.1), "closed the connection early"),
     ],
@@ -177,7 +177,7 @@ def test_serving_goes_on_until_a_client_knows_the_token_and_says_goodbye() -> No
             measure_goodput(peer, QUICK)
     thread.join(timeout=10)
     assert rounds == [3]
-    why = ["is no paracosm", "closed the connection", "the token", "the token", "nothing that"]
+    why = ["is not paracosm", "closed the connection", "the token", "the token", "nothing that"]
     assert all(reason in said for reason, said in zip(why, failed, strict=False))
 
 
@@ -191,7 +191,7 @@ def test_a_silent_client_is_given_up() -> None:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "is no paracosm calibrate: it said b'SSH-2.0"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "is not paracosm calibrate: it sent b'SSH-2.0"),
         (order(1, version=9), "speaks version 9"),
         (order(6), "answered 6 where 9 was expected"),
         (order(9, 1.0) + order(6), "answered 6 where 1 was expected"),

@@ -77,7 +77,7 @@ def test_intervals_in_which_the_link_stood_still_do_not_count() -> None:
     assert counted(carried).tolist() == [True, False, True, True, False]
     assert unevenness(carried) == unevenness([[4 * MB, MB]])
     assert correlation(carried) == pytest.approx(1)  # only the third and the fourth are in a row
-    with pytest.raises(InputError, match="nothing came over several connections most of the time"):
+    with pytest.raises(InputError, match="several connections received nothing most of the time"):
         unevenness([[0, 0], [0, 0], [MB, MB]])
 
 
@@ -176,7 +176,7 @@ def test_who_does_not_know_the_number_does_not_come_in(guess: bytes) -> None:
         stranger = kept.enter_context(socket.create_connection(address))
         stranger.sendall(guess)
         assert client.recv(16) == b""
-    assert "somebody else than 127.0.0.1" in said[0] or "is no paracosm calibrate" in said[0]
+    assert "another client than 127.0.0.1" in said[0] or "is not paracosm calibrate" in said[0]
 
 
 def test_the_port_is_closed_while_nobody_is_to_join() -> None:

@@ -40,7 +40,7 @@ WithUnit = BeforeValidator(_with_unit)
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    title: str = Field(description="what it is called in full")
+    title: str = Field(description="its full name")
     source: str = Field(description="the document that the numbers are from")
     assumed: dict[str, str] = Field({}, description="by the field: why it is what it is")
 
@@ -181,7 +181,7 @@ class Hardware:
         if self.node is None or self.outer is None:
             if workers > 1:
                 raise InputError(
-                    f"{self.name}: has no node that says what joins {workers} of them: add "
+                    f"{self.name}: the catalogue has no node that joins {workers} of them: add "
                     "--bandwidth 100Gbit/s, or --cluster FILE"
                 )
             return assemble([one], [], Switch(Link()))
@@ -265,7 +265,7 @@ def add_to_catalogue(path: Path, *, force: bool = False) -> tuple[Path, Catalogu
     """
     own = _read(path)
     if not (own.devices or own.interconnects or own.nodes):
-        raise InputError(f"{path}: says nothing of devices, interconnects or nodes")
+        raise InputError(f"{path}: it has no devices, interconnects or nodes")
     target = user_folder() / f"{path.stem}.yaml"
     if target.exists() and not force:
         raise InputError(f"{target}: is there already: --force replaces it")

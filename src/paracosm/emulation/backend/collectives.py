@@ -30,17 +30,17 @@ class Collectives:
         self._coalesced: list[Work] | None = None
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Work:
-        return self._reduced("all_reduce", _listed(tensors), _op(opts))
+        return self._reduced("all_reduce", _as_list(tensors), _op(opts))
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
-        return self._reduced("all_reduce", _listed(tensors), _op(opts))
+        return self._reduced("all_reduce", _as_list(tensors), _op(opts))
 
     def allreduce_sparse(self, tensors: Any, opts: Any = None) -> Work:
         raise self._runtime.refuse("all_reduce of a sparse tensor")
 
     def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None) -> Work:
         op = _op(opts if op is None else op)
-        return self._reduced("reduce", _listed(tensors), op, _root(opts))
+        return self._reduced("reduce", _as_list(tensors), op, _root(opts))
 
     def reduce_scatter(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
@@ -48,7 +48,7 @@ class Collectives:
         lists = input_tensors if isinstance(output_tensors, list) else [input_tensors]
         inputs = [tensor for each in lists for tensor in each]
         own = [each[self._member.rank] for each in lists]
-        return self._reduced_parts(_listed(output_tensors), inputs, own, _op(opts))
+        return self._reduced_parts(_as_list(output_tensors), inputs, own, _op(opts))
 
     def reduce_scatter_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
@@ -67,14 +67,14 @@ class Collectives:
 
     def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Work:
         """Leave tensors as they are: the root's are the same."""
-        tensors = _listed(tensors)
+        tensors = _as_list(tensors)
         return self._ask("broadcast", tensors, tensors, None, _root(opts))
 
     def allgather(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
     ) -> Work:
         lists = output_tensors if isinstance(input_tensors, list) else [output_tensors]
-        return self._gathered("all_gather", lists, _listed(input_tensors))
+        return self._gathered("all_gather", lists, _as_list(input_tensors))
 
     def allgather_coalesced(
         self, output_lists: list[Tensors], input_list: Tensors, opts: Any = None
@@ -103,13 +103,13 @@ class Collectives:
         lists = output_tensors if isinstance(input_tensors, list) else [output_tensors]
         root = _root(opts)
         at_root = lists if root == self._member.rank else []
-        return self._gathered("gather", at_root, _listed(input_tensors), root)
+        return self._gathered("gather", at_root, _as_list(input_tensors), root)
 
     def scatter(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
     ) -> Work:
         """Keep one's own of lists of a tensor for each rank; what others send is like a message."""
-        outputs = _listed(output_tensors)
+        outputs = _as_list(output_tensors)
         lists = input_tensors if isinstance(output_tensors, list) else [input_tensors]
         root, rank = _root(opts), self._member.rank
         inputs = [tensor for each in lists for tensor in each] if root == rank else []
@@ -230,7 +230,7 @@ class Collectives:
         return work
 
 
-def _listed(tensors: Any) -> Tensors:
+def _as_list(tensors: Any) -> Tensors:
     return [tensors] if isinstance(tensors, Tensor) else tensors
 
 

@@ -45,7 +45,7 @@ def install(runtime: Runtime) -> None:
     rank = runtime.setting.rank
     replace_object_collectives((rank,), runtime.refuse, runtime.sent.has)
     _replace("_new_process_group_helper", _maker(runtime))
-    meet_alone()
+    skip_rendezvous()
     for name in ("is_nccl_available", "is_gloo_available"):
         _replace(name, lambda: True)
     if not isinstance(getattr(c10d, "default_pg_nccl_timeout", None), timedelta):
@@ -54,7 +54,7 @@ def install(runtime: Runtime) -> None:
     allow_parts(lambda text: runtime.recorder.append(Note(rank, False, text)))
 
 
-def meet_alone() -> None:
+def skip_rendezvous() -> None:
     """Have a script meet the other ranks of its world, and make groups, without waiting for any."""
     _replace("rendezvous", _rendezvous)
     _replace("_store_based_barrier", lambda *ignored, **options: None)
@@ -160,8 +160,8 @@ class LocalStore(HashStore):
 
 
 _WHAT = (
-    "a checkpoint was saved: it holds what the real rank holds of each tensor, under the names of "
-    "all ranks, and cannot be loaded"
+    "a checkpoint was saved: it holds only the real rank's part of each tensor, under the names "
+    "of all ranks, and cannot be loaded"
 )
 
 

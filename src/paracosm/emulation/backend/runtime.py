@@ -170,7 +170,9 @@ class Runtime:
     ) -> Work:
         """Do a collective here and now, and record how long that took."""
         if any(output.device.type == "cuda" for output in outputs):
-            raise self.refuse("--no-live with a CUDA device, which computes beside the host")
+            raise self.refuse(
+                "use --no-live with a CUDA device, which computes in parallel with the host"
+            )
         with self._lock:
             number = member.count
             member.count += 1

@@ -53,9 +53,9 @@ def compiled(folder: Path, sources: Sequence[str], flags: Sequence[str] = ()) ->
     """
     compiler = _compiler()
     version = subprocess.run([compiler, "--version"], capture_output=True, check=False).stdout
-    beside = sorted([*folder.glob("*.c"), *folder.glob("*.h")])
+    inputs = sorted([*folder.glob("*.c"), *folder.glob("*.h")])
     digest = hashlib.sha256(version + repr((sources, flags, _FLAGS)).encode())
-    for each in beside:
+    for each in inputs:
         digest.update(each.read_bytes())
     library = _cache() / f"{Path(sources[0]).stem}-{digest.hexdigest()[:32]}.so"
     if not library.exists():

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.distributed import distributed_c10d as c10d
 
-from paracosm.emulation.backend.install import meet_alone
+from paracosm.emulation.backend.install import skip_rendezvous
 from paracosm.emulation.config import Setting
 from paracosm.emulation.nccl.build import KERNELS, kernels
 from paracosm.emulation.nccl.table import (
@@ -45,7 +45,7 @@ def prepare_nccl(
     shim.paracosm_next_peer.restype = None
     rank = setting.rank
     questions = questions_of(Path(os.environ[VARIABLE]))
-    meet_alone()
+    skip_rendezvous()
     replace_object_collectives((rank,), refuse, lambda sizes: False)
     _name_groups(rank, recorder)
     for name in ("send", "recv_"):
@@ -64,10 +64,7 @@ def prepare_nccl(
 
 
 class StreamWaits(Waits):
-    """Waits of the script's CUDA stream, which the shim sees and records.
-
-    To wait for a collective of NCCL is to have the current stream wait; the host goes on.
-    """
+    """The CUDA stream's waits for collectives, recorded by the shim; the host continues."""
 
     def __init__(
         self, recorder: RecordWriter, rank: int, ended: Callable[[float], None], shim: Any

@@ -125,8 +125,8 @@ class CostTable:
             self._members[name] = tuple(range(self._world))
         if name not in self._members:
             raise InputError(
-                f'NCCL communicator "{name}": who its members are is known of process groups of '
-                "torch.distributed alone"
+                f'NCCL communicator "{name}": members are known only of process groups of '
+                "torch.distributed"
             )
         group["ranks"] = len(self._members[name])
 

@@ -145,10 +145,7 @@ class _Announcing:
         self._message(group, (source, group.rank()), tag, dtype, noise(dtype))
 
     def receive_from_any(self, arguments: Sequence[Any]) -> Any:
-        """Receive from the rank before where all others are emulated: none of them sends unasked.
-
-        So it is in backend mode.
-        """
+        """Receive from the preceding rank if all others are emulated, as in backend mode."""
         tensors, boxed, tag = arguments
         group: Any = dist.ProcessGroup.unbox(boxed)
         if self._real.intersection(dist.get_process_group_ranks(group)) == {dist.get_rank()}:

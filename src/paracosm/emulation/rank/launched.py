@@ -30,7 +30,7 @@ Finish = Callable[[Setting, Path, Path | None, int], None]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Launch:
     config: EmulateConfig
     seed: int
     out: Path | None
@@ -43,7 +43,7 @@ def become_rank(finish: Finish) -> None:
     one line, and ends the process with exit code 2.
     """
     try:
-        asked = asked_by(os.environ, sys.argv[0] if sys.argv else "")
+        asked = launch_from(os.environ, sys.argv[0] if sys.argv else "")
         kept = contextlib.ExitStack()
         rank, folder = asked.config.rank[0], kept.enter_context(temporary_folder())
         setting = Setting(asked.config, asked.seed, rank, folder / f"rank{rank}.records")
@@ -54,7 +54,7 @@ def become_rank(finish: Finish) -> None:
 
         prepare(setting)
     except InputError as error:
-        _say(error)
+        _print_error(error)
         sys.exit(2)
 
 
@@ -99,14 +99,16 @@ def become_served_rank(port: str) -> None:
 
         prepare(setting)
     except (OSError, ValueError):
-        _say(InputError(f"PARACOSM_SERVED: no paracosm emulate serve --port {port} runs here"))
+        _print_error(
+            InputError(f"PARACOSM_SERVED: no paracosm emulate serve --port {port} runs here")
+        )
         sys.exit(2)
     except InputError as error:
-        _say(error)
+        _print_error(error)
         sys.exit(2)
 
 
-def asked_by(environment: Mapping[str, str], script: str) -> Asked:
+def launch_from(environment: Mapping[str, str], script: str) -> Launch:
     """Return what an environment asks for.
 
     Every field of `EmulateConfig` may be given as PARACOSM_<FIELD>; several what-ifs are set apart
@@ -139,11 +141,11 @@ def asked_by(environment: Mapping[str, str], script: str) -> Asked:
     config = validated(EmulateConfig, given, "environment")
     if config.nccl:
         raise InputError(
-            "PARACOSM_NCCL: the emulated NCCL has to be there before PyTorch is: paracosm emulate "
-            "--nccl starts the script"
+            "PARACOSM_NCCL: the emulated NCCL must be loaded before PyTorch: start the script "
+            "with paracosm emulate --nccl"
         )
     check_emulation(config)
-    return Asked(config, _seed(environment), _out(environment))
+    return Launch(config, _seed(environment), _out(environment))
 
 
 _OURS = {"PARACOSM_SEED", "PARACOSM_OUT"}
@@ -185,7 +187,7 @@ def _finish_at_end(
             exit_code = 1 if hasattr(sys, "last_value") else status
             finish(setting, setting.records, out, exit_code)
         except InputError as error:
-            _say(error)
+            _print_error(error)
         finally:
             kept.close()
 
@@ -193,5 +195,5 @@ def _finish_at_end(
     atexit.register(end)
 
 
-def _say(error: InputError) -> None:
+def _print_error(error: InputError) -> None:
     print(f"paracosm: {error}", file=sys.stderr, flush=True)

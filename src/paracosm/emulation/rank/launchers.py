@@ -116,7 +116,7 @@ def _refuse_groups() -> None:
             setattr(module, name, refused(name))
 
 
-def meet_emulator(setting: Setting) -> None:
+def redirect_rendezvous(setting: Setting) -> None:
     """Have scripts that say themselves where ranks meet, meet where the emulator is."""
     address = f"tcp://{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     distributed: Any = c10d

@@ -20,7 +20,7 @@ from paracosm.addresses import is_local
 from paracosm.emulation.config import Setting
 from paracosm.emulation.rank.announce import announce, tell_members
 from paracosm.emulation.rank.cuda_on_cpu import use_cpu_for_cuda
-from paracosm.emulation.rank.launchers import meet_emulator, run_spawned_rank
+from paracosm.emulation.rank.launchers import redirect_rendezvous, run_spawned_rank
 from paracosm.emulation.rank.objects import gather_objects_from_all, replace_object_collectives
 from paracosm.emulation.rank.observe import Waits, observe, watch_works
 from paracosm.emulation.rank.on_import import on_import
@@ -63,10 +63,10 @@ def prepare(setting: Setting) -> None:
     elif setting.config.mode == "backend":
         runtime = _prepare_backend(setting, recorder, end)
     else:
-        meet_emulator(setting)
+        redirect_rendezvous(setting)
         replace_object_collectives(setting.config.rank, refuse, lambda sizes: True)
         gather_objects_from_all()
-        _serve_store_here()
+        _bind_store_locally()
         tell_stages(setting.config.rank)
         tell_members()
         writer = AnnouncementWriter(announcements_file(setting.records, setting.rank))
@@ -92,11 +92,8 @@ def prepare(setting: Setting) -> None:
     on_import("torch._dynamo.trace_rules", lambda rules: rules.add("paracosm"))
 
 
-def _serve_store_here() -> None:
-    """Have only this machine reach the store that a real rank 0 serves at an address of its own.
-
-    Left to itself PyTorch listens on all interfaces.
-    """
+def _bind_store_locally() -> None:
+    """Bind the store of a real rank 0 to this machine; PyTorch listens on all interfaces."""
     # A function of the same name hides the module.
     rendezvous: Any = importlib.import_module("torch.distributed.rendezvous")
     make = rendezvous.TCPStore
@@ -147,7 +144,7 @@ class _End:
             at_once(status)
 
         os._exit = exit_at_once
-        os.register_at_fork(after_in_child=self._recorder.forsake)
+        os.register_at_fork(after_in_child=self._recorder.abandon)
         atexit.register(self._end)
 
     def watch_groups(self) -> None:
@@ -169,10 +166,10 @@ class _End:
 
 
 _NEVER = (
-    "the script never called torch.distributed.init_process_group: nothing was emulated; see what "
-    "it printed. It should be one rank, as torchrun starts it, or start as many as are emulated: "
-    "with torch.multiprocessing.spawn, or as processes that are given their number and how many "
-    "they are; it finds as many CUDA devices as its machine has ranks (--local-world-size)"
+    "the script never called torch.distributed.init_process_group: nothing was emulated; see its "
+    "output. It must be one rank, as torchrun starts it, or start all emulated ranks: with "
+    "torch.multiprocessing.spawn, or as processes that are given rank and world size; it finds as "
+    "many CUDA devices as its machine has ranks (--local-world-size)"
 )
 
 

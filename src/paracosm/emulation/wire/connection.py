@@ -444,9 +444,9 @@ class Loop:
             if found or (self._timers and self._timers[0][0] <= now):
                 return found
             now = time.monotonic()
-        return self._epoll.poll(self._patience())
+        return self._epoll.poll(self._poll_timeout())
 
-    def _patience(self) -> float:
+    def _poll_timeout(self) -> float:
         """Return how long epoll may wait; sleep first where it is too coarse for that."""
         if not self._timers:
             return _LONGEST

@@ -79,7 +79,7 @@ class Emulator:
                 self._record(Group(who, group.name, group.size, group.members, "gloo"))
         state.connections.add(Connection(pair, self._loop, self))
 
-    def look_after(self) -> None:
+    def check_progress(self) -> None:
         """End operations whose end does not show, and tell the user of those that stand still."""
         now = time.monotonic()
         for state in self._groups.values():
@@ -152,7 +152,7 @@ class Emulator:
             channel.halves[index % 2] = length
             if channel.accepted < channel.announced:
                 channel.lengths.append(length)
-        operation.see_root(channel)
+        operation.learn_root(channel)
         self._serve(state, operation, channel, now)
 
     def on_data(self, connection: Connection, slot: int, length: int) -> Buffer | None:
@@ -185,7 +185,7 @@ class Emulator:
             self._link.took(length, now - since)
         operation.schedule.arrived(pair.real, pair.emulated, index, length, now)
         self._advance(state, operation)
-        self._end_if_over(state, operation)
+        self._finish_if_complete(state, operation)
 
     def on_sent(self, connection: Connection, message: Outgoing) -> None:
         now = time.monotonic()
@@ -208,7 +208,7 @@ class Emulator:
         if operation.world == 2 and operation.is_ring:  # one half may be over with that
             while self._accept(state, operation, channel, now):
                 pass
-        self._end_if_over(state, operation)
+        self._finish_if_complete(state, operation)
 
     def on_closed(self, connection: Connection, broken: str | None) -> None:
         pair = connection.pair
@@ -222,14 +222,14 @@ class Emulator:
         for operation in list(state.operations.values()):
             if pair.real in operation.reals and operation.is_open(pair.real):
                 at = time.monotonic() + _LAST
-                self._loop.at(at, self._left_in, state, operation, pair.real)
+                self._loop.at(at, self._bytes_left, state, operation, pair.real)
         message = self._messages.close(connection)
         if message is not None and not self.failed:
             self._fail(
                 f"rank {rank} closed the connection in the middle of a {message} with rank {peer}"
             )
 
-    def _left_in(self, state: GroupState, operation: Operation, real: int) -> None:
+    def _bytes_left(self, state: GroupState, operation: Operation, real: int) -> None:
         known = operation.slot in state.operations
         if known and not self.failed and operation.is_open(real):
             self._fail(
@@ -281,8 +281,8 @@ class Emulator:
         vector = self._announcements.vector(state.group.name, real, tag)
         if vector is None:
             self._fail(
-                f"{kind} {tag} of the group {state.group.name}: rank {state.members[real]} did not "
-                "say how long its vector is, and gloo's messages do not: start it with "
+                f"{kind} {tag} of the group {state.group.name}: rank {state.members[real]} did "
+                "not announce the length of its vector, which gloo's messages lack: start it with "
                 "PARACOSM_SERVED as paracosm emulate serve prints it"
             )
         return vector
@@ -363,7 +363,7 @@ class Emulator:
         except UnknownError:
             self._fail(
                 f"{self._named(state, operation)}: what emulated rank "
-                f"{state.members[pair.emulated]} would give, {length:,} bytes, cannot be known: "
+                f"{state.members[pair.emulated]} would contribute ({length:,} bytes) is unknown: "
                 "make it real as well (--rank)"
             )
             return False
@@ -389,7 +389,7 @@ class Emulator:
 
     # --- ends ---
 
-    def _end_if_over(self, state: GroupState, operation: Operation) -> None:
+    def _finish_if_complete(self, state: GroupState, operation: Operation) -> None:
         channels, reals = operation.channels.values(), operation.reals
         if operation.is_under_way:
             return

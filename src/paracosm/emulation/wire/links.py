@@ -23,10 +23,7 @@ class Hops:
         self._known: dict[tuple[int, int, int], tuple[float, float]] = {}
 
     def split(self, source: int, target: int, size: int) -> tuple[float, float]:
-        """Return the latency and the busy time of a message, in seconds.
-
-        The latter holds the link; so does a latency that is not pipelined.
-        """
+        """Return latency and busy time of a message, seconds; unpipelined latency is busy time."""
         if self._measured is not None:
             return self._measured.alpha, self._measured.beta * size
         key = source, target, size

@@ -73,7 +73,7 @@ def emulate_peers(
                 measured=communication.is_measured,
                 pace=config.shared if config.is_paced else None,
             )
-            loop.watch(signals.fileno(), lambda events: _hear(signals, emulator))
+            loop.watch(signals.fileno(), lambda events: _handle_signals(signals, emulator))
             arrivals: deque[Pair] = deque()
             failures: list[Note] = []
 
@@ -91,7 +91,7 @@ def emulate_peers(
             rendezvous.start()
             gc.freeze()  # what is here stays: collecting garbage takes long among it
             try:
-                loop.run(_around(loop, emulator, arrivals, stop, rendezvous))
+                loop.run(_run_loop(loop, emulator, arrivals, stop, rendezvous))
             except Exception as error:
                 writer.append(Note(-1, True, f"the emulator failed: {error!r}"))
                 raise
@@ -105,7 +105,7 @@ def emulate_peers(
         writer.close()
 
 
-def _around(
+def _run_loop(
     loop: Loop,
     emulator: Emulator,
     arrivals: deque[Pair],
@@ -125,7 +125,7 @@ def _around(
         if now - looked < _LOOK:
             return
         looked = now
-        emulator.look_after()
+        emulator.check_progress()
         if now - accounted > _ACCOUNT:
             emulator.account()
             accounted = now
@@ -153,7 +153,7 @@ def _signals_of(records: Path) -> Iterator[socket.socket]:
             path.unlink(missing_ok=True)
 
 
-def _hear(signals: socket.socket, emulator: Emulator) -> None:
+def _handle_signals(signals: socket.socket, emulator: Emulator) -> None:
     with contextlib.suppress(BlockingIOError):
         while True:
             told = signals.recv(16)

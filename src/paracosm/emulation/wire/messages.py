@@ -152,8 +152,7 @@ class Messages:
             what = "data" if told is None else told.dtype.removeprefix("torch.")
             self._fail(
                 f"recv: what emulated rank {pair.emulated} of the group {pair.group.name} would "
-                f"send, {length:,} bytes of {what}, cannot be known: make it real "
-                "as well (--rank)"
+                f"send ({length:,} bytes of {what}) is unknown: make it real as well (--rank)"
             )
             return
         send(connection, slot, length, Source(data))

@@ -218,7 +218,7 @@ class Operation:
         likely = next(iter(channel.halves.values()), self.segment)
         return channel.halves.get(channel.accepted % 2, likely)
 
-    def see_root(self, channel: Channel) -> None:
+    def learn_root(self, channel: Channel) -> None:
         if self.kind in ("all_reduce", "all_gather"):
             return
         pair = channel.connection.pair

@@ -119,7 +119,7 @@ class Rendezvous:
                 return StoreClient(self._address, self._timeout)
             except StoreError as problem:
                 host, port = self._address
-                self._fail(f"{host}:{port} is no store of PyTorch: {problem}")
+                self._fail(f"{host}:{port} is not a store of PyTorch: {problem}")
                 return None
             except OSError:
                 self._closed.wait(_RETRY)
@@ -174,8 +174,8 @@ class Rendezvous:
             return False
         if not group.members and len(self._real) > 1:
             raise AddressError(
-                f"group {group.name}: no rank has told who its members are: start the real ranks "
-                "with PARACOSM_SERVED, as paracosm emulate serve prints it"
+                f"group {group.name}: no rank has reported its members: start the real ranks with "
+                "PARACOSM_SERVED, as paracosm emulate serve prints it"
             )
         size = group.size
         if size is None:

@@ -101,10 +101,7 @@ class Barrier(Direct):
 
 
 def root_of(size: int, source: int, target: int) -> int:
-    """Return the root of a broadcast in which one member sends to another.
-
-    Several roots may explain it: rank 0 where it does, else the source itself.
-    """
+    """Return the root of a broadcast with this message: rank 0 if possible, else the source."""
     step = (target - source) % size
     return 0 if target.bit_length() == step.bit_length() and source == target - step else source
 
@@ -201,7 +198,7 @@ class Ring(Direct):
     def is_part(self, source: int, target: int, index: int) -> bool:
         return False
 
-    def comes_back(self, real: int, index: int) -> bool:
+    def returns_to(self, real: int, index: int) -> bool:
         messages = self._rounds * (self._members.size - 1) * self.lag
         return index + self._fed[real].length * self.lag < messages
 
@@ -270,11 +267,7 @@ class _Arc:
         return at
 
     def _through(self, origin: int, began: float, size: int) -> float:
-        """Take a message over the hops from `origin` to the last member.
-
-        Each link carries one message at a time: start = max(here, link free), free = start + busy,
-        there = free + latency.
-        """
+        """Forward a message from `origin`: start = max(here, link free), plus latency."""
         if origin == self.length - 1:
             return began
         if self.length <= _SHORT:

@@ -48,17 +48,14 @@ class Sources:
             needed = not schedule.is_part(pair.real, pair.emulated, index)
         else:
             begins = operation.kind == "all_gather" and index < 2
-            needed = begins or schedule.comes_back(pair.real, index)
+            needed = begins or schedule.returns_to(pair.real, index)
         buffers.append(self._pool.take(length) if needed else None)
         return buffers[-1]
 
     def of(
         self, group: WireGroup, operation: Operation, channel: Channel, index: int, length: int
     ) -> Source | None:
-        """Return what goes next, or None while that waits for what real ranks have yet to say.
-
-        UnknownError where nobody says it.
-        """
+        """Return the next bytes, None until real ranks have sent them, or raise UnknownError."""
         schedule, pair = operation.schedule, channel.connection.pair
         if isinstance(schedule, Ring) and not schedule.is_part(pair.emulated, pair.real, index):
             sender, began = schedule.origin(pair.real, index)
@@ -70,14 +67,14 @@ class Sources:
             assert isinstance(schedule, Ring)
             owner = operation.reals.get(schedule.source_of(pair.emulated))
             half = [] if owner is None else owner.buffers
-            return _of_length(half[index % 2], length) if len(half) > index % 2 else None
+            return _fitted_to(half[index % 2], length) if len(half) > index % 2 else None
         if operation.kind == "all_to_all":
-            return _of_length(_mirror(operation, channel), length) if channel.mirror else None
+            return _fitted_to(_mirror(operation, channel), length) if channel.mirror else None
         if operation.kind == "reduce":
             return _part(operation, pair.real, pair.emulated, length)
-        return self._given(group, operation, pair.real, length) if length else ZEROS
+        return self._contribution_of(group, operation, pair.real, length) if length else ZEROS
 
-    def _given(
+    def _contribution_of(
         self, group: WireGroup, operation: Operation, real: int, length: int
     ) -> Source | None:
         """Return what an emulated member gives that holds what a real one does."""
@@ -140,7 +137,7 @@ def _mirror(operation: Operation, channel: Channel) -> Buffer | None:
     return some
 
 
-def _of_length(buffer: Buffer | None, length: int) -> Source | None:
+def _fitted_to(buffer: Buffer | None, length: int) -> Source | None:
     """Return data as kept where it has the length, else cut or repeated, once it is complete."""
     if not length:
         return ZEROS

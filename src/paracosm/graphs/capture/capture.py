@@ -42,6 +42,6 @@ def training_step(
     from paracosm.graphs.capture.step import make_step
 
     if options.ranks > 1:
-        raise InputError(f"a real step is that of one rank, not of {options.ranks}")
+        raise InputError(f"a real step runs one rank, not {options.ranks}")
     torch.manual_seed(seed)
     return make_step(options, device or options.device)

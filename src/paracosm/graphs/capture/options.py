@@ -104,8 +104,8 @@ def _check_ranks(options: CaptureOptions) -> None:
     if options.parallel == "none":
         if options.ranks > 1:
             raise InputError(
-                f"ranks: {options.ranks} ranks share the model in one of the ways "
-                f"{', '.join(PARALLEL[1:])}; without, a step is that of one rank"
+                f"ranks: {options.ranks} ranks need a way to share the model "
+                f"({', '.join(PARALLEL[1:])}): add --parallel"
             )
     elif options.ranks == 1:
         raise InputError(f"parallel: {options.parallel} needs 2 ranks or more")

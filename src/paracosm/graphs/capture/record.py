@@ -208,10 +208,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._paths.forward() if self._phase == "forward" else ""
 
     def _path_by_data(self, func: Any, effects: Effects) -> str:
-        """Return the module whose parameters an op of the optimizer is about, or a gathering one.
-
-        FSDP2 fetches the parameters of one module while another one runs.
-        """
+        """Return the module whose parameters an op of the optimizer, or a gather, uses."""
         if func.namespace in _SHARING:
             changed = {id(tensor) for tensor in effects.mutated}
             return self._ledger.owner(t for t in effects.inputs if id(t) not in changed)
@@ -285,8 +282,8 @@ class ModulePaths:
 
     @contextlib.contextmanager
     def followed(self) -> Iterator[None]:
-        before = register_module_forward_pre_hook(self._entered)
-        after = register_module_forward_hook(self._left, always_call=True)
+        before = register_module_forward_pre_hook(self._module_entered)
+        after = register_module_forward_hook(self._module_left, always_call=True)
         try:
             yield
         finally:
@@ -312,10 +309,10 @@ class ModulePaths:
             return self._owners.get(parameter, "")
         return self._of_node.get(node._sequence_nr(), "")
 
-    def _entered(self, module: nn.Module, inputs: Any) -> None:
+    def _module_entered(self, module: nn.Module, inputs: Any) -> None:
         self._inside.append(self._names.get(module, self._inside[-1] if self._inside else ""))
 
-    def _left(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
+    def _module_left(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
         if self._inside:
             self._inside.pop()
 
@@ -405,8 +402,8 @@ class Ledger:
         writes. What it writes and nobody knows is allocated by it, and belongs to `owner`; so does
         all that it writes where it `claims` that.
         """
-        changed = {id(entry): entry for entry in self._known(writes, node, owner)}
-        touched = {id(entry): entry for entry in self._known(reads)} | changed
+        changed = {id(entry): entry for entry in self._entries_of(writes, node, owner)}
+        touched = {id(entry): entry for entry in self._entries_of(reads)} | changed
         waits: set[int] = set()
         for key, entry in touched.items():
             waits.add(entry.writer)
@@ -426,7 +423,7 @@ class Ledger:
 
         Fake tensors may show it in a storage of its own: that stands for the first one seen.
         """
-        entries = self._known(seen)
+        entries = self._entries_of(seen)
         for tensor in shown:
             storage = tensor.untyped_storage()
             if storage._cdata not in self._entries and entries:
@@ -459,7 +456,7 @@ class Ledger:
         """Return (bytes, last node) of all that a node allocated; -1 for what is still there."""
         return tuple((life.size, life.last) for life in self._lives.get(node, ()))
 
-    def _known(
+    def _entries_of(
         self, tensors: list[Tensor], maker: int | None = None, owner: str = ""
     ) -> list[_Entry]:
         """Return the entries of tensors; unknown ones were made by `maker`, or there before."""

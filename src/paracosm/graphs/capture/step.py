@@ -21,7 +21,7 @@ from paracosm.models.registry import Workload, built_in
 RATE = 1e-4  # of learning: it changes parameters but little
 
 
-def _nobody(phase: str) -> None:
+def _ignore_phase(phase: str) -> None:
     """Hear that a phase begins."""
 
 
@@ -38,7 +38,7 @@ class TrainingStep:
     def drop_gradients(self) -> None:
         self.workload.module.zero_grad(set_to_none=True)
 
-    def run(self, enter: Callable[[str], None] = _nobody) -> None:
+    def run(self, enter: Callable[[str], None] = _ignore_phase) -> None:
         """Run it once; `enter` is called with the name of each phase that begins."""
         work = self.workload
         if not work.module.training:
@@ -170,11 +170,7 @@ def _shard(module: nn.Module, mesh: Any) -> None:
 
 @contextlib.contextmanager
 def _first_piece_only() -> Iterator[None]:
-    """Let FSDP2 cut off the piece of rank 0 alone.
-
-    It cuts each parameter into the pieces of all ranks and keeps its own: at 1,024 ranks a second
-    for every parameter. Where PyTorch has this in another place, it takes that long.
-    """
+    """Make FSDP2 cut only the piece of rank 0: all 1,024 pieces take a second per parameter."""
     where: Any = import_module("torch.distributed.fsdp._fully_shard._fsdp_param")
     cut = getattr(where, "_chunk_with_empty", None)
     if cut is None:
@@ -192,11 +188,7 @@ def _first_piece_only() -> Iterator[None]:
 
 
 def _blocks(module: nn.Module) -> list[nn.Module]:
-    """Return the modules whose parameters are gathered together, but for the root.
-
-    They are the items of lists and sequences that consist of modules with modules inside (layers of
-    a transformer, blocks of a residual network); where there are none, the children of the root.
-    """
+    """Return modules gathered together: items of lists of nested modules, else children."""
     blocks = [
         item
         for part in module.modules()
@@ -214,7 +206,7 @@ def _split(module: nn.Module, mesh: Any, options: CaptureOptions) -> None:
     plan: Mapping[str, str] | None = getattr(module, "tensor_parallel", None)
     if not plan:
         raise InputError(
-            f"{options.model}: the model does not say how its layers are split: give the module an "
+            f"{options.model}: the split of the model's layers is missing: give the module an "
             'attribute tensor_parallel, such as {"layers.*.up": "column", "layers.*.down": "row"}'
         )
     ranks = mesh.size()

@@ -77,7 +77,7 @@ def graph_of(trace: Trace, where: str) -> Graph:
     metadata = decode_metadata(texts, where)
     arguments = whole.get("paracosm_arguments")
     if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
-        raise InputError(f'{where}: "paracosm_arguments" is no list of texts')
+        raise InputError(f'{where}: "paracosm_arguments" must be a list of texts')
     nodes = [_our_node(node, arguments, where) for node in trace.nodes]
     return build_graph(nodes, metadata.resident, metadata.provenance, where, metadata.before)
 
@@ -285,7 +285,7 @@ _UNITS = (
     "us: runtime, start_time_micros, duration_micros; s: paracosm_duration; bytes: comm_size, "
     "tensor_size, paracosm_bytes_read, paracosm_bytes_written, paracosm_allocates"
 )
-"""Said in every file, because names do not say it."""
+"""Written in every file, because names do not express it."""
 
 
 def write_chakra(graph: Graph, path: str | Path) -> None:

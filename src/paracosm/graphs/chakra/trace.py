@@ -242,7 +242,7 @@ _KEYS = {
 
 def _json_node(found: Any, position: int, where: str) -> TraceNode:
     if not isinstance(found, dict):
-        raise InputError(f"{where}: node {position} of the file is no JSON object")
+        raise InputError(f"{where}: node {position} of the file must be a JSON object")
     known, attributes = {}, {}
     for key, value in found.items():
         if (field := _KEYS.get(key.lower().replace("_", ""))) is not None:

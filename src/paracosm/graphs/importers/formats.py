@@ -99,10 +99,7 @@ def format_of(path: Path) -> str:
     is_json = head.lstrip()[:1] in (b"{", b"[")
     found = (_of_text(head) or _of_keys(path)) if is_json else _of_bytes(head)
     if found is None:
-        raise InputError(
-            f"{path}: no file that a graph can be imported from is known by its content: --format "
-            f"says which it is ({', '.join(FORMATS)})"
-        )
+        raise InputError(f"{path}: unrecognised format: give --format ({', '.join(FORMATS)})")
     return found
 
 

@@ -34,10 +34,7 @@ _WRAPPERS = re.compile(r"\b(transpose|jvp|vmap|remat|checkpoint|rematted_computa
 
 
 def read_jaxpr(path: Path) -> Graph:
-    """Read the dump of a function's jaxpr; JAX is not needed.
-
-    Backward are the equations that JAX made by transposition, optimizer those after them.
-    """
+    """Read the dump of a function's jaxpr, split into passes; JAX is not needed."""
     where = str(path)
     found = _content(path, where)
     tensors = _tensors(found["tensors"], where)
@@ -109,7 +106,7 @@ def _is_tensor(each: Any) -> bool:
 
 def _numbers(found: Any, count: int, what: str, where: str) -> tuple[str, ...]:
     if not isinstance(found, list):
-        raise InputError(f"{where}: {what}: no list of values")
+        raise InputError(f"{where}: {what}: must be a list of values")
     for each in found:
         if each is not None and (type(each) is not int or not 0 <= each < count):
             raise InputError(f"{where}: {what}: there is no value {each!r:.40}, only {count}")
@@ -121,7 +118,7 @@ def _phases(equations: list[Any], where: str) -> list[str]:
     after = False
     for position, equation in enumerate(equations):
         if not isinstance(equation, dict):
-            raise InputError(f"{where}: equation {position} is no mapping")
+            raise InputError(f"{where}: equation {position} must be a mapping")
         stack = str(equation.get("stack", ""))
         if "transpose(" in stack:
             after = True

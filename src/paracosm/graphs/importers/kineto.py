@@ -37,7 +37,7 @@ def read_kineto_graph(path: Path, step: int | None = None) -> Graph:
     window = window_of(trace, None if chosen is None else [chosen])
     during = steps_of_training(trace)
     make = _device_nodes if len(device_spans(trace, window)) else _host_nodes
-    nodes = _parted(make(trace, window, during))
+    nodes = _forward_then_backward(make(trace, window, during))
     if not nodes:
         where = "in it" if chosen is None else f"in step {chosen}"
         raise InputError(f"{path}: nothing ran {where}")
@@ -118,11 +118,8 @@ def _host_nodes(trace: KinetoTrace, window: Window, during: Steps) -> list[Node]
     return nodes
 
 
-def _parted(nodes: list[Node]) -> list[Node]:
-    """Return nodes of which none is of the forward pass behind the last one of the backward pass.
-
-    What the loop does there, such as reading the loss, is no forward pass.
-    """
+def _forward_then_backward(nodes: list[Node]) -> list[Node]:
+    """Return the nodes without forward ones after the last backward one."""
     last = max((node.id for node in nodes if node.phase == "backward"), default=len(nodes))
     return [
         replace(node, phase="other") if node.phase == "forward" and node.id > last else node

@@ -68,7 +68,7 @@ class _Reader:
 
     def message(self, name: str, at: int, end: int, depth: int) -> Message:
         if depth > _DEPTH:
-            self.broken(at, f"{name} stands in {_DEPTH} others")
+            self.broken(at, f"{name} is nested in {_DEPTH} others")
         return self.fields(self.schema[name], name, at, end, depth)
 
     def fields(
@@ -119,7 +119,7 @@ class _Reader:
             try:
                 return str(self.data[at:stop], "utf-8")
             except UnicodeDecodeError:
-                self.broken(at, f"{label} is no text")
+                self.broken(at, f"{label} is not text")
         if kind.startswith("map:"):  # an entry is a message of key and value
             kind = kind.removeprefix("map:")
             entry = self.fields({1: ("key", "string"), 2: ("value", kind)}, label, at, stop, depth)

@@ -98,7 +98,7 @@ def _nodes(rows: list[_Row], last: dict[str, int], split: Split) -> Iterator[Nod
         "expert": tuple(range(split.expert)),
     }
     handed: tuple[int, ...] = ()
-    beside: tuple[int, ...] = ()
+    overlaps: tuple[int, ...] = ()
     for index, row in enumerate(rows):
         step = row.step
         group = ranks[_group(step.op)] if step.op.name.startswith("_c10d") else ()
@@ -116,10 +116,10 @@ def _nodes(rows: list[_Row], last: dict[str, int], split: Split) -> Iterator[Nod
                 *([(step.gradient, -1)] if step.gradient else []),
             ),
         )
-        if step.beside:
-            beside = (index,)
+        if step.overlaps:
+            overlaps = (index,)
         elif not step.of_weights:
-            handed, beside = (index, *beside), ()
+            handed, overlaps = (index, *overlaps), ()
 
 
 def _group(op: Op) -> str:

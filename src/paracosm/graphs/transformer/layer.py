@@ -46,7 +46,7 @@ class Step:
     kept: Kept = ()
     gradient: int = 0  # bytes of the gradient of weights that it makes
     of_weights: bool = False  # whether nothing but the optimizer waits for it
-    beside: bool = False  # whether the next step runs beside it, and the one after waits for both
+    overlaps: bool = False  # whether the next step runs beside it, and the one after waits for both
 
 
 def layer_forward(share: Share, layer: int) -> Iterator[Step]:
@@ -191,7 +191,7 @@ def _ring(share: Share, *, backward: bool) -> Iterator[Step]:
     kept = ((result, "attention.out"), (logarithms, "attention.core"))
     for number in range(ranks):
         if number < ranks - 1:
-            yield Step("attention.core", permute((1 + backward) * keys), beside=True)
+            yield Step("attention.core", permute((1 + backward) * keys), overlaps=True)
         last = number == ranks - 1
         yield Step("attention.core", op, kept if last and not backward else ())
     if backward and ranks > 1:
@@ -302,12 +302,11 @@ def _experts_backward(share: Share, layer: int) -> Iterator[Step]:
 
 
 def _gather(share: Share, place: str, *, again: bool = False) -> Iterator[Step]:
-    """Yield the gather of what ranks divide along the sequence; `again` for gradients of weights,
-    beside the gradient of the input."""
+    """Yield the gather of a sequence-parallel input; `again` for gradients of weights."""
     if share.split.tensor > 1 and share.split.sequence:
         size = share.stream // (2 if share.split.float8 else 1)
-        beside = again or share.split.overlap
-        yield Step(place, all_gather(size, share.split.tensor), beside=beside)
+        overlaps = again or share.split.overlap
+        yield Step(place, all_gather(size, share.split.tensor), overlaps=overlaps)
 
 
 def total(share: Share) -> Op:
@@ -344,7 +343,7 @@ def _summed(share: Share, place: str, steps: Iterable[Step]) -> Iterator[Step]:
     sums = list(_sum(share, place))
     if sums and share.split.overlap:
         last = max(n for n, step in enumerate(found) if not step.of_weights)
-        found.insert(last, replace(sums.pop(), beside=True))
+        found.insert(last, replace(sums.pop(), overlaps=True))
     yield from found
     yield from sums
 
@@ -425,8 +424,7 @@ def norm_backward(share: Share, place: str, *, with_stream: bool = False) -> Ite
 
 
 def _add(share: Share, place: str, user: str) -> Step:
-    """Return the sum with the residual stream, whose next norm keeps it for `user`; with Megatron
-    also the bias and dropout, whose mask is kept."""
+    """Return the residual addition; with Megatron also bias and dropout, whose mask is kept."""
     size = share.local
     if share.model.recipe == "megatron":
         op = streaming("megatron.bias_dropout_add", 2 * size, size + size // HALF)

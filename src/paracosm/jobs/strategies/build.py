@@ -112,11 +112,7 @@ def check_changes(
 def _programs(
     plans: list[Plan], device: Ints, layout: "Layout", books: Books, of_all: Costs
 ) -> tuple[list[Program], Ints]:
-    """Return the distinct programs, and which one each rank has.
-
-    Ranks of a stage differ only in their devices, their shares of the batch, and in what their
-    communication costs.
-    """
+    """Return the distinct programs (by device, share, costs), and that of each rank."""
     roles = tuple(role for roles in layout.groups for role in roles)
     communicators = layout.communicators()
     table = layout.table(roles)
@@ -144,8 +140,10 @@ def _programs(
             for role, number in zip(roles, table[rank].tolist(), strict=True)
             if number >= 0
         }
-        beside = layout.beside(group, at_once) if shares_ports(of_all.cluster) else {}
-        costs = replace(of_all, group=group, beside=beside)
+        concurrent = (
+            layout.concurrent_groups(group, at_once) if shares_ports(of_all.cluster) else {}
+        )
+        costs = replace(of_all, group=group, concurrent=concurrent)
         plan, stage = plans[device[rank]], int(layout.stage[rank])
         if strategy.shares:
             own = replace(strategy, microbatches=int(share[rank]), shares=())
@@ -196,7 +194,7 @@ class Layout:
             first += len(ranks)
         return table
 
-    def beside(
+    def concurrent_groups(
         self, group: Mapping[str, tuple[int, ...]], at_once: Sequence[Ints]
     ) -> dict[str, Ints]:
         """Return the other groups that communicate with each of `group`, by its role.

@@ -146,8 +146,8 @@ def _parts(graph: Graph) -> tuple[int, int]:
     for row in np.flatnonzero((order >= 0) & (order < latest))[:1].tolist():
         raise InputError(
             f"graph: node {int(graph.id[row])} ({graph.ops[graph.op[row]].name}) is of the "
-            f"{PHASES[order[row]]} pass, but stands behind the {PHASES[latest[row]]} pass: only "
-            "strategy single takes a step whose parts are mixed"
+            f"{PHASES[order[row]]} pass, but follows the {PHASES[latest[row]]} pass: only "
+            "strategy single supports a step with mixed passes"
         )
     return int(np.searchsorted(latest, BACKWARD)), int(np.searchsorted(latest, OPTIMIZER))
 
@@ -206,7 +206,7 @@ def split(work: Work, layers: Layers, tensor: int, *, along_sequence: bool = Fal
     check_divides(work.graph, forward, tensor)
     divided = split_rows
     if along_sequence:
-        divided = _in_longest_list(layers) & (work.graph.resource != HOST)
+        divided = _numbered_most(layers) & (work.graph.resource != HOST)
         divided[layers.optimizer :] = split_rows[layers.optimizer :]
     share = np.where(divided, 1 / tensor, 1.0)
     for place, most in shares_of_heads(work.graph, forward, tensor).items():
@@ -274,7 +274,7 @@ def kept_gradients(work: Work, size: Ints, layers: Layers) -> float:
 
 def _split_rows(work: Work, layers: Layers) -> Bools:
     graph = work.graph
-    inside = _in_longest_list(layers)
+    inside = _numbered_most(layers)
     places = [graph.names[code] for code in graph.name.tolist()]
     ops = [op.name for op in graph.ops]
     deep = {  # layers that have modules of their own
@@ -301,7 +301,7 @@ def _inside(work: Work, place: str) -> Bools:
     return np.array(within, dtype=np.bool_)[graph.name]
 
 
-def _in_longest_list(layers: Layers) -> Bools:
+def _numbered_most(layers: Layers) -> Bools:
     """Return which nodes are of the most layers whose names differ in nothing but the number."""
     lists = Counter(name.rpartition(".")[0] for name in layers.names if is_numbered(name))
     longest = max(lists, key=lists.__getitem__, default="")
@@ -342,7 +342,7 @@ def _runs(
     return found
 
 
-def again_of(graph: Graph, kind: str) -> Callable[[Sequence[int]], list[int]]:
+def recomputed_of(graph: Graph, kind: str) -> Callable[[Sequence[int]], list[int]]:
     """Return what computes again, of the nodes of a layer, those that a `kind` says.
 
     "selective": all but attention and the first, third, ... matrix product (torchtitan,
@@ -407,10 +407,7 @@ def check_divides(graph: Graph, rows: Iterable[int], ranks: int) -> None:
 
 
 def shares_of_heads(graph: Graph, rows: Iterable[int], ranks: int) -> dict[str, float]:
-    """Return the largest part of each attention that one of these ranks has, by its place.
-
-    Heads stay whole: between 8 ranks, some have 2 of 12.
-    """
+    """Return the largest share of each attention's whole heads: of 12 heads, 8 ranks have 2."""
     shares: dict[str, float] = {}
     for row in rows:
         for part in _divided(graph.ops[graph.op[row]]):

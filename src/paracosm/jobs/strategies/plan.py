@@ -104,7 +104,7 @@ class Plan:
     @cached_property
     def until(self) -> Ints:
         """The last layer whose forward pass looks at what each node makes; -1 for none."""
-        return _last_to_look(self.work.graph, self.layers, self.layers.layer)
+        return _last_readers(self.work.graph, self.layers, self.layers.layer)
 
     def sections(self, rows: Sequence[int]) -> list[tuple[int, list[int]]]:
         """Return these rows as runs of rows of one layer, each with the number of the layer."""
@@ -265,7 +265,7 @@ def crossing_bytes(graph: Graph, layers: Layers, stage: Ints, count: int) -> lis
     there = graph.storages.first >= 0
     np.maximum.at(sizes, graph.storages.first[there], graph.storages.size[there])
     written = graph.bytes_written
-    until = _last_to_look(graph, layers, stage)
+    until = _last_readers(graph, layers, stage)
     rows = np.arange(layers.backward)
     crossing = []
     for number in range(count - 1):
@@ -280,7 +280,7 @@ def crossing_bytes(graph: Graph, layers: Layers, stage: Ints, count: int) -> lis
     return crossing
 
 
-def _last_to_look(graph: Graph, layers: Layers, number: Ints) -> Ints:
+def _last_readers(graph: Graph, layers: Layers, number: Ints) -> Ints:
     """Return the largest number of the forward nodes that look at each node; -1 for none."""
     until = np.full(len(graph), -1, dtype=np.int64)
     for row in layers.forward_rows:

@@ -23,7 +23,7 @@ import numpy as np
 from paracosm.errors import InputError
 from paracosm.graphs.graph import PHASES
 from paracosm.jobs.job import Program
-from paracosm.jobs.strategies.layers import again_of, is_numbered
+from paracosm.jobs.strategies.layers import is_numbered, recomputed_of
 from paracosm.jobs.strategies.plan import Plan
 from paracosm.jobs.strategies.rows import (
     Held,
@@ -31,11 +31,11 @@ from paracosm.jobs.strategies.rows import (
     RowWriter,
     first_task,
     hold_activations,
-    hold_again,
     hold_gradients,
+    hold_recomputed,
     hold_updates,
-    left_of_layers,
-    let_go,
+    kept_of_layers,
+    release_kept,
     row_anchors,
 )
 from paracosm.jobs.strategies.stage import (
@@ -60,10 +60,7 @@ LONGEST_PROGRAM = 20_000_000
 
 @dataclass(frozen=True, eq=False)
 class _Chunk:
-    """Blocks of one stage; `last` is the backward pass of the last micro-batch.
-
-    A backward pass may be two blocks, the second one of gradients of weights that are put off.
-    """
+    """Blocks of one stage; `last` is the backward pass of the last micro-batch."""
 
     forward: Block
     backward: Passes
@@ -97,10 +94,7 @@ def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
 
 
 def _chunk(stage: Stage) -> _Chunk:
-    """Return the blocks of a stage.
-
-    The gradients of one micro-batch stay where they are made, unless they are sharded.
-    """
+    """Return the blocks of a stage."""
     strategy, forward = stage.plan.strategy, forward_block(stage)
     stay = strategy.microbatches == 1 and strategy.sharding in ("none", "optimizer")
 
@@ -305,11 +299,13 @@ def forward_block(stage: Stage, pulled: Ready = MappingProxyType({})) -> Forward
             left.append((part.received, len(plan.work.graph)))
         else:
             writer.release(part.received, rows.end)
-    ready = {row: _from_later(there, FORWARD) for row, there in rows.ready.items()}
-    return Forward(writer.block(), ready, _from_later(rows.awaited, FORWARD), left, away)
+    ready = {row: _dependencies_of_later_block(there, FORWARD) for row, there in rows.ready.items()}
+    return Forward(
+        writer.block(), ready, _dependencies_of_later_block(rows.awaited, FORWARD), left, away
+    )
 
 
-def _from_later(ready: Ready, block: str) -> Ready:
+def _dependencies_of_later_block(ready: Ready, block: str) -> Ready:
     """Return what a later block waits for, to whom these rows are those of another block."""
     return {
         (lane, block if anchor == HERE else anchor): row for (lane, anchor), row in ready.items()
@@ -366,12 +362,14 @@ def backward_blocks(
     freed = follower.freed if follower else {}
     later: Held | None = [] if plan.put_off else None
     made = [row for row in part.backward if row not in plan.put_off]
-    hold_again(plan, part, rows, again, later)
+    hold_recomputed(plan, part, rows, again, later)
     hold_gradients(plan, rows, made, None if stay else freed, later)
-    let_go(plan, [*forward.left, *reloads.back], rows, later)
+    release_kept(plan, [*forward.left, *reloads.back], rows, later)
     if later is None:
         return (writer.block(),)
-    ready = {row: _from_later(there, BACKWARD) for row, there in rows.ready.items()}
+    ready = {
+        row: _dependencies_of_later_block(there, BACKWARD) for row, there in rows.ready.items()
+    }
     block = writer.block()
     return block, _weights_block(stage, {**forward.ready, **ready}, follow, later, stay)
 
@@ -396,16 +394,12 @@ def _weights_block(
     freed = follower.freed if follower else {}
     here = [row for row in made if row in plan.put_off]
     hold_gradients(plan, rows, here, None if stay else freed, None)
-    let_go(plan, left, rows, None)
+    release_kept(plan, left, rows, None)
     return writer.block()
 
 
 def _repeated(stage: Stage) -> frozenset[int]:
-    """Return the layers of a stage of which the model has many, and that have a backward pass.
-
-    They are those with a number ("h.0"); without any, all layers. What comes before and after them
-    (embedding, head, loss) is none.
-    """
+    """Return the repeated layers of a stage ("h.0"; else all layers) with a backward pass."""
     plan = stage.plan
     if not stage.part.backward:
         return frozenset()
@@ -427,10 +421,10 @@ def recomputed_rows(stage: Stage) -> frozenset[int]:
     layers = _repeated(stage)
     rows = [(layer, nodes) for layer, nodes in sections if layer in layers]
     if plan.work.graph.provenance.get("checkpoint") == "as far as needed":
-        rows = [(layer, _as_far_as_needed(plan, layer, nodes)) for layer, nodes in rows]
+        rows = [(layer, _needed_prefix(plan, layer, nodes)) for layer, nodes in rows]
     if kind is True:
         return frozenset(row for _, nodes in rows for row in nodes)
-    again = again_of(plan.work.graph, kind)
+    again = recomputed_of(plan.work.graph, kind)
     found = frozenset(row for _, nodes in rows for row in again(nodes))
     if rows and not found:
         raise InputError(
@@ -440,12 +434,8 @@ def recomputed_rows(stage: Stage) -> frozenset[int]:
     return found
 
 
-def _as_far_as_needed(plan: Plan, layer: int, nodes: list[int]) -> list[int]:
-    """Return the nodes of a layer up to the last that makes what its backward pass looks at.
-
-    There PyTorch stops to compute again (`torch.utils.checkpoint`, `early_stop`), Megatron does
-    not.
-    """
+def _needed_prefix(plan: Plan, layer: int, nodes: list[int]) -> list[int]:
+    """Return a layer's nodes up to the last one needed in backward, where PyTorch stops."""
     storages, of = plan.work.graph.storages, plan.layers.layer
     own = np.isin(storages.first, nodes) & (storages.last < plan.layers.optimizer)
     needed = storages.first[own][of[storages.last[own]] == layer]
@@ -458,7 +448,7 @@ def offloaded(stage: Stage) -> dict[int, Held]:
     if not plan.strategy.offload:
         return {}
     layers = _repeated(stage)
-    left = left_of_layers(plan, stage.part, recomputed_rows(stage))
+    left = kept_of_layers(plan, stage.part, recomputed_rows(stage))
     return {layer: held for layer, held in left.items() if layer in layers}
 
 

@@ -211,7 +211,7 @@ def hold_activations(
             writer.release(size, max(taken, rows.given(last)))
             continue
         if first in forgotten:
-            kept = _handed_on(plan, first, size)
+            kept = _bytes_passed_on(plan, first, size)
             writer.release(size - kept, max(taken, forgotten[first]))
             size = kept
         if first >= 0 and (layer := int(plan.layers.layer[first])) in sent_away:
@@ -223,23 +223,23 @@ def hold_activations(
     return left
 
 
-def left_of_layers(plan: Plan, part: Part, forgotten: frozenset[int]) -> dict[int, Held]:
+def kept_of_layers(plan: Plan, part: Part, forgotten: frozenset[int]) -> dict[int, Held]:
     """Return what is left of each layer after its forward pass, for its backward pass."""
     backward, found = frozenset(part.backward), dict[int, Held]()
     for size, first, last in _storages(plan, part.forward):
-        held = _handed_on(plan, first, size) if first in forgotten else size
+        held = _bytes_passed_on(plan, first, size) if first in forgotten else size
         if last in backward and held:
             found.setdefault(int(plan.layers.layer[first]), []).append((held, last))
     return found
 
 
-def hold_again(
+def hold_recomputed(
     plan: Plan, part: Part, rows: RowWriter, again: frozenset[int], later: Held | None
 ) -> None:
     """Take down what rows allocate that are computed again in a backward pass."""
     for size, first, last in _storages(plan, part.forward):
         if first in again:
-            _hold(plan, rows, size - _handed_on(plan, first, size), first, last, later)
+            _hold(plan, rows, size - _bytes_passed_on(plan, first, size), first, last, later)
 
 
 def first_task(plan: Plan, nodes: Sequence[int], row_of: Mapping[int, int]) -> int:
@@ -248,7 +248,7 @@ def first_task(plan: Plan, nodes: Sequence[int], row_of: Mapping[int, int]) -> i
     return next((row_of[node] for node in here if plan.work.lane[node] in DEVICE), 0)
 
 
-def let_go(plan: Plan, left: Held, rows: RowWriter, later: Held | None) -> None:
+def release_kept(plan: Plan, left: Held, rows: RowWriter, later: Held | None) -> None:
     """Take down in a backward pass what was left behind; what puts work off uses it `later`."""
     for size, last in left:
         if later is not None and last in plan.put_off:
@@ -288,10 +288,7 @@ def hold_updates(plan: Plan, rows: RowWriter, share: Mapping[int, float]) -> Non
 def _hold(
     plan: Plan, rows: RowWriter, size: int, first: int, last: int, later: Held | None
 ) -> None:
-    """Hold bytes from one node to another, or where that is not here, to the end of the block.
-
-    What nodes look at that put work off is held until `later`.
-    """
+    """Hold bytes from one node to another, or else to the end of the block."""
     taken = rows.taken(first)
     if later is not None and last in plan.put_off:
         rows.writer.allocate(size, taken)
@@ -302,7 +299,7 @@ def _hold(
     rows.writer.release(size, max(taken, over))
 
 
-def _handed_on(plan: Plan, row: int, size: int) -> int:
+def _bytes_passed_on(plan: Plan, row: int, size: int) -> int:
     """Return how many of the bytes that a node allocates later layers' forward passes look at."""
     if plan.until[row] <= plan.layers.layer[row]:
         return 0

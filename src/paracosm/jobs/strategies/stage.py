@@ -104,15 +104,15 @@ def collective(
 class Costs:
     """Times of messages and collectives of one rank, and of all that are placed like it.
 
-    `group` has the ranks that it communicates with in each role, `beside` other groups, a row each,
-    that communicate in that role when it does; `met` gets the kinds of all collectives that were
-    asked for.
+    `group` has the ranks that it communicates with in each role, `concurrent` other groups, a row
+    each, that communicate in that role at the same time; `met` gets the kinds of all requested
+    collectives.
     """
 
     cluster: Cluster
     all_reduce: str = "auto"
     group: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    beside: Mapping[str, Ints] = field(default_factory=lambda: MappingProxyType({}))
+    concurrent: Mapping[str, Ints] = field(default_factory=lambda: MappingProxyType({}))
     changes: Sequence[Change] = ()
     met: set[str] = field(default_factory=set)
     _ways: dict[tuple[str, str], list[TimeOf]] = field(default_factory=dict, init=False)
@@ -127,7 +127,7 @@ class Costs:
                 if collective in change.kinds and change.what == "algorithm":
                     algorithm = str(change.value)
             found = collective_times(
-                self.cluster, self.group[role], collective, algorithm, self.beside.get(role)
+                self.cluster, self.group[role], collective, algorithm, self.concurrent.get(role)
             )
             self._ways[key] = list(found.values())
         known = self._times.get((*key, size))
@@ -139,7 +139,7 @@ class Costs:
     def of_message(self, role: str, size: int) -> tuple[float, float]:
         """Return the seconds that a message in a role is sent for, and those until it arrives."""
         source, target = self.group[role]
-        link = message_link(self.cluster, source, target, self.beside.get(role))
+        link = message_link(self.cluster, source, target, self.concurrent.get(role))
         if link.duplex == "half":
             names = " and ".join(self.cluster.workers[rank] for rank in (source, target))
             raise InputError(

@@ -78,7 +78,7 @@ class Strategy:
             if name not in valid:
                 raise InputError(f"strategy: {key}: {unknown(kind, name, valid)}")
         if self.recompute not in RECOMPUTED.values():
-            raise InputError(f"strategy: {_no_such_recompute(self.recompute)}")
+            raise InputError(f"strategy: {_unknown_recompute(self.recompute)}")
         for key in ("bucket", "first_bucket"):
             if not getattr(self, key) > 0:
                 raise InputError(f"strategy: {key} must be above 0 bytes, not {getattr(self, key)}")
@@ -236,7 +236,7 @@ def _check_shares(strategy: Strategy) -> None:
     if len(set(shares)) == 1:
         raise InputError(f"{said} are equal: write microbatches={shares[0]}")
     if strategy.microbatches > 1:
-        raise InputError(f"{said} says it already: leave out microbatches")
+        raise InputError(f"{said} sets it already: leave out microbatches")
     if strategy.servers or strategy.expert > 1 or strategy.sharding in ("gradients", "parameters"):
         raise InputError(
             f"{said}: replicas that meet in every micro-batch have as many: leave out servers, ep, "
@@ -333,7 +333,7 @@ def parse_strategy(text: str, workers: int | None = None) -> Strategy:
     if not words:
         raise InputError(f"strategy: empty: choose from {', '.join(NAMES)}, or write dp=8")
     if "single" in words and len(words) > 1:
-        raise InputError('strategy: "single" stands alone')
+        raise InputError('strategy: "single" cannot be combined')
     if len(spread := list(dict.fromkeys(word for word in words if word in SPREAD))) > 1:
         raise InputError(
             f'strategy: "{spread[0]}" and "{spread[1]}" are two ways to spread a job: choose one'
@@ -344,7 +344,7 @@ def parse_strategy(text: str, workers: int | None = None) -> Strategy:
         for name, value in _settings(word).items():
             is_adjusted = name in ADJUSTABLE and given.get(name) in NAMES and word not in NAMES
             if name in given and not is_adjusted:
-                raise InputError(f'strategy: "{given[name]}" and "{word}" say the same thing twice')
+                raise InputError(f'strategy: "{given[name]}" and "{word}" set the same thing twice')
             values[name], given[name] = value, word
     if {"ps", "ps-async"} & set(words) and values["servers"] == 0:
         raise InputError("strategy: ps needs servers=1 or more")
@@ -377,7 +377,7 @@ def _read(key: str, value: str) -> Any:
         return number
     if name == "recompute":
         if value not in RECOMPUTED:
-            raise InputError(f"strategy: {_no_such_recompute(value)}")
+            raise InputError(f"strategy: {_unknown_recompute(value)}")
         return RECOMPUTED[value]
     if name in YES_OR_NO:
         if value not in ("yes", "no"):
@@ -397,7 +397,7 @@ def _read(key: str, value: str) -> Any:
     return SHARDINGS[number]
 
 
-def _no_such_recompute(value: object) -> str:
+def _unknown_recompute(value: object) -> str:
     return f'recompute is "yes" or "no", "selective" or "attention", not "{value}"'
 
 

@@ -1,4 +1,4 @@
-"""What the simulation of a job with parameter servers can be asked for, and its settings."""
+"""The arguments and settings of simulations of jobs with parameter servers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from paracosm.simulation.system import Ways, cluster_ways
 from paracosm.units import parse_duration
 
 WINDOW = 28e6
-"""Bytes of a stream's first turn where nobody measured them: what Li et al. (2020, section 3.2.2)
+"""Default of the bytes of a stream's first turn: what Li et al. (2020, section 3.2.2)
 found on average."""
 
 MOST_UNEVEN = 3.0
@@ -38,25 +38,29 @@ MOST_STEPS = 20_000_000
 
 
 class ThroughputFields(BaseModel):
-    """The fields of a prediction that only a job profile has a use for."""
+    """The fields of a prediction that apply only to a job profile."""
 
     profile: Path | None = Field(
         None,
-        description="job profile, instead of a model: steps of one worker with parameter servers, "
-        "which predict the throughput of several",
+        description=(
+            "job profile, instead of a model: steps of one worker with parameter servers, "
+            "to predict the throughput of several"
+        ),
     )
     node: Path | None = Field(
         None,
-        description="calibration of a node (paracosm calibrate): what parsing costs it, its "
-        "flow-control window, its bandwidth",
+        description=(
+            "calibration of a node (paracosm calibrate): its parsing cost, flow-control "
+            "window and bandwidth"
+        ),
     )
     order: str | list[str] | None = Field(
         None,
-        description="which transfers go first: scheduled (as profiled), tic, tac, reverse, random, "
+        description="priority of transfers: scheduled (as profiled), tic, tac, reverse, random, "
         "a file with one op a line, in a study also a list (scheduled)",
     )
     flow_control: bool = Field(
-        True, description="streams take turns (HTTP/2), or each is sent as a whole"
+        True, description="interleave streams (HTTP/2), or send each as a whole"
     )
     flow_control_window: Size | None = Field(
         None, gt=0, description="bytes of a stream's first turn: 16MiB (the node's, or 28MB)"
@@ -73,22 +77,25 @@ class ThroughputFields(BaseModel):
         None,
         ge=0,
         le=MOST_UNEVEN,
-        description="how unevenly TCP connections share one queue: standard deviation of "
-        "ln(share), 0 of fair queueing (what the node's calibration measured, or 0)",
+        description=(
+            "unfairness of TCP connections in one queue: standard deviation of ln(share), "
+            "0 for fair queueing (from the node's calibration, or 0)"
+        ),
     )
     synchronous: bool = Field(False, description="workers wait for each other after every step")
     backup: int | None = Field(
-        None, ge=1, description="so many workers that a synchronous step does not wait for"
+        None, ge=1, description="number of workers that a synchronous step does not wait for"
     )
     start: Literal["steady", "together", "staggered"] = Field(
         "steady",
-        description="what is predicted beside the steady state: nothing, or the time after workers "
-        "began together, or one after the other",
+        description=(
+            "predict the start as well as the steady state: workers begin together, or staggered"
+        ),
     )
     stagger: Duration | None = Field(
         None,
         ge=0,
-        description="time between the begins of workers (a step of one worker, spread over all)",
+        description="delay between starts of workers (one step, divided by their number)",
     )
     measure: Duration | None = Field(
         None,
@@ -124,21 +131,23 @@ class ThroughputFields(BaseModel):
         if not self.flow_control:
             idle["there is no flow control"] = {"flow_control_window"}
         if not self.synchronous:
-            idle["workers of asynchronous SGD wait for nobody"] = {"backup"}
+            idle["workers of asynchronous SGD do not wait"] = {"backup"}
         if self.start == "steady":
-            idle["only the time after a start has them"] = {"stagger", "repeats"}
+            idle["only a prediction of the start uses it"] = {"stagger", "repeats"}
         elif self.start == "together":
             idle["only start staggered has one"] = {"stagger"}
         return idle
 
     def resolve_bandwidth(self, asked: float | None, profile: JobProfile) -> float:
-        """Return the bytes/s of links without a cluster file: asked, the node's, or as profiled."""
+        """Return the bytes/s of links without a cluster file: as given, the node's, or as
+        profiled.
+        """
         node = self._calibration()
         on_loopback = node.over_loopback("bandwidth_out") or node.over_loopback("bandwidth_in")
         if asked is None and node.bandwidth is None and on_loopback:
             raise InputError(
-                f"link bandwidth not specified: {self.node} has that of loopback, which says "
-                "nothing about links: add --bandwidth 10Gbit/s, or measure it between two hosts "
+                f"link bandwidth not specified: {self.node} has only that of loopback: add "
+                "--bandwidth 10Gbit/s, or measure it between two hosts "
                 "with paracosm calibrate --peer"
             )
         bandwidth = asked or node.bandwidth or profile.bandwidth
@@ -157,18 +166,18 @@ class ThroughputFields(BaseModel):
             raise InputError(f"workers: of a profile {MOST_WORKERS:,} at most, not {workers[-1]:,}")
         if self.backup is not None and self.backup >= workers[0]:
             raise InputError(
-                f"backup: {self.backup} of {workers[0]} workers: a step needs one at least to end"
+                f"backup: must be below the number of workers ({workers[0]}), not {self.backup}"
             )
         if self.steps is not None and workers[-1] * self.steps > MOST_STEPS:
             raise InputError(
-                f"steps: {self.steps:,} of {workers[-1]:,} workers are more than {MOST_STEPS:,} in "
-                "all: take fewer"
+                f"steps: {self.steps:,} of {workers[-1]:,} workers exceed {MOST_STEPS:,} in all: "
+                "give fewer"
             )
         if cluster.sharing != "fair":
             for name in ("background", "uneven"):
                 if getattr(self, name):
                     raise InputError(
-                        f"{name}: only where messages share a port fairly: leave out, or leave "
+                        f"{name}: has an effect only with fair sharing: leave it out, or leave "
                         f"sharing {cluster.sharing} out"
                     )
         window = self.flow_control_window or node.window or WINDOW
@@ -200,8 +209,8 @@ class ThroughputFields(BaseModel):
             return 0.0
         if node.uneven > MOST_UNEVEN:
             raise InputError(
-                f"uneven: {self.node} has {node.uneven:.3g}, which is connections that starve; "
-                f"{MOST_UNEVEN:g} at most is predicted: give --uneven"
+                f"uneven: {self.node} has {node.uneven:.3g}, at which connections starve; at most "
+                f"{MOST_UNEVEN:g} is supported: give --uneven"
             )
         return node.uneven
 
@@ -214,7 +223,7 @@ def load_profile(path: Path, batch: int | None) -> JobProfile:
         raise InputError(f"{path}: no such file")
     if not is_job_profile(path):
         raise InputError(
-            f"{path}: no job profile: paracosm profile job, or profile import, writes one"
+            f"{path}: not a job profile: write one with paracosm profile job or profile import"
         )
     profile = without_interrupted(load_job_profile(path))
     if batch is None:
@@ -233,7 +242,7 @@ def _read_order(asked: str | list[str] | None) -> str | Sequence[str]:
         return asked
     path = Path(asked)
     if not path.is_file():
-        raise InputError(f"order: {unknown('order', asked, ORDERS)} (a file of ops is one, too)")
+        raise InputError(f"order: {unknown('order', asked, ORDERS)} (or a file of ops)")
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -246,9 +255,9 @@ def _read_order(asked: str | list[str] | None) -> str | Sequence[str]:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a job is simulated on a cluster, for any number of its workers."""
+    """Settings of the simulation of a job on a cluster, for any number of its workers."""
 
-    ports: Ports  # of all servers and of as many workers as are ever asked for
+    ports: Ports  # of all servers and the largest number of workers
     alpha: float = 0.0  # seconds a byte of parsing what was received
     beta: float = 0.0  # seconds of parsing anything received
     window: float = inf  # bytes of a stream's first turn; infinite without flow control
@@ -312,7 +321,7 @@ def ports_of(cluster: Cluster) -> Ports:
             f"cluster: throughput is predicted on a switch or a star, not on a {topology.name}"
         )
     if not cluster.servers:
-        raise InputError("cluster: it has no server: parameter servers are what a profile is of")
+        raise InputError("cluster: it has no server, and a profile needs parameter servers")
     if cluster.placement != "own":
         raise InputError(
             "cluster: servers live on nodes of workers: a profile needs servers on nodes of their "
@@ -338,7 +347,7 @@ EXAMPLE = 'write "2 flows", or "2 flows, 3s on, 10s off"'
 class Background:
     """Flows that share each port of a server, in both directions, like those of a worker each."""
 
-    flows: int  # how many at a time
+    flows: int  # number at a time
     on: float = float("inf")  # seconds for which they are there
     off: float = 0.0  # seconds for which they are then not; 0: they are always there
 

@@ -1,4 +1,4 @@
-"""Orders in which transfers that wait for one link are sent: by name, or as a user lists them.
+"""Orders of transfers that wait for one link: by name, or listed by the user.
 
 TIC and TAC are those of S. H. Hashemi, S. A. Jyothi, R. H. Campbell, "TicTac: Accelerating
 Distributed Deep Learning with Communication Scheduling", SysML 2019, section 4.1.
@@ -39,7 +39,7 @@ def transfer_order(
     the link, TAC weighs bytes against seconds; `seed` is that of the random order.
     """
     if not isinstance(order, str):
-        return _listed(order, workload, names)
+        return _listed_order(order, workload, names)
     if order not in ORDERS:
         raise unknown("order of transfers", order, ORDERS)
     if order == "scheduled":
@@ -56,7 +56,7 @@ def transfer_order(
     return priority
 
 
-def _listed(order: Sequence[str], workload: Workload, names: Sequence[str]) -> Floats:
+def _listed_order(order: Sequence[str], workload: Workload, names: Sequence[str]) -> Floats:
     """Of ops that are not in the list, the priority is its length."""
     transfer = np.isin(workload.resource, (DOWNLINK, UPLINK))
     ops = {name: op for op, name in enumerate(names) if transfer[op]}

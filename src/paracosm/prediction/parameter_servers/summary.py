@@ -147,7 +147,7 @@ def _baselines(
 def _sentence(
     points: Sequence[Point], rows: Sequence[ThroughputRow], saturated: ThroughputRow | None
 ) -> str:
-    """Say where throughput saturates and why, or what limits the largest number."""
+    """State where throughput saturates and why, or what limits the largest number."""
     if saturated is not None:
         point = next(each for each in points if each.throughput.workers == saturated.workers)
         more = max(row.steps_per_second or 0.0 for row in rows if row.workers > saturated.workers)
@@ -167,11 +167,11 @@ def _limit(point: Point, row: ThroughputRow) -> str:
     gain, busy = point.gains[name], float(point.throughput.utilisation[name].max())
     if gain <= NOTHING:
         return (
-            f"the {_WORDS[name]} is busiest, {busy:.0%} of the time, and no resource alone would "
-            "bring more than 1% if twice as fast"
+            f"the {_WORDS[name]} is busiest, {busy:.0%} of the time, and no single resource twice "
+            "as fast would gain more than 1%"
         )
     return (
-        f"the {_WORDS[name]} would bring most if faster (twice as fast: {gain:+.0%}), busy "
+        f"the {_WORDS[name]} would gain most if faster (twice as fast: {gain:+.0%}), busy "
         f"{busy:.0%} of the time"
     )
 

@@ -1,4 +1,4 @@
-"""A profiled job on a target cluster: the workload and the systems that are simulated."""
+"""A profiled job on a target cluster: the workload and the simulated systems."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from paracosm.timeline import Labels, Timeline
 LEADING = 50  # steps of each worker that belong to the start (Li et al. 2020, section 4.1)
 
 FEWEST, MOST, OPS = 1000, 4000, 10_000_000
-"""Steps of each worker that are simulated if nobody says how many: Li et al. (2020, section 4.1)
+"""Default number of simulated steps of each worker: Li et al. (2020, section 4.1)
 found 1,000 to be enough; more where that costs less than so many ops, half a second, in all."""
 
 OF_ALL, OF_EACH = 20_000, 160
@@ -29,7 +29,7 @@ OF_ALL, OF_EACH = 20_000, 160
 
 @dataclass(frozen=True, eq=False)
 class TargetJob:
-    """What the simulations for all numbers of workers have in common."""
+    """The common part of the simulations of all numbers of workers."""
 
     names: tuple[str, ...]  # of the ops of the workload
     workload: Workload  # steps to draw from
@@ -219,7 +219,7 @@ def prepare(profile: JobProfile) -> Workload:
     seconds = np.where(transfers, 0.0, profile.end - profile.begin)
     waits = np.diff(profile.first_dependency)
     roots = np.flatnonzero(waits == 0)
-    asked = _asked(profile)
+    asked = _request_times(profile)
     waiting = np.repeat(np.arange(profile.ops), waits)
     order = np.lexsort((asked.mean(axis=0)[waiting], profile.dependencies))
     edges = profile.dependencies[order]
@@ -252,7 +252,7 @@ def with_parsing(profile: JobProfile, alpha: float, beta: float) -> JobProfile:
     parser = np.arange(ops)
     parser[transfers] = ops + np.arange(extra)
     receiver = np.where(profile.resource[transfers] == DOWNLINK, WORKER, SERVER)
-    begin = _asked(profile)[:, transfers]  # known of transfers that were not traced, too
+    begin = _request_times(profile)[:, transfers]  # known of transfers that were not traced, too
     end = begin + alpha * profile.size[transfers] + beta
     return replace(
         profile,
@@ -273,9 +273,7 @@ def with_parsing(profile: JobProfile, alpha: float, beta: float) -> JobProfile:
 
 
 def _without_requests(profile: JobProfile) -> JobProfile:
-    """Return the profile with transfers that wait for nothing, where neither another transfer nor
-    computing decides when they are asked for: they are at the same moment of the step on any link,
-    and of any worker and server."""
+    """Return the profile with transfers whose request time depends on no other op."""
     transfer = np.isin(profile.resource, (DOWNLINK, UPLINK))
     moved = transfer.copy()
     waiting = np.repeat(np.arange(profile.ops), np.diff(profile.first_dependency))
@@ -287,7 +285,7 @@ def _without_requests(profile: JobProfile) -> JobProfile:
     # Every transfer is in `moved`: it is free if none of what it waits for is.
     bound = np.zeros(profile.ops, bool)
     bound[waiting[moved[profile.dependencies]]] = True
-    bound |= _computed_for(profile) > DECIDES * _asked(profile).mean(axis=0)
+    bound |= _computed_for(profile) > DECIDES * _request_times(profile).mean(axis=0)
     kept = ~(transfer & ~bound)[waiting]
     waits = np.bincount(waiting[kept], minlength=profile.ops)
     return replace(
@@ -307,7 +305,7 @@ def _computed_for(profile: JobProfile) -> Floats:
     return before
 
 
-def _asked(profile: JobProfile) -> Floats:
+def _request_times(profile: JobProfile) -> Floats:
     """Return when each op of each step was begun; of transfers not traced in a step, the mean."""
     traced = ~np.isnan(profile.begin)
     mean = np.where(traced, profile.begin, 0.0).sum(axis=0) / np.maximum(traced.sum(axis=0), 1)

@@ -33,7 +33,7 @@ class Throughput:
     error: float  # standard error of that, of so much simulated time, steps/s
     spread: float | None  # standard deviation between measurements, steps/s; None of one
     seconds: float  # length of a measurement
-    after_start: AfterStart | None  # None where nobody asked, or too short for a worker's steps
+    after_start: AfterStart | None  # None unless requested, or too short for a worker's steps
     utilisation: Mapping[str, Floats]  # share of time by `RESOURCES`, by server; of all workers one
 
 

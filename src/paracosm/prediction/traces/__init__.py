@@ -1,4 +1,4 @@
-"""Traces of real jobs, played again, unchanged and with something changed."""
+"""Replays of traces of real jobs, unchanged and with changes."""
 
 from paracosm.prediction.traces.run import replay_traces, summarise_replays
 

@@ -1,4 +1,4 @@
-"""Who comes last to the collectives of a job, and by how much: by rank, by step, by collective.
+"""Late ranks at the collectives of a job: by rank, by step, by collective.
 
 A collective can begin when its last rank has come. That rank is *late* by the seconds for which the
 others wait, in their mean. Collectives of several steps are the same one if they are the same in
@@ -22,8 +22,8 @@ class Straggler:
     """The rank that comes last most often."""
 
     rank: int  # which
-    last: int  # to how many collectives
-    collectives: int  # how many there are in its groups
+    last: int  # number of collectives at which it is last
+    collectives: int  # number of collectives of its groups
     lateness: float  # seconds for which the others waited, in the mean of those
 
 
@@ -119,7 +119,7 @@ def joined_arrivals(parts: Sequence[Arrivals]) -> Arrivals:
 
 
 def lateness_of(arrivals: Arrivals) -> Lateness | None:
-    """Return who is last by rank, by step and by collective; None where no collectives meet."""
+    """Return late ranks by rank, step and collective; None without collectives between ranks."""
     if not len(arrivals):
         return None
     late, last = arrivals.late, arrivals.last

@@ -1,4 +1,4 @@
-"""Traces of the ranks of a job, as a job that can be played again."""
+"""Traces of the ranks of a job, as a job that can be replayed."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -96,7 +96,9 @@ def job_of_traces(
     else:
         numbers = tuple(sorted(set(steps)))
     if alone and len(ranked) > 1:
-        raise InputError("--alone is for the trace of one rank: leave it out, or give one trace")
+        raise InputError(
+            "--alone needs the trace of a single rank: leave it out, or give one trace"
+        )
     windows = {
         rank: window_of(trace, numbers if numbers else None) for rank, trace in ranked.items()
     }
@@ -111,7 +113,7 @@ def job_of_traces(
         paths = {rank: trace.path for rank, trace in ranked.items()}
         messages = messages_of({rank: each.segments for rank, each in segments.items()}, paths)
     by_clock = clocks({rank: trace.origin for rank, trace in ranked.items()})
-    offset = settled(by_clock, groups, messages)
+    offset = offsets_between_clocks(by_clock, groups, messages)
     moved = {
         rank: offset[rank] - by_clock[rank]
         for rank in ranked
@@ -260,15 +262,12 @@ TOLERANCE = 100e-6  # seconds; ranks of one machine agree within ten microsecond
 
 
 def clocks(origins: Mapping[int, int]) -> dict[int, float]:
-    """Return seconds to add to the times of each rank, which count from its own origin.
-
-    Origins are nanoseconds on the ranks' clocks; the earliest one is 0.
-    """
+    """Return the offset of each rank's times, seconds, from origins in ns; the first is 0."""
     start = min(origins.values())
     return {rank: (origin - start) * 1e-9 for rank, origin in origins.items()}
 
 
-def settled(
+def offsets_between_clocks(
     offset: Mapping[int, float], groups: Sequence[Group], messages: Sequence[Message]
 ) -> dict[int, float]:
     """Return the seconds to add to the times of each rank, set by where ranks met.
@@ -310,7 +309,7 @@ def settled(
     for pair, ways in sorted(between.items()):
         apart = float(np.mean([np.median(times) for times in ways.values()]))
         apart += moved[pair[1]] - moved[pair[0]]
-        settle(pair, partial(_late_beside, pair, apart))
+        settle(pair, partial(_late_between, pair, apart))
     return moved
 
 
@@ -319,5 +318,7 @@ def _late_together(ends: Mapping[int, Floats], known: list[int], others: list[in
     return float(np.median([ends[rank] - agreed for rank in others]))
 
 
-def _late_beside(pair: tuple[int, int], apart: float, known: list[int], others: list[int]) -> float:
+def _late_between(
+    pair: tuple[int, int], apart: float, known: list[int], others: list[int]
+) -> float:
     return apart if others == [pair[1]] else -apart

@@ -1,4 +1,4 @@
-"""What came of a job, as traced or as played again: times, who held up whom, and the bottleneck."""
+"""The outcome of a job, as traced or replayed: times, late ranks, and the bottleneck."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -25,7 +25,7 @@ class Times:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What came of a job."""
+    """The outcome of a job."""
 
     iterations: int
     breakdowns: "tuple[Breakdown, ...]"  # one for each rank, of an iteration
@@ -66,7 +66,7 @@ def outcome_of(traced: TracedJob, times: Times) -> Outcome:
 
 
 def joined_outcomes(parts: Sequence[Outcome]) -> Outcome:
-    """Return what came of a job whose steps were played in parts."""
+    """Return the outcome of a job whose steps were replayed in parts."""
     if len(parts) == 1:
         return parts[0]
     total = sum(part.iterations for part in parts)

@@ -202,10 +202,7 @@ def _written(
 def _exchanged(
     rows: _Rows, segment: Segment, arrive: float, end: float, after: list[int], parts: list[_Part]
 ) -> int:
-    """Write the rows of a kernel that sends and receives messages; return the last.
-
-    All messages begin with it, the second one and others on lanes of their own.
-    """
+    """Write the rows of a kernel that sends and receives messages; return the last."""
     if len(parts) > 1:
         after = [rows.add(segment, (arrive, arrive, arrive), 0.0, after)]
     ends, left = [], arrive

@@ -1,4 +1,4 @@
-"""Traces played again, unchanged and under what-ifs: everything that there is to say of it."""
+"""Replays of traces, unchanged and with what-ifs, and their summaries."""
 
 import fnmatch
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ _COMMUNICATION = WORK.index("communication")
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """What comes of a job when something is different; several changes are joined by "; "."""
+    """The outcome of a job with changes; several changes are joined by "; "."""
 
     what_if: str
     outcome: Outcome
@@ -45,7 +45,7 @@ class Scenario:
 
 @dataclass(frozen=True, eq=False)
 class Replays:
-    """All that was asked of some traces."""
+    """All replays of some traces."""
 
     traced: TracedJob  # of large traces, the first part
     steps: tuple[int, ...]  # that count
@@ -124,7 +124,7 @@ def replay_traces(
         raise InputError(f"{paths[0]}: --alone has no effect: the trace has no collectives")
     as_traced = joined_outcomes(measured)
     if not as_traced.iteration_time:
-        raise InputError(f"{paths[0]}: what was traced takes no time at all")
+        raise InputError(f"{paths[0]}: everything in the trace takes no time")
     texts = ["unchanged", *(change.text for change in asked), "; ".join(what_ifs)]
     unchanged, *scenarios = (
         Scenario(text, joined_outcomes(each), played)
@@ -201,7 +201,7 @@ def _scenario(replays: Replays, scenario: Scenario) -> summaries.Scenario:
 
 
 class NoEffectError(InputError):
-    """A change that has nothing to change."""
+    """A change without effect."""
 
     def __init__(self, change: Change, reason: str) -> None:
         super().__init__(str(change.error(reason)))
@@ -247,8 +247,8 @@ def changed(traced: TracedJob, changes: Sequence[Change]) -> Job:
         )
         if added < 0 and longest + added <= 0:
             raise change.error(
-                f"the longest takes {format_duration(longest)}: collectives: none is what takes no "
-                "time"
+                f"the longest takes {format_duration(longest)}: to remove them, write "
+                "collectives: none"
             )
         for times, mask in zip(duration, masks, strict=True):
             times[mask] = np.maximum(times[mask] * factor + added, 0.0)

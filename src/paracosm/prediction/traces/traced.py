@@ -1,4 +1,4 @@
-"""A job as it was traced: what there is to play, and when it ran."""
+"""A traced job: the programs to replay, and their recorded times."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from paracosm.timeline.kineto.trace import Collective
 
 @dataclass(frozen=True, eq=False)
 class TracedRank:
-    """What a rank's trace says of the n rows of its program.
+    """The recorded times of the n rows of a rank's program.
 
     Times are n seconds, as traced, from the beginning of the job; a collective or a message waits
     from its arrival to its begin, when the last rank has arrived.

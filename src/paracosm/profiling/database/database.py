@@ -367,7 +367,7 @@ _MEANINGS = {
 }
 
 _OF_THE_DISK = {
-    sqlite3.SQLITE_FULL: (errno.ENOSPC, "the disk is full; what was in the file is still there"),
+    sqlite3.SQLITE_FULL: (errno.ENOSPC, "the disk is full; the file is unchanged"),
     sqlite3.SQLITE_IOERR: (errno.EIO, "the disk is full, or reports an error"),
 }
 

@@ -194,7 +194,7 @@ def _checked(row: dict[str, Any]) -> dict[str, Any]:
     if row.get("cache", CACHES[0]) not in CACHES:
         raise InputError(f"timing of {what}: cache {row['cache']}, not {' or '.join(CACHES)}")
     if not row["key"]:
-        raise InputError(f"timing of {what}: it has no key, and could be added twice")
+        raise InputError(f"timing of {what}: its key is missing")
     return row
 
 

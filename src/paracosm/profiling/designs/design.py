@@ -79,7 +79,9 @@ def design(
     found: dict[Op, tuple[str, Point]] = {}
     left_out: dict[str, int] = {}
     for number, family in enumerate(families, start=1):
-        ops, beyond = _within(family, points_of(name, family, values, seed), values, limits, dtype)
+        ops, beyond = _within_limits(
+            family, points_of(name, family, values, seed), values, limits, dtype
+        )
         found.update((op, (family.name, point)) for op, point in ops)
         if beyond and name == "paper":
             left_out[family.name] = beyond
@@ -153,7 +155,7 @@ DESIGNS: Mapping[str, Callable[[Family, int, np.random.Generator], Iterator[Poin
 }
 
 
-def _within(
+def _within_limits(
     family: Family, points: Iterator[Point], values: int, limits: Limits, dtype: str
 ) -> tuple[list[tuple[Op, Point]], int]:
     wanted = size_of(family, values)

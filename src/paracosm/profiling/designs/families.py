@@ -153,12 +153,8 @@ def _activation(batch: int, channels: int, size: int, dims: int) -> TensorArgume
     return tensor(batch, size * size, channels)
 
 
-def _goes_with(channels: int, size: int) -> bool:
-    """Whether models have so many channels on feature maps of so many pixels.
-
-    From layer to layer they trade one for the other: 64 channels on 56 x 56 pixels become 512 on
-    7 x 7. Of an image itself, with 3 channels, there are more pixels.
-    """
+def _is_plausible_map(channels: int, size: int) -> bool:
+    """Whether models have so many channels on so many pixels: 64 on 56 x 56, 512 on 7 x 7."""
     if channels == 3:
         return size >= 28
     return 256 <= channels * size <= 16_384
@@ -211,11 +207,13 @@ def _plausible_convolution(
 ) -> bool:
     """Whether models have such a layer: not much wider on one side, large kernels in front."""
     if inputs == 3:
-        return _goes_with(inputs, size) and outputs <= 128 and depthwise == 1
+        return _is_plausible_map(inputs, size) and outputs <= 128 and depthwise == 1
     after = -(-size // stride)
     widened = max(inputs, outputs) <= 8 * min(inputs, outputs)
     window = kernel <= 3 or size >= 14
-    return widened and window and _goes_with(inputs, size) and _goes_with(outputs, after)
+    return (
+        widened and window and _is_plausible_map(inputs, size) and _is_plausible_map(outputs, after)
+    )
 
 
 # Products of matrices, with the transposed ones that linear layers and their gradients have.
@@ -268,7 +266,7 @@ def _batch_norm_backward(batch: int, channels: int, size: int) -> Call:
 
 
 def _plausible_batch_norm(batch: int, channels: int, size: int) -> bool:
-    return _goes_with(channels, size) and batch * size > 1  # a variance needs two values
+    return _is_plausible_map(channels, size) and batch * size > 1  # a variance needs two values
 
 
 def _layer_norm(batch: int, tokens: int, width: int) -> Call:

@@ -229,8 +229,7 @@ def _fit_type(
 
 
 def _neighbourhood(tried: Mapping[str, HeldOut]) -> Neighbourhood:
-    """Return the radius within which neighbours erred less than the best estimators, by most; of
-    all op types together, because one alone has few close pairs."""
+    """Return the radius, over all op types, within which neighbours beat the best estimators."""
     held = list(tried.values())
     distance = np.concatenate([np.zeros(0), *(each.distance for each in held)])
     near = np.abs(np.concatenate([np.zeros(0), *(each.near for each in held)]))

@@ -96,8 +96,7 @@ def _work(ops: Sequence[Description]) -> tuple[Floats, Floats]:
 
 
 def _guess(flops: Floats, moved: Floats, times: Floats) -> list[float]:
-    """Return parameters of the right order of magnitude: half the least time, rates at the 80th
-    percentile of what samples reached."""
+    """Return initial parameters: half the least time, the 80th percentile of rates."""
     some_bytes, some_flops = moved > 0, flops > 0
     bandwidth = 1e9
     if some_bytes.any():
@@ -292,8 +291,7 @@ def _error(spread: Spread, usual: float) -> float:
 
 
 def _drift(sets: Sequence[Sequence[Spread]], usual: float) -> float:
-    """Return by what standard deviation the means of an op's sets differ beyond their own
-    errors."""
+    """Return the standard deviation of set means beyond their own errors."""
     variances = [
         np.var(np.log([each.mean for each in spreads]), ddof=1)
         - np.mean([_error(each, usual) ** 2 for each in spreads])

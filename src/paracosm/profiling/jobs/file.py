@@ -166,7 +166,7 @@ def _read(path: Path) -> tuple[pyarrow.Table, dict[str, Any]]:
         raise InputError(f"{path}: a Parquet file, but no job profile")
     said = parse_json(metadata[METADATA], f"{path}: a damaged job profile: its metadata")
     if not isinstance(said, dict):
-        raise InputError(f"{path}: a damaged job profile: its metadata are no mapping")
+        raise InputError(f"{path}: a damaged job profile: its metadata must be a mapping")
     if said.get("version") != VERSION:
         raise InputError(
             f"{path}: a job profile of version {said.get('version')}, not {VERSION}: write it again"
@@ -238,7 +238,7 @@ def _times(found: Any, key: str, ops: int, where: str) -> np.ndarray[Any, np.dty
             raise InputError(f"{where}: {key}[{step}] has {length} values for {ops} ops")
         for op, value in enumerate(row):
             if not isinstance(value, int | float | None):
-                raise InputError(f"{where}: {key}[{step}][{op}] is no number: {str(value)[:40]}")
+                raise InputError(f"{where}: {key}[{step}][{op}] is not a number: {str(value)[:40]}")
     return np.array(rows, float) / 1e6
 
 

@@ -124,8 +124,8 @@ def tensors_of(profile: JobProfile) -> tuple[tuple[str, ...], Ints]:
     updates = _ops_called(profile, "update/", SERVER)
     if not reads:
         raise InputError(
-            "profile: it does not say which tensors are read and updated: it has no op pull/NAME; "
-            "profiles of paracosm profile job have"
+            "profile: the ops pull/NAME, which read tensors, are missing: write the profile with "
+            "paracosm profile job"
         )
     for name in [*reads, *updates]:
         for what, ops in (("pull", reads), ("update", updates)):

@@ -46,7 +46,7 @@ class PairLink:
         """Return the file of values that `paracosm emulate --calibration` reads."""
         return (
             f"# Measured between two ranks of gloo; the line through all-reduces of 1 KiB to "
-            f"16 MiB\n# misses them by {self.error:.0%} in the mean, {self.worst:.0%} at most.\n"
+            f"16 MiB\n# has a mean error of {self.error:.0%}, {self.worst:.0%} at most.\n"
             f"bandwidth: {format_bandwidth(self.bandwidth)}\n"
             f"latency: {format_duration(self.latency)}\n"
             f"overhead: {format_duration(self.overhead)}\n"
@@ -99,7 +99,7 @@ def _measured(seconds: float, timeout: float) -> PairLink | None:
     try:
         dist.init_process_group("gloo", timeout=timedelta(seconds=timeout))
         times = [statistics.median(_all_reduces(size, seconds)) for size in SIZES]
-        taken = statistics.median(_taken_from_computing() for _ in range(_ROUNDS))
+        taken = statistics.median(_core_time_of_all_reduces() for _ in range(_ROUNDS))
         few, many = (statistics.median(_rows(count)) for count in (_FEW, _MANY))
         rank = dist.get_rank()
         dist.barrier()
@@ -138,7 +138,7 @@ def _all_reduces(size: int, seconds: float) -> list[float]:
     return [_time(lambda: dist.all_reduce(vector)) for _ in range(int(count))]
 
 
-def _taken_from_computing() -> float:
+def _core_time_of_all_reduces() -> float:
     """Return the seconds of a core that all-reduces take, and computing takes more beside them.
 
     With a core to spare it is the processor time of this process. With none it shows in the time
@@ -196,8 +196,8 @@ def _time(call: Callable[[], object]) -> float:
 
 
 def write_calibration(link: PairLink, path: Path) -> None:
-    with replacing(path) as beside:
-        beside.write_text(link.text(), encoding="utf-8")
+    with replacing(path) as temporary:
+        temporary.write_text(link.text(), encoding="utf-8")
 
 
 if __name__ == "__main__":

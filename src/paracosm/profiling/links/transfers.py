@@ -52,7 +52,7 @@ def transfer(scenario: Scenario, size: int, member: Member) -> Transfer:
         case "shared memory" if scenario.directions == 2:
             return Transfer(_exchange(size, member), 1, host)
         case "shared memory":
-            return Transfer(_there_and_back(size, member), 2, host)
+            return Transfer(_round_trip(size, member), 2, host)
         case "host to device" | "device to host" | "device to device":
             return Transfer(_device_copy(scenario, size), 1, CudaClock())
         case "send_recv":
@@ -77,14 +77,13 @@ def _full(size: int, device: str = "cpu") -> torch.Tensor:
 
 
 def _shared(size: int, member: Member) -> list[torch.Tensor]:
-    """Return four messages' room in the shared memory: two a rank, so that it may write one
-    while the other is still read."""
+    """Return shared memory for four messages: two per rank, one written while one is read."""
     room = mmap.mmap(member.memory, 4 * size)
     whole = torch.frombuffer(room, dtype=torch.uint8).fill_(1)
     return list(whole.view(4, size))
 
 
-def _there_and_back(size: int, member: Member) -> Callable[[], object]:
+def _round_trip(size: int, member: Member) -> Callable[[], object]:
     """Copy into shared memory, signal, copy out; then the same from the other one."""
     rooms, mine, other = _shared(size, member), _full(size), _full(size)
     listen, tell = member.signals
@@ -131,8 +130,7 @@ def _device_copy(scenario: Scenario, size: int) -> Callable[[], object]:
 
 
 def _between_devices(size: int, directions: int) -> Callable[[], object]:
-    """Copy from device 0 to device 1, and at once back the other way where asked to: on streams of
-    their own, for which the current one, whose events tell the time, waits."""
+    """Copy from device 0 to device 1, and back at once if asked, on separate streams."""
     pairs = [(_full(size, f"cuda:{i}"), _full(size, f"cuda:{1 - i}")) for i in range(directions)]
     stream_on: Any = torch.cuda.Stream
     streams = [stream_on(device=f"cuda:{i}") for i in range(directions)]
@@ -199,8 +197,7 @@ class _Beside(HostClock):
 
 
 def _training_steps(size: int) -> tuple[Callable[[], object], Callable[[], object]]:
-    """Return steps of a stack of square layers with `size` bytes of gradients: one that reduces
-    them, and one that keeps them."""
+    """Return two steps of square layers, `size` bytes of gradients: with and without reduction."""
     width = min(_WIDTH, math.isqrt(size // ITEM))
     layers = max(1, round(size / ITEM / width**2))
     stack = torch.nn.Sequential(*(torch.nn.Linear(width, width, bias=False) for _ in range(layers)))

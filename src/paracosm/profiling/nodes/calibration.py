@@ -85,8 +85,7 @@ class NodeCalibration:
 
     @property
     def bandwidth(self) -> float | None:
-        """That of a link: the smaller one of the two ways, bytes/s; None if neither is known, or
-        both were found over loopback."""
+        """The smaller bandwidth of both ways, bytes/s; None if unknown or over loopback."""
         ways = {"bandwidth_out": self.bandwidth_out, "bandwidth_in": self.bandwidth_in}
         known = (value for name, value in ways.items() if not self.over_loopback(name))
         return min((value for value in known if value is not None), default=None)
@@ -96,8 +95,7 @@ class NodeCalibration:
         return found is not None and found.loopback
 
     def over(self, older: NodeCalibration) -> NodeCalibration:
-        """Return what this one knows, and where it does not, or only over loopback, what the
-        older one does."""
+        """Return this calibration, with the older one's values where missing or over loopback."""
         missing = [
             name
             for name in QUANTITIES
@@ -240,8 +238,8 @@ def save_calibration(calibration: NodeCalibration, path: str | Path) -> None:
         }
     if calibration.environment:
         mapping["environment"] = dict(calibration.environment)
-    with replacing(path) as beside:
-        beside.write_text(yaml.safe_dump(mapping, sort_keys=False), encoding="utf-8")
+    with replacing(path) as temporary:
+        temporary.write_text(yaml.safe_dump(mapping, sort_keys=False), encoding="utf-8")
 
 
 _bandwidth = partial(format_bandwidth, exact=True)
@@ -422,7 +420,9 @@ def counted(carried: Sequence[Sequence[int]]) -> Bools:
     total = np.array(carried).sum(axis=1)
     usual = np.median(total)
     if not usual > 0:
-        raise InputError("nothing came over several connections most of the time: is a host busy?")
+        raise InputError(
+            "several connections received nothing most of the time: check whether a host is busy"
+        )
     enough: Bools = total >= usual / 2
     return enough
 

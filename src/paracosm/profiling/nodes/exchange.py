@@ -72,7 +72,7 @@ class Exchange:
         said = self._read(_ORDER.size)
         magic, version, kind, zero, number = _ORDER.unpack(said)
         if magic != _MAGIC:
-            raise InputError(f"{self.peer} is no paracosm calibrate: it said {said!r}")
+            raise InputError(f"{self.peer} is not paracosm calibrate: it sent {said!r}")
         if version != _VERSION:
             raise InputError(
                 f"{self.peer} speaks version {version} of the protocol, this is {_VERSION}: use "
@@ -148,7 +148,7 @@ class Exchange:
                         ) from None
                     kind, number = Exchange(connection, self.peer, self.timeout).hear()
                     if kind != JOIN or number - token not in set(range(count)) - found.keys():
-                        raise InputError(f"somebody else than {self.peer} came in between")
+                        raise InputError(f"another client than {self.peer} connected")
                     found[int(number - token)] = connection
             yield [found[place] for place in range(count)]
 
@@ -388,7 +388,7 @@ def _serve(exchange: Exchange, token: int) -> int:
             exchange.say(PING, number)
             continue
         if kind not in (SEND, RECEIVE, BOTH):
-            raise InputError(f"{exchange.peer} says what it was not asked for: {kind}")
+            raise InputError(f"{exchange.peer} sent an unexpected message: {kind}")
         if number > LONGEST:
             raise InputError(
                 f"{exchange.peer} asks for {number:g} s of data, and {LONGEST:g} is the most"

@@ -50,7 +50,7 @@ def measure_parsing(
     if wrong:
         raise InputError(f"a tensor of float32 has a multiple of 4 bytes, not {wrong[0]}")
     medians = {}
-    with _undisturbed(parser):
+    with _without_interference(parser):
         for done, size in enumerate(sorted(set(sizes))):
             medians[size] = statistics.median(_received(parse, size, seconds))
             progress(done + 1)
@@ -67,13 +67,13 @@ def _parser(name: str) -> Callable[[bytearray], object]:
     if name == "numpy":
         return lambda received: np.frombuffer(received, dtype=np.float32).copy()
     if name == "torch":
-        torch = require("torch", "torch", "measuring what PyTorch makes of received bytes")
+        torch = require("torch", "torch", "parsing received bytes with PyTorch")
         return lambda received: torch.frombuffer(received, dtype=torch.float32).clone()
     raise unknown("parser", name, PARSERS)
 
 
 @contextlib.contextmanager
-def _undisturbed(parser: str) -> Iterator[None]:
+def _without_interference(parser: str) -> Iterator[None]:
     """Collect no garbage meanwhile, and let PyTorch copy on one thread."""
     with contextlib.ExitStack() as after:
         if gc.isenabled():

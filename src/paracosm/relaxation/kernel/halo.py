@@ -26,12 +26,12 @@ def send(
 ) -> None:
     """Send what processor `who` has just written to all who read it."""
     if ports is not None:
-        _play(halos, ports, draws, instant)
+        _advance_network(halos, ports, draws, instant)
     for position in range(halos.out_pointer[who], halos.out_pointer[who + 1]):
         link = halos.out[position]
         if halos.missed[link] < 0:
             halos.missed[link] = counters[UPDATES] - 1
-        _leave(halos, draws, link, instant)
+        _send_waiting(halos, draws, link, instant)
         first, end = halos.link[link], halos.link[link + 1]
         for place in range(first, end):
             halos.waiting[place] = iterate.x[halos.rows[place]]
@@ -39,27 +39,27 @@ def send(
             halos.wait_count[link] = counters[UPDATES] - 1
         if halos.free_at[link] <= instant:
             if ports is not None and ports.route[link] >= 0:
-                _ask(halos, ports, link, _picoseconds(halos, instant))
+                _request_ports(halos, ports, link, _picoseconds(halos, instant))
                 continue
             halos.free_at[link] = instant
-            _leave(halos, draws, link, instant)
+            _send_waiting(halos, draws, link, instant)
 
 
 @subroutine
-def _leave(halos: Any, draws: Any, link: Any, instant: Any) -> None:
-    """Let the values that wait for their link leave, if it was free by `instant`."""
+def _send_waiting(halos: Any, draws: Any, link: Any, instant: Any) -> None:
+    """Send the values that wait for their link, if it was free by `instant`."""
     if halos.wait_count[link] < 0 or halos.free_at[link] > instant:
         return
     if halos.under_way[link] > halos.arrival.shape[1] - 3:
         _drop_overtaken(halos, link, instant)
     halos.free_at[link] += halos.occupancy[link]
-    _put_under_way(halos, link)
-    _arrive(halos, draws, link, halos.free_at[link] + halos.latency[link])
+    _make_message(halos, link)
+    _set_arrival(halos, draws, link, halos.free_at[link] + halos.latency[link])
 
 
 @subroutine
-def _arrive(halos: Any, draws: Any, link: Any, arrival: Any) -> None:
-    """Let the newest message under way be there at `arrival`, or later."""
+def _set_arrival(halos: Any, draws: Any, link: Any, arrival: Any) -> None:
+    """Set the arrival of the newest message in flight to `arrival`, or later."""
     newest = halos.under_way[link] - 1
     number = halos.number[link, newest]
     if halos.jitter[link] >= 0:
@@ -72,8 +72,8 @@ def _arrive(halos: Any, draws: Any, link: Any, arrival: Any) -> None:
 
 
 @subroutine
-def _put_under_way(halos: Any, link: Any) -> None:
-    """Let the values that wait for their link be a message, which is not there yet."""
+def _make_message(halos: Any, link: Any) -> None:
+    """Turn the values that wait for their link into a message in flight."""
     newest = halos.under_way[link]
     buffer = halos.buffer[link, newest]
     for place in range(halos.link[link], halos.link[link + 1]):
@@ -88,19 +88,19 @@ def _put_under_way(halos: Any, link: Any) -> None:
 
 
 @subroutine
-def _ask(halos: Any, ports: Any, link: Any, now: Any) -> None:
-    """Let the values that wait for their link ask for its ports."""
+def _request_ports(halos: Any, ports: Any, link: Any, now: Any) -> None:
+    """Request the ports of a link for the values that wait for it."""
     if halos.under_way[link] > halos.arrival.shape[1] - 3:
         _drop_overtaken(halos, link, _instant(halos, now))
-    _put_under_way(halos, link)
+    _make_message(halos, link)
     halos.free_at[link] = np.inf
     request(ports.traffic, ports.route[link], link, ports.demand[link], now)
     ports.unsettled[0] = now
 
 
 @subroutine
-def _play(halos: Any, ports: Any, draws: Any, instant: Any) -> None:
-    """Play the network up to and with an instant; its rates are settled when it has passed."""
+def _advance_network(halos: Any, ports: Any, draws: Any, instant: Any) -> None:
+    """Advance the network up to and including an instant; its rates are settled after it."""
     now = _picoseconds(halos, instant)
     if 0 <= ports.unsettled[0] < now:
         settle(ports.traffic, ports.unsettled[0])
@@ -112,9 +112,9 @@ def _play(halos: Any, ports: Any, draws: Any, instant: Any) -> None:
         link = pop_end(ports.traffic, end)
         while link >= 0:
             halos.free_at[link] = -np.inf
-            _arrive(halos, draws, link, _instant(halos, end + ports.propagation[link]))
+            _set_arrival(halos, draws, link, _instant(halos, end + ports.propagation[link]))
             if halos.wait_count[link] >= 0:
-                _ask(halos, ports, link, end)
+                _request_ports(halos, ports, link, end)
             link = pop_end(ports.traffic, end)
         ports.unsettled[0] = end
         if end < now:
@@ -142,13 +142,13 @@ def _drop_overtaken(halos: Any, link: Any, instant: Any) -> None:
     kept = 0
     for message in range(halos.under_way[link]):
         if halos.number[link, message] >= newest:
-            _move(halos, link, message, kept)
+            _move_message(halos, link, message, kept)
             kept += 1
     halos.under_way[link] = kept
 
 
 @subroutine
-def _move(halos: Any, link: Any, source: Any, target: Any) -> None:
+def _move_message(halos: Any, link: Any, source: Any, target: Any) -> None:
     """Move a message under way; buffers change places, so that those beyond the last are free."""
     buffer = halos.buffer[link, target]
     halos.buffer[link, target] = halos.buffer[link, source]
@@ -160,19 +160,20 @@ def _move(halos: Any, link: Any, source: Any, target: Any) -> None:
 
 @subroutine
 def receive(halos: Any, ports: Any, draws: Any, counters: Any, who: Any, instant: Any) -> Any:
-    """Let processor `who` take what has arrived; of each link, the newest values win.
+    """Receive the messages that have arrived at processor `who`; the newest values of each link
+    win.
 
     Returns how many updates had been written when all that it now knows was the newest there was.
     """
     known = counters[UPDATES]
     if ports is not None:
-        _play(halos, ports, draws, instant)
+        _advance_network(halos, ports, draws, instant)
     for position in range(halos.into_pointer[who], halos.into_pointer[who + 1]):
         link = halos.into[position]
         seen = instant
         if ports is not None and ports.route[link] >= 0:
             seen = _instant(halos, _picoseconds(halos, instant))
-        _leave(halos, draws, link, instant)
+        _send_waiting(halos, draws, link, instant)
         best = -1
         for message in range(halos.under_way[link]):
             if halos.arrival[link, message] <= seen:
@@ -200,7 +201,7 @@ def _drop_arrived(halos: Any, link: Any, instant: Any) -> None:
         if halos.number[link, message] > halos.version[link]:
             count = halos.news[link, message]
             missed = count if missed < 0 else min(missed, count)
-        _move(halos, link, message, kept)
+        _move_message(halos, link, message, kept)
         kept += 1
     halos.under_way[link] = kept
     halos.missed[link] = missed

@@ -87,7 +87,7 @@ def advance(s: Any, until: Any, most: Any) -> Any:
                 if reason != k.GO_ON:
                     return reason
             if synchronous:
-                _meet(rules, clock, instant + gauges[k.SLOWEST] + rules.barrier)
+                _synchronise(rules, clock, instant + gauges[k.SLOWEST] + rules.barrier)
             if counters[k.STAGE] == k.GATHER:
                 counters[k.STAGE] = k.READ
                 if rules.python_rows:
@@ -244,7 +244,7 @@ def schedule(s: Any, who: Any, instant: Any) -> Any:
 
 
 @subroutine
-def _meet(rules: Any, clock: Any, instant: Any) -> None:
+def _synchronise(rules: Any, clock: Any, instant: Any) -> None:
     for who in range(rules.processors):
         clock.key[clock.winner.size // 2 + who] = instant
     rebuild(clock)

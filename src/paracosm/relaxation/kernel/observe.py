@@ -18,7 +18,7 @@ FRESH_AGAIN_AT = 1e-12
 
 @inlined
 def nothing_new(w: Any) -> Any:
-    """Say, at every instant and so quickly, that `observe` would find nothing to do."""
+    """Check quickly, at every instant, whether `observe` has nothing to do."""
     rules, iterate, counters, gauges = w.rules, w.iterate, w.counters, w.gauges
     square = gauges[k.SQUARE]
     if not gauges[k.SUM_AGAIN] <= square <= gauges[k.RAISE_AT]:
@@ -95,7 +95,7 @@ def set_limits(gauges: Any, square: Any) -> None:
 
 @subroutine
 def _sum_is_small(rules: Any, tally: Any) -> Any:
-    """Say whether all have contributed, and what they contributed adds up to little enough."""
+    """Return whether all have contributed and the sum is small enough."""
     total = 0.0
     for who in range(rules.processors):
         if tally.contribution[who] < 0.0:
@@ -138,7 +138,7 @@ def _within(values: Any, center: Any, limit: Any, counters: Any, witness: Any) -
 
 @compiled_whole
 def norm_of(rules: Any, residual: Any, square: Any) -> Any:
-    """Return the norm that the rules ask for."""
+    """Return the configured norm."""
     if not rules.infinity:
         return sqrt(max(square, 0.0))
     largest = 0.0

@@ -287,7 +287,9 @@ def _watcher(spec: RunSpec) -> list[Any]:
         given = list(spec.times.residual)
         return [*given, *[Constant(0.0)] * (phases - len(given))]
     if not spec.times.updates:
-        raise InputError("residual test: say how long the processor takes: processor(time=20ms)")
+        raise InputError(
+            "residual test: the processor's time is missing: write processor(time=20ms)"
+        )
     return list(spec.times.of(0))
 
 

@@ -1,4 +1,4 @@
-"""The winner tree: whose update is complete next."""
+"""The tournament tree: the next update to complete."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from paracosm.relaxation.kernel.arrays import Clock
 
 
 def new_clock(players: int) -> Clock:
-    """Return a clock of `players` who all never come."""
+    """Return a clock of `players`, all at infinity."""
     leaves = 1 << max(1, players - 1).bit_length()
     winner = np.zeros(2 * leaves, np.int32)
     winner[leaves:] = np.arange(leaves)
@@ -29,7 +29,7 @@ def rebuild(clock: Any) -> None:
 
 @inlined
 def set_key(clock: Any, player: Any, instant: Any) -> None:
-    """Let `player` come at `instant`, and play his matches again, up to the root."""
+    """Set the key of `player` to `instant`, and replay its matches up to the root."""
     key, winner = clock.key, clock.winner
     node = (winner.size >> 1) + player
     best = player

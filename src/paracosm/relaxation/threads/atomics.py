@@ -1,4 +1,4 @@
-"""What threads need and Numba lacks: atomics, a clock, and a way to step aside.
+"""Primitives that Numba lacks: atomics, a clock, and yielding the core.
 
 Each is a few LLVM instructions or a call of the C library, inlined into compiled code that holds no
 global interpreter lock; nothing here is callable from Python. A function that uses them can be
@@ -32,8 +32,8 @@ def check_platform() -> None:
     """Refuse systems without POSIX clocks."""
     if sys.platform not in _MONOTONIC:
         raise InputError(
-            f"real threads are measured with POSIX clocks, which {sys.platform} has not: "
-            "measure on Linux or macOS"
+            f"real threads are measured with POSIX clocks, which {sys.platform} lacks: measure on "
+            "Linux or macOS"
         )
 
 
@@ -123,7 +123,7 @@ def now(_typing: Any) -> Any:
 
 @_intrinsic
 def step_aside(_typing: Any) -> Any:
-    """Let another thread have the core, if one waits for it."""
+    """Yield the core to a waiting thread."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         function = cgutils.get_or_insert_function(
@@ -174,7 +174,7 @@ def acquire(locks: Any, at: Any) -> None:
 
 @compiled
 def release(locks: Any, at: Any) -> None:
-    """Give the lock `locks[at]` back."""
+    """Release the lock `locks[at]`."""
     store(locks, at, 0)
 
 

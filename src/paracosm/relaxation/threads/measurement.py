@@ -1,4 +1,4 @@
-"""What was measured: how long each phase of real threads' iterations took, and whole runs."""
+"""Measurements of real threads: durations of phases, and whole runs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -110,8 +110,8 @@ class Measurement:
             "environment": dict(self.environment),
             "cases": [_case_out(case) for case in self.cases],
         }
-        with replacing(path) as beside:
-            beside.write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +198,7 @@ def load_measurement(path: str | Path) -> Measurement:
     except KeyError as error:
         raise InputError(f"{path}: the key {error} is missing") from None
     except (TypeError, ValueError) as error:
-        raise InputError(f"{path}: not as paracosm relax measure wrote it: {error}") from None
+        raise InputError(f"{path}: damaged: {error}") from None
 
 
 def _case_out(case: Case) -> dict[str, Any]:

@@ -28,10 +28,7 @@ class DeviceSpans:
 
 
 def device_spans(trace: KinetoTrace, window: Window) -> DeviceSpans:
-    """Return the spans that calls of the window launched, and those that still ran when it began.
-
-    Of a trace without calls, whose profiler saw the device only, all spans in the window.
-    """
+    """Return spans launched in the window or running at its begin; without calls, all."""
     rows = trace.of("kernel", "copy", "memset")
     calls = trace.of("runtime", "other")
     calls = calls[trace.correlation[calls] >= 0]

@@ -58,7 +58,7 @@ class Scanner:
         """Go past the character that must come next in `what`."""
         found = self.peek()
         if found != wanted:
-            raise self.broken(f"{what} goes on with {found!r}, not {wanted!r}", bool(found))
+            raise self.broken(f"{what} continues with {found!r}, not {wanted!r}", bool(found))
         self._at += 1
 
     def value(self) -> Any:
@@ -82,7 +82,7 @@ class Scanner:
             # What is wrong before the last word does not become right with more of the text.
             open_text = reason.startswith(("Unterminated", "Invalid \\"))
             if (place + LONGEST_WORD < len(self._text) and not open_text) or not self._more():
-                cut_off = self._ended and (open_text or self._ends_with_part_of_a_word(place))
+                cut_off = self._ended and (open_text or self._ends_within_word(place))
                 self._at = len(self._text) if cut_off else place
                 raise self.broken(f"not JSON: {reason}", known=not cut_off)
 
@@ -115,7 +115,7 @@ class Scanner:
         while True:
             key = self.value()
             if not isinstance(key, str):
-                raise self.broken("a mapping has a key that is no text")
+                raise self.broken("a mapping has a key that is not text")
             self.take(":", "a mapping")
             yield key
             if self.peek() == "}":
@@ -131,7 +131,7 @@ class Scanner:
             return InputError(f"{self.path}: cut off at byte {place:,}: the trace is not complete")
         return InputError(f"{self.path}: byte {place:,}: {why}")
 
-    def _ends_with_part_of_a_word(self, place: int) -> bool:
+    def _ends_within_word(self, place: int) -> bool:
         rest = self._text[place:]
         return any(word.startswith(rest) for word in _WORDS)
 

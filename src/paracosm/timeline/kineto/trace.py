@@ -135,7 +135,7 @@ SYNCHRONISATIONS = {
 }
 
 MESSAGES = ("send", "recv")
-"""Kinds of what goes between two ranks: the two ends of a message."""
+"""Kinds of point-to-point operations: the two ends of a message."""
 
 # Kernels of NCCL and RCCL, and what torch.distributed calls its collectives.
 _COLLECTIVES = {

@@ -1,1 +1,1 @@
-"""`registry.py` lists the algorithms, `algorithm.py` says what one is made of."""
+"""`registry.py` lists the algorithms, `algorithm.py` defines their interface."""

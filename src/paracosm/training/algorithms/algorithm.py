@@ -1,15 +1,13 @@
-"""What an algorithm is: what each worker does and, where there are servers, what a server does.
-
-An algorithm is a frozen dataclass whose fields are its parameters and whose coroutines are written
-as one would explain them: `await me.compute_gradient()`, `me.push(...)`, `await me.pull()` at a
-worker; `await server.receive()`, `await server.apply(...)`, `server.answer(...)` at a server. The
-run's end, metrics, random streams and the difference between one and several servers are the
-concern of `worker.py` and `server.py`, so the coroutines loop for ever. All values that they handle
-are arrays with arithmetic (PyTorch vectors; vectors of length zero in timing-only mode). What an
-update makes of gradients is said once (`weight`, `direction`), for servers and for schedules.
-
-Adding one: write the class. It is named as `file.py:Class` or `package.module:Class`, as
-`file.py:Class(key=value)` with parameters; those that are Paracosm's own are in `registry.py`.
+"""The interface of algorithms: what each worker does and, with servers, what a server does. An
+algorithm is a frozen dataclass whose fields are its parameters and whose coroutines read like
+pseudocode: `await me.compute_gradient()`, `me.push(...)`, `await me.pull()` at a worker; `await
+server.receive()`, `await server.apply(...)`, `server.answer(...)` at a server. `worker.py` and
+`server.py` handle the run's end, metrics, random streams and the number of servers, so the
+coroutines loop forever. All values are arrays with arithmetic (PyTorch vectors; vectors of length
+zero in timing-only mode). `weight` and `direction` define how an update uses gradients, for servers
+and for schedules. To add an algorithm, write the class and name it as `file.py:Class` or
+`package.module:Class`, with parameters as `file.py:Class(key=value)`; the built-in ones are in
+`registry.py`.
 """
 
 import sys
@@ -37,11 +35,11 @@ class Algorithm:
     name: ClassVar[str]  # in messages; by default that of the class
     topologies: ClassVar[tuple[Topology, ...]] = ("server",)
     has_rounds: ClassVar[bool] = False  # whether servers wait for all workers, by `receive_all`
-    # What may be done when a worker fails, the first by itself; None: see `recoveries_on`
+    # possible recoveries after a worker fails, the default first; None: see `recoveries_on`
     recoveries: ClassVar[tuple[Recovery, ...] | None] = None
-    in_checkpoints: ClassVar[bool] = True  # whether checkpoints of the stores have all it needs
-    compensates: ClassVar[bool] = False  # whether `direction` looks at what has moved
-    sends_parameters: ClassVar[bool] = False  # whether workers send what they have, not changes
+    in_checkpoints: ClassVar[bool] = True  # whether checkpoints of the stores are sufficient
+    compensates: ClassVar[bool] = False  # whether `direction` uses the change since the read
+    sends_parameters: ClassVar[bool] = False  # whether workers send parameters, not changes
 
     def __init_subclass__(cls) -> None:
         if "name" not in cls.__dict__:
@@ -49,50 +47,45 @@ class Algorithm:
 
     def outer(self) -> Rule | None:
         """Return a new rule that steps against the mean pseudo-gradient of workers' local steps.
-
-        The optimizer of the run is then the one of these steps. None where workers send gradients:
-        then it makes the step at the servers.
+        The run's optimizer then makes the local steps. None where workers send gradients: then it
+        makes the step at the servers.
         """
         return None
 
     @property
     def fragments(self) -> int:
-        """Into how many parts workers divide the parameters, to exchange each by itself."""
+        """Number of parts of the parameters that are exchanged separately."""
         return 1
 
     @property
     def sums(self) -> bool:
-        """Whether an update is by the sum of gradients and not by their mean."""
+        """Whether an update uses the sum of gradients instead of their mean."""
         return False
 
     @property
     def pushes_only_changes(self) -> bool:
-        """Whether servers learn nothing of clients but changes by local steps, which are averaged.
-
-        Then clipping and noise hide who took part.
+        """Whether servers receive only averaged changes by local steps from clients, so that
+        clipping and noise hide participation.
         """
         return self.outer() is not None
 
     @property
     def lets_clients_change(self) -> bool:
-        """Whether at each answer another client may take a worker's place.
-
-        So where nothing stays at the worker, nor at servers of whom they have answered.
-        """
+        """Whether clients may change at each answer: no state about a worker's client is kept."""
         return True
 
     @property
     def interrupts(self) -> bool:
-        """Whether workers may have to abandon a gradient before it is done."""
+        """Whether workers may abandon an unfinished gradient."""
         return False
 
     @property
     def counts_examples(self) -> bool:
-        """Whether how long a worker computes depends on how many examples its client has."""
+        """Whether a worker's computing time depends on its client's number of examples."""
         return False
 
     async def work(self, me: TrainingWorker) -> None:
-        """What a worker does: compute a gradient, push it, pull the parameters, again."""
+        """Run a worker: compute a gradient, push it, pull the parameters, repeat."""
         interrupts = self.interrupts
         while True:
             if not interrupts:
@@ -102,17 +95,17 @@ class Algorithm:
             await me.pull()
 
     async def serve(self, server: ParameterServer) -> None:
-        """What a parameter server does; only where the topology is "server"."""
+        """Run a parameter server; only with the topology "server"."""
         raise TypeError(f"{self.name} has no parameter server")
 
     async def listen(self, me: TrainingWorker) -> None:
-        """What a worker does beside its work when others speak to it; only among "peers"."""
+        """Answer messages of other workers; only with the topology "peers"."""
 
     def check(self, workers: int, servers: int) -> None:
-        """Raise InputError if it makes no sense with so many workers or servers."""
+        """Raise InputError unless it supports these numbers of workers and servers."""
 
     def check_optimizer(self, optimizer: Optimizer) -> None:
-        """Raise InputError if its formula is not one for steps of that optimizer."""
+        """Raise InputError unless its formula allows steps of that optimizer."""
 
     def weight(self, staleness: int, workers: int) -> float:
         """Return the factor, above 0, of the step by a gradient that is `staleness` updates old."""
@@ -121,31 +114,29 @@ class Algorithm:
     def direction(self, gradient: Any, moved: Any) -> Any:
         """Return the vector to step against.
 
-        `moved` are the parameters as they are less those that the gradient was computed from; None
-        unless the algorithm `compensates`.
+        `moved` is the change of the parameters since the gradient's read; None unless the algorithm
+        `compensates`.
         """
         return gradient
 
     def compensation(self) -> Direction:
-        """Return `direction` for one store, with a state of its own where it has any."""
+        """Return `direction` for one store, with its own state if any."""
         return self.direction
 
     def gradients_per_update(self, workers: int) -> int:
-        """Return how many gradients go into one update."""
+        """Return the number of gradients per update."""
         return 1
 
     def rule(self, workers: int) -> ScheduleRule | None:
-        """Return what servers do with what arrives, where a rule without values can say it.
-
-        Such a schedule can be generated without running `work` and `serve`, many times faster.
+        """Return the servers' rule, if it does not depend on values; None otherwise. Such a
+        schedule is generated without running `work` and `serve`, many times faster.
         """
         return None
 
     def recoveries_on(self, topology: Topology) -> tuple[Recovery, ...]:
-        """Return what may be done when a worker fails; the first is, where nobody asks for another.
-
-        Servers go on without a worker, in rounds as a run asks for it. Without servers nobody does,
-        unless an algorithm says so.
+        """Return the possible recoveries after a worker fails, the default first. Servers continue
+        without a worker, in rounds if the run configures it. Without servers the others stop,
+        unless an algorithm overrides this.
         """
         if self.recoveries is not None:
             return self.recoveries
@@ -154,7 +145,7 @@ class Algorithm:
         return SYNCHRONOUS if self.has_rounds else ("rejoin",)
 
     def topology_for(self, wanted: Topology | None) -> Topology:
-        """Return `wanted`, or the algorithm's own topology when nothing is wanted."""
+        """Return `wanted`, or the algorithm's default topology."""
         if wanted is not None and wanted not in self.topologies:
             raise InputError(
                 f'{self.name} does not run on topology "{wanted}": '
@@ -164,10 +155,9 @@ class Algorithm:
 
     @classmethod
     def reference(cls) -> str:
-        """Return how the algorithm is named where one is asked for.
-
-        Paracosm's own by their names; others as `file.py:Class`, where the file lies in the current
-        folder or below it by a relative path, or as `package.module:Class`.
+        """Return the name by which the algorithm is selected: the built-in name, or
+        `file.py:Class`, where the file lies in the current folder or below it by a relative path,
+        or as `package.module:Class`.
         """
         module = cls.__module__
         if module.startswith(f"{__package__}."):
@@ -181,11 +171,11 @@ class Algorithm:
         return f"{module}:{cls.__qualname__}"
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Let the user's own, out of a file, be sent to processes that have not read it."""
+        """Pickle user-defined algorithms by file, for processes that have not imported it."""
         if not type(self).__module__.endswith(".py"):
             return super().__reduce__()
         arguments = {field.name: getattr(self, field.name) for field in fields(self)}
-        return _made, (self.reference(), arguments)
+        return _rebuilt, (self.reference(), arguments)
 
     def __str__(self) -> str:
         return write_named(self, self.reference())
@@ -203,5 +193,5 @@ def named_algorithm(reference: str) -> type[Algorithm]:
     return found
 
 
-def _made(reference: str, arguments: dict[str, Any]) -> Algorithm:
+def _rebuilt(reference: str, arguments: dict[str, Any]) -> Algorithm:
     return named_algorithm(reference)(**arguments)

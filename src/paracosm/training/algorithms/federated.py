@@ -205,13 +205,13 @@ class Scaffold(FedAvg):
     async def work(self, me: TrainingWorker) -> None:
         zero = 0.0 * me.parameters
         while True:
-            control = zero if me.beside is None else me.beside
+            control = zero if me.extra is None else me.extra
             own = me.kept.get("control", zero)
             local = await me.local_steps(self.count(me), keep_state=False, shift=control - own)
             made = local.result()
             fresh = own - control + (local.parameters - made.parameters) / made.lr
             me.kept["control"] = fresh
-            me.push(local, beside=fresh - own)
+            me.push(local, extra=fresh - own)
             await me.pull()
 
     async def serve(self, server: ParameterServer) -> None:
@@ -219,8 +219,8 @@ class Scaffold(FedAvg):
         while True:
             pushes = await server.receive_all()
             await server.apply(pushes)
-            control = control + sum(push.beside for push in pushes) / server.clients
-            server.answer(*server.workers, beside=control)
+            control = control + sum(push.extra for push in pushes) / server.clients
+            server.answer(*server.workers, extra=control)
 
 
 @dataclass(frozen=True)

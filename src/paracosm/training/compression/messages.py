@@ -1,8 +1,6 @@
-"""Compressed messages: made when somebody looks at them, in the order in which clients sent them.
-
-What a message leaves out is kept by its client. So it counts whatever becomes of the message: one
-that is dropped, or lost on its way, has been sent as far as the client knows, and its gradient is
-computed all the same.
+"""Compressed messages, computed on first use, in the order in which clients sent them. The client
+keeps the compression error of a message. So every message counts, even one that is dropped or lost:
+its client considers it sent, and its gradient is computed.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ of the first part by itself, behind which the other parts come."""
 
 
 class Compression:
-    """How the messages of one run are compressed.
+    """The compression of the messages of one run.
 
     Attributes:
         sizes: bytes of the message of each part of the parameters. Where messages were given a
@@ -59,7 +57,7 @@ class Compression:
         self._memories: defaultdict[int, Memory] = defaultdict(_new_memory)  # of all, by stream
 
     def message(self, client: int, payload: Any, stream: int = WHOLE) -> Any:
-        """Return what a client sends in place of a gradient, or of a vector of the same form.
+        """Return the message of a client for a gradient, or a vector of the same form.
 
         In a stream from `FIRST_PART` on, the vector is that of one part. In timing-only mode the
         payload is sent as it is.
@@ -76,7 +74,7 @@ class Compression:
         return outbox.send(payload, [slice(None)], [self._shapes[part]])
 
     def forget(self) -> None:
-        """Forget what was left out so far, and all else that messages depend on."""
+        """Reset errors and all other state that messages depend on."""
         self._outboxes.clear()
         self._memories.clear()
 
@@ -104,7 +102,7 @@ class Compression:
 
 @dataclass(eq=False, slots=True)
 class Message(Deferred):
-    """What a client has sent, as its receiver decodes it: computed when first looked at."""
+    """A sent message, decoded on first use."""
 
     outbox: _Outbox
     number: int  # of those in the outbox
@@ -153,7 +151,7 @@ class _Outbox:
             self._waiting.popleft()
 
     def vector(self, message: Message) -> Any:
-        """Return what is to be compressed: the payload, and what was left out before."""
+        """Return the vector to compress: the payload plus the previous error."""
         payload = message.payload
         vector = payload.value if isinstance(payload, Deferred) else payload
         return vector if self._error is None else vector + self._error
@@ -163,7 +161,7 @@ class _Outbox:
         return generator(seed, *key, message.number)
 
     def compressed(self, message: Message, vector: Any, decoded: Any) -> None:
-        """Take note of what became of the vector."""
+        """Record the result of compressing the vector."""
         message.decoded, message.payload = decoded, None
         if self.codec.feedback:
             self._error = vector - decoded

@@ -211,11 +211,7 @@ def _value(found: Message) -> Values | None:
 
 
 def _module_path(found: Message) -> str:
-    """Return the place of a node in the model, "layer1.0.conv1", as its exporter noted it.
-
-    PyTorch's newer exporter lists the modules; the older one writes them into the name,
-    "/layer1/layer1.0/conv1/Conv". Other names stay as they are.
-    """
+    """Return a node's module path, "layer1.0.conv1", from its metadata or its name."""
     for each in found["metadata_props"]:
         if each["key"] == "pkg.torch.onnx.name_scopes":
             try:

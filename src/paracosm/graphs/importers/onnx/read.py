@@ -264,10 +264,7 @@ def training_calls(
     optimizer: str,
     where: str,
 ) -> tuple[list[Call], list[str]]:
-    """Return the calls of backward pass and optimizer, and the gradients that outlive the step.
-
-    The tensors of the calls are entered.
-    """
+    """Return calls of backward pass and optimizer, and the gradients that outlive the step."""
     pass_ = _Backward(tensors, set(parameters), where)
     pass_.mark(calls)
     wanted = [value for value in outputs if value in pass_.needed]

@@ -231,7 +231,7 @@ def book(
             storage.life.last = row
             storage.life.kept |= unit.accumulates
             before.add(storage.writer)
-        written = [] if is_view(unit) else _written(unit)
+        written = [] if is_view(unit) else _storages_written(unit)
         given = {use.storage for use in unit.call.read}
         for number, size in written:
             if number not in given:
@@ -257,12 +257,8 @@ def book(
     return waits, [tuple(each) for each in allocated], resident
 
 
-def _written(unit: Unit) -> list[tuple[int, int]]:
-    """Return storages and bytes of what an op writes: its outputs, and arguments marked "(a!)".
-
-    Which argument it is, the schema says by position; an op that returns what it changes (most do)
-    names it among its outputs as well.
-    """
+def _storages_written(unit: Unit) -> list[tuple[int, int]]:
+    """Return storages and bytes of outputs, and of arguments marked "(a!)" in the schema."""
     written = {use.storage: use.size for use in unit.call.made}
     if not written and _MUTATED.search(unit.call.schema):
         written = {use.storage: use.size for use in unit.call.read[:1]}
@@ -363,7 +359,7 @@ def _linked(
 
 def _call(node: Any, position: int, where: str) -> ObservedCall:
     if not isinstance(node, dict):
-        raise InputError(f"{where}: node {position} of the file is no mapping")
+        raise InputError(f"{where}: node {position} of the file must be a mapping")
     attributes = _attributes(node)
     nested = isinstance(node.get("inputs"), dict)
     parent = node.get("ctrl_deps") if "ctrl_deps" in node else node.get("parent")

@@ -142,10 +142,7 @@ def kind_of(call: ObservedCall) -> str:
 
 
 def groups_of(trace: ObservedTrace) -> dict[str, tuple[int, ...]]:
-    """Return the ranks of the process groups that the trace describes, by name and by number.
-
-    A group without a list of ranks is that of all.
-    """
+    """Return the ranks of process groups by name and number; no list means all ranks."""
     groups: dict[str, tuple[int, ...]] = {}
     for call in trace.calls.values():
         if call.name != _INIT:

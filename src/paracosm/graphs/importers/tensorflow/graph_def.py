@@ -79,7 +79,7 @@ def _in_order(nodes: Sequence[TfNode], where: str) -> tuple[list[TfNode], int]:
             if name not in row:
                 raise InputError(
                     f"{where}: {node_label(number, node.op, node.name)} waits for {name}, which "
-                    "is not there: the file is cut off, or a part of a graph"
+                    "does not exist: the file is cut off, or a part of a graph"
                 )
         if node.op in ("Merge", "RefMerge"):
             closing = {name for name in names if nodes[row[name]].op.endswith("NextIteration")}
@@ -282,10 +282,7 @@ def phase_by_name(name: str, op: str) -> str:
 
 
 def module_path(name: str) -> str:
-    """Return the place in the model: "block1.conv1" of "gradients/block1/conv1/Conv2D_grad/Mul".
-
-    That is the scopes of the op, without those that say how gradients and updates are made.
-    """
+    """Return the module path, "block1.conv1" of "gradients/block1/conv1/Conv2D_grad/Mul"."""
     scopes = [scope for scope in name.split("/")[:-1] if not _BACKWARD.match(scope)]
     grads = [i for i, scope in enumerate(scopes) if re.search(r"_grad(_\d+)?$", scope)]
     scopes = scopes[: grads[0]] if grads else scopes

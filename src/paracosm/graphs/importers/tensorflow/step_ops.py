@@ -267,7 +267,7 @@ def timeline_events(path: Path) -> list[Event]:
     except (KeyError, TypeError):
         raise InputError(f'{where}: no timeline: it lacks "traceEvents"') from None
     if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
-        raise InputError(f'{where}: no timeline: "traceEvents" is no list of events')
+        raise InputError(f'{where}: no timeline: "traceEvents" must be a list of events')
     return events
 
 

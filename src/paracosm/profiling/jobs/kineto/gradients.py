@@ -128,8 +128,7 @@ def _gradient(trace: KinetoTrace, row: int, consumers: Consumers) -> Gradient:
 def _of_parameters(
     trace: KinetoTrace, step: WorkerStep, rows: Ints, found: Sequence[Gradient]
 ) -> list[Gradient]:
-    """Return gradients without those of activations at which a recomputation begins: reentrant
-    checkpoints make leaves of them, but the optimizer has nothing of their shapes."""
+    """Return gradients without those of activations at which a recomputation begins."""
     updated = {
         shape
         for segment in step.segments
@@ -172,8 +171,8 @@ def _merged(
         if [gradient.shape for gradient in each] != shapes:
             raise InputError(
                 f"{trace.path}: step {step.number} has {len(passes)} backward passes, of "
-                f"{len(first)} and {len(each)} gradients that are not the same: a profile needs "
-                "steps of one loss"
+                f"{len(first)} and {len(each)} gradients that differ: a profile needs steps with "
+                "one loss"
             )
     return [replace(begun, ready=ended.ready) for begun, ended in zip(first, last, strict=True)]
 
@@ -181,8 +180,7 @@ def _merged(
 def _as_pushed(
     trace: KinetoTrace, step: WorkerStep, rows: Ints, found: Sequence[Gradient]
 ) -> tuple[Gradient, ...]:
-    """Return gradients as ready when the program has changed them in place for the last time, to
-    clip or unscale them, between the backward pass and the optimizer."""
+    """Return gradients as ready after their last change in place (clipping, unscaling)."""
     optimizer = min(
         (segment.called for segment in step.segments if segment.optimizer), default=None
     )
@@ -246,12 +244,11 @@ class Consumers:
             return -1, "not found"
         if self._trace.begin[consumer] < self._backward_from:
             return consumer, "sequence number"
-        first = self._ran_first_as(consumer)
+        first = self._original_call(consumer)
         return (first, "as recomputed") if first >= 0 else (-1, "not found")
 
-    def _ran_first_as(self, consumer: int) -> int:
-        """Return the row of the call that one within the backward pass repeats, or -1: calls are
-        repeated from the last to the first, so it is the last one not taken yet."""
+    def _original_call(self, consumer: int) -> int:
+        """Return the row of the call that a backward call repeats (last to first), or -1."""
         if consumer not in self._ran_first:
             wanted = self._looks(consumer)
             taken = set(self._ran_first.values())

@@ -183,7 +183,7 @@ def batch_of(trace: KinetoTrace, step: WorkerStep, gradients: Sequence[Gradient]
     first = min(known, key=lambda each: each.needed, default=None)
     if first is None:
         return None
-    taken = _taken_with(trace, first)
+    taken = _size_beside_parameter(trace, first)
     rows = {
         shapes[0][0]
         for row, inputs in trace.inputs.items()
@@ -195,7 +195,7 @@ def batch_of(trace: KinetoTrace, step: WorkerStep, gradients: Sequence[Gradient]
     return taken if taken in rows else None
 
 
-def _taken_with(trace: KinetoTrace, first: Gradient) -> int | None:
+def _size_beside_parameter(trace: KinetoTrace, first: Gradient) -> int | None:
     """Return the first size of what the layer takes beside its parameter."""
     lane = trace.lane[first.consumer]
     for row in sorted(trace.inputs):
@@ -253,12 +253,14 @@ def _plan(
         waits[needed[gradient]].append(number)
     if resumes >= 0:
         waits[resumes] += range(first_push + count, first_push + 2 * count)
-    labels = _once(parameter.name for parameter in parameters)
+    labels = _made_unique(parameter.name for parameter in parameters)
     ops = [
         ProfiledOp(f"pull {labels[at]}", "Pull", DOWNLINK, int(server[at]), int(sizes[at]))
         for at in pulled
     ]
-    for name, (_, kind), before in zip(_once(name for name, _ in work), work, waits, strict=True):
+    for name, (_, kind), before in zip(
+        _made_unique(name for name, _ in work), work, waits, strict=True
+    ):
         ops.append(ProfiledOp(name, kind, WORKER, waits=before))
     for at, label in enumerate(labels):
         on, size, before = int(server[at]), int(sizes[at]), [count + made[at]]
@@ -301,7 +303,7 @@ def _times(plan: _Plan, step: WorkerStep, servers: int) -> tuple[Floats, Floats,
     )
 
 
-def _once(names: Iterable[str]) -> tuple[str, ...]:
+def _made_unique(names: Iterable[str]) -> tuple[str, ...]:
     """Return names with a number behind those that were there before ("host", "host#2", ...)."""
     met: dict[str, int] = {}
     found = []

@@ -66,7 +66,7 @@ def profile_of_steps(
 ) -> JobProfile:
     every = sorted(map(records_of, steps), key=lambda each: (each.base, each.step.where))
     dropped: Counter[str] = Counter()
-    every = _each_once(every, dropped)
+    every = _without_duplicates(every, dropped)
     count = Counter(key for each in every for key in each.runs)
     usual = {key for key, times in count.items() if 2 * times > len(every)}
     alike = [each for each in every if each.runs.keys() == usual]
@@ -74,7 +74,7 @@ def profile_of_steps(
         if each.runs.keys() != usual:
             dropped["ops are missing" if usual - each.runs.keys() else "other ops ran"] += 1
     if not alike:
-        raise InputError(_no_step(every, usual))
+        raise InputError(_no_step_error(every, usual))
     reference = max(alike, key=lambda each: (len(each.receives), -each.base))
     names = {name for _, name, _ in usual}
     # The partitioned graph of a step that knows all nodes that ran; empty if none does.
@@ -86,8 +86,8 @@ def profile_of_steps(
     dropped["a tensor came before it was sent"] += int(times.early.sum())
     if times.early.all():
         raise InputError(
-            f"{alike[0].step.where}: a tensor came before it was sent, whichever way the clocks "
-            f"are set: no step is left of {len(alike)}"
+            f"{alike[0].step.where}: a tensor arrives before it is sent, whatever the clock "
+            f"offset, in each of {len(alike)} steps"
         )
     kept = ~times.early
     told = {
@@ -103,12 +103,12 @@ def profile_of_steps(
     return _profile(alike, ops, times, kept, dict(dropped), told, where)
 
 
-def _each_once(steps: Sequence[Records], dropped: Counter[str]) -> list[Records]:
+def _without_duplicates(steps: Sequence[Records], dropped: Counter[str]) -> list[Records]:
     """Leave out a step that two files tell of, but for the one that tells more."""
     once: list[Records] = []
     for step in steps:
         if once and step.base == once[-1].base:
-            dropped["told by another file as well"] += 1
+            dropped["also in another file"] += 1
             if len(step.receives) > len(once[-1].receives):
                 once[-1] = step
             continue
@@ -116,7 +116,7 @@ def _each_once(steps: Sequence[Records], dropped: Counter[str]) -> list[Records]
     return once
 
 
-def _no_step(steps: Sequence[Records], usual: set[Key]) -> str:
+def _no_step_error(steps: Sequence[Records], usual: set[Key]) -> str:
     step = min(steps, key=lambda each: len(each.runs.keys() ^ usual))
     device, name, _ = min(step.runs.keys() ^ usual)
     lacks = "lacks" if (device, name, 0) not in step.runs else "has"
@@ -150,7 +150,7 @@ def _profile(
     )
     pauses = np.array([step.step.pause for step in steps])
     checked = check_job_profile(profile, where)
-    return _one_after_another(checked, from_first + begin, from_first + end, pauses)
+    return _laid_end_to_end(checked, from_first + begin, from_first + end, pauses)
 
 
 def _spans(steps: Sequence[Records], times: "Times") -> tuple[Floats, Floats]:
@@ -163,13 +163,8 @@ def _spans(steps: Sequence[Records], times: "Times") -> tuple[Floats, Floats]:
     return begin, end
 
 
-def _one_after_another(
-    profile: JobProfile, begin: Floats, end: Floats, pauses: Floats
-) -> JobProfile:
-    """Set steps behind each other with the gaps that followed them, as if none had been left out.
-
-    Begins and ends, in seconds, are of all steps that were traced; `pauses` are no part of a gap.
-    """
+def _laid_end_to_end(profile: JobProfile, begin: Floats, end: Floats, pauses: Floats) -> JobProfile:
+    """Concatenate steps with the recorded gaps (without `pauses`) between them."""
     length = end - begin
     gaps = np.maximum(begin[1:] - end[:-1] - pauses[:-1], 0.0)
     # A gap longer than a step is one in which other steps ran, that were not traced.

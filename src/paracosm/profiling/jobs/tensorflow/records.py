@@ -49,8 +49,8 @@ def read_traced_step(path: Path) -> TracedStep:
     if form in ("tensorflow-run-metadata", "tensorflow-step-stats"):
         return traced_step(read_bytes(path), where, step_stats=form == "tensorflow-step-stats")
     raise InputError(
-        f"{where}: no step of TensorFlow: give RunMetadata (run_metadata.SerializeToString()), or "
-        "its StepStats; a timeline does not say which tensors came when"
+        f"{where}: not a step of TensorFlow: give RunMetadata (run_metadata.SerializeToString()), "
+        "or its StepStats; a timeline lacks the arrival of tensors"
     )
 
 
@@ -188,8 +188,7 @@ def _times(op: StepOp, base: int) -> tuple[float, float]:
 
 
 def _time_kernels(runs: dict[Key, Run], traced: Sequence[StepOp], base: int) -> None:
-    """Let nodes of an accelerator last from their first kernel's begin to their last one's end: the
-    executor's own times say only when the kernels were issued."""
+    """Set times of accelerator nodes by their kernels: the executor only issues them."""
     every = [op for op in traced if op.device.endswith("stream:all")] or list(traced)
     kernels: dict[str, list[tuple[float, float]]] = {}
     for op in sorted(every, key=lambda op: (op.start, op.name)):

@@ -318,7 +318,7 @@ def _check_sender(transfer: Transfer, reference: Records) -> None:
     if not transfer.senders and not transfer.source.is_server:
         raise InputError(
             f"{reference.step.where}: {transfer.tensor} goes from {transfer.source} to "
-            f"{transfer.target}, but no op there was traced that sends it: trace with FULL_TRACE"
+            f"{transfer.target}, but the trace has no op that sends it: trace with FULL_TRACE"
         )
 
 
