@@ -144,7 +144,7 @@ def test_a_tuning_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     assert (again.sentence, again.reached) == (whole.sentence, whole.reached)
     assert trials_in(out) == trials_in(tmp_path / "whole")
     assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
-    with pytest.raises(InputError, match="holds something else"):
+    with pytest.raises(InputError, match="holds something other"):
         tuned(relaxation(), out, trials=7)
 
 
