@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         replay,
         study,
         train,
+        tune,
     )
     from paracosm.api import open_result as open  # noqa: A004
     from paracosm.errors import InputError
@@ -48,6 +49,7 @@ __all__ = [
     "replay",
     "study",
     "train",
+    "tune",
 ]
 
 

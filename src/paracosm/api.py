@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
     from paracosm.report.view import Run
-    from paracosm.studies import RunFolder
+    from paracosm.studies import RunFolder, Study
     from paracosm.timeline import Timeline
 
 S = TypeVar("S", bound=Summary, covariant=True)
@@ -250,8 +250,10 @@ class Result(Generic[S]):
 class Sweep(Result[S]):
     """The runs of a study with a grid: `points`, and a `table` of varied arguments and results."""
 
-    def __init__(self, path: Path, keep: object = None) -> None:
+    def __init__(self, path: Path, keep: object = None, sentence: str | None = None) -> None:
         from paracosm.studies import RunFolder, read_sweep
+
+        self._sentence = sentence
 
         rows = read_sweep(path)
         if not rows:
@@ -298,6 +300,8 @@ class Sweep(Result[S]):
     @property
     def sentence(self) -> str:
         """The best run, for kinds with a measure of quality, and the number of runs."""
+        if self._sentence is not None:
+            return self._sentence
         from paracosm.report.kinds import view_of
 
         found = view_of(self._runs[0].numbers).compare(self._runs)
@@ -386,12 +390,59 @@ def study(source: Folder | Mapping[str, Any], **options: Any) -> Result[Any]:
         options: `seed`, `out`, `force`, `jobs`, `backend`, `scheduler`; and arguments that override
             those of the study.
     """
+    where = "study" if isinstance(source, Mapping) else os.fspath(source)
+    return _run_study(_study(source), where, options)
+
+
+def _study(source: Folder | Mapping[str, Any]) -> Study:
     from paracosm.studies import Study, load_study
     from paracosm.validation import validated
 
     if isinstance(source, Mapping):
-        return _run_study(validated(Study, source, "study"), "study", options)
-    return _run_study(load_study(Path(source)), os.fspath(source), options)
+        return validated(Study, source, "study")
+    return load_study(Path(source))
+
+
+def tune(
+    source: Folder | Mapping[str, Any],
+    space: str,
+    *,
+    minimize: str | None = None,
+    maximize: str | None = None,
+    trials: int = 30,
+    seeds: int = 3,
+    storage: str | None = None,
+    **options: Any,
+) -> Sweep[Any]:
+    """Find the arguments of a study with which a number of its summary is best.
+
+        paracosm.tune("train.yaml", "lr=0.01..1 log, algorithm=asgd|ssgd", out="runs/tuned")
+
+    The points of the sweep are the runs of all trials, and then those of the best with fresh seeds.
+
+    Args:
+        source: a study of one run: a file, or the mapping that it would hold.
+        space: what is varied, as in `--tune`.
+        minimize, maximize: the number, such as "final_loss"; by default what such runs are about.
+        trials: points of the search; `seeds` runs of each.
+        storage: an Optuna storage that gets the trials, such as "sqlite:///tuning.db".
+        options: `seed`, `out`, `force`, `jobs`, `backend`, `scheduler`.
+
+    Raises:
+        InputError: an argument that there is not, or that cannot be.
+    """
+    from paracosm.studies import tune as tuning
+
+    if others := sorted(options.keys() - set(_OWN)):
+        raise InputError(f"tune: {unknown('argument', others[0], _OWN)}")
+    own = _own(options)
+    asked = _study(source).with_arguments(own["seed"], {})
+    folder, keep = _folder(own["out"], own["force"])
+    found = tuning.tune(
+        *(asked, space, tuning.objective_of(asked, minimize, maximize), folder), trials=trials,
+        seeds=seeds, backend=own["where"], force=own["force"], storage=storage,
+    )  # fmt: skip
+    return cast("Sweep[Any]", _reported(Sweep(folder, keep, found.sentence), own["out"]))
 
 
 def replay(

@@ -24,6 +24,7 @@ QUICK = (
     "relax {relax}",
     "relax --matrix {matrix} --rhs {vector} --start {vector} --processors 2 --max-sweeps 100",
     f"relax tune {FAULTY} --seeds 1 --trials 2 --tune alpha=1.05..20",
+    "tune {relax} --seeds 1 --trials 2 --tune processors=1..2 --out {out}/tuned",
     "predict {profile} --workers 1,2 --bandwidth 1Gbit/s --node {node}",
     "predict {job} --workers 1,2 --bandwidth 1Gbit/s --order {order}",
     "predict --model llama-8b --batch 1 --hardware h100-sxm --workers 8 --strategy fsdp",

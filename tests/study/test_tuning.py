@@ -20,8 +20,7 @@ from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.run import run_relaxation
 from paracosm.report import write_images
 from paracosm.studies import RunFolder
-from paracosm.studies.tuning import Tuning, count_runs, tune
-from paracosm.studies.tuning_folder import tuning_folder, write_tuning
+from paracosm.studies.tuning import Tuning, count_runs, tune, tuning_folder, write_tuning
 from paracosm.studies.tuning_runs import (
     Parameter,
     Setting,

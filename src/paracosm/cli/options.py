@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
@@ -62,6 +62,11 @@ class RunFlags:
     tensorboard: Scalars = None
     json: Json = False
     quiet: Quiet = False
+
+    @classmethod
+    def taken(cls, given: dict[str, Any]) -> RunFlags:
+        """Take the flags out of the arguments of a verb."""
+        return cls(**{each.name: given.pop(each.name, each.default) for each in fields(cls)})
 
     @property
     def where(self) -> Backend:

@@ -10,24 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from typer import Option
 
-from paracosm.backends import HERE, Backend
 from paracosm.cli.display import counter, printer, show_result
 from paracosm.cli.options import (
-    BackendName,
-    Force,
     ForceFile,
-    Jobs,
-    Json,
     Quiet,
-    Scheduler,
-    Seed,
+    RunFlags,
     StudyFile,
     check_folder,
     check_output,
     listed,
     make_folder,
     numbers,
-    with_fields_of,
     with_run_flags,
 )
 from paracosm.cli.run_verb import run_verb, show_summary, write_report_of
@@ -57,7 +50,7 @@ def relax(
     return run_verb("relax", study, arguments)
 
 
-@with_fields_of(RelaxConfig)
+@with_run_flags(RelaxConfig)
 def tune(
     study: StudyFile = None,
     *,
@@ -80,14 +73,6 @@ def tune(
             )
         ),
     ] = 20.0,
-    seed: Seed = None,
-    out: Annotated[Path | None, Option(help="run folder to write")] = None,
-    force: Force = False,
-    jobs: Jobs = 1,
-    backend: BackendName = HERE.name,
-    scheduler: Scheduler = None,
-    json: Json = False,
-    quiet: Quiet = False,
     **arguments: Any,
 ) -> int:
     """Find alpha and omega, and more, that minimise the time to tolerance under faults.
@@ -96,23 +81,24 @@ def tune(
     --fault "uniform(-100, 100) every 1000s" --checkpoint "cost=1s"
     --tune "alpha=1.05..20, omega=1..500" --trials 30 --out runs/tune
     """
-    from paracosm.studies.tuning import count_runs
+    from paracosm.studies.tuning import count_runs, tuning_folder, write_tuning
     from paracosm.studies.tuning import tune as search
-    from paracosm.studies.tuning_folder import tuning_folder, write_tuning
     from paracosm.studies.tuning_runs import parse_space
 
-    check_folder(out, force, "tuning")
+    flags = RunFlags.taken(arguments)
+    out, hidden = flags.out, flags.json or flags.quiet
+    check_folder(out, flags.force, "tuning")
     if space is None:
         raise InputError(
             '--tune is missing: name what to vary: --tune "alpha=1.05..20, omega=1..500"'
         )
     varied = parse_space(space)
-    config, first = _study_to_tune(study, arguments, seed, varied)
-    where = Backend(backend, jobs, scheduler).sending(to_builtin(config.model_dump()))
+    config, first = _study_to_tune(study, arguments, flags.seed, varied)
+    where = flags.where.sending(to_builtin(config.model_dump()))
     total = count_runs(config, varied, seeds, trials)
     asked = to_builtin(config.model_dump(exclude_unset=True))
-    folder = None if out is None else tuning_folder(out, asked, varied, first, force)
-    with counter(total, hidden=json or quiet, unit="runs") as shown:
+    folder = None if out is None else tuning_folder(out, asked, varied, first, flags.force)
+    with counter(total, hidden=hidden, unit="runs") as shown:
         counts = itertools.count(1)
 
         def ran(count: int) -> None:
@@ -131,8 +117,8 @@ def tune(
     if folder is not None and out is not None:
         write_tuning(tuning, folder)
         write_report_of([out])
-    if not quiet:
-        show_summary(tuning.summary(), out, json)
+    if not flags.quiet:
+        show_summary(tuning.summary(), out, flags.json)
     return INTERRUPTED if tuning.status == "interrupted" else int(tuning.status != "done")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,7 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
     `arguments` are those of `RunFlags` and of the kind's model, None where not given.
     """
     given = {key: value for key, value in arguments.items() if value is not None}
-    flags = RunFlags(**{each.name: given.pop(each.name, each.default) for each in fields(RunFlags)})
+    flags = RunFlags.taken(given)
     where = str(study) if study is not None else "command line"
     wanted = Study.model_validate({kind: {}}) if study is None else load_study(study)
     if wanted.kind != kind:

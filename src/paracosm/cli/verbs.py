@@ -37,6 +37,7 @@ VERBS: Mapping[str, str] = {
     "profile import": "paracosm.cli.profile_job",
     "predict": "paracosm.cli.predict",
     "plan": "paracosm.cli.plan",
+    "tune": "paracosm.cli.tune",
     "replay": "paracosm.cli.replay",
     "graph capture": "paracosm.cli.graph_capture",
     "graph show": "paracosm.cli.graph",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -95,19 +96,26 @@ def run_sweep(
         InputError: `out` holds something other than this sweep, or a point cannot run.
         KeyboardInterrupt: the sweep was interrupted.
     """
+    with sweeping(to_builtin(study.as_written()), out, backend, force, finished) as run:
+        return run(points)
+
+
+@contextmanager
+def sweeping(
+    wanted: Any,
+    out: Path,
+    backend: Backend = HERE,
+    force: bool = False,
+    finished: Callable[[Point], None] | None = None,
+) -> Iterator[Callable[[list[Point]], list[SweepRow]]]:
+    """Yield what runs points, call by call, in the folder of one sweep (`run_sweep`); `wanted` is
+    what its `study.yaml` holds."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         lock = Lock(out)
     except OSError as error:
         raise unwritable(f"{out}: cannot write a sweep here", error) from None
-    with lock:
-        _claim(out, study, points, force)
-        return _run_missing(points, out, backend, finished)
-
-
-def _run_missing(
-    points: list[Point], out: Path, backend: Backend, finished: Callable[[Point], None] | None
-) -> list[SweepRow]:
+    points: list[Point] = []
     rows: dict[str, SweepRow] = {}
 
     def done(point: Point) -> None:
@@ -116,20 +124,28 @@ def _run_missing(
         if finished is not None:
             finished(point)
 
-    for point in points:
-        if _is_finished(point, out / point.name):
-            done(point)
-    _write_rows(rows, points, out)
-    missing = {point.name: point for point in points if point.name not in rows}
-    if backend.is_remote:
-        backend = backend.sending([to_builtin(point.as_study()) for point in missing.values()])
-    calls = [(p, None if backend.is_remote else out / p.name) for p in missing.values()]
-    for name, files in backend.each(_run, calls):
-        if files:
-            write_run_files(out / name, files)
-        done(missing[name])
+    def run(more: list[Point]) -> list[SweepRow]:
+        points.extend(more)
+        for point in more:
+            if force:
+                remove_run_files(out / point.name)
+            elif _is_finished(point, out / point.name):
+                done(point)
         _write_rows(rows, points, out)
-    return [rows[point.name] for point in points]
+        missing = {point.name: point for point in more if point.name not in rows}
+        sent = [to_builtin(point.as_study()) for point in missing.values()]
+        there = backend.sending(sent) if backend.is_remote else backend
+        calls = [(p, None if backend.is_remote else out / p.name) for p in missing.values()]
+        for name, files in there.each(_run, calls):
+            if files:
+                write_run_files(out / name, files)
+            done(missing[name])
+            _write_rows(rows, points, out)
+        return [rows[point.name] for point in more]
+
+    with lock:
+        _claim(out, wanted, force)
+        yield run
 
 
 def _run(point: Point, out: Path | None) -> tuple[str, dict[str, bytes]]:
@@ -174,14 +190,12 @@ def _write_rows(rows: Mapping[str, SweepRow], points: Iterable[Point], out: Path
         temporary.write_text(to_json(ordered), encoding="utf-8")
 
 
-def _claim(out: Path, study: Study, points: Iterable[Point], force: bool) -> None:
+def _claim(out: Path, wanted: Any, force: bool) -> None:
     """Create the folder of this sweep, or refuse a folder with other content."""
     file = out / "study.yaml"
-    wanted = to_builtin(study.as_written())
     try:
         if force:
-            for folder in (out, *(out / point.name for point in points)):
-                remove_run_files(folder)
+            remove_run_files(out)
         elif any(file.name != Lock.NAME for file in out.iterdir()) and _study_in(file) != wanted:
             raise InputError(
                 f"{out}: the folder exists and holds something other than this study: choose "

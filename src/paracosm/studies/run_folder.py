@@ -48,6 +48,7 @@ TUNE = "tune"
 """A search for the best arguments of many relaxations, whose trials are in a table beside it."""
 
 TRIALS = "trials.csv"
+BEST = "best.yaml"  # the study with the best values
 
 FORMAT = 2
 """Of the run folder: another one is written by another version of Paracosm.
@@ -83,6 +84,7 @@ FILES = (
     JOURNAL,
     UNCHANGED_JOURNAL,
     TRIALS,
+    BEST,
     "sweep.json",
     "report.html",
 )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import csv
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
+from pathlib import Path
 from typing import Any, Literal
 
 from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError, require
 from paracosm.faults import INTERVALS, CheckpointPolicy, advice, mean_time_between_faults
+from paracosm.files import replacing
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.results import TuningSummary
+from paracosm.studies.run_folder import TRIALS, TUNE, RunFolder
+from paracosm.studies.tune import quiet
 from paracosm.studies.tuning_runs import (
     Outcomes,
     Parameter,
@@ -80,7 +83,7 @@ def tune(
     validation: dict[str, Outcomes] = {}
     status: Status = "done"
     try:
-        with _quiet(optuna):
+        with quiet(optuna):
             study = _study(optuna, space, trials, seed, suggestions)
             for number in range(trials):
                 asked = study.ask(_distributions(optuna, space))
@@ -229,18 +232,6 @@ def _distributions(optuna: Any, space: Sequence[Parameter]) -> dict[str, Any]:
     return {each.name: of(each) for each in space}
 
 
-@contextmanager
-def _quiet(optuna: Any) -> Iterator[None]:
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            yield
-    finally:
-        optuna.logging.set_verbosity(before)
-
-
 def _best(done: Sequence[Trial]) -> Trial:
     return min(
         done, key=lambda trial: (trial.measured.ratio.median, float(trial.measured.ratios.mean()))
@@ -371,3 +362,38 @@ def _measured(found: Outcomes) -> dict[str, Any]:
         "failures": found.failures,
         "runs": found.ratios.size,
     }
+
+
+MEASURED = ("time_over_fault_free", "lower_quartile", "upper_quartile", "mean", "time", "failures")
+"""The columns of a trial's outcome; those of its values come before them."""
+
+
+def tuning_folder(
+    path: Path, asked: Mapping[str, Any], space: Sequence[Parameter], seed: int, force: bool = False
+) -> RunFolder:
+    """Return the run folder of a search that is about to begin; `asked` is what it runs.
+
+    It replaces a search for the same that did not come to its end.
+    """
+    varied = {each.name: f"{each.low:g}..{each.high:g}" for each in space}
+    return RunFolder.create(path, {"seed": seed, TUNE: {"tune": varied, **asked}}, force, True)
+
+
+def write_tuning(tuning: Tuning, folder: RunFolder) -> None:
+    """Write the trials, and finish the folder."""
+    with replacing(folder.path / TRIALS) as temporary:
+        _write_trials(tuning, temporary)
+    folder.finish(tuning.summary())
+
+
+def _write_trials(tuning: Tuning, file: Path) -> None:
+    names = [parameter.name for parameter in tuning.space]
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        rows = csv.writer(stream)
+        rows.writerow(["trial", *names, *MEASURED, "runs"])
+        for trial in tuning.trials:
+            found, ratio = trial.measured, trial.measured.ratio
+            values = (trial.values[name] for name in names)
+            ratios = (ratio.median, ratio.lower, ratio.upper, float(found.ratios.mean()))
+            outcome = (*ratios, found.time.median, found.failures, found.ratios.size)
+            rows.writerow([trial.number, *values, *outcome])

@@ -1,0 +1,203 @@
+"""Tuning a study: what is varied, what is compared, and that a tuning can go on."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+import paracosm
+from paracosm.backends import Backend
+from paracosm.cli import main
+from paracosm.errors import InputError
+from paracosm.results import RelaxationSummary
+from paracosm.studies import Study, load_study, read_sweep, run_point
+from paracosm.studies.tune import Objective, Tuning, objective_of, read_space, tune
+
+RELAX: dict[str, Any] = {"problem": "laplace2d:4", "time": "uniform(1, 3)", "twin": False}
+SPACE = "processors=1..8 log, read=start|completion"
+
+
+def relaxation(**changes: Any) -> Study:
+    return Study.model_validate({"seed": 3, "relax": {**RELAX, **changes}})
+
+
+def training(**changes: Any) -> Study:
+    return Study.model_validate({"train": {"updates": 10, **changes}})
+
+
+def tuned(study: Study, out: Path, space: str = SPACE, trials: int = 6, **more: Any) -> Tuning:
+    return tune(study, space, objective_of(study, None, None), out, trials=trials, seeds=2, **more)
+
+
+def trials_in(out: Path) -> list[dict[str, str]]:
+    with (out / "trials.csv").open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_a_space_is_read_by_the_types_of_the_arguments() -> None:
+    text = "lr=0.01..1 log, workers=2..16, latency=1..50ms, algorithm=asgd|ssp(slack=1, decay=0.5)"
+    space = read_space(training(), text)
+    kinds = optuna.distributions
+    assert {name: each.distribution for name, each in space.items()} == {
+        "lr": kinds.FloatDistribution(0.01, 1.0, log=True),
+        "workers": kinds.IntDistribution(2, 16),
+        "latency": kinds.FloatDistribution(1, 50),
+        "algorithm": kinds.CategoricalDistribution(["asgd", "ssp(slack=1, decay=0.5)"]),
+    }
+    assert space["latency"].written(2.56789) == "2.568ms"
+    assert space["lr"].written(0.123456) == 0.1235
+    assert space["workers"].written(7) == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lr", 'cannot read "lr"'),
+        ("lr=0.1", "several values, such as asgd|ssgd, not 0.1"),
+        ("algorithm=asgd|asgd", "several values"),
+        ("lr=0..1 log", "above 0"),
+        ("lr=1..0.1", "ascending"),
+        ("workers=1.5..4", "whole"),
+        ("latency=1ms..2s", "a range with one unit"),
+        ("latencey=1..2ms", 'did you mean "latency"?'),
+        ("lr=0.1..1, lr=1..2", "lr is given twice"),
+    ],
+)
+def test_a_space_that_cannot_be_read_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=r"^[^\n]*$") as refused:
+        read_space(training(), text)
+    assert message in str(refused.value)
+
+
+def test_the_objective_is_what_such_runs_are_about() -> None:
+    assert objective_of(training(), None, None) == Objective("final_loss")
+    to_target = training(target="test_loss <= 0.1")
+    assert objective_of(to_target, None, None) == Objective("reached_at")
+    assert objective_of(training(), None, "final_accuracy").maximize
+    with pytest.raises(InputError, match="not both"):
+        objective_of(training(), "final_loss", "final_accuracy")
+
+
+def test_a_run_that_did_not_converge_counts_as_worse_than_any_other() -> None:
+    short, whole = (
+        run_point(relaxation(**changes).points("")[0]).summary
+        for changes in ({"max_sweeps": 2}, {})
+    )
+    assert isinstance(short, RelaxationSummary)
+    time = Objective("virtual_time")
+    assert time.of(short) is None
+    assert Objective("residual").of(short) == short.residual
+    assert time.over([whole, short, whole]) == whole["virtual_time"]
+    assert time.over([whole, short]) == float("inf")
+    assert Objective("virtual_time", maximize=True).over([short]) == -float("inf")
+    with pytest.raises(InputError, match='did you mean "residual"'):
+        Objective("residul").of(short)
+    with pytest.raises(InputError, match="no number"):
+        Objective("problem").of(short)
+
+
+def test_trials_are_the_runs_of_the_study_and_the_best_is_the_least(tmp_path: Path) -> None:
+    study, out = relaxation(), tmp_path / "out"
+    found = tuned(study, out)
+    rows = trials_in(out)
+    medians = [float(row["virtual_time"]) for row in rows]
+    for row, median in zip(rows, medians, strict=True):
+        values = {"processors": int(row["processors"]), "read": row["read"]}
+        times = [
+            run_point(study.with_arguments(seed, values).points("")[0]).summary["virtual_time"]
+            for seed in (3, 4)
+        ]
+        assert median == sum(times) / 2
+    best = rows[medians.index(min(medians))]
+    tuned_study = load_study(out / "best.yaml")
+    assert tuned_study.arguments == {
+        **RELAX, "processors": int(best["processors"]), "read": best["read"],
+    }  # fmt: skip
+    assert found.best.arguments == tuned_study.arguments
+    last = read_sweep(out)[-4:]
+    assert [(row["point"][:5], row["varied"]["seed"]) for row in last] == [
+        ("best,", 5), ("best,", 6), ("given", 5), ("given", 6),
+    ]  # fmt: skip
+    assert found.reached == sum(row["virtual_time"] for row in last[:2]) / 2
+
+
+def test_a_tuning_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    counted = 0
+
+    def interrupting(point: object) -> None:
+        nonlocal counted
+        counted += 1
+        if counted == 11:
+            raise KeyboardInterrupt
+
+    whole = tuned(relaxation(), tmp_path / "whole")
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        tuned(relaxation(), out, finished=interrupting)
+    kept = {path: path.stat().st_mtime_ns for path in out.glob("*/summary.json")}
+    assert len(kept) == 11
+    again = tuned(relaxation(), out)
+    assert (again.sentence, again.reached) == (whole.sentence, whole.reached)
+    assert trials_in(out) == trials_in(tmp_path / "whole")
+    assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
+    with pytest.raises(InputError, match="holds something other"):
+        tuned(relaxation(), out, trials=7)
+
+
+def test_optuna_opens_the_storage_and_a_tuning_is_in_it_once(tmp_path: Path) -> None:
+    storage = f"sqlite:///{tmp_path / 'x.db'}"
+    for _ in range(2):
+        found = tuned(relaxation(), tmp_path / "out", trials=5, storage=storage)
+    (name,) = optuna.get_all_study_names(storage)
+    study = optuna.load_study(study_name=name, storage=storage)
+    assert len(study.trials) == 5
+    assert study.best_value == min(
+        float(row["virtual_time"]) for row in trials_in(tmp_path / "out")
+    )
+    assert study.best_params["read"] == found.best.arguments["read"]
+    with pytest.raises(InputError, match=r"^--storage: x\.db: cannot be opened"):
+        tuned(relaxation(), tmp_path / "other", storage="x.db")
+
+
+@pytest.mark.slow
+def test_several_jobs_find_what_one_does(tmp_path: Path) -> None:
+    one = tuned(relaxation(), tmp_path / "one", trials=9)
+    two = tuned(relaxation(), tmp_path / "two", trials=9, backend=Backend(jobs=2))
+    assert one.sentence == two.sentence
+    assert trials_in(tmp_path / "one") == trials_in(tmp_path / "two")
+
+
+def test_a_study_with_a_grid_and_values_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    grid = Study.model_validate({"relax": RELAX, "over": {"processors": [1, 2]}})
+    with pytest.raises(InputError, match="a study with a grid"):
+        tuned(grid, tmp_path / "grid")
+    with pytest.raises(InputError, match="processors"):
+        tuned(relaxation(), tmp_path / "out", "processors=100..200")
+
+
+def test_the_command_prints_the_best_and_writes_the_report_of_a_sweep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "s.yaml").write_text("relax: {problem: 'laplace2d:4', twin: false}")
+    out = tmp_path / "out"
+    flags = ["tune", str(tmp_path / "s.yaml"), "--tune", SPACE, "--trials", "5", "--seeds", "1"]
+    assert main([*flags, "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("Best of 5 trials: processors=")
+    assert f"next: paracosm relax {out}/best.yaml" in printed
+    assert "processors" in (out / "report.html").read_text()
+    assert len(paracosm.open(out).points) == 7
+    assert main(flags) == 2
+    assert "a folder to write: --out" in capsys.readouterr().err
+
+
+def test_python_finds_what_the_command_does(tmp_path: Path) -> None:
+    found = paracosm.tune({"seed": 3, "relax": RELAX}, SPACE, trials=6, seeds=2)
+    assert found.sentence == tuned(relaxation(), tmp_path / "out").sentence
+    assert found.table.num_rows == 2 * (6 + 2)
+    with pytest.raises(InputError, match="unknown argument"):
+        paracosm.tune({"relax": RELAX}, SPACE, sedes=2)
