@@ -83,8 +83,8 @@ def parse_detection(value: str | Detection) -> Detection:
     if not given:
         return Detection(cast(By, name))
     every = parse_number(given[0])
-    if every < 1 or every != int(every):
-        raise InputError(f"local: every is a whole number from 1, not {given[0]}")
+    if not 1 <= every <= 1e9 or every != int(every):
+        raise InputError(f"local: every is a whole number from 1 to 1e9, not {given[0]}")
     return Detection("local", every=int(every))
 
 
@@ -222,7 +222,7 @@ class RelaxConfig(ClusterFields):
         description="norm of the error to reach; the solution is computed directly",
     )
     max_time: Duration | None = Field(None, gt=0, description="virtual time to stop at")
-    max_sweeps: float = Field(100_000.0, gt=0, description="sweeps to stop after")
+    max_sweeps: float = Field(100_000.0, gt=0, le=1e12, description="sweeps to stop after")
     detect: Annotated[Detection, PlainValidator(parse_detection), _TEXT] = Field(
         "ideal",
         validate_default=True,

@@ -33,6 +33,9 @@ from paracosm.relaxation.state import (
 from paracosm.rng import RelaxationStream, generator
 
 
+MOST_FAULTS = 100_000  # each costs a residual of all rows
+
+
 def schedule_faults(run: Run) -> None:
     """Put the first occurrence of each of the configured faults on the run's agenda."""
     spec = run.spec
@@ -83,6 +86,11 @@ def _inject(run: Run, fault: Fault, rng: np.random.Generator) -> None:
         compute_residual(run)
         set_largest(run, max(float(a.gauges[k.SQUARE]), run.initial_residual**2))
     run.struck += 1
+    if run.struck > MOST_FAULTS:
+        raise InputError(
+            f'fault "{fault}": more than {MOST_FAULTS:,} faults in {run.virtual_time:g} s of virtual '
+            "time: give a longer interval"
+        )
     if a.counters[k.MARKS] < a.history.marks.shape[0]:
         run.faults.append((words, before, isinstance(fault.model, DataFault)))
     mark(a.watched, k.FAULT)

@@ -147,6 +147,7 @@ def check_spec(spec: RunSpec) -> None:
     config, problem, policy = spec.config, spec.problem, spec.config.checkpoint
     count, own_rows = spec.processors, spec.choose is not None
     own_blocks = not own_rows and all(p.choice == "fixed" for _, p in spec.patterns)
+    test = config.detect.time
     by_blocks = policy is not None and (policy.scope == "block" or policy.monitor == "component")
     conflicts = (
         (
@@ -176,6 +177,10 @@ def check_spec(spec: RunSpec) -> None:
         (
             not own_blocks and by_blocks,
             "a policy per block needs a pattern with fixed blocks",
+        ),
+        (
+            test is not None and test.mean() < 1e-3 * spec.times.mean(count),
+            f"processor: a test takes at least a thousandth of an update, not {test}",
         ),
         (
             config.detect.by == "local" and (not own_blocks or isinstance(spec.method, Coordinate)),
