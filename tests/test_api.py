@@ -229,7 +229,10 @@ def test_the_report_is_one_page(training: Result[TrainingSummary], tmp_path: Pat
         (lambda: paracosm.train(workers="x"), 'train: workers: cannot read "x"'),
         (lambda: paracosm.train(bandwidth="25"), 'train: bandwidth: "25" has no unit'),
         (lambda: paracosm.train(force=True), "force replaces the run in a folder: give out"),
-        (lambda: paracosm.train(TrainConfig(), workers=2), "train: workers: the config has it"),
+        (
+            lambda: paracosm.train(TrainConfig(), workers=2),
+            "train: workers: the config sets it already",
+        ),
         (lambda: paracosm.relax(TrainConfig()), "relax: config: give a mapping or a RelaxConfig"),
         (lambda: paracosm.study({"trian": {}}), "study: "),
         (lambda: paracosm.study({"train": {}}, wrokers=2), 'unknown argument "wrokers"'),
@@ -301,9 +304,9 @@ def test_half_a_run_opens_and_says_so(tmp_path: Path) -> None:
     result = paracosm.open(tmp_path / "run")
     assert result.status == "unfinished"
     assert result.summary.updates == 7
-    assert "not finished" in repr(result)
+    assert "unfinished" in repr(result)
     assert result.metrics.num_rows == 1
-    assert "not finished" in result._repr_html_()
+    assert "unfinished" in result._repr_html_()
 
 
 def test_importing_paracosm_takes_no_time() -> None:

@@ -176,7 +176,7 @@ def test_a_profile_tells_its_link_and_how_well_the_model_fits(
     assert main(["calibrate", str(profile)]) == 0
     printed = capsys.readouterr().out
     assert "ends of downlink streams" in printed
-    assert "a window of 4 MB, the largest stream, or more cannot be told from none" in printed
+    assert "a window of 4 MB (the largest stream) or more cannot be distinguished" in printed
 
 
 @pytest.mark.parametrize(
@@ -191,8 +191,8 @@ def test_a_profile_tells_its_link_and_how_well_the_model_fits(
         (["--connections", "65"], "2 to 64 connections share a link, not 65"),
         (["--interval", "10s"], "60 s at most, not 10 of 10 s"),
         (["--json", "--quiet"], "give one of them"),
-        (["--force"], "--force is about the file that --out names"),
-        (["--update"], "--update is about the file that --out names"),
+        (["--force"], "--force applies to the file of --out"),
+        (["--update"], "--update applies to the file of --out"),
         (["--update", "--force", "--out", "x.yaml"], "give one"),
         (["--out", "nowhere/x.yaml"], "nowhere/x.yaml: cannot be written"),
         (["none.profile"], "none.profile"),
@@ -212,7 +212,7 @@ def test_a_profile_and_a_measurement_are_not_asked_for_at_once(
     profile: Path, capsys: Capture
 ) -> None:
     assert main(["calibrate", str(profile), "--parsing", "numpy"]) == 2
-    assert "--parsing: a profile is estimated from" in capsys.readouterr().err
+    assert "--parsing has no effect with a profile" in capsys.readouterr().err
     assert main(["calibrate", str(profile), "--bandwidth", "fast"]) == 2
     assert '--bandwidth: cannot read "fast"' in capsys.readouterr().err
 

@@ -194,7 +194,7 @@ def test_a_grid_makes_a_folder_for_each_point_and_goes_on_where_it_stopped(
         (["train", "--algorithm", "sequential", "--workers", "2"], "sequential runs on 1 worker"),
         ([*SMALL, "--log", "--json"], "--log and --json"),
         ([*SMALL, "--json", "--quiet"], "--json and --quiet exclude each other"),
-        ([*SMALL, "--jobs", "2"], "--jobs is for a study with a grid"),
+        ([*SMALL, "--jobs", "2"], "--jobs needs a study with a grid"),
         ([*SMALL, "--force"], "--force replaces the run in a folder: give --out"),
         (["report", "nowhere"], "nowhere"),
         (["trian"], "trian"),

@@ -63,14 +63,14 @@ def test_nothing_is_replaced_or_printed_unasked(tmp_path: Path, capsys: Capture)
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ([STEP, "--servers", "2"], "--servers has no effect on steps of TensorFlow"),
+        ([STEP, "--servers", "2"], "--servers has no effect on traces of TensorFlow"),
         ([STEP, "--bandwidth", "fast"], "--bandwidth: "),
         ([STEP, "--bandwidth", "0"], "--bandwidth 0: must be above 0"),
         ([STEP, "--json", "--quiet"], "--json and --quiet exclude each other"),
-        ([TRACE, STEP], "resnet.json.gz: a profiler's trace has all its steps"),
-        ([TRACE, "--shape", "3x32x32"], "--shape is the --model's"),
+        ([TRACE, STEP], "resnet.json.gz: a profiler trace holds all its steps"),
+        ([TRACE, "--shape", "3x32x32"], "--shape describes the model"),
         (["gone.pb"], "gone.pb: no such file"),
-        ([DATA / "tensorflow_job" / "README.md"], "README.md: no file that"),
+        ([DATA / "tensorflow_job" / "README.md"], "README.md: unrecognised format"),
         (
             [DATA / "importers" / "convnet_step.pb"],
             "convnet_step.pb: all ops ran on /job:localhost",

@@ -39,7 +39,7 @@ def test_a_range_goes_on_as_the_numbers_before_it_say(given: Any, numbers: Any) 
         ("", 'cannot read ""'),
         ("1,2,x", 'cannot read "x" as numbers of workers: write 16, or 1,2,4..64, or 1..16'),
         ("0", "a job has at least 1 worker, not 0"),
-        ("8..4", '"8..4" goes nowhere'),
+        ("8..4", '"8..4" is not a range'),
         ("8,4", "4 comes after 8"),
         ("4,4", "4 comes after 4"),
         ("1..4,3", "3 comes after 4"),

@@ -216,8 +216,14 @@ def test_a_slower_node_computes_so_much_longer() -> None:
         ({"cluster": cluster(servers=1, placement="workers")}, "servers: an emulated job has"),
         ({"cluster": cluster(workers=[{"count": 4, "speed": 2}])}, "speed: worker 0 is real"),
         ({"cluster": cluster(**HALF), "mode": "wire"}, "duplex: half has no model in mode wire"),
-        ({"cluster": cluster(), "sharing": "serial"}, "sharing has no effect: the cluster says"),
-        ({"cluster": cluster(), "overhead": "1ms"}, "overhead has no effect: the cluster says"),
+        (
+            {"cluster": cluster(), "sharing": "serial"},
+            "sharing has no effect: the cluster file defines it",
+        ),
+        (
+            {"cluster": cluster(), "overhead": "1ms"},
+            "overhead has no effect: the cluster file defines it",
+        ),
         ({"workers": 4, "sharing": "serial"}, "sharing has no effect: there are no links"),
         ({"workers": 4, "duplex": "half"}, "duplex has no effect: there are no links"),
         ({"workers": 4, "pipelined": False}, "pipelined has no effect: there are no links"),

@@ -139,9 +139,9 @@ def test_iterations_of_a_strategy_stop_together() -> None:
     ("arguments", "message"),
     [
         ({"restart_cost": "1s"}, "restart_cost: has no effect, leave it out: nothing fails"),
-        ({"fault": "stop(1s) on worker 0 at 1s"}, "fault: .* simulated on the engine"),
-        ({"recovery": "restart"}, "recovery: .* simulated on the engine"),
-        ({"mtbf": "1h a worker", "algorithm": "easgd"}, "easgd decides by value"),
+        ({"fault": "stop(1s) on worker 0 at 1s"}, "fault: .* need the engine"),
+        ({"recovery": "restart"}, "recovery: .* need the engine"),
+        ({"mtbf": "1h a worker", "algorithm": "easgd"}, "easgd depends on values"),
         ({"mtbf": "1h a worker", "checkpoint_every": "1h"}, "continues without failed workers"),
         ({"mtbf": "30 days"}, "does not say of what"),
     ],

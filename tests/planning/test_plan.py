@@ -197,7 +197,7 @@ def test_what_decides_by_value_runs_coupled_and_says_so(tmp_path: Path) -> None:
     assert coupled.verdict != "open"
     assert coupled.seeds >= 1
     assert scheduled.verdict == "reached"
-    assert "easgd decides by value" in found.durations["schedule of easgd"]
+    assert "easgd depends on values" in found.durations["schedule of easgd"]
     assert not any("asgd decides" in text.replace("easgd", "") for text in found.durations.values())
 
 
@@ -226,7 +226,7 @@ def test_a_target_that_is_met_before_training_is_refused(tmp_path: Path) -> None
 
 
 def test_a_profile_of_another_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"its layers\.0\.weight has 16,384 bytes"):
+    with pytest.raises(InputError, match=r"layers\.0\.weight has 16,384 bytes"):
         planned(tmp_path, model="mlp(hidden=32)")
 
 

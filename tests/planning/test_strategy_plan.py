@@ -80,7 +80,10 @@ def test_the_command_answers_in_a_sentence_and_writes_a_page(
         ({"batch_tokens": 100}, "100 are less than a sequence of 2,048 tokens"),
         ({"tokens": "1e3"}, "are more than all of the 1,000 tokens"),
         ({"hardware": "h100-sxn"}, 'unknown hardware "h100-sxn": did you mean h100-sxm'),
-        ({"target": "loss <= 1"}, "batch_tokens, hardware, max_workers, tokens: of another form"),
+        (
+            {"target": "loss <= 1"},
+            "batch_tokens, hardware, max_workers, tokens: cannot be combined",
+        ),
         ({"checkpoint_cost": "10s"}, "checkpoint_cost: has no effect"),
         ({"batch_tokens": 2048, "max_workers": 8192}, "8,192 workers are more than 1 examples"),
         ({"model": "llama-405b", "max_workers": 2}, "needs"),

@@ -254,9 +254,9 @@ def test_a_sweep_says_how_many_predictions_are_done(asked: list[str]) -> None:
         (["--strategy", "dp=3, tp=2", "--workers", "8"], "dp=3 x tp=2 = 6 ranks"),
         (["--workers", "1,2,x"], 'workers: cannot read "x" as numbers of workers'),
         (["--workers", "0"], "workers: a job has at least 1 worker"),
-        (["--bandwidth", "1Gbit/s"], "bandwidth: has no effect, leave it out: one device"),
-        (["--duration-cv", "0.1"], "duration_cv: has no effect, leave it out: one device"),
-        (["--what-if", "latency: 2x"], "what_if: has no effect, leave it out: one device"),
+        (["--bandwidth", "1Gbit/s"], "bandwidth: has no effect, leave it out: only a job uses it"),
+        (["--duration-cv", "0.1"], "duration_cv: has no effect, leave it out: only a job uses it"),
+        (["--what-if", "latency: 2x"], "what_if: has no effect, leave it out: only a job uses it"),
         (["--workers", "2", "--bandwidth", "fast"], 'bandwidth: cannot read "fast"'),
         (["--workers", "2", "--bandwidth", "0"], "bandwidth: input should be greater than 0"),
         (
@@ -320,7 +320,10 @@ def test_more_workers_than_the_cluster_has(
     assert main([*asked, "--cluster", path, "--workers", "2,4..8"]) == 2
     assert "8 workers of a cluster that has 4: give 1 to 4" in capsys.readouterr().err
     assert main([*asked, "--cluster", path, "--bandwidth", "1Gbit/s"]) == 2
-    assert "bandwidth: has no effect, leave it out: the cluster says" in capsys.readouterr().err
+    assert (
+        "bandwidth: has no effect, leave it out: the cluster file defines it"
+        in capsys.readouterr().err
+    )
 
 
 def test_workers_without_a_path_between_them(
@@ -543,4 +546,4 @@ def test_changes_that_cannot_be_made(
 def test_a_number_of_workers_is_no_change_of_a_sweep(asked: list[str], capsys: Capture) -> None:
     flags = ["--workers", "2,4", "--bandwidth", "inf", "--what-if", "workers: 8"]
     assert main([*asked, *flags]) == 2
-    assert 'what_if "workers: 8": there are several numbers' in capsys.readouterr().err
+    assert 'what_if "workers: 8": workers already lists several numbers' in capsys.readouterr().err

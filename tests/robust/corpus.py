@@ -58,7 +58,6 @@ CASES = (
     (f"{TRAIN} --cluster {{slow}}", "speed: input should be greater"),
     (f"{TRAIN} --cluster {{billion}}", "less than or equal to 1000000"),
     (f"{TRAIN} --cluster {{itself}}", "no link is between them"),
-    (f"{TRAIN} --workers 2 --workers 3", "--workers is given 2 times"),
     (f"{TRAIN} --timeline --no-timeline", "--timeline is given 2 times"),
     (f"{TRAIN} --log --quiet", "--log prints and --quiet does not"),
     (f"{TRAIN} --servers 1000000", "less than or equal to 10000"),

@@ -11,7 +11,6 @@ import inspect
 import itertools
 import shutil
 import textwrap
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib import import_module
@@ -126,10 +125,6 @@ class Verb(TyperCommand):
             ctx.exit()
         try:
             " ".join(args).encode()
-            _, _, given = self.make_parser(ctx).parse_args(list(args))
-            for each, times in Counter(given).items():
-                if times > 1 and not each.multiple:
-                    raise InputError(f"{each.opts[0]} is given {times} times: give it once")
             return super().parse_args(ctx, args)
         except UnicodeEncodeError:
             raise InputError("what was typed is not UTF-8 text") from None

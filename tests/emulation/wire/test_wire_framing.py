@@ -291,7 +291,7 @@ def test_a_vector_that_was_not_announced_ends_the_run() -> None:
     with serve(2) as served:
         served.ends[1].sendall(notice(SEND_READY, slot(ALL_REDUCE, 3), 4096))
         served.wait(lambda: bool(served.notes))
-    assert "rank 0 did not say how long its vector is" in served.notes[0]
+    assert "rank 0 did not announce the length of its vector" in served.notes[0]
 
 
 def test_a_message_that_is_longer_than_a_segment_is_not_as_announced() -> None:

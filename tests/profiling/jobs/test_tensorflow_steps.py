@@ -208,7 +208,7 @@ def test_a_tensor_that_came_before_it_was_sent_spoils_its_step(write: Write) -> 
     bad = [replace(each, begin=-9000.0, end=-8000.0) if "edge_9" in each.label else each
            for each in good]  # fmt: skip
     assert read_steps(write([good, bad, good])).dropped == {"a tensor came before it was sent": 1}
-    with pytest.raises(InputError, match=r"step-0.pb: a tensor came before it was sent"):
+    with pytest.raises(InputError, match=r"step-0.pb: a tensor arrives before it is sent"):
         read_steps(write([bad] * 2))
 
 
@@ -314,7 +314,7 @@ def test_a_file_that_is_cut_off_or_something_else_is_refused_by_name(tmp_path: P
         with pytest.raises(InputError, match=r"step.pb: cut off or damaged at byte"):
             read_steps([path])
     path.write_text("hello")
-    with pytest.raises(InputError, match=r"step.pb: no file"):
+    with pytest.raises(InputError, match=r"step.pb: unrecognised format"):
         read_steps([path])
     with pytest.raises(InputError, match="no file of a step"):
         read_steps([])

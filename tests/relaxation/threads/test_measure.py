@@ -86,7 +86,7 @@ def test_the_file_gives_the_measurement_back(measured: Measurement, tmp_path: Pa
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "cut off or damaged"),
+        ("{", "truncated or damaged"),
         ("[]", "not a measurement"),
         ('{"format": "paracosm measured threads", "version": 9}', "version 9"),
         ('{"format": "paracosm measured threads", "version": 1}', "'problem' is missing"),

@@ -84,7 +84,7 @@ def test_options_choose_the_case_and_the_fit(path: Path) -> None:
         ("(fit=gama)", 'did you mean "gamma"'),
         ("(variant=save)", 'did you mean "safe"'),
         ("(threads=7)", "no measurement of race with 7"),
-        ("(threads=x)", "no number"),
+        ("(threads=x)", "not a number"),
         ("(fit)", 'write "fit=..."'),
         ("(fit=gamma", "no closing bracket"),
     ],
