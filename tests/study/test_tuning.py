@@ -290,7 +290,7 @@ def test_without_optuna_the_command_that_installs_it_is_named(
     ("changes", "space", "message"),
     [
         ({"fault": None}, SPACE, "give a fault"),
-        ({}, "alpha=1.05..2", "omega: give it in the checkpoint policy"),
+        ({}, "alpha=1.05..2", "omega: set it in the checkpoint policy"),
         ({"timeline": 3}, SPACE, "timeline: a tuning records none"),
         ({"tolerance": None, "max_time": 10}, SPACE, "required to tune the time to tolerance"),
         ({"method": "richardson(0.5)"}, SPACE, "without faults the iteration does not converge"),
@@ -298,7 +298,7 @@ def test_without_optuna_the_command_that_installs_it_is_named(
         ({"tolerance": 10.0}, SPACE, "nothing to tune"),
         ({"method": "sor"}, "relaxation=0.5..2", "sor: omega must be above 0 and below 2"),
         ({}, "processors=4..200", "200"),
-        ({"speeds": "0.5,1,1,1,1"}, "processors=4..8", "speeds says how many there are"),
+        ({"speeds": "0.5,1,1,1,1"}, "processors=4..8", "speeds sets their number"),
         ({}, "blocks=4..8", "patterns random and rotating"),
     ],
 )

@@ -32,7 +32,6 @@ from paracosm.relaxation.state import (
 )
 from paracosm.rng import RelaxationStream, generator
 
-
 MOST_FAULTS = 100_000  # each costs a residual of all rows
 
 
