@@ -87,8 +87,8 @@ def _inject(run: Run, fault: Fault, rng: np.random.Generator) -> None:
     run.struck += 1
     if run.struck > MOST_FAULTS:
         raise InputError(
-            f'fault "{fault}": more than {MOST_FAULTS:,} faults in {run.virtual_time:g} s of virtual '
-            "time: give a longer interval"
+            f'fault "{fault}": more than {MOST_FAULTS:,} faults in {run.virtual_time:g} s of '
+            "virtual time: give a longer interval"
         )
     if a.counters[k.MARKS] < a.history.marks.shape[0]:
         run.faults.append((words, before, isinstance(fault.model, DataFault)))

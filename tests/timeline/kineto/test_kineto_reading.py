@@ -271,7 +271,7 @@ def test_damaged_traces_are_read_or_refused_in_a_line(
         ('{"traceEvents": []}', "the trace has no spans"),
         ('{"traceEvents": []} {', "byte 20: there is more behind the end"),
         ('{"nodes": []}', 'lacks "traceEvents"'),
-        ("hello", "byte 0: a mapping goes on with"),
+        ("hello", "byte 0: a mapping continues with"),
         ("", "the file is empty"),
     ],
 )
