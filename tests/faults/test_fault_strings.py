@@ -40,8 +40,8 @@ from paracosm.faults.models import (
 )
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
-TIME = st.floats(0, 1e300)
-DURATION = st.floats(0, 1e300, exclude_min=True)
+TIME = st.floats(0, 1e15)
+DURATION = st.floats(0, 1e15, exclude_min=True)
 
 
 def ascending(number: st.SearchStrategy[float]) -> st.SearchStrategy[tuple[float, float]]:

@@ -109,7 +109,7 @@ def test_the_data_folder_is_handed_on(tmp_path: Path) -> None:
         ("shapes", r"training examples have shape \(4,\), test examples \(2,\)"),
         ("kinds", "targets differ in type or shape"),
         ("empty", "train_x has no examples"),
-        ("words", "train_x is no array of numbers"),
+        ("words", "train_x is not an array of numbers"),
         ("three", r"not \(train_x, train_y, test_x, test_y\)"),
         ("demanding", r"parameters \(a, b, c\); it is called, by name, with any of data_dir"),
         ("absent", 'my_data has no "absent"'),

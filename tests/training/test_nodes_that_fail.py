@@ -329,7 +329,7 @@ def test_a_run_that_stands_still_says_so_in_one_line(
 
 
 def test_a_job_that_never_gets_on_is_given_up() -> None:
-    with pytest.raises(InputError, match="does not get on: nodes have failed or gone 10"):
+    with pytest.raises(InputError, match="makes no progress: nodes failed or left 10"):
         timed(algorithm="asgd", workers=1, updates=1, mtbf="1ms a worker", restart_cost="1ms")
 
 

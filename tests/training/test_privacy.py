@@ -248,8 +248,14 @@ def test_privacy_is_written_as_it_is_read(text: str) -> None:
         ({"privacy": NEXT_TO_NONE, "clip": 1}, "clip: has no effect"),
         ({"privacy": NEXT_TO_NONE, "lookahead": "vmap"}, "lookahead: has no effect"),
         ({"privacy": "clients(clip=1, noise=1)"}, "use examples(clip=1, noise=1.1)"),
-        ({"privacy": "clients(clip=1, noise=1)", "algorithm": "scaffold"}, "nothing else"),
-        ({"privacy": "clients(clip=1, noise=1)", "algorithm": "diloco"}, "nothing else"),
+        (
+            {"privacy": "clients(clip=1, noise=1)", "algorithm": "scaffold"},
+            "more than changes by local steps",
+        ),
+        (
+            {"privacy": "clients(clip=1, noise=1)", "algorithm": "diloco"},
+            "more than changes by local steps",
+        ),
         (
             {"privacy": NEXT_TO_NONE, "shards": "bootstrap(9)"},
             "several clients may share an example",

@@ -244,7 +244,7 @@ class Places:
             self.in_vain += 1
             if self.in_vain > _IN_VAIN:
                 raise InputError(
-                    f"the job does not get on: {_IN_VAIN:,} clients in a row went or dropped out "
+                    f"the job makes no progress: {_IN_VAIN:,} clients in a row went or dropped out "
                     "before they were done; let them stay longer, or compute faster"
                 )
             self._server.send(self._server.name, Lost(place.name), tag=Tag.PUSH)

@@ -71,7 +71,7 @@ REFUSED: dict[str, tuple[list[Event], dict[str, Any], str]] = {
             *gradient(85.5, 0.1, [7, 2]),
         ],
         {},
-        "step 0 has 2 backward passes, of 2 and 1 gradients that are not the same",
+        "step 0 has 2 backward passes, of 2 and 1 gradients that differ",
     ),
     "batches in pieces of a step each": (
         [*without(step_of(0, 0), "Optimizer"), *step_of(1, 100)],
