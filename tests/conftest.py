@@ -1,6 +1,8 @@
 """What holds for all tests."""
 
+import os
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,10 @@ from hypothesis import settings
 # A first example may compile a kernel, and the machine may be busy: time is no reason to fail.
 settings.register_profile("paracosm", deadline=None)
 settings.load_profile("paracosm")
+
+# The user's own hardware is neither read nor written.
+_CONFIGURATION = tempfile.TemporaryDirectory()
+os.environ["XDG_CONFIG_HOME"] = _CONFIGURATION.name
 
 # In the background of a script Ctrl-C is ignored, under nohup a hang-up; what tests start would
 # inherit that. A handler is not inherited: a child begins with what the system does by default.

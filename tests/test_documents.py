@@ -17,6 +17,21 @@ def programs(name: str) -> list[str]:
     return [block for block in blocks if block.startswith(("from ", "import "))]
 
 
+def test_every_file_that_a_document_links_to_exists() -> None:
+    documents = [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("examples/**/*.md"),
+        *ROOT.glob("benchmarks/**/*.md"),
+    ]
+    links = [
+        (document, link)
+        for document in documents
+        for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", document.read_text())
+    ]
+    assert len(links) > 40
+    assert [link for document, link in links if not (document.parent / link).exists()] == []
+
+
 def test_the_readme_trains_in_python(capsys: pytest.CaptureFixture[str]) -> None:
     (program,) = programs("README.md")
     exec(program, {})

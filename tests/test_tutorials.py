@@ -30,6 +30,7 @@ def run(command: str, folder: Path) -> str:
     program = f"{sys.executable} -c 'from paracosm.cli import main; raise SystemExit(main())'"
     shell = f'paracosm() {{ {program} "$@"; }}; {command}'
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "110"}
+    environment["XDG_CONFIG_HOME"] = str(folder)
     done = subprocess.run(
         ["bash", "-c", shell], cwd=folder, env=environment, capture_output=True, text=True
     )

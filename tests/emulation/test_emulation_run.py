@@ -10,6 +10,7 @@ from paracosm.emulation import run
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.result import EmulationResult
 from paracosm.emulation.run import Ended, run_emulation
+from paracosm.report.answers import emulation_answer
 from paracosm.report.emulate_words import FIGURES, emulate_tables
 from paracosm.results import EmulationSummary
 from paracosm.validation import validated
@@ -27,7 +28,8 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[EmulateConfig]:
         median = 0.1 + 2e-3 * len(config.what_if)
         time = {"median": median, "p10": median, "p90": median, "error": 1e-4}
         parts = {"compute": 0.08, "exposed_communication": median - 0.08, "waiting": 0.0}
-        summary = {"status": "done", "iteration_time": time, "breakdown": parts, "collectives": {}}
+        summary = {"status": "done", "world_size": 8, "iteration_time": time, "breakdown": parts}
+        summary["collectives"] = {}
         return EmulationResult(EmulationSummary.from_dict(summary), None), Ended(0, None, False)
 
     monkeypatch.setattr(run._Runs, "once", run_once)
@@ -52,6 +54,9 @@ def test_the_unchanged_job_runs_first_and_stands_beside(runs: list[EmulateConfig
     assert summary["ratio"] == pytest.approx(1.04)
     assert (
         FIGURES["Unchanged"](summary) == "100 ms (100 ms to 100 ms); 1.040 times with the changes"
+    )
+    assert emulation_answer(summary).startswith(
+        f"In a world of 8, an iteration takes 104 ms with {'; '.join(CHANGES)} instead of 100 ms"
     )
     table = next(each for each in emulate_tables(summary) if each.title.startswith("With and"))
     assert [row[:2] for row in table.rows] == [

@@ -218,6 +218,20 @@ def test_several_runs_are_compared_by_their_iterations(tmp_path: Path) -> None:
     assert rows == ["train.py, 8 ranks", "train.py, 8 ranks, all_reduce: +7 ms"]
 
 
+def test_a_changed_run_shows_the_parts_of_the_unchanged_one(tmp_path: Path) -> None:
+    before = make_emulation(tmp_path / "plain").summary
+    change = ["all_reduce: +7 ms"]
+    slow = make_emulation(
+        tmp_path / "slow", records=job(delay=7e-3), what_if=change, unchanged=before
+    )
+    figure = figures_of(page_of(tmp_path, slow))["iteration_parts"]
+    assert figure["layout"]["yaxis"]["ticktext"] == ["unchanged", *change]
+    (exposed,) = (each for each in figure["data"] if each["meta"]["series"].startswith("exposed"))
+    # Two buckets at once, one every 5 ms, 11 ms each: the last ends 13 ms after the backward pass,
+    # and the all-gather takes 1 ms.
+    assert exposed["x"] == pytest.approx([4, 14], abs=0.1)
+
+
 def test_of_several_real_ranks_each_has_a_bar_and_rows(tmp_path: Path) -> None:
     run = make_emulation(tmp_path / "run", ranks=(0, 3))
     html = page_of(tmp_path, run)

@@ -129,6 +129,7 @@ def _be_child(arguments: Sequence[str], folder: Path) -> None:
 
     os.setsid()
     os.environ |= {"PARACOSM_CACHE": str(folder), "HOME": str(folder)}
+    os.environ.pop("XDG_CONFIG_HOME", None)
     os.environ |= {"TMPDIR": str(folder / "tmp"), "TORCHINDUCTOR_CACHE_DIR": str(folder)}
     tempfile.tempdir = None
     atexit._clear()

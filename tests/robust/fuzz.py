@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import random
 import shutil
 import sys
@@ -190,6 +191,7 @@ def prepared(folder: Path, long: bool) -> dict[str, Path]:
     sound = folder / "sound"
     sound.mkdir()
     files = sound_files(sound)
+    os.environ["XDG_CONFIG_HOME"] = str(sound)  # `hardware add` writes there
     import torch
 
     torch.set_num_threads(1)  # a pool of threads would not survive a fork

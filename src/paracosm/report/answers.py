@@ -188,15 +188,17 @@ def emulation_answer(summary: EmulationSummary) -> str:
         what = summary.no_iteration_time or "no iteration was measured"
         return f"{world}, {what} ({summary.status})."
     said = f"{world}, an iteration takes {_short(time.median)}"
+    if summary.unchanged is not None and summary.unchanged.iteration_time is not None:
+        before = _short(summary.unchanged.iteration_time.median)
+        said += f" with {'; '.join(summary.what_if or ())} instead of {before}"
     if (exposed := exposed_share(summary)) is not None:
         kinds = {kind: each["exposed"] for kind, each in (summary.collectives or {}).items()}
         most = max(kinds, key=lambda kind: kinds[kind], default="")
         of_what = f", most of it for {most.replace('_', '-')}" if kinds.get(most) else ""
         said += f": {percent(exposed)} of it waits for communication{of_what}"
     if summary.twice_bandwidth is not None:
-        said += f"; with twice the bandwidth {_short(summary.twice_bandwidth)}"
-    if summary.unchanged is not None and summary.unchanged.iteration_time is not None:
-        said += f"; unchanged {_short(summary.unchanged.iteration_time.median)}"
+        again = "" if summary.unchanged is None else " again"
+        said += f"; with twice the bandwidth{again} {_short(summary.twice_bandwidth)}"
     return f"{said}."
 
 

@@ -119,9 +119,13 @@ def iteration_times(runs: Sequence[Run]) -> Chart | None:
 
 
 def iteration_parts(runs: Sequence[Run]) -> Chart | None:
-    """Return a bar in parts for each run, or for each real rank of a single run."""
+    """Return a bar in parts for each run; of one run, with and without changes, or a real rank."""
     bars: dict[str, Mapping[str, Any]] = {}
-    if len(runs) == 1 and (ranks := runs[0].numbers.get("ranks")):
+    numbers = runs[0].numbers
+    if len(runs) == 1 and (before := numbers.get("unchanged")):
+        after = "; ".join(numbers.get("what_if") or ())
+        bars = {"unchanged": before["breakdown"] or {}, after: numbers.get("breakdown") or {}}
+    elif len(runs) == 1 and (ranks := numbers.get("ranks")):
         bars = {f"rank {each['rank']}": each["breakdown"] for each in ranks[:RANKS]}
     else:
         bars = {run.name: run.numbers.get("breakdown") or {} for run in runs}
