@@ -80,9 +80,9 @@ def _does_not_learn(summary: TrainingSummary) -> str:
 
 
 def _advice(summary: TrainingSummary) -> str:
-    """Suggest a remedy: a loss below that of guessing may still be falling."""
+    """Suggest a remedy: a loss well below that of guessing may still be falling."""
     chance, loss = summary.chance, summary.final_loss
-    if chance is not None and loss is not None and loss < chance.loss:
+    if chance is not None and loss is not None and loss < 0.95 * chance.loss:
         return "Try more updates, or another learning rate."
     if not summary.mean_staleness or summary.mean_staleness < 1:
         return "Try a lower learning rate."
