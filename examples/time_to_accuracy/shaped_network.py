@@ -85,7 +85,8 @@ def build(
     """Make the network and return the nodes of the servers and the workers.
 
     Every node sends at the rate at most, and so does the switch to each server; those are the ports
-    that workers share. Several networks can stand side by side: their names tell them apart.
+    that workers share. To a worker it does so where several servers could exceed it. Several
+    networks can stand side by side: their names tell them apart.
     """
     switch = f"{name}switch"
     _do(f"ip netns add {switch}")
@@ -104,6 +105,8 @@ def build(
         _set_up_tcp(space, congestion)
         if place >= servers:
             _queue(space, "eth0", rate_mbit)
+            if servers > 1:
+                _queue(switch, node, rate_mbit)
         elif kind == "fifo":
             _queue(space, "eth0", rate_mbit)
             _queue(switch, node, rate_mbit)

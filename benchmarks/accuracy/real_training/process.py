@@ -37,6 +37,8 @@ def _serve(setup: Setup, orders: Iterator[Order], answer: Answer) -> None:
             rule, tensors = parse_update_rule(order["algorithm"]), own_tensors(setup, options)
             workers, pushes = order["workers"], len(server.pushed)
             store = server.store = TrainingStore(tensors, rule, options.lr, workers, pushes)
+            if order["sending"] is not None:
+                store.sending = [number for number in order["sending"] if number in tensors]
             answer(ready=True)
         elif order["do"] == "train":
             busy = time.process_time()

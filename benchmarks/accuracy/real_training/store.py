@@ -74,6 +74,7 @@ class TrainingStore(Store):
     ) -> None:
         """`tensors` by number, of which each worker pushes `pushes` gradients in a step."""
         super().__init__(tensors, lr)
+        self.sending = list(tensors)  # the order in which tensors that are read are sent
         # Time, worker, then the version of each tensor, in their order
         self.reads: list[tuple[int, ...]] = []
         # Time, worker, tensor, the version that came about, the one that the gradient is of
@@ -95,7 +96,7 @@ class TrainingStore(Store):
             self._changed.wait_for(lambda: self._may_go_on(worker))
             self._read[worker] = dict(self._versions)
             self.reads.append((self._now(), worker, *self._versions.values()))
-            return dict(self._tensors)
+            return {number: self._tensors[number] for number in self.sending}
 
     def push(self, worker: int, number: int, gradient: Tensor) -> tuple[float, float]:
         """Apply a gradient, or keep it until it is one of all workers; return begin and end.

@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -59,6 +59,7 @@ class Training(Job):
         lr: float | None = None,
         noise: float | None = None,
         seed: int | None = None,
+        sending: Sequence[int] | None = None,
     ) -> RecordedRun:
         """Let some of the workers train, from the initial parameters, each as fast as it can.
 
@@ -70,6 +71,8 @@ class Training(Job):
                 there is always one at the begin and one at the end.
             algorithm: as of `parse_update_rule`.
             lr, noise, seed: where they differ from the job's options.
+            sending: all tensors, by number, in the order in which servers send them; None: as they
+                are numbered.
 
         Raises:
             InputError: something of that cannot be.
@@ -82,7 +85,7 @@ class Training(Job):
         self._check(workers, seconds, steps, stagger, rule.has_servers)
         if not snapshot_every > 0:
             raise InputError(f"snapshot_every: {snapshot_every:g} s, not above 0")
-        self._prepare(workers, algorithm, changed)
+        self._prepare(workers, algorithm, changed, sending)
         load, begin = os.getloadavg()[0], time.monotonic() + _AHEAD
         files = [self.processes.folder / f"{server}.npz" for server in range(self.first)]
         order = {
@@ -144,9 +147,16 @@ class Training(Job):
                 f"stagger: {stagger:g} s between {workers} workers do not fit in {seconds:g} s"
             )
 
-    def _prepare(self, workers: int, algorithm: str, changed: Mapping[str, Any]) -> None:
+    def _prepare(
+        self,
+        workers: int,
+        algorithm: str,
+        changed: Mapping[str, Any],
+        sending: Sequence[int] | None = None,
+    ) -> None:
         """Have all processes begin again with the initial parameters."""
         every = range(self.first + self.workers)
-        order = {"do": "prepare", "workers": workers, "algorithm": algorithm, "options": changed}
+        order: dict[str, Any] = {"do": "prepare", "workers": workers, "algorithm": algorithm}
+        order |= {"options": changed, "sending": None if sending is None else list(sending)}
         self.processes.order(dict.fromkeys(every, order))
         self.processes.answers("preparing", every)

@@ -30,6 +30,13 @@ def test_what_was_read_stays_as_it_was() -> None:
     assert float(its.read(0)[0]) == -3
 
 
+def test_tensors_are_sent_in_the_order_that_is_set() -> None:
+    its = store("asgd", 1, tensors=3)
+    assert list(its.read(0)) == [0, 1, 2]
+    its.sending = [2, 0, 1]
+    assert list(its.read(0)) == [2, 0, 1]
+
+
 def test_a_gradient_counts_less_the_more_updates_came_between() -> None:
     its = store("staleness-aware", 2)
     its.read(0)
