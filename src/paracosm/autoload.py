@@ -1,6 +1,6 @@
 """Emulation under the user's own launch line: `PARACOSM_WORLD_SIZE=64 torchrun train.py`.
 
-PyTorch loads this with every `import torch`, in every process of whoever has Paracosm installed: it
+PyTorch loads this with every `import torch`, in every process where Paracosm is installed: it
 must cost nothing unless it is used.
 """
 
@@ -25,17 +25,17 @@ def autoload() -> None:
     starts, such as workers of a DataLoader, inherit its settings and are left alone. An error is
     one line and ends the process with exit code 2.
     """
-    told = os.environ
-    if "PARACOSM_EMULATION" in told:
+    environment = os.environ
+    if "PARACOSM_EMULATION" in environment:
         return
-    if "PARACOSM_WORLD_SIZE" in told and ("RANK" in told or _is_script()):
+    if "PARACOSM_WORLD_SIZE" in environment and ("RANK" in environment or _is_script()):
         from paracosm.emulation.rank.launched import become_rank
 
         become_rank(_finish)
-    elif "PARACOSM_SERVED" in told and "RANK" in told:
+    elif "PARACOSM_SERVED" in environment and "RANK" in environment:
         from paracosm.emulation.rank.launched import become_served_rank
 
-        become_served_rank(told["PARACOSM_SERVED"])
+        become_served_rank(environment["PARACOSM_SERVED"])
 
 
 def _is_script() -> bool:

@@ -205,7 +205,6 @@ _ALONE = Lock()  # the current folder is that of a process, not of a thread
 
 
 def _remote(known: dict[str, str], parcel: Parcel, number: int, call: bytes) -> tuple[int, Any]:
-    """Make a call on a worker of a cluster."""
     here = versions()
     for name in known.keys() & here.keys():
         if known[name] != here[name]:

@@ -29,7 +29,7 @@ def compiled_whole(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def shaped(shapes: str) -> Callable[[Callable[..., Any]], Any]:
-    """Let a compiled function check the shapes of its arrays, which it would read beyond their end.
+    """Make a compiled function check the shapes of its arrays, which are otherwise unchecked.
 
     Args:
         shapes: "n: begin end; n+1: offsets; * 4: stamps": names of parameters, or of fields of
@@ -47,7 +47,7 @@ def shaped(shapes: str) -> Callable[[Callable[..., Any]], Any]:
 
 
 class Kernel(CPUDispatcher):
-    """A compiled function whose arrays are looked at first."""
+    """A compiled function whose arrays are checked first."""
 
     shapes: Mapping[str, Sequence[str]]
 

@@ -19,7 +19,8 @@ def parse_expression(text: object, kind: str) -> tuple[str, list[str], dict[str,
     """
     if not isinstance(text, str):
         raise InputError(f"write the {kind} as text: name or name(key=value, ...)")
-    cannot = f'cannot read "{text}" as {_with_article(kind)}'
+    article = "an" if kind[0] in "aeiou" else "a"
+    cannot = f'cannot read "{text}" as {article} {kind}'
     match = _CALL.fullmatch(text)
     if match is None:
         raise InputError(f"{cannot}: write name or name(key=value, ...)")
@@ -70,7 +71,3 @@ def read_literal(text: str) -> Any:
         return ast.literal_eval(text)
     except (SyntaxError, ValueError):
         return text
-
-
-def _with_article(kind: str) -> str:
-    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

@@ -111,7 +111,6 @@ def _load_file(name: str) -> ModuleType:
 def _arguments(
     kind: str, reference: str, factory: Callable[..., Any], offered: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments to call the factory with, by name."""
     try:
         signature = inspect.signature(factory)
     except ValueError:  # some callables written in C have none

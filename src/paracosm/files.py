@@ -43,7 +43,7 @@ def open_file(path: str | Path, what: str | None = None) -> BinaryIO:
 
 
 def _at_once(name: str, flags: int) -> int:
-    """Open without waiting for somebody who writes into a pipe."""
+    """Open without waiting for a pipe's writer."""
     return os.open(name, flags | os.O_NONBLOCK)
 
 
@@ -102,8 +102,8 @@ def read_parquet(
             if name not in table.column_names:
                 raise InputError(f'{path}: no {what}: it has no column "{name}"')
         if schema is not None:
-            said = table.schema.metadata
-            table = table.select(schema.names).cast(schema).replace_schema_metadata(said)
+            metadata = table.schema.metadata
+            table = table.select(schema.names).cast(schema).replace_schema_metadata(metadata)
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{path}: no {what}, or a damaged one: {reason}") from None
@@ -285,11 +285,11 @@ def temporary_folder(within: str | None = None) -> Iterator[Path]:
     """
     place = Path(within or tempfile.gettempdir())
     for left in place.glob(f"{_TEMPORARY}*/{Lock.NAME}"):
-        with suppress(OSError, InputError), Lock(left.parent):  # nobody has it any more
+        with suppress(OSError, InputError), Lock(left.parent):  # its process has ended
             shutil.rmtree(left.parent, ignore_errors=True)
     made = Path(tempfile.mkdtemp(prefix=f".{_TEMPORARY}", dir=place))
     own = os.getpid()
-    with Lock(made):  # under a name at which nobody looks
+    with Lock(made):  # under a name that no other process looks for
         folder = made.rename(place / made.name[1:])
         try:
             yield folder

@@ -27,7 +27,7 @@ class Parcel:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Let the current folder be one that holds the files, and imports look there."""
+        """Change to a folder that holds the files, and add it to the import path."""
         key = hashlib.sha256(repr(sorted(self.files.items())).encode()).hexdigest()
         folder = _FOLDERS.get(key) or TemporaryDirectory(prefix="paracosm-files-")
         if key not in _FOLDERS:

@@ -38,7 +38,7 @@ def _first(error: ValidationError, model: type[BaseModel], mapping: Mapping[str,
     path = _written(problem["loc"], mapping)
     if problem["type"] == "extra_forbidden":
         fields = _fields(model, path[:-1])
-        return str(unknown("key", ".".join(path), _prefixed(fields, path[:-1])))
+        return str(unknown("key", ".".join(path), [".".join([*path[:-1], f]) for f in fields]))
     key = ".".join(path)
     message = _MESSAGES.get(problem["type"], problem["msg"])
     if problem["type"] == "value_error":
@@ -116,7 +116,3 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for part in get_args(annotation) for model in _models_in(part)]
-
-
-def _prefixed(names: list[str], path: list[str]) -> list[str]:
-    return [".".join([*path, name]) for name in names]

@@ -118,7 +118,7 @@ def test_a_module_of_the_current_folder(
     [
         ("wrong", r"failed for all_reduce of 1 bytes: ZeroDivisionError"),
         ("negative", r"returned no time for all_reduce: a duration must be 0 or more, not -1"),
-        ("endless", r"returned no time for all_reduce: a time is finite, not inf"),
+        ("endless", r"returned no time for all_reduce: a duration must be finite, not inf"),
         ("nothing", r"returned no time for all_reduce: .* not None"),
         ("needs_more", r"has the parameters \(size, phase\); it is called with any of kind"),
         ("absent", r'models.py has no "absent"'),

@@ -182,7 +182,7 @@ def test_a_line_joins_two_nodes_in_one_direction(cluster: Cluster, link: Link) -
     async def body(me: Place) -> None:
         me.use_link("server0", link)
 
-    with pytest.raises(InputError, match="takes no link of its own"):
+    with pytest.raises(InputError, match="cannot have a link of its own"):
         simulate(cluster, body)
 
 

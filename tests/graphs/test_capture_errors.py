@@ -30,7 +30,7 @@ REFUSED: Mapping[str, dict[str, Any]] = {
     'model "mlp(3)": name its parameters, hidden, layers': {"model": "mlp(3)"},
     'model "resnet18(layers=3)": resnet18 has no parameters': {"model": "resnet18(layers=3)"},
     "no such file: nowhere/train.py": {"model": "nowhere/train.py:make"},
-    "which function makes the model? train.py:make_model": {"model": "train.py"},
+    "name the function that makes it: train.py:make_model": {"model": "train.py"},
     "optimizer adam: foreach has an effect only on captured steps": {
         "optimizer": "adam(foreach=True)"
     },

@@ -75,7 +75,7 @@ def test_a_newer_schema_asks_for_an_update(path: Path) -> None:
     newer.close()
     message = refusal(path)
     assert "schema version 99" in message
-    assert f"this Paracosm knows {schema.VERSION}: update Paracosm" in message
+    assert f"this Paracosm supports {schema.VERSION}: update Paracosm" in message
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

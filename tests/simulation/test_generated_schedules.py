@@ -135,7 +135,7 @@ def test_a_fast_worker_brings_several_of_the_fresh_gradients() -> None:
 
 
 def test_a_rule_that_needs_more_than_there_are_is_refused() -> None:
-    with pytest.raises(InputError, match="wait for one another for ever"):
+    with pytest.raises(InputError, match="wait for one another forever"):
         schedule(ssgd(3), [1.0, 1.0], 1)
 
 

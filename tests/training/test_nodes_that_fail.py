@@ -580,7 +580,7 @@ def test_no_run_hangs_and_time_never_goes_back(
     [
         ({"fault": "stop(1s) on worker 4 at 1s"}, "no worker 4; there are 4, from 0"),
         ({"fault": "stop(1s) on server 1 at 1s", **COSTS}, "no server 1; there are 1"),
-        ({"fault": "stop(1s) on worker 1"}, "when does it strike"),
+        ({"fault": "stop(1s) on worker 1"}, "its time is missing"),
         ({"fault": "signflip at 1s"}, "training has stop, slow and lose"),
         ({"fault": "stale(1s) at 1s"}, "training has stop, slow and lose"),
         ({"fault": "stop(1s) on processor 1 at 1s"}, 'write "on worker 3"'),

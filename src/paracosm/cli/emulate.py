@@ -236,7 +236,7 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
 
 def _fill_folder(folder: RunFolder, path: Path, result: EmulationResult) -> None:
     metrics = Metrics(folder)
-    metrics.hear(result.records)
+    metrics.add(result.records)
     metrics.end(result)
     for name, save in result.files.items():
         save(path / name)

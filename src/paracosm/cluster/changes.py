@@ -1,13 +1,13 @@
-"""What a what-if alters, in words: `SUBJECT: CHANGE`. One grammar for every command.
+"""What-ifs as text, `SUBJECT: CHANGE`: one grammar for every command.
 
     worker 5: compute 1.5x slower       its computing takes 1.5 times as long
-    workers 4..7: compute 2x faster     of several; "workers" of all; "server 0", "servers"
-    worker 5: +10 ms                    it is later by that in every iteration; also a distribution
+    workers 4..7: compute 2x faster     of several; "workers" for all; "server 0", "servers"
+    worker 5: +10 ms                    it is later by that in every iteration; or a distribution
     workers: 128                        another number of workers
     links: bandwidth 2x                 of every link; also 4x slower, or a value: 25 Gbit/s
     link 0-3: latency +1 ms             of one link, between workers 0 and 3, or worker0 and server0
     latency: 50 us                      short for links: latency 50 us; bandwidth, overhead likewise
-    all_reduce: +2 ms                   every all-reduce takes so much longer; "collectives": all
+    all_reduce: +2 ms                   every all-reduce takes longer by that; "collectives": all
     all_gather: 2x slower
     all_gather: algorithm ring
     compute: 1.5x faster                a part of what all workers do: compute, copies, host,
@@ -15,9 +15,9 @@
     worker 3: host 1.5x slower          a part of what one worker does
     data loading: none                  it takes no time
 
-"Slower" and "faster" are about time: 2x slower takes twice as long, and is half of a bandwidth. A
-factor alone multiplies a value (bandwidth 2x, latency 3x), and is refused of what has none.
-"rank" is another word for worker. Which of these a command can change, it says itself.
+"Slower" and "faster" refer to time: 2x slower takes twice as long, and halves a bandwidth. A factor
+alone multiplies a value (bandwidth 2x, latency 3x), and is refused for anything else. "rank" is a
+synonym of worker. Each command states which of these it can change.
 """
 
 import math
@@ -62,7 +62,7 @@ _PART = re.compile(rf"({'|'.join(PARTS[:4])}|kernel\s+\S+)\s+(.+)")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that is different."""
+    """One change."""
 
     text: str  # as it was written
     subject: Subject
@@ -131,17 +131,17 @@ Changes = Annotated[
 
 
 def changes_cluster(change: Change) -> bool:
-    """Whether `apply_changes` takes it: a value of links, or how fast nodes compute."""
+    """Whether `apply_changes` handles it: a value of links, or the speed of nodes."""
     if change.subject in ("workers", "servers"):
         return change.what == "compute" and change.factor > 0
     return change.subject in ("link", "links")
 
 
 def apply_changes(cluster: Cluster, changes: Iterable[Change]) -> Cluster:
-    """Return the cluster after one change after the other.
+    """Return the cluster after all changes in turn.
 
-    A changed link of two nodes is a link of their own, which a later change starts from. InputError
-    for a change that is none of the cluster, does not fit it, or makes no difference to it.
+    A changed link of two nodes becomes a link of their own, which later changes start from.
+    InputError for a change that does not fit the cluster or has no effect on it.
     """
     return reduce(_applied, changes, cluster)
 
@@ -155,7 +155,7 @@ def with_twice_the_bandwidth(cluster: Cluster) -> Cluster | None:
 
 
 def refuse_changes(changes: Iterable[Change], door: str, can: str) -> None:
-    """Raise InputError for the first of `changes`: the command `door` `can` change other things."""
+    """Raise InputError for the first of `changes`, which the command `door` cannot make."""
     for change in changes:
         raise change.error(f"{door} cannot change that; it can change {can}")
 
@@ -182,7 +182,7 @@ def _parse(text: str, subject: str, rest: str) -> Change:
 
 
 def parse_places(text: str) -> tuple[Literal["workers", "servers"], int | None, int | None]:
-    """Read "worker 3", "workers 4..7", "servers" as what they are and the first and last number.
+    """Read "worker 3", "workers 4..7", "servers" as the kind, and the first and last number.
 
     Raises:
         InputError: what is not understood.

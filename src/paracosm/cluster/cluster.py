@@ -1,4 +1,4 @@
-"""The simulated hardware: nodes, who lives on them, and the links between them.
+"""The simulated hardware: nodes, the workers and servers on them, and the links between them.
 
 Clusters of the named topologies call their nodes worker0, worker1, ..., server0, ...
 """
@@ -82,17 +82,17 @@ class Cluster:
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """Every distinct description of a link: the topology's, then the overrides'."""
+        """Every distinct link: the topology's, then the overrides'."""
         outer = (self.topology.outer,) if isinstance(self.topology, Hierarchical) else ()
         return (self.topology.link, *outer, *(link for _, _, link in self.overrides))
 
     @property
     def sharing(self) -> Sharing:
-        """How messages that meet at a port share it."""
+        """The rule by which messages share a port."""
         return self.topology.link.sharing
 
     def node(self, name: str) -> Node:
-        """Return the node that the worker or server called `name` lives on."""
+        """Return the node of the worker or server called `name`."""
         if name not in self._position:
             raise unknown("worker or server", name, self._position)
         return self.nodes[self._position[name]]
@@ -117,13 +117,13 @@ class Cluster:
     def energy(
         self, time: float, busy: Mapping[str, float], off: Mapping[str, float] | None = None
     ) -> float | None:
-        """Return the joules that all nodes take; None where their power is not known.
+        """Return the joules that all nodes use; None if their power is unknown.
 
         Args:
             time: seconds.
-            busy: for how many of them each worker and server computed, by name; others did not.
-                A node with a worker and a server is busy for both, and never longer than `time`.
-            off: for how many each node was stopped, by name.
+            busy: seconds for which each worker and server computed, by name. A node with a worker
+                and a server is busy for both, but never longer than `time`.
+            off: seconds for which each node was stopped, by name.
         """
         spent = dict.fromkeys((node.name for node in self.nodes), 0.0)
         for name, seconds in busy.items():

@@ -1,18 +1,17 @@
-"""What collectives cost, in the alpha-beta model: on given links, and between workers of a cluster.
+"""Costs of collectives in the alpha-beta model: on given links, and between workers of a cluster.
 
-Of a cluster, the links and the algorithm are picked. Workers are given by their numbers, in the
+For a cluster, the links and the algorithm are chosen. Workers are given by their numbers, in the
 order of their ranks in the group. In `hierarchical` clusters each worker has its own way out of its
 machine, or those of a machine share network cards, and machines the uplinks of leaf switches
-(`Hierarchical`). Then the messages of a step that pass the same card or uplink at once, those of
-the group and of `concurrent` ones, share it: eight rings over one card take eight times as long as
-one. A tree's steps are each charged the slowest of its links.
+(`Hierarchical`). Then concurrent messages of a step through the same card or uplink share it, those
+of the group and of `concurrent` ones: eight rings over one card take eight times as long as one. A
+tree's steps are each charged the slowest of its links.
 
-`size` is always that of the whole vector, in bytes. Steps follow each other, and each step costs
-what its messages cost on an idle link: `link.transfer_time(bytes)`; where every rank sends and
-receives at a time `link.exchange_time(bytes)`, which is longer with half duplex. Where several
-links are given, every step waits for the slowest. The arithmetic of a reduction is not counted. On
-a constant link, `Link.constant(seconds)`, every function returns its number of steps times
-`seconds`.
+`size` is always that of the whole vector, in bytes. Steps are consecutive, and each costs what its
+messages cost on an idle link: `link.transfer_time(bytes)`, or `link.exchange_time(bytes)` if every
+rank sends and receives at once, which is longer with half duplex. With several links, every step
+waits for the slowest. The arithmetic of a reduction is not counted. On a constant link,
+`Link.constant(seconds)`, every function returns its number of steps times `seconds`.
 
 Sources: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in
 MPICH", 2005 (below: TRG); Patarasuk, Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of
@@ -52,11 +51,11 @@ def collective_time(
     algorithm: str = "auto",  # one of `algorithms_of(collective)`, or the cheapest of them
     concurrent: Ints | None = None,  # other groups (a row each) that do the same at the same time
 ) -> float:
-    """Return the seconds that a collective takes when all have come to it.
+    """Return the seconds that a collective takes once all ranks have entered.
 
     `size` is the bytes of the whole vector: what each has before an all-reduce, a reduction or a
     reduce-scatter, what each has after an all-gather or a broadcast, what each sends in an
-    all-to-all or a permutation, what the root has before a scatter or after a gather; none in a
+    all-to-all or a permutation, what the root has before a scatter or after a gather; 0 for a
     barrier.
 
     Raises:
@@ -103,14 +102,14 @@ def algorithms_of(collective: str) -> tuple[str, ...]:
 
 
 def shares_ports(cluster: Cluster) -> bool:
-    """Whether workers of the cluster meet on the way out of their machines."""
+    """Whether workers share ports on the way out of their machines."""
     return isinstance(cluster.topology, Hierarchical) and cluster.topology.shares_ports
 
 
 def message_link(
     cluster: Cluster, source: int, target: int, concurrent: Ints | None = None
 ) -> Link:
-    """Return the link from one worker to another, shared with what others send at the same time.
+    """Return the link from one worker to another, shared with concurrent messages.
 
     `concurrent` are pairs of other senders and receivers, a row each.
     """
@@ -149,7 +148,7 @@ def group_classes(cluster: Cluster, groups: Ints, at_once: Ints | None = None) -
 
 
 def _ports(topology: Hierarchical, nodes: Ints) -> list[Ints]:
-    """Return the card, and the leaf switch, of each worker; neither where it shares none."""
+    """Return the card, and the leaf switch, of each worker; neither if it shares none."""
     machine, found = nodes // topology.group_size, []
     if (topology.cards or topology.group_size) < topology.group_size:
         assert topology.cards is not None
@@ -161,7 +160,7 @@ def _ports(topology: Hierarchical, nodes: Ints) -> list[Ints]:
 
 
 def _company(at_once: Ints, port: Ints, who: Ints) -> Ints:
-    """Return a number for each member of groups that says with whom it meets at its port."""
+    """Return a number for each member of groups that identifies its companions at its port."""
     now = np.broadcast_to(at_once, port.shape)
     at: list[tuple[int, int]] = [*zip(now.ravel().tolist(), port.ravel().tolist(), strict=True)]
     there: dict[tuple[int, int], list[int]] = {}
@@ -263,7 +262,7 @@ def _machines(cluster: Cluster, groups: Ints) -> tuple[int, int, int, list[Link]
 
 
 def _of_next_machine(group: Ints, size: int) -> Ints:
-    """Return the counterpart of each rank on the group's next machine, where it sends its share."""
+    """Return the rank on the group's next machine to which each rank sends its share."""
     on: dict[int, list[int]] = {}
     for rank in group.tolist():
         on.setdefault(rank // size, []).append(rank)
@@ -428,7 +427,7 @@ def linear_scatter(size: float, links: Sequence[Link]) -> float:
     """Return the seconds in which a root sends each other rank its share, one after the other.
 
     `links` are those to the p - 1 others, in turn; a share is `size` / p bytes. The latencies of
-    pipelined links overlap. So gloo and NCCL scatter and gather.
+    pipelined links overlap. gloo and NCCL scatter and gather in this way.
     """
     _check(len(links) + 1, size)
     share = size / (len(links) + 1)
@@ -466,8 +465,8 @@ def halving_doubling_all_reduce(ranks: int, size: float, link: Links) -> float:
     """Return the seconds of Rabenseifner's all-reduce: recursive halving, then recursive doubling.
 
     For a power of two, log2 p steps of `size` / 2, `size` / 4, ... bytes, and the same back (TRG,
-    section 4.5). Otherwise the ranks beyond the power of two below first hand their vector to a
-    partner, and get the result from it at the end: two steps more, of `size` bytes.
+    section 4.5). Otherwise the ranks beyond the next lower power of two first send their vector to
+    a partner, which returns the result at the end: two more steps, of `size` bytes.
     """
     _check(ranks, size)
     doublings = ranks.bit_length() - 1
@@ -477,7 +476,7 @@ def halving_doubling_all_reduce(ranks: int, size: float, link: Links) -> float:
 
 
 def _exchange(links: Links, size: float) -> float:
-    """Return the seconds of one step in which every rank sends `size` bytes and gets as many."""
+    """Return the seconds of one step in which every rank sends and receives `size` bytes."""
     if isinstance(links, Link):
         return links.exchange_time(size)
     return max(link.exchange_time(size) for link in links)

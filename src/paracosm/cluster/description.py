@@ -1,4 +1,4 @@
-"""A cluster described: in words and values for summaries and reports, in a file, as a mapping."""
+"""Descriptions of a cluster: as text and values for summaries, from a file, or from a mapping."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,50 +21,50 @@ def describe_link(link: Link) -> dict[str, str]:
     }
 
 
-def link_in_words(said: Mapping[str, str]) -> str:
+def link_in_words(values: Mapping[str, str]) -> str:
     """Return the values of a link, as of `describe_link`, in one line."""
-    parts = [said["bandwidth"] if said["bandwidth"] != "inf" else "unlimited bandwidth"]
-    parts.append(f"latency {said['latency']}")
-    if said["overhead"] != "0 s":
-        parts.append(f"overhead {said['overhead']} a message")
-    parts.append(f"{said['duplex']} duplex")
-    parts.append("pipelined" if said["pipelined"] == "yes" else "latency holds the ports")
-    return ", ".join([*parts, f"{said['sharing']} sharing"])
+    parts = [values["bandwidth"] if values["bandwidth"] != "inf" else "unlimited bandwidth"]
+    parts.append(f"latency {values['latency']}")
+    if values["overhead"] != "0 s":
+        parts.append(f"overhead {values['overhead']} a message")
+    parts.append(f"{values['duplex']} duplex")
+    parts.append("pipelined" if values["pipelined"] == "yes" else "latency holds the ports")
+    return ", ".join([*parts, f"{values['sharing']} sharing"])
 
 
 def describe_cluster(cluster: Cluster) -> dict[str, Any]:
-    """Return what summaries and reports say of a cluster, every quantity with its unit."""
+    """Return the description of a cluster for summaries and reports, with units."""
     speeds = [cluster.node(name).speed for name in cluster.workers]
-    said: dict[str, Any] = {
+    described: dict[str, Any] = {
         "topology": cluster.topology.name,
         "workers": len(cluster.workers),
         "servers": len(cluster.servers),
         "links": describe_link(cluster.topology.link),
     }
     if isinstance(cluster.topology, Hierarchical):
-        said["group_size"] = cluster.topology.group_size
-        said["links between groups"] = describe_link(cluster.topology.outer)
+        described["group_size"] = cluster.topology.group_size
+        described["links between groups"] = describe_link(cluster.topology.outer)
         if cluster.topology.cards is not None:
-            said["cards"] = cluster.topology.cards
+            described["cards"] = cluster.topology.cards
         if cluster.topology.leaf is not None:
-            said["leaf switches"] = (
+            described["leaf switches"] = (
                 f"{cluster.topology.leaf} groups each, oversubscribed "
                 f"{cluster.topology.oversubscription:g} to 1"
             )
     if cluster.servers:
-        said["placement"] = cluster.placement
+        described["placement"] = cluster.placement
     if cluster.overrides:
-        said["links of their own"] = {
+        described["links of their own"] = {
             f"{a} - {b}": describe_link(x) for a, b, x in cluster.overrides
         }
     powers = [node.power for node in cluster.nodes if node.power is not None]
     if powers:
-        said["power"] = "; ".join(dict.fromkeys(map(str, powers)))
+        described["power"] = "; ".join(dict.fromkeys(map(str, powers)))
     if min(speeds) != max(speeds):
-        said["speeds"] = f"{min(speeds):.4g} to {max(speeds):.4g}"
+        described["speeds"] = f"{min(speeds):.4g} to {max(speeds):.4g}"
     elif speeds[0] != 1:
-        said["speeds"] = f"{speeds[0]:.4g}"
-    return said
+        described["speeds"] = f"{speeds[0]:.4g}"
+    return described
 
 
 # pydantic and yaml take a while to import; only a program that reads a cluster file pays for it.

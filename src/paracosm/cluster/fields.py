@@ -1,4 +1,4 @@
-"""The cluster of a configuration: the same fields, flags and words for every command."""
+"""The cluster of a configuration: the same fields and flags for every command."""
 
 from functools import cached_property
 from math import inf
@@ -40,10 +40,10 @@ WorkerCounts = Annotated[
 
 
 class ClusterFields(BaseModel):
-    """The fields that say on which cluster: flags for links, or a cluster file, and changes.
+    """The fields that describe the cluster: flags for links, or a cluster file, and changes.
 
-    A configuration inherits them, gives `workers` and `servers` its own defaults, and calls
-    `cluster_of`. Other words for a field, as "processors" for workers, stand in `SYNONYMS`.
+    A configuration inherits them, sets its own defaults of `workers` and `servers`, and calls
+    `cluster_of`. `SYNONYMS` has other names of fields, such as "processors" for workers.
     """
 
     SYNONYMS: ClassVar[dict[str, str]] = {}
@@ -81,7 +81,6 @@ class ClusterFields(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _synonyms(cls, given: Any) -> Any:
-        """Read other words for a field as the field."""
         if not isinstance(given, dict):
             return given
         for word, name in cls.SYNONYMS.items():
@@ -93,7 +92,7 @@ class ClusterFields(BaseModel):
 
     @property
     def link(self) -> Link:
-        """The link of the flags; a bandwidth that is not given is unlimited."""
+        """The link of the flags; its bandwidth is unlimited by default."""
         return Link(
             bandwidth=inf if self.bandwidth is None else self.bandwidth,
             latency=self.latency,
@@ -105,7 +104,7 @@ class ClusterFields(BaseModel):
 
     @cached_property
     def cluster_in_file(self) -> Cluster | None:
-        """The cluster of `cluster`, without changes; None where flags describe it."""
+        """The cluster of `cluster`, without changes; None if flags describe it."""
         if self.cluster is None:
             return None
         if isinstance(self.cluster, Path):
@@ -121,10 +120,10 @@ class ClusterFields(BaseModel):
         return switch(workers, 0, self.link)
 
     def refuse_power(self, door: str) -> None:
-        """Raise InputError where the cluster file has power, for a run that finds no energy."""
+        """Raise InputError if the cluster file has power, for a run that computes no energy."""
         if self.cluster_in_file is not None and self.cluster_in_file.nodes[0].power is not None:
             raise InputError(f"cluster: power: {door} does not compute energy: remove the key")
 
     def changed(self, cluster: Cluster) -> Cluster:
-        """Return the cluster with those of `what_if` that are about links and speeds."""
+        """Return the cluster with those of `what_if` that concern links and speeds."""
         return apply_changes(cluster, (each for each in self.what_if if changes_cluster(each)))

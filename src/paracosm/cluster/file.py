@@ -52,7 +52,7 @@ class _Link(_Strict):
     sharing: SharingField = "fair"
 
     def over(self, link: Link) -> Link:
-        """Return `link` with the values that the file gives instead of its own."""
+        """Return `link` with its values overridden by those of the file."""
         return replace(link, **{key: getattr(self, key) for key in _LINK & self.model_fields_set})
 
 
@@ -116,7 +116,7 @@ _LINK = set(_Link.model_fields)
 
 
 def read(mapping: Any, where: str) -> Cluster:
-    """Return the cluster that `mapping` describes; `where` it stands is named in errors."""
+    """Return the cluster that `mapping` describes; `where` names its origin in errors."""
     if not isinstance(mapping, Mapping):
         raise InputError(f"{where}: a cluster is described by keys and values, such as workers: 4")
     file = validated(_File, mapping, where)
@@ -147,7 +147,7 @@ def _topology(file: _File, workers: int, servers: int) -> Topology:
     if file.topology == "hierarchical":
         if file.group_size is None or outer is None:
             raise InputError("topology hierarchical needs group_size and links.between_groups")
-        # Messages of both meet at the same nodes: the rule of sharing is said once.
+        # Messages of both meet at the same nodes: there is one rule of sharing.
         own = outer.over(Link(sharing=link.sharing))
         above = file.leaf_switches
         leaf = (above.groups, above.oversubscription) if above else ()

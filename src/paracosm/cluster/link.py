@@ -1,8 +1,7 @@
-"""Links, what a message asks of the ports at both ends, and which nodes they join.
+"""Links, the port time that messages need, and topologies.
 
-A topology answers one question: the link from one node to another, both given by their position in
-`Cluster.nodes`, or None where there is none. Nodes that are not joined cannot exchange messages:
-nothing is routed through a third node.
+A topology gives the link from one node to another, both by their position in `Cluster.nodes`, or
+None. Nodes without a link cannot exchange messages: nothing is routed through a third node.
 """
 
 import re
@@ -18,7 +17,7 @@ Duplex = Literal["full", "half"]
 
 @dataclass(frozen=True)
 class Packets:
-    """Streams that meet at a port are served in turn, `quantum` bytes at a time."""
+    """Streams at a port are served in turn, `quantum` bytes at a time."""
 
     quantum: float
 
@@ -34,7 +33,7 @@ Sharing = Literal["fair", "serial"] | Packets
 
 
 def parse_sharing(value: Any) -> Sharing:
-    """Return the sharing that "fair", "serial" or "packets(16KiB)" means."""
+    """Read "fair", "serial" or "packets(16KiB)"."""
     if value in ("fair", "serial") or isinstance(value, Packets):
         known: Sharing = value
         return known
@@ -50,11 +49,11 @@ def parse_sharing(value: Any) -> Sharing:
 class Link:
     """A channel from one node to another.
 
-    A message of `size` bytes takes `overhead + latency + size / bandwidth` seconds when nothing is
-    in its way. Of these, `occupancy` is what it needs of the ports at both ends. Messages that meet
-    at a port share it max-min fairly, as TCP streams do on average; or have it one after the other
-    ("serial"), as in Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness
-    Effect"; or in turn, a quantum at a time (`Packets`). `paracosm.network` holds these rules.
+    A message of `size` bytes takes `overhead + latency + size / bandwidth` seconds on an idle
+    network. For `occupancy` of these it needs the ports at both ends. Messages at a port share it
+    max-min fairly, as TCP streams do on average; or have it one after the other ("serial"), as in
+    Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effect"; or in turn,
+    a quantum at a time (`Packets`). `paracosm.network` implements these rules.
 
     Raises:
         InputError: a value that is out of range.
@@ -83,27 +82,27 @@ class Link:
             )
 
     def occupancy(self, size: float) -> float:
-        """Return how many seconds of the ports at both ends a message of `size` bytes needs."""
+        """Return the seconds for which a message of `size` bytes needs the ports at both ends."""
         held = self.overhead if self.pipelined else self.overhead + self.latency
         return held + size / self.bandwidth
 
     def propagation(self, size: float) -> float:
-        """Return the seconds from the release of the ports until the message is there."""
+        """Return the seconds from the release of the ports until the message has arrived."""
         return self.latency if self.pipelined else 0.0
 
     def transfer_time(self, size: float) -> float:
-        """Return the seconds that a message of `size` bytes takes when nothing is in its way."""
+        """Return the seconds that a message of `size` bytes takes on an idle network."""
         return self.overhead + self.latency + size / self.bandwidth
 
     def exchange_time(self, size: float) -> float:
-        """Return the seconds in which every node sends a message of `size` bytes and gets one."""
+        """Return the seconds in which every node sends and receives a message of `size` bytes."""
         before = self.occupancy(size) if self.duplex == "half" else 0.0
         return before + self.transfer_time(size)
 
     def shared(self, load: float) -> "Link":
-        """Return the link as each of `load` equal messages finds it that share its ports at once.
+        """Return the effective link of each of `load` equal messages that share its ports.
 
-        All end when the ports have done what all of them ask for, by every rule of sharing.
+        By every rule of sharing, the last one ends when the ports have served them all.
         """
         if load == 1:
             return self
@@ -127,7 +126,7 @@ LOCAL = Link()
 
 @dataclass(frozen=True)
 class Star:
-    """Workers around servers: every node is joined to those of the servers, workers to no other."""
+    """Workers around servers: every node has links to those of the servers, workers to no other."""
 
     link: Link  # of each pair
     centres: range  # positions of the nodes that hold a server
@@ -164,14 +163,14 @@ class Ring:
 class Hierarchical:
     """Groups of nodes: one link within a group (a machine, a rack), another one between groups.
 
-    Workers fill the groups one after the other. Servers on nodes of their own are dealt out to the
-    groups in turn: server i belongs to group i, modulo the number of groups.
+    Workers fill the groups in order. Servers on nodes of their own are assigned in turn: server i
+    belongs to group i, modulo the number of groups.
 
-    What leaves a group passes its network cards, each as fast as `outer`. Neighbours share a card:
-    of 8 workers and 4 cards, workers 0 and 1 the first. Without a number each worker has its own.
-    Groups may be under leaf switches: what goes from one leaf to another passes the uplink of the
-    one and the downlink of the other, which are as fast as all cards of a leaf together, divided
-    by `oversubscription`.
+    Messages out of a group pass its network cards, each as fast as `outer`. Neighbours share a
+    card: of 8 workers and 4 cards, workers 0 and 1 the first. By default each worker has its own.
+    Groups may be under leaf switches: messages between leaves pass the uplink of one and the
+    downlink of the other, which are as fast as all cards of a leaf together, divided by
+    `oversubscription`.
     """
 
     link: Link  # within a group
@@ -210,7 +209,7 @@ class Hierarchical:
 
     @property
     def shares_ports(self) -> bool:
-        """Whether workers meet others on the way out of their group."""
+        """Whether workers share ports on the way out of their group."""
         return self.leaf is not None or (self.cards or self.group_size) < self.group_size
 
     @property

@@ -1,4 +1,4 @@
-"""What a node draws, and the energy that this comes to."""
+"""The power of a node, and the resulting energy."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from paracosm.units import format_power
 
 @dataclass(frozen=True)
 class Power:
-    """What a node draws, in watts; InputError unless 0 <= off <= idle <= busy, all finite."""
+    """The power of a node, in watts; InputError unless 0 <= off <= idle <= busy, all finite."""
 
     busy: float  # while it computes
     idle: float  # while it is on and computes nothing

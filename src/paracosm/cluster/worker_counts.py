@@ -1,4 +1,4 @@
-"""Numbers of workers as people write them: "16", "1,2,4,8..1024", "1..16", "16,24..64"."""
+"""Numbers of workers as text: "16", "1,2,4,8..1024", "1..16", "16,24..64"."""
 
 import re
 from typing import Any
@@ -15,11 +15,11 @@ EXAMPLE = "write 16, or 1,2,4..64, or 1..16"
 
 
 def parse_workers(value: Any) -> tuple[int, ...]:
-    """Return the numbers that a text, a number, or a list of both stands for.
+    """Return the numbers that a text, a number, or a list of both represents.
 
-    `a..b` goes on from a to b. The two numbers before the dots say how: where the second is a
-    multiple of the first, by the same factor (1,2..8 is 1, 2, 4, 8); else by their difference
-    (16,24..48); a number alone goes on by ones. What stands after the dots is always the last one.
+    `a..b` continues from a to b. The two numbers before the dots define the steps: by a factor if
+    the second is a multiple of the first (1,2..8 is 1, 2, 4, 8); else by their difference
+    (16,24..48); a single number continues by ones. The number after the dots is always the last.
     """
     parts = value if isinstance(value, list | tuple) else [value]
     found: list[int] = []

@@ -1,4 +1,4 @@
-"""What shows before anything runs: files, ranks, links and changes of an emulated job."""
+"""Checks of an emulated job before anything runs: files, ranks, links and changes."""
 
 from __future__ import annotations
 

@@ -42,10 +42,7 @@ class ClusterCommunication:
         self._messages: dict[tuple[int, int, int, int], Cost] = {}
 
     def cost(self, kind: str, members: Sequence[int], size: int, rank: int, peer: int) -> Cost:
-        """Return what a collective costs, in a microsecond where it was asked for before.
-
-        A message from anybody (peer -1) comes from the next rank of the group.
-        """
+        """Return the cost of a collective; a message from any rank (peer -1) is the next one's."""
         return self._groups.of(members).cost(kind, size, rank, peer)
 
     def message(self, source: int, target: int, size: int, rank: int) -> Cost:
@@ -131,7 +128,7 @@ def _port(cluster: Cluster, *ranks: int) -> str:
 
 
 def _is_shared(cluster: Cluster, bandwidth: float) -> bool:
-    """Whether there is anything to share; where turns are taken there is, however fast."""
+    """Whether the bandwidth is shared; under serial sharing it always is, however high."""
     return cluster.sharing == "serial" or not isinf(bandwidth)
 
 
@@ -157,7 +154,7 @@ def _crosses(topology: Topology, a: int, b: int) -> bool:
 
 
 def _latencies(cluster: Cluster) -> Cluster:
-    """Return the cluster in which messages take nothing but the latency that holds no port."""
+    """Return the cluster with nothing but the latencies that occupy no port."""
 
     def of(link: Link) -> Link:
         return replace(link, overhead=0.0, latency=link.propagation(0))

@@ -1,4 +1,4 @@
-"""How long communication takes in an emulated job: the communication model that it asks for."""
+"""Communication models of emulated jobs: what each collective and message costs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,7 @@ _NAMES = ("cluster", "none", "measured")
 
 
 def communication_of(config: EmulateConfig) -> Communication:
-    """Return the communication model of a job, with the changes of its what-ifs.
-
-    InputError where it cannot be had, or an algorithm or a what-if has no effect.
-    """
+    """Return the communication model of a job, with the changes of its what-ifs."""
     changes = config.changes("collectives")
     name = _name(config)
     model: _Model
@@ -56,7 +53,7 @@ def communication_of(config: EmulateConfig) -> Communication:
 
 
 class _Model(Protocol):
-    """A communication model without changes: the plug-in of the paper's section 2.1."""
+    """A communication model before what-ifs: the plug-in of the paper's section 2.1."""
 
     @property
     def is_measured(self) -> bool: ...
@@ -68,7 +65,7 @@ class _Model(Protocol):
 
 @dataclass(frozen=True)
 class NoCommunication:
-    """Communication takes no time; or, where it `is_measured`, what the emulator measures."""
+    """Communication takes no time; or, where it `is_measured`, as long as the emulator measures."""
 
     is_measured: bool = False
 
@@ -80,9 +77,9 @@ class NoCommunication:
 
 
 def done_as(kind: str, by_gloo: bool) -> str:
-    """Return the kind of collective that the library really does.
+    """Return the kind of collective that the library really runs.
 
-    gloo has no reduce-scatter: PyTorch reduces a copy of all that is scattered, and takes its part
+    gloo has no reduce-scatter: PyTorch all-reduces a copy and takes its part
     (ProcessGroupGloo::reduce_scatter_tensor_coalesced, ProcessGroupGloo.cpp).
     """
     return "all_reduce" if by_gloo and kind == "reduce_scatter" else kind
@@ -90,7 +87,7 @@ def done_as(kind: str, by_gloo: bool) -> str:
 
 @dataclass(frozen=True)
 class Communication:
-    """How long communication takes: a model, and what what-ifs make of its collectives."""
+    """How long communication takes: a model, and the changes of what-ifs."""
 
     model: _Model
     delays: Mapping[str, float]  # seconds by which collectives of a kind take longer
@@ -109,7 +106,7 @@ class Communication:
         peer: int,  # global rank of the root or the other end; -1 where there is none
         by_gloo: bool = False,  # whether gloo does it
     ) -> Cost:
-        """Return what a collective costs as `rank` sees it: nothing in a group of one member."""
+        """Return the cost of a collective for `rank`: nothing in a group of one member."""
         if len(members) < 2:
             return FREE
         cost = self.model.cost(done_as(kind, by_gloo), members, size, rank, peer)
@@ -204,12 +201,12 @@ _OFFERED = ("kind", "members", "size", "rank", "peer")
 
 @dataclass(frozen=True)
 class UserCommunication:
-    """Communication takes what a function says.
+    """A communication model that calls a function of the user's.
 
-    The function gets those of kind, members, size, rank and peer that it has parameters for, by
-    name, as `Communication.cost` gets them. It returns seconds, for which the rank's link is busy,
-    or a `Cost`. It is asked for every collective, so that it may draw from a distribution; a
-    message between two ranks is a "send".
+    The function gets by name those of kind, members, size, rank and peer that it has parameters
+    for, as `Communication.cost` gets them. It returns a `Cost`, or the seconds for which the rank's
+    link is busy. It is called for every collective, so it may draw from a distribution; a message
+    between two ranks is a "send".
     """
 
     reference: str
@@ -219,7 +216,7 @@ class UserCommunication:
 
     @classmethod
     def of(cls, reference: str, world: int) -> UserCommunication:
-        """Return the model of a function, which is tried once with a world of so many ranks."""
+        """Return the model of a function, after one trial call for a world of `world` ranks."""
         function = named_function("communication", reference)
         model = cls(reference, function, _names(reference, function))
         if world > 1:
@@ -251,7 +248,7 @@ class UserCommunication:
         try:
             seconds = parse_duration(value)
             if not math.isfinite(seconds):
-                raise InputError(f"a time is finite, not {seconds}")
+                raise InputError(f"a duration must be finite, not {seconds}")
         except InputError as error:
             text = f'communication "{self.reference}" returned no time for {kind}: {error}'
             raise InputError(text) from None

@@ -1,10 +1,10 @@
-"""Iterations put together: measured computing between modelled collectives.
+"""Compose iterations from measured computing and modelled collectives.
 
-The script has run without waiting for anybody, and recorded when it asked for collectives, when it
-waited and when iterations ended, on a clock that stops while it has no core. What passes between
-two of these instants is computing. Here it is played again: collectives take what the communication
+The script has run without waiting for anybody, and recorded when it started collectives, when it
+waited and when iterations ended, on a clock that stops while it has no core. The time between two
+of these instants is computing. Here it is replayed: collectives take as long as the communication
 model says, on ports and comm workers as in a live run, and a wait lasts until they are done. So one
-measurement serves any number of changes, and what differs between them is the changes alone.
+measurement serves any number of changes, and nothing else differs between the results.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _Event = Collective | Wait | Iteration | PipelineStep
 
 
 def compose(config: EmulateConfig, seed: int, records: Sequence[Record]) -> list[Record]:
-    """Return the records of the job that `config` describes, from those of a run that measured.
+    """Return the records of the job that `config` describes, from those of a measuring run.
 
-    The job has the world and the script of that run; all else may differ.
+    Both have the same world and script; all else may differ.
     """
     groups = {each.name: each for each in records if isinstance(each, Group)}
     job = _Job(config, seed, groups, _core_use(records))
@@ -45,7 +45,7 @@ def compose(config: EmulateConfig, seed: int, records: Sequence[Record]) -> list
 
 
 def _core_use(records: Sequence[Record]) -> float:
-    """Return the share of the time between the first and last iteration that the rank computed."""
+    """Return the share of the time from the first to the last iteration that was computing."""
     ends = [each for each in records if isinstance(each, Iteration)]
     passed = ends[-1].end - ends[0].end if ends else 0.0
     return min((ends[-1].cpu - ends[0].cpu) / passed, 1.0) if passed > 0 else 1.0
@@ -68,7 +68,7 @@ def _timed(event: Record) -> tuple[float, float, Record]:
 
 @dataclass(eq=False)
 class _Load:
-    """What a collective under way takes from the rank's core, evenly while it lasts."""
+    """The core time that a collective takes from the rank, evenly while it is under way."""
 
     span: Span
     entered: float
@@ -84,7 +84,7 @@ class _Load:
 
 @dataclass
 class _Core:
-    """The core on which a rank computes, and on which its comm workers come first."""
+    """The core on which a rank computes; its comm workers have priority there."""
 
     use: float  # of the core by what passes between collectives: the rest is sleep, or a device's
     loads: list[_Load] = field(default_factory=list)
@@ -117,7 +117,7 @@ class _Job:
         self._core = _Core(core_use)
         self._now: float | None = None
         self._reached = 0.0  # on the clock of the measurement
-        self._under_way: dict[tuple[str, int], Span] = {}  # what nobody has waited for
+        self._under_way: dict[tuple[str, int], Span] = {}  # without a wait so far
         self._asked: list[tuple[Collective, float, float, Span]] = []
         self._others: list[Record] = []
         self._pipelines: dict[tuple[int, ...], Pipeline] = {}
@@ -142,7 +142,7 @@ class _Job:
         self._now = now
 
     def records(self) -> list[Record]:
-        """Return what was played; that a collective takes too long for its group once."""
+        """Return the replayed records, with a note of the first collective beyond its timeout."""
         found = [
             replace(
                 each,
@@ -185,7 +185,7 @@ class _Job:
         self._asked.append((event, now, entered, span))
 
     def _waited(self, event: Wait, now: float, handling: float) -> float:
-        """Return when a wait ends that handles results for so long, evenly as they come."""
+        """Return when a wait ends that handles its results for `handling` seconds in total."""
         if event.group:
             span = self._under_way.pop((event.group, event.number), None)
             spans = [] if span is None else [span]
@@ -203,6 +203,6 @@ class _Job:
 
 
 def _bytes_moved(kind: str, size: int, members: int) -> float:
-    """Return the bytes that a rank sends and receives, both together, in a ring or down a tree."""
+    """Return the bytes that a rank sends and receives in total, in a ring or down a tree."""
     rounds = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}.get(kind, 0)
     return 2 * rounds * size * (members - 1) / members if rounds else float(size)

@@ -1,4 +1,4 @@
-"""What `emulate` is asked for: the one description behind the command line and the study file."""
+"""The configuration of `emulate`, shared by the command line and the study file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from paracosm.timing import Distribution, parse_distribution
 
 @dataclass(frozen=True)
 class RandomDelay:
-    """Seconds by which a rank is later; by which it is earlier where `sign` is -1."""
+    """Seconds by which a rank is later, or earlier where `sign` is -1."""
 
     text: str
     distribution: Distribution
@@ -46,7 +46,7 @@ class RandomDelay:
 
 
 def parse_random_delay(text: str) -> RandomDelay:
-    """Return the delay that `text` describes: "50us", "lognormal(10ms, 0.5)"."""
+    """Read a delay such as "50us" or "lognormal(10ms, 0.5)"."""
     if is_plain(text):
         raise InputError(f'"{text}" has no unit: write a duration as {text}ms')
     distribution = parse_distribution(text)
@@ -76,7 +76,7 @@ def _ranks(value: Any) -> Any:
 
 
 def _read(parse: Callable[[str], Any]) -> PlainValidator:
-    """Read a text, of which "none" is nothing."""
+    """Return the validator that reads a text, or None from "none"."""
 
     def read(value: Any) -> Any:
         if value in (None, "none"):
@@ -98,7 +98,7 @@ _CHANGEABLE = (
 
 
 class EmulateConfig(ClusterFields):
-    """An emulated job: which script, as which ranks of how many, on which cluster."""
+    """An emulated job: the script, the real ranks, the world and the cluster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -205,7 +205,7 @@ class EmulateConfig(ClusterFields):
     @model_validator(mode="before")
     @classmethod
     def _calibrated(cls, given: Any) -> Any:
-        """Read a file of `--calibrate-link` as the values that stand in it."""
+        """Replace `calibration`, a file of `--calibrate-link`, by its values."""
         if not isinstance(given, dict) or not isinstance(given.get("calibration"), str | Path):
             return given
         path = Path(given["calibration"])
@@ -241,13 +241,13 @@ class EmulateConfig(ClusterFields):
 
     @property
     def shared(self) -> Sharing:
-        """How what is under way at one time shares the rank's links."""
+        """How transfers under way at the same time share the rank's links."""
         file = self.cluster_in_file
         return self.sharing if file is None else file.sharing
 
     @property
     def world(self) -> int:
-        """How many ranks the job has, after a change of that; the real ones are among them."""
+        """How many ranks the job has, what-ifs included; the real ones must be among them."""
         change = self._change_of_world
         world = self.world_size if change is None else int(str(change.value))
         if world is None:
@@ -268,10 +268,7 @@ class EmulateConfig(ClusterFields):
 
     @property
     def devices(self) -> int:
-        """How many CUDA devices a script finds where the CPU takes their place.
-
-        As many as its machine has ranks; where that is not said, as the job has.
-        """
+        """How many CUDA devices a script finds where the CPU takes their place."""
         return self._ranks_per_machine or self.world
 
     @property
@@ -307,7 +304,7 @@ class EmulateConfig(ClusterFields):
         return apply_changes(cluster, self.changes("link"))
 
     def changes(self, subject: str) -> list[Change]:
-        """Return the changes of "link" (one or all), "collectives" or "workers"."""
+        """Return the changes whose subject begins with "link", "collectives" or "workers"."""
         can = {"workers": ("compute", "late", "count"), "servers": ()}
         impossible = [
             each for each in self.what_if if each.what not in can.get(each.subject, (each.what,))
@@ -319,14 +316,14 @@ class EmulateConfig(ClusterFields):
         return [each for each in self.what_if if each.subject.startswith(subject)]
 
     def without_effect(self) -> set[str]:
-        """Return the fields that make no difference, whatever their values, to such a run."""
+        """Return the fields that make no difference to such a run, whatever their values."""
         return set().union(*self._idle().values())
 
     @property
     def _change_of_world(self) -> Change | None:
         found = [each for each in self.what_if if each.what == "count"]
         if len(found) > 1:
-            raise found[1].error("another number of workers is asked for already")
+            raise found[1].error("the number of workers is changed twice")
         return found[0] if found else None
 
     def _world_error(self, reason: str) -> InputError:
@@ -341,13 +338,13 @@ class EmulateConfig(ClusterFields):
             raise ValueError("rank: a rank is named twice")
         if len(self.rank) > 1 and self.mode == "backend":
             raise ValueError(
-                "rank: in backend mode one rank is real, since no messages pass: mode wire takes "
-                "several"
+                "rank: in backend mode one rank is real, since there are no messages: --mode wire "
+                "supports several"
             )
         if self.delays is not None and (self.mode == "wire" or self.live or self.nccl):
             raise ValueError(
-                "delays are compared over computing that is measured once: mode backend, without "
-                "--live"
+                "delays: computing must be measured once for all of them: mode backend, without "
+                "--live and --nccl"
             )
         for reason, names in self._idle().items():
             given = sorted(names & self.model_fields_set)
@@ -392,10 +389,10 @@ class Setting:
     records: Path  # file that it writes its records to
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that tell this, and a real rank who it is, as torchrun does."""
-        told = {VARIABLE: self.as_json()}
+        """Return the variables that pass this on and, as torchrun does, identify a real rank."""
+        variables = {VARIABLE: self.as_json()}
         if self.rank < 0:
-            return told
+            return variables
         local, world = self.config.ranks_per_machine, self.config.world
         numbers = {
             "RANK": self.rank,
@@ -409,8 +406,8 @@ class Setting:
             "ROLE_WORLD_SIZE": world,
         }
         if self.config.device == "cpu":
-            told["CUDA_VISIBLE_DEVICES"] = ""
-        return told | {name: str(number) for name, number in numbers.items()}
+            variables["CUDA_VISIBLE_DEVICES"] = ""
+        return variables | {name: str(number) for name, number in numbers.items()}
 
     def as_json(self) -> str:
         exclude = {"config": self.config.without_effect()}

@@ -1,16 +1,16 @@
-"""What a communication model says of one collective: also for a model of your own."""
+"""The cost of one collective, which communication models return, also a user's own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 OUT, IN = " out", " in"
-"""What the name of a link ends with where one of its two directions is meant."""
+"""Endings of a link's name that mean one of its two directions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The time of one collective once all members have come to it: `fixed` + `busy` + `after`."""
+    """The time of one collective once all members have entered: `fixed` + `busy` + `after`."""
 
     fixed: float  # seconds that pass first, whatever is on the links: latencies, added delays
     # Seconds of a link: bytes over bandwidth, overheads, and latencies where these hold the link
@@ -26,7 +26,7 @@ FREE = Cost(0.0, 0.0)
 
 
 def directions(link: str) -> tuple[str, ...]:
-    """Return the directions that a link is, or the one that it names; none of no link."""
+    """Return both directions of a link, or the one that it names; none of no link."""
     if not link:
         return ()
     return (link,) if link.endswith((OUT, IN)) else (link + OUT, link + IN)

@@ -1,9 +1,9 @@
-"""How much added delay hides under computing: figure 4 of the paper, read by a fit.
+"""How much added delay hides under computing: figure 4 of the paper, by a fit.
 
-The paper (section 3.3) adds a delay to every all-reduce and finds the iteration time to grow in
-proportion to it above some delay, and less below, where the delay hides under the backward pass. A
-line with one knee is fitted to the medians: its slope is how many delays of an iteration one comm
-worker cannot hide. All delays have the same measured computing, so that nothing else differs.
+The paper (section 3.3) adds a delay to every all-reduce: above some delay the iteration time grows
+in proportion to it, below it grows less, since the delay hides under the backward pass. A line with
+one knee is fitted to the medians: its slope is how many delays of an iteration one comm worker
+cannot hide. All delays share the same measured computing, so nothing else differs.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Knee:
 
 
 def parse_delays(text: str) -> Delays:
-    """Read "all_reduce 0ms..8ms/9": a kind, the first and the last delay, how many.
+    """Read "all_reduce 0ms..8ms/9": a kind, first and last delay, and their number.
 
-    Where the first is not 0, the run without any delay is one more.
+    If the first is not 0, a run without any delay is added.
     """
     found = _FORM.fullmatch(text.strip())
     if found is None:
@@ -69,7 +69,7 @@ def parse_delays(text: str) -> Delays:
         )
     if count < FEWEST_DELAYS:
         raise InputError(
-            f'delays: "{text}" are {count}: {FEWEST_DELAYS} at least, and {FEWEST_FOR_KNEE} to '
+            f'delays: "{text}" has {count}: give at least {FEWEST_DELAYS}, or {FEWEST_FOR_KNEE} to '
             "find a knee"
         )
     # Rounded, so that a delay of 3 ms is written so.
@@ -128,9 +128,9 @@ def is_plain(text: str) -> bool:
 
 
 def find_knee(delays: Floats, medians: Floats) -> Knee:
-    """Return the knee of iteration times against three delays or more, seconds, shape (n,).
+    """Return the knee of iteration times against three or more rising delays, in seconds.
 
-    Delays rise. Two points or more lie on either side of the knee, or on it.
+    On either side of the knee, or on it, lie at least two points.
     """
     if len(delays) >= FEWEST_FOR_KNEE:
         (base, before, bend), knee, _ = min(_candidates(delays, medians), key=lambda fit: fit[2])
@@ -159,11 +159,11 @@ def _sentence(kind: str, knee: Knee, per_iteration: float) -> str:
 
 
 Fit = tuple[list[float], float, float]
-"""Base, first slope and bend; the knee; the squares that are left."""
+"""Base, first slope and bend; the knee; the sum of squared residuals."""
 
 
 def _candidates(x: Floats, y: Floats) -> Iterator[Fit]:
-    """Yield the best lines with the knee at or between any two points."""
+    """Yield the best lines with the knee at any inner point or between two."""
     one = np.ones_like(x)
     for knee in x[1:-1].tolist():
         found, left = _solved([one, x, np.maximum(x - knee, 0.0)], y)
@@ -177,7 +177,7 @@ def _candidates(x: Floats, y: Floats) -> Iterator[Fit]:
 
 
 def _solved(columns: list[Floats], y: Floats) -> tuple[list[float], float]:
-    """Return the weights of columns whose sum is nearest to `y`, and the squares that are left."""
+    """Return the least-squares weights of the columns, and the sum of squared residuals."""
     matrix = np.column_stack(columns)
     weights = np.linalg.lstsq(matrix, y, rcond=None)[0]
     left = matrix @ weights - y

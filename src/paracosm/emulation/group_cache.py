@@ -1,4 +1,4 @@
-"""What is known of a process group, found by its members without looking at all of them."""
+"""A cache by process group that avoids hashing all members."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _MOST_IDENTITIES = 4096
 
 
 class GroupCache(Generic[Known]):
-    """Something that is made once for each process group.
+    """Makes one value per process group.
 
-    To hash the members of a large group takes longer than all else that is done for a collective. A
-    caller that passes the same tuple again is recognised by that; the tuple is kept, so that no
-    other one takes its identity.
+    Hashing the members of a large group takes longer than everything else a collective needs, so a
+    caller that passes the same tuple again is recognised by its identity. The tuple is kept, so
+    that no other object gets that identity.
     """
 
     def __init__(self, make: Callable[[tuple[int, ...]], Known]) -> None:

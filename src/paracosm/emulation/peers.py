@@ -1,4 +1,4 @@
-"""When the emulated ranks come to a collective."""
+"""When the emulated ranks enter a collective."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paracosm.arrays import Floats, Ints
 from paracosm.emulation.config import EmulateConfig, RandomDelay, parse_random_delay
 from paracosm.emulation.group_cache import GroupCache
 from paracosm.errors import InputError
 from paracosm.rng import EmulationStream, sequence
 from paracosm.timing import Constant, Distribution
 from paracosm.timing.distribution import inside
-
-Array = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 _MOST_AT_A_TIME = 64  # collectives in flight
 
@@ -56,7 +54,7 @@ def peers_of(config: EmulateConfig, rank: int, seed: int) -> Peers:
     return Peers(world, real, seed, config.skew, jitter, factors, late)
 
 
-def _time_factors(config: EmulateConfig) -> Array:
+def _time_factors(config: EmulateConfig) -> Floats:
     cluster = config.resolve_cluster()
     if cluster is None:
         return np.ones(config.world)
@@ -74,23 +72,23 @@ def _time_factors(config: EmulateConfig) -> Array:
 class _Collective:
     number: int
     computed: float
-    jitter: Array | None
+    jitter: Floats | None
 
 
 class Peers:
-    """The emulated ranks: how late they are for the collectives of a real rank.
+    """The emulated ranks: how much later than a real rank they enter its collectives.
 
-    When a wait of the real rank ends all ranks are taken to be together. From then on a peer
-    computes as the real rank does, but for
+    When a wait of the real rank ends, all ranks are taken to be together. From then on a peer
+    computes as the real rank does, except for
 
-    - a straggler's factor, which counts for all that the real rank computed since that wait;
-    - a straggler's lateness, once in an iteration: until a wait has followed on a collective that
-      both were members of;
+    - a straggler's factor, on all that the real rank has computed since that wait;
+    - a straggler's lateness, once per iteration: until a wait has followed a collective of which
+      both were members;
     - jitter, once for each stretch between waits;
     - skew, once for each collective.
 
     Calls with the same `asked` are about one collective. A straggler that shares no process group
-    with the real rank has no effect: who waits for it is not followed. The same calls in the same
+    with the real rank has no effect: indirect waiting is not modelled. The same calls in the same
     order get the same draws, and a rank's draws do not depend on the size of the world.
     """
 
@@ -101,7 +99,7 @@ class Peers:
         seed: int,
         skew: RandomDelay | None,
         jitter: DrawnJitter | MeasuredJitter | None,
-        factors: Array,  # by rank, how many times as long it computes as the real rank
+        factors: Floats,  # by rank, how many times as long it computes as the real rank
         late: Sequence[tuple[range, Distribution]],  # a draw once in an iteration; they add up
     ) -> None:
         self._skew = skew
@@ -141,9 +139,9 @@ class Peers:
         return self._skew is not None or self._jitter is not None or self._has_stragglers
 
     def entered(self, kind: str, members: Sequence[int], peer: int, asked: float) -> float:
-        """Return when the last of those that the real rank waits for has come: not before it has.
+        """Return when the last member that the real rank waits for has entered, or the rank itself.
 
-        A message is sent whether its receiver is there or not; `peer` is whom one comes from.
+        A message is sent whether or not its receiver is ready; `peer` is a message's sender.
         """
         if kind == "send" or len(members) == 1:
             return asked
@@ -159,10 +157,10 @@ class Peers:
         return asked + float(np.max(self._lateness(ranks, asked)))
 
     def entry(self, peer: int, asked: float) -> float:
-        """Return when one peer comes to what the real rank asked for at `asked`; -1: anybody."""
+        """Return when one peer (-1: any) enters what the real rank asked for at `asked`."""
         return asked if peer < 0 else self.last_entry((peer,), asked)
 
-    def _lateness(self, ranks: Ints, asked: float) -> Array:
+    def _lateness(self, ranks: Ints, asked: float) -> Floats:
         collective = self._collectives.get(asked) or self._begin(asked)
         late = np.zeros(len(ranks))
         if self._has_stragglers:
@@ -200,17 +198,17 @@ _LEAST, _MOST = 2, 32  # iterations that a measured jitter draws from
 
 
 class DrawnJitter:
-    """Each rank computes longer than the real one by a draw of `distribution`."""
+    """Each rank computes longer than the real one by a draw from `distribution`."""
 
     def __init__(self, distribution: Distribution, rng: RankRng, world: int) -> None:
         self._distribution = distribution
         self._rng = rng
         self._ranks = np.arange(world)
         self._stretch = -1
-        self._late: Array | None = None
+        self._late: Floats | None = None
 
-    def late(self, stretch: int, computed: float) -> Array | None:
-        """Return the seconds by rank, drawn once for each wait of the real rank."""
+    def late(self, stretch: int, computed: float) -> Floats | None:
+        """Return the seconds by rank, drawn once per stretch between waits of the real rank."""
         if stretch != self._stretch:
             self._late = self._rng.of(self._distribution, stretch, self._ranks)
             self._stretch = stretch
@@ -221,12 +219,12 @@ class DrawnJitter:
 
 
 class MeasuredJitter:
-    """Each rank computes a stretch as the real one did in one of its last iterations.
+    """Each rank computes a stretch as the real one did in one of its recent iterations.
 
-    The real rank's own deviation from its typical time is no part of that: where it is itself late,
-    the others are not. Collectives are recognised by their place in the iteration. Which iteration
-    a rank follows is drawn once for each stretch. The first one, which warms up, counts for
-    nothing; until two others are known nobody is late.
+    The real rank's own deviation from its typical time is subtracted: where it is late itself, the
+    others are not. Stretches are matched by their place in the iteration; which iteration a rank
+    follows is drawn once per stretch. The first iteration, which warms up, is ignored; until two
+    others are known nobody is late.
     """
 
     def __init__(self, rng: RankRng, world: int) -> None:
@@ -237,8 +235,8 @@ class MeasuredJitter:
         self._past: list[deque[float]] = []  # by place in the iteration
         self._computed: list[float] | None = None  # in this iteration; None in the first
 
-    def late(self, stretch: int, computed: float) -> Array | None:
-        """Return the seconds by rank, which may be negative; None while nothing is known."""
+    def late(self, stretch: int, computed: float) -> Floats | None:
+        """Return the seconds by rank, which may be negative; None until enough is known."""
         if self._computed is None:
             return None
         place = len(self._computed)
@@ -264,17 +262,17 @@ class RankRng:
     """A source of one uniform number for each rank on each occasion.
 
     Counter-based (Philox; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), so
-    that an occasion needs no other one; a rank's number is its place in the occasion's sequence.
+    that occasions are independent; a rank's number is its place in the occasion's sequence.
     """
 
     seed: int
     source: tuple[int, ...]  # what the numbers are for: two sources share none
 
-    def uniform(self, occasion: int, ranks: int) -> Array:
+    def uniform(self, occasion: int, ranks: int) -> Floats:
         philox = np.random.Philox(counter=[0, occasion, 0, 0], key=self._key)
         return inside(np.random.Generator(philox).random(ranks))
 
-    def of(self, distribution: Distribution, occasion: int, ranks: Ints) -> Array:
+    def of(self, distribution: Distribution, occasion: int, ranks: Ints) -> Floats:
         return distribution.from_uniform(self.uniform(occasion, int(ranks.max()) + 1)[ranks])
 
     @cached_property

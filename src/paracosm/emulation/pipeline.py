@@ -1,4 +1,4 @@
-"""When emulated stages of a pipeline pass on what they compute."""
+"""When emulated stages of a pipeline send on what they compute."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from paracosm.emulation.records import PipelineStep
 
 
 class Pipeline:
-    """The stages of a pipeline, some of which are real, a step after the other.
+    """The stages of a pipeline, some of which are real, step by step.
 
     An emulated stage computes for as long as the real one did in the step before, one micro-batch
-    at a time, in the order of its schedule and as soon as the input has come. GPipe goes forward
-    with all n micro-batches, then back (Huang et al., 2019). With 1F1B stage s of S goes forward
-    with min(n, S - s), then back with one and forward with one in turns (Narayanan et al., 2019).
+    at a time, in the order of its schedule and as soon as the input has arrived. GPipe runs all n
+    forward micro-batches, then all backward ones (Huang et al., 2019). With 1F1B stage s of S runs
+    min(n, S - s) forward ones, then alternates backward and forward (Narayanan et al., 2019).
     """
 
     def __init__(self, step: PipelineStep) -> None:
@@ -26,11 +26,11 @@ class Pipeline:
         self._moved: Counter[tuple[int, str]] = Counter()  # micro-batches by stage and direction
         self._free = [-inf] * len(step.ranks)
         self._places = [0] * len(step.ranks)  # of each stage in its schedule
-        # When what a stage gives the next one was there, for one that is real, or else done
+        # When a stage's output was at the next one, if it is real, or else computed
         self._given: dict[tuple[int, str, int], float] = {}
 
     def begin(self, step: PipelineStep, now: float) -> None:
-        """Have a real stage begin its next step at an instant."""
+        """Note that a real stage begins its next step."""
         stage = self._stages[step.rank]
         self._emulated.discard(stage)
         self._took = {"F": step.forward, "B": step.backward}
@@ -39,18 +39,18 @@ class Pipeline:
         self._moved[stage, "steps"] += 1
 
     def has(self, source: int, target: int) -> bool:
-        """Return whether two ranks are neighbours in it."""
+        """Return whether two ranks are neighbouring stages."""
         stages = self._stages
         return source in stages and target in stages and abs(stages[source] - stages[target]) == 1
 
     def sent(self, source: int, target: int, there: float) -> None:
-        """Learn when the next message of a real rank to an emulated one was there."""
+        """Note when the next message of a real rank has arrived at an emulated one."""
         self._given[self._next(source, target)] = there
 
     def ready(self, source: int, target: int, hop: float) -> float | None:
         """Return when an emulated rank sends its next message to a real one.
 
-        None while that waits for a real one; `hop` is what a message takes between emulated ones.
+        None while it waits for a real one; `hop` is the time of a message between emulated ones.
         """
         moved = True
         while moved:
@@ -67,10 +67,10 @@ class Pipeline:
         return stage, way, self._moved[stage, way] - 1
 
     def _compute(self, stage: int, hop: float) -> bool:
-        """Compute the next micro-batch of an emulated stage; return whether it could."""
+        """Compute an emulated stage's next micro-batch, if its input is there; return whether."""
         way, number = self._due(stage)
         last = len(self._places) - 1
-        if stage == (0 if way == "F" else last):  # nobody gives it anything
+        if stage == (0 if way == "F" else last):  # without a predecessor
             step = number // self._first.microbatches
             came = self._begun[step] if step < len(self._begun) else None
         else:

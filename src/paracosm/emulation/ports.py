@@ -1,9 +1,9 @@
 """When collectives and messages begin and end: comm workers take them in order, links carry them.
 
-What is under way at one time on a link of the real rank either shares it ("fair": rates are max-min
-fair, as TCP streams have on average) or has it one after the other ("serial": of all that could
-start, what became ready first does). So the end of what is under way may move when more comes: it
-is known for certain only when it has passed.
+Transfers under way at the same time on a link of the real rank either share it ("fair": max-min
+fair rates, as TCP streams have on average) or take turns ("serial": of those that could start, the
+one that became ready first does). So the end of a transfer may move when others arrive: it is
+certain only once it has passed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _State:
         return [*queued, *(event[2] for event in self.ready), *self.moving, *self.waiting]
 
     def copy(self) -> _State:
-        """Return a state to go on with on trial, whose tasks have the same spans."""
+        """Return a copy to run ahead on trial; its tasks keep the same spans."""
         new = {task: replace(task) for task in self.tasks()}
         pools = {task.pool for task in new}
         return _State(
@@ -71,7 +71,7 @@ class _State:
         )
 
     def run(self, until: float) -> None:
-        """Go on to an instant; spans are told of what begins and ends."""
+        """Advance to an instant; spans get their begins and ends."""
         while True:
             rates = self._rates()
             end = min(
@@ -114,7 +114,7 @@ class _State:
                 task.left -= seconds * rate
 
     def _end(self, some_do: bool) -> None:
-        """Take what is through off its links; the least is, whatever rounding leaves of it."""
+        """Take finished tasks off their links; of those that end now, whatever rounding leaves."""
         if not some_do:
             return
         least = max(min(task.left for task in self.moving), _FORGIVEN)
@@ -124,7 +124,7 @@ class _State:
             self._free_comm_worker(task)
 
     def _free_comm_worker(self, task: _Task) -> None:
-        """Have the comm worker free: behind a message that is on its way the next one follows."""
+        """Free the comm worker for the next task; the message may still be propagating."""
         task.span.done = self.now + task.cost.after
         insort(self.free[task.pool], task.worker)
         self._next(task.pool)
@@ -143,7 +143,7 @@ class _State:
         self.waiting = still
 
     def _rates(self) -> list[float]:
-        """Return for all that moves how much of the rank's link it has: max-min fair shares."""
+        """Return the share of the rank's link that each moving task has: max-min fair."""
         moving = self.moving
         if self.sharing == "serial" or len(moving) < 2:
             return [task.cost.share for task in moving]
@@ -168,7 +168,7 @@ class _State:
 
 
 class Ports:
-    """The links of a rank, which all its process groups share, and the comm workers of these."""
+    """The links of a rank, shared by all its process groups, and the groups' comm workers."""
 
     def __init__(self, sharing: Sharing) -> None:
         self._state = _State(sharing)
@@ -180,15 +180,15 @@ class Ports:
         self,
         group: Hashable,  # whose comm workers are counted together
         pool: Hashable,
-        count: int,  # how many the pool has, if this is the first that it hears
+        count: int,  # size of the pool, used on its first call
         asked: float,  # when it was asked for; calls come in this order, or nearly
         entered: float,  # when the last of the other members came to it
         cost: Cost,  # what it costs from then on
     ) -> Span:
-        """Hand a collective or message to the first comm worker of its pool that is free.
+        """Give a collective or message to the first comm worker of its pool that is free.
 
-        Each has one task in hand at a time, in the order of asking. Later calls may still move
-        `done` of the span.
+        Each works on one task at a time, in the order of asking. Later calls may still move `done`
+        of the span.
         """
         state = self._state
         self._run(asked)
@@ -215,7 +215,7 @@ class Ports:
         return span
 
     def _run(self, until: float) -> None:
-        """Go on to an instant: at once where there was nothing but one task, which is over."""
+        """Advance to an instant; quickly if there was only one task, and it has ended."""
         alone, self._alone = self._alone, None
         if alone is None or until < alone[1]:
             self._state.run(until)

@@ -1,4 +1,4 @@
-"""The records of one real rank, out of those of all processes."""
+"""The records of one real rank, selected from those of all processes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def by_rank(records: Sequence[Record], ranks: Iterable[int] = ()) -> list[RankRe
 
 
 def is_measured(records: Iterable[Record]) -> bool:
-    """Whether collectives took no time, so that iterations are still to be put together."""
+    """Whether collectives took no time, so that iterations are still to be composed."""
     return any(isinstance(each, Collective) and each.worker < 0 for each in records)
 
 
@@ -112,7 +112,7 @@ class Iterations:
 
 
 def measured_iterations(iterations: Sequence[Iteration]) -> Iterations:
-    """Return those whose beginning, the end of the one before, is known: not the first."""
+    """Return the iterations whose beginning, the end of the one before, is known: not the first."""
     number = np.array([each.number for each in iterations], dtype=np.int64)
     end = np.array([each.end for each in iterations], dtype=np.float64)
     follows = np.flatnonzero(np.diff(number) == 1) + 1
@@ -120,7 +120,7 @@ def measured_iterations(iterations: Sequence[Iteration]) -> Iterations:
 
 
 def spread(times: Floats) -> dict[str, Any]:
-    """Return the median of times, shape (k,), its standard error, the mean, p10, p90 and k."""
+    """Return the median of times, its standard error, the mean, p10, p90 and the number."""
     p10, median, p90 = np.quantile(times, [0.1, 0.5, 0.9]).tolist()
     return {
         "median": median,

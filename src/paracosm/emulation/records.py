@@ -1,9 +1,7 @@
-"""What an emulated job leaves behind while it runs: a file of records for every process.
+"""Records of an emulated job while it runs: one file per process.
 
 A line is a JSON array: the letter of the record's kind, then its fields. Lines are written in
-bundles, twice a second where records come, so that a process that is killed leaves all but its last
-instants.
-
+bundles, twice a second while records arrive, so that a killed process leaves all but its last ones.
 Times are seconds of `time.monotonic`, which all processes of a machine share.
 """
 
@@ -26,13 +24,13 @@ COLLECTIVES = (
     *("all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast", "gather", "scatter"),
     *("all_to_all", "barrier", "send", "recv"),
 )
-"""Kinds of `Collective`: also what a what-if names."""
+"""Kinds of `Collective`, which what-ifs name, too."""
 
 GLOO_WORKERS = 2
 """Comm workers of a gloo group in PyTorch; NCCL has one stream."""
 
 MEASUREMENT = "measured.records"
-"""The file of a run folder with the records of a run that measured computing alone."""
+"""The file in a run folder with the records of a run that measured computing alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +55,10 @@ class Collective:
     # Which comm worker of the group: 0, 1; minus how many the library has in a run that measures
     # computing alone
     worker: int = 0
-    site: str = ""  # "train.py:42", the line of the script that asked; empty where nobody knows
+    site: str = ""  # "train.py:42", the line of the script that asked; empty if unknown
 
     def beyond(self, timeout: float) -> str:
-        """Say that it takes longer than the group's `timeout`; nothing where it does not."""
+        """Describe how it exceeds the group's `timeout`; empty where it does not."""
         if self.done - self.asked <= timeout:
             return ""
         return (
@@ -108,14 +106,14 @@ class Group:
     rank: int
     name: str
     size: int
-    members: tuple[int, ...]  # global ranks, in the group's order; empty where nobody knows
+    members: tuple[int, ...]  # global ranks, in the group's order; empty if unknown
     backend: str  # what the script asked for: "gloo", "nccl"
     timeout: float = inf  # seconds after which a collective of a real group fails
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What the emulator moved in all to and from a real rank, in bytes of payload, and its cost."""
+    """What the emulator sent to and received from a real rank so far, in bytes, and CPU seconds."""
 
     rank: int
     sent: int
@@ -126,7 +124,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A sentence for the user: what was not as expected, and what was done about it."""
+    """A sentence for the user: something unexpected, and what was done about it."""
 
     rank: int  # the real rank; -1 for the emulator
     grave: bool  # whether the run failed for it
@@ -152,10 +150,10 @@ _BUNDLE = 256  # records
 
 
 class RecordWriter:
-    """Appends records to a file; any thread may.
+    """Appends records to a file, from any thread.
 
-    Records come in the midst of what a script computes, where a line of text takes several times as
-    long as among others: they are kept until a bundle is written.
+    Writing a line between a script's computations takes several times as long as writing many at
+    once, so records are buffered.
     """
 
     def __init__(self, path: Path) -> None:
@@ -189,7 +187,7 @@ class RecordWriter:
             self._flushed = time.monotonic()
 
     def abandon(self) -> None:
-        """Leave the file, and what is still to be written, to the parent: for a forked child."""
+        """In a forked child, leave the file and the buffered records to the parent."""
         self._forsaken = True
         if not self._file.closed:
             nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -1,4 +1,4 @@
-"""What an emulated job came to: summary, timeline and tables, made of its records."""
+"""The result of an emulated job: summary, timeline and tables, made from its records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from paracosm.timeline.analysis import exposed_of_each, exposure_between
 from paracosm.units import format_size
 
 Files = Mapping[str, Callable[[Path], None]]
-"""Further files of a run folder, by name, with what writes them."""
+"""Further files of a run folder, by name, with the functions that write them."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,15 @@ class EmulationResult:
 
 def result_of(
     config: EmulateConfig,
-    heard: Sequence[Record],  # what the processes recorded
+    recorded: Sequence[Record],  # what the processes recorded
     exit_code: int | None,
     seed: int,  # of all that is random about the emulated ranks
     emulator: int | None = None,
     interrupted: bool = False,
 ) -> EmulationResult:
-    """Return what a run came to; where it measured computing alone, its job is put together."""
-    records = compose(config, seed, heard) if is_measured(heard) else heard
-    summary = summarise(config, records, exit_code, measured=heard)
+    """Return the result of a run; if it measured computing alone, its job is composed first."""
+    records = compose(config, seed, recorded) if is_measured(recorded) else recorded
+    summary = summarise(config, records, exit_code, measured=recorded)
     if emulator or interrupted:
         summary = replace(summary, status="interrupted" if interrupted else "failed")
     if config.beside is not None:
@@ -60,8 +60,8 @@ def result_of(
     files: dict[str, Callable[[Path], None]] = {
         "collectives.parquet": lambda path: _save_collectives(records, path)
     }
-    if records is not heard:
-        files[MEASUREMENT] = lambda path: write_records(heard, path)
+    if records is not recorded:
+        files[MEASUREMENT] = lambda path: write_records(recorded, path)
     return EmulationResult(summary, timeline_of(records), files, records)
 
 
@@ -78,8 +78,8 @@ class Metrics:
     """Writes rows for every iteration of every real rank, and counts them for a progress bar.
 
     Rows: `iteration_time` in seconds, from the second iteration on; `cpu`, processor seconds per
-    second; and in the end `exposed` and `hidden`, seconds of communication in the iteration. Both
-    times of a row are seconds since the first record of the job.
+    second; and at the end `exposed` and `hidden`, seconds of communication in the iteration. Both
+    times of a row are seconds since the job's first record.
     """
 
     def __init__(
@@ -96,24 +96,24 @@ class Metrics:
         return Metrics(None, self._progress)
 
     def restart(self) -> None:
-        """Begin with another run of the script: its first iteration follows none of the last."""
+        """Begin another run of the script: its first iteration follows no other."""
         self._last.clear()
 
-    def hear(self, records: Sequence[Record]) -> None:
-        """Write rows of a run as it goes on; of one that measures, when it is put together."""
+    def add(self, records: Sequence[Record]) -> None:
+        """Write rows as a run proceeds; a measuring run's follow once it is composed."""
         self._is_measured = self._is_measured or is_measured(records)
-        self._hear(records)
+        self._write(records)
 
     def end(self, result: EmulationResult) -> None:
-        """Write what is known of a run in the end."""
+        """Write the rows that are known only at the end of a run."""
         if self._is_measured:
             self._is_measured, self._progress = False, None
             self._last.clear()
-            self._hear(result.records)
+            self._write(result.records)
             self._is_measured = True
         self._exposure(result.records)
 
-    def _hear(self, records: Sequence[Record]) -> None:
+    def _write(self, records: Sequence[Record]) -> None:
         for record in records:
             if self._begun is None and (time_of := _BEGINS.get(type(record))):
                 self._begun = time_of(record)
@@ -153,7 +153,6 @@ _TIMES = ("asked", "entered", "begun", "done")
 
 
 def _save_collectives(records: Sequence[Record], path: Path) -> None:
-    """Write all real ranks' collectives, exposed and hidden seconds included, as Parquet."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -180,10 +179,10 @@ def _save_collectives(records: Sequence[Record], path: Path) -> None:
 def timeline_of(records: Sequence[Record]) -> Timeline:
     """Return what each real rank computed, waited for and communicated.
 
-    A rank is a node: "rank0". Its resources are "compute", with a span for each stretch of an
+    A rank is a node, "rank0". Its resources are "compute", with a span for each stretch of an
     iteration between waits, "wait", and one for each comm worker of a process group, "comm
-    default_pg 0", where collectives last from when the worker took them up until they were done.
-    Time 0 is the first record.
+    default_pg 0", with a span from when the worker took a collective until it was done. Time 0 is
+    the first record.
     """
     timeline = Timeline()
     found = by_rank(records)

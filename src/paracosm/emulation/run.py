@@ -31,13 +31,13 @@ def run_emulation(
     config: EmulateConfig,  # what is emulated
     seed: int = 0,  # of all that is random about the emulated ranks
     metrics: Sink | None = None,  # gets iteration times as they are made
-    progress: Callable[[int, float | None], None] | None = None,  # told of ended iterations
-    announce: Callable[[str], None] | None = None,  # told what is real and what is assumed
+    progress: Callable[[int, float | None], None] | None = None,  # called as iterations end
+    announce: Callable[[str], None] | None = None,  # called with what is real and what is assumed
 ) -> EmulationResult:
-    """Run the script as the real ranks of the job, and return what came of it.
+    """Run the script as the real ranks of the job, and return the result.
 
-    With changes it is the changed job, and the summary of the job without them is `unchanged`. All
-    jobs that one measurement of computing serves are put together from one run of the script.
+    With what-ifs the result is the changed job's, and that of the job without them is `unchanged`.
+    All jobs that share a measurement of computing are composed from one run of the script.
     """
     runs = _Runs(seed, Metrics(metrics, progress))
     before: EmulationResult | None = None
@@ -67,7 +67,7 @@ def run_emulation(
 
 
 def _run_delays(config: EmulateConfig, delays: Delays, runs: _Runs) -> EmulationResult:
-    """Compose the job once per delay, find the hidden delay; return the run without delay."""
+    """Compose the job for each delay, and fit the knee; return the run without delay."""
     results: dict[float, EmulationResult] = {}
     for delay in delays.delays:
         added = (parse_change(f"{delays.kind}: +{delay!r} s"),) if delay else ()
@@ -88,30 +88,30 @@ WAITS = 0.02  # of an iteration: less communication than that is not worth faste
 
 @dataclass
 class _Runs:
-    """Runs of the script: one for all jobs of a world where it measures computing alone."""
+    """Runs of the script: one for all jobs of a world if it measures computing alone."""
 
     seed: int
-    heard: Metrics
+    metrics: Metrics
     measured: dict[int, tuple[list[Record], Ended]] = field(default_factory=dict)
 
     def once(self, config: EmulateConfig, shown: bool = True) -> tuple[EmulationResult, Ended]:
-        """Return what comes of one job; its iterations are metrics where it is `shown`."""
-        heard = self.heard if shown else self.heard.unwritten()
-        heard.restart()
+        """Return the result of one job; its iterations become metrics if it is `shown`."""
+        metrics = self.metrics if shown else self.metrics.unwritten()
+        metrics.restart()
         known = self.measured.get(config.world)
-        records, ended = known or self._run(config, heard)
+        records, ended = known or self._run(config, metrics)
         if is_measured(records):
             self.measured[config.world] = records, ended
         result = result_of(
             config, records, ended.exit_code, self.seed, ended.emulator, ended.interrupted
         )
-        heard.end(result)
+        metrics.end(result)
         return result, ended
 
     def with_twice_the_bandwidth(
         self, config: EmulateConfig, summary: EmulationSummary
     ) -> EmulationSummary:
-        """Return the summary with what faster links would bring, where that can be put together."""
+        """Return the summary with the effect of faster links, where it can be composed."""
         time, parts = summary.iteration_time, summary.breakdown or {}
         exposed = parts.get("exposed_communication", 0.0)
         by_links = config.has_links and config.communication in (None, "cluster")
@@ -125,19 +125,19 @@ class _Runs:
         found = self.once(asked, shown=False)[0].summary.iteration_time
         return replace(summary, twice_bandwidth=None if found is None else found.median)
 
-    def _run(self, config: EmulateConfig, heard: Metrics) -> tuple[list[Record], Ended]:
+    def _run(self, config: EmulateConfig, metrics: Metrics) -> tuple[list[Record], Ended]:
         if config.measured is not None:
             records = load_measured(config.measured, config.world)
-            heard.hear(records)
+            metrics.add(records)
             return records, Ended(0, None, False)
         with temporary_folder() as folder:
             records = list[Record]()
 
-            def hear(more: list[Record]) -> None:
+            def add(more: list[Record]) -> None:
                 records.extend(more)
-                heard.hear(more)
+                metrics.add(more)
 
-            ended = run_job(config, self.seed, folder, hear)
+            ended = run_job(config, self.seed, folder, add)
         return records, ended
 
 
@@ -186,12 +186,12 @@ class _Job:
 
 
 def run_job(
-    config: EmulateConfig, seed: int, folder: Path, heard: Callable[[list[Record]], None]
+    config: EmulateConfig, seed: int, folder: Path, on_records: Callable[[list[Record]], None]
 ) -> Ended:
     """Run the script as the real ranks of the job until they end.
 
-    Ctrl-C is passed on to the script, and so is SIGTERM or SIGHUP to this process; what has been
-    recorded until then is heard. `folder` is for records.
+    Ctrl-C is passed on to the script, and so is SIGTERM or SIGHUP to this process. New
+    records go to `on_records`, their files to `folder`.
     """
     require("torch", "torch", "emulation")
     port = _free_port(config.port)
@@ -207,7 +207,7 @@ def run_job(
             job.ranks[rank] = _start_rank(config, seed, rank, folder, port, job, costs)
         try:
             with _signals_raise_interrupt():
-                failed = _watch(job, heard)
+                failed = _watch(job, on_records)
         except KeyboardInterrupt:
             interrupted = True
             _interrupt(job)
@@ -218,7 +218,7 @@ def run_job(
                 process.kill()
                 process.wait()
         costs.close()
-    heard(job.news())
+    on_records(job.news())
     return Ended(failed or _failed(job), emulator, interrupted)
 
 
@@ -236,52 +236,52 @@ def _start_rank(
     if config.output == "stderr":
         out = sys.stderr.fileno()
     sys.stdout.flush()
-    told = Setting(config, seed, rank, folder / f"rank{rank}.records")
-    variables: dict[str, str] = {}
+    setting = Setting(config, seed, rank, folder / f"rank{rank}.records")
+    variables = None
     if config.nccl:
         from paracosm.emulation.nccl.table import CostTable
 
-        table = costs.enter_context(CostTable(folder, config, seed, rank, told.records))
+        table = costs.enter_context(CostTable(folder, config, seed, rank, setting.records))
         job.readers.append(RecordReader(table.records))
         variables = table.environment()
-    return _start(command, told, port, job, out, variables)
+    return _start(command, setting, port, job, out, variables)
 
 
 def _start_emulator(
     config: EmulateConfig, seed: int, folder: Path, port: int, job: _Job
 ) -> subprocess.Popen[bytes]:
-    told = Setting(config, seed, -1, folder / "emulator.records")
-    return _start(["paracosm.emulation.wire.main"], told, port, job, None, {})
+    setting = Setting(config, seed, -1, folder / "emulator.records")
+    return _start(["paracosm.emulation.wire.main"], setting, port, job)
 
 
 def _start(
     module: list[str],
-    told: Setting,
+    setting: Setting,
     port: int,
     job: _Job,
-    out: int | None,
-    variables: dict[str, str],
+    out: int | None = None,
+    variables: dict[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a process in a process group of its own, so that Ctrl-C is ours to pass on."""
-    job.readers.append(RecordReader(told.records))
+    """Start a process in a process group of its own, so that it is we who pass on Ctrl-C."""
+    job.readers.append(RecordReader(setting.records))
     inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     return subprocess.Popen(
         [*_PYTHON, *module],
-        env=inherited | address | told.environment() | variables,
+        env=inherited | address | setting.environment() | (variables or {}),
         stdin=subprocess.DEVNULL,  # what reads from a terminal in the background would be stopped
         stdout=out,
         process_group=0,
     )
 
 
-# They speak to processes that the user starts.
+# They are for processes that the user starts.
 _NOT_INHERITED = ("PARACOSM_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE")
 
 
 @contextlib.contextmanager
 def _signals_raise_interrupt() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP do what Ctrl-C does, but where they are ignored or handled."""
+    """Make SIGTERM and SIGHUP do what Ctrl-C does, unless they are ignored or handled."""
     ours = []
     if threading.current_thread() is threading.main_thread():
         candidates = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
@@ -295,17 +295,17 @@ def _signals_raise_interrupt() -> Iterator[None]:
             signal.signal(each, signal.SIG_DFL)
 
 
-def _watch(job: _Job, heard: Callable[[list[Record]], None]) -> int:
-    """Hear records until every rank has ended, or one has failed and the others do not.
+def _watch(job: _Job, on_records: Callable[[list[Record]], None]) -> int:
+    """Pass on records until every rank has ended, or some time after one has failed.
 
     Return the exit code of the rank that failed first, or 0. Ranks whose emulator has failed mostly
-    get an error of gloo's; those that wait for connections would wait for half an hour.
+    get an error from gloo; those that wait for connections would wait for half an hour.
     """
     failed = 0
     until: float | None = None
     while any(process.poll() is None for process in job.ranks.values()):
         time.sleep(_STEP)
-        heard(job.news())
+        on_records(job.news())
         failed = failed or _failed(job)
         if until is None and failed:
             until = time.monotonic() + _GRACE
@@ -321,7 +321,7 @@ def _failed(job: _Job) -> int:
 
 
 def _interrupt(job: _Job) -> None:
-    """Pass Ctrl-C on to the script, and end it if it does not end itself."""
+    """Pass Ctrl-C on to the script, and terminate it if it does not end."""
     for sign in (signal.SIGINT, signal.SIGTERM):
         for process in job.ranks.values():
             if process.poll() is None:

@@ -1,4 +1,4 @@
-"""The key numbers of an emulated job, from what its processes recorded."""
+"""The summary of an emulated job, from the records of its processes."""
 
 from __future__ import annotations
 
@@ -37,10 +37,9 @@ def summarise(
 ) -> EmulationSummary:
     """Return the summary of a run, in seconds and bytes, from the records of all processes.
 
-    Where the job was put together, `measured` has the records that it was made of.
-
-    Where several ranks are real, the numbers at the top are those of the slowest one, and `ranks`
-    has those of each. `exit_code` is None where the script was interrupted.
+    If the job was composed, `measured` has the records that it was made from. With several real
+    ranks the numbers at the top are the slowest one's, and `ranks` has those of each. `exit_code`
+    is None if the script was interrupted.
     """
     found = by_rank(records, config.rank)
     numbers = [_numbers(each) for each in found]
@@ -115,10 +114,10 @@ def _reason_without_iterations(own: RankRecords) -> str:
 
 
 def _breakdown(own: RankRecords, iterations: Iterations) -> dict[str, float]:
-    """Return the seconds of an iteration, in the mean over the middle half of them.
+    """Return the seconds of an iteration, averaged over the middle half of them.
 
-    `waiting` is what was waited with no collective under way, `late_peers` that part of
-    `exposed_communication` in which not all members had come to any collective under way.
+    `waiting` is waiting with no collective under way; `late_peers` is the part of
+    `exposed_communication` in which no collective under way had all its members.
     """
     middle = iterations.middle
     ends = iterations.begin[middle], iterations.end[middle]
@@ -158,7 +157,7 @@ def _communication(
 def _sums(
     begin: Floats, end: Floats, spans: Floats, sizes: Floats, waits: Floats
 ) -> dict[str, float]:
-    """Return the means over stretches of time; collectives count where they were asked for."""
+    """Return the means over stretches of time; a collective counts where it was asked for."""
     asked = spans[:, 0]
     first, last = np.searchsorted(asked, begin, "right"), np.searchsorted(asked, end, "right")
     reached = np.concatenate([[0.0], np.cumsum(sizes)])
@@ -194,7 +193,7 @@ def _groups(own: RankRecords) -> list[dict[str, Any]]:
 
 
 def _lateness(own: RankRecords) -> dict[str, Any] | None:
-    """Return how long after the last result that came in a wait the rank went on."""
+    """Return how long after the last result of a wait the rank resumed."""
     done = np.sort(own.spans[:, 1])
     if not len(done) or not len(own.waits):
         return None
@@ -232,7 +231,7 @@ def _notes(records: Sequence[Record]) -> list[dict[str, Any]]:
 
 
 def _nothing_done(found: Sequence[RankRecords]) -> list[dict[str, Any]]:
-    """Say why a job was none: without communication, or at its end before anything came again."""
+    """Return a note if nothing was emulated: no communication, or an early end of the script."""
     asked = [(each.kind, each.size, each.site) for own in found for each in own.collectives]
     why = "the script made no collective and sent no message: nothing was emulated"
     if asked:
@@ -252,7 +251,7 @@ _FEWEST = 10  # iterations, without the first: fewer say nothing
 
 
 def _noise(measured: Sequence[Record], time: IterationTimes | None) -> list[str]:
-    """Return what says that others kept the machine busy while computing was measured."""
+    """Return the signs that other processes kept the machine busy while computing was measured."""
     found = []
     for each in by_rank(measured):
         if len(each.iterations) > _FEWEST:
@@ -269,7 +268,7 @@ def _noise(measured: Sequence[Record], time: IterationTimes | None) -> list[str]
 
 
 def _duration(found: Sequence[RankRecords]) -> float:
-    """Return the seconds from the first to the last record, and those without a core."""
+    """Return the seconds from the first to the last record, including those without a core."""
     waited = max((own.iterations[-1].core_wait for own in found if own.iterations), default=0.0)
     return max(max(each.last for each in found) - min(each.first for each in found) + waited, 0.0)
 

@@ -1,4 +1,4 @@
-"""The simulator: who takes part, and how long it runs."""
+"""The simulator: its workers, and the run."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ W = TypeVar("W", bound="Worker")
 
 
 class Network(Protocol):
-    """What says how long messages take; `paracosm.cluster.Cluster` does, which also says how they
-    share ports. A network of another kind is shared serially.
+    """The times of messages, such as `paracosm.cluster.Cluster`, which also defines how they share
+    ports. A network of another kind is shared serially.
 
     It may also have `node(name)`: workers on one node share its ports and have its speed.
     """
@@ -61,7 +61,7 @@ class Simulator(TransferScheduler):
 
     Args:
         log: print a line for every event.
-        network: how long messages take that are sent with a size.
+        network: the times of messages with a size.
         timeline: records every compute, send, receive and wait.
         seed: of all random numbers that the engine draws.
         recording: measured durations to be replayed, or the file that holds them.
@@ -94,7 +94,7 @@ class Simulator(TransferScheduler):
         self._spawned = 0
         self._until: Future | None = None
         self._started = self._looping = self._stopping = self._over = False
-        # Chosen here, once, so that a run that nobody observes pays nothing.
+        # Chosen here, once, so that an unobserved run pays nothing.
         self._observer = None if timeline is None and not log else Observer(self, timeline, log)
         if self._observer is not None:
             self.complete = self._observer.complete
@@ -147,7 +147,7 @@ class Simulator(TransferScheduler):
     def spawn(
         self, body: Coroutine[Any, Any, Any], name: str | None = None, daemon: bool = False
     ) -> Walker:
-        """Let a coroutine run beside the workers, from now on, and return its walker."""
+        """Run a coroutine as a walker of its own, from now on, and return the walker."""
         if not iscoroutine(body):
             raise InputError(f"spawn takes a coroutine, as a call of an `async def`, not {body!r}")
         self._spawned += 1
@@ -168,21 +168,20 @@ class Simulator(TransferScheduler):
         return generator(self.seed, *key)
 
     def start(self) -> None:
-        """Run until nothing is left to happen. See `run`."""
+        """Run until no events are left. See `run`."""
         self.run()
 
     def run(self, until: float | Awaitable | Callable[[], bool] | None = None) -> None:
-        """Run until nothing is left to happen, or `stop` is called, or `until`.
+        """Run until no events are left, or `stop` is called, or `until`.
 
-        A run that ended early goes on with the next call.
+        A run that ended early continues with the next call.
 
         Args:
-            until: a time, in seconds: what happens at it still happens; or a future, walker or
-                transfer: until it is done; or a condition: until it holds, looked at after each
-                event.
+            until: a time, in seconds, whose events still happen; or a future, walker or transfer:
+                until it is done; or a condition: until it holds, checked after each event.
 
         Raises:
-            DeadlockError: nothing is left to happen, but walkers that are not daemons wait.
+            DeadlockError: no events are left, but walkers that are not daemons wait.
             InputError: it has run to its end before, or it is running, or the time is past.
             Exception: whatever a walker raised, with the walker's name and the virtual time in a
                 note, and the original traceback.
@@ -216,7 +215,7 @@ class Simulator(TransferScheduler):
             self._over = True
 
     def _run_until(self, until: Any) -> bool:
-        """Run, and return whether nothing is left to happen."""
+        """Run, and return whether no events are left."""
         if until is None:
             return self._loop()
         if isinstance(until, Awaitable):
@@ -270,7 +269,7 @@ class Simulator(TransferScheduler):
             self._observer.left(walker)
 
     def _explain(self, error: BaseException) -> None:
-        """Add to the error who raised it and when, if it was the walker that ran last."""
+        """Add the walker that ran last and the time to an error that it raised."""
         if not isinstance(self._current, Continuation):
             return
         walker = self._current.walker
@@ -294,7 +293,7 @@ _INF = float("inf")
 class Worker(Endpoint):
     """A computer of the simulation. Subclass it and define `async def run(self)`.
 
-    Sending, receiving and computing go on independently of one another; `paracosm.network` says how
+    Sending, receiving and computing are independent of one another; `paracosm.network` defines how
     transfers share the ports.
 
     Attributes:
@@ -340,19 +339,19 @@ class Worker(Endpoint):
         size: float | None = None,
         tag: Any = None,
     ) -> Transfer:
-        """Ask for a transfer to the worker called `to`, and go on at once; it may be awaited.
+        """Start a transfer to the worker called `to` without waiting; it may be awaited.
 
         Args:
             to: the receiver's name.
             data: any object; the receiver gets the same one, not a copy.
-            delay: for how long the transfer holds the ports, in seconds; on a cluster that is
-                shared fairly, how long it takes, whatever else flows. Without it, the link of the
-                simulation's network says so; without a network it takes no time.
+            delay: seconds for which the transfer holds the ports; on a fairly shared cluster, how
+                long it takes, whatever else flows. By default it follows from the network's link;
+                without a network it is 0.
             size: bytes.
-            tag: what kind of message it is; `recv` can choose by it. Compared with `==`.
+            tag: the kind of message, by which `recv` can select it. Compared with `==`.
 
         Raises:
-            InputError: nobody is called so, or the delay or size is negative or not finite.
+            InputError: there is no such worker, or the delay or size is negative or not finite.
         """
         try:
             route = self.__routes[to]
@@ -411,19 +410,19 @@ class Worker(Endpoint):
         return route
 
     def use_link(self, to: str, link: Link) -> None:
-        """Let messages to the worker called `to` travel over `link` from now on.
+        """Send messages to the worker called `to` over `link` from now on.
 
-        It takes the place of the cluster's link in this direction alone, as of a client that a
-        server reaches through its own port and the client's line. The ports of both nodes are as
-        wide as before.
+        It replaces the cluster's link in this direction alone, such as for a client that a server
+        reaches through its own port and the client's line. The ports of both nodes keep their
+        bandwidth.
 
         Args:
             to: the receiver's name.
-            link: full duplex, of finite bandwidth; of its sharing the cluster's counts.
+            link: full duplex, of finite bandwidth; the cluster's rule of sharing applies.
 
         Raises:
-            InputError: nobody is called so, no link joins the two nodes or one of half duplex, or
-                the cluster serves packets.
+            InputError: there is no such worker, no link joins the two nodes or one of half duplex,
+                or the cluster serves packets.
             RuntimeError: a message is on its way there.
         """
         route = self.__routes.get(to) or self.__open_route(to)
@@ -437,17 +436,17 @@ class Worker(Endpoint):
     ) -> Generator[None, Any, Any]:
         """Wait for a message and return what was sent.
 
-        Messages are received in the order in which they arrive; with `source` or `tag`, the first
-        one that fits is, and the others stay. The search passes over those that do not fit.
+        Messages are received in order of arrival; with `source` or `tag`, the first one that
+        matches. Messages that do not match stay.
 
         Args:
-            source: the name of the sender; anybody by default.
-            tag: what the message was tagged with; anything by default.
+            source: the name of the sender; any by default.
+            tag: of the message; any by default.
             timeout: seconds to wait at most.
 
         Raises:
             TimeoutError: no such message came in time. One that comes later is not lost.
-            InputError: nobody is called `source`, or the timeout is no number of seconds.
+            InputError: there is no worker called `source`, or the timeout is no number of seconds.
         """
         mailbox = self.mailbox
         messages = mailbox.messages
@@ -472,14 +471,14 @@ class Worker(Endpoint):
     def recv_transfer(
         self, source: str | None = None, tag: Any = None, timeout: float | None = None
     ) -> Generator[None, Any, Transfer]:
-        """Do as `recv`, but return the transfer, which knows its source, tag, size and times."""
+        """Do as `recv`, but return the transfer, with its source, tag, size and times."""
         transfer = self.mailbox.take(source, tag)
         if transfer is None:
             transfer = yield from self.mailbox.receive(source, tag, timeout)
         return transfer
 
     def recv_nb(self, source: str | None = None, tag: Any = None, default: Any = None) -> Any:
-        """Return what was sent in a message that is already there, or `default`; do not wait."""
+        """Return what was sent in a message that has arrived, or `default`, without waiting."""
         transfer = self.mailbox.take(source, tag)
         return default if transfer is None else transfer.data
 
@@ -487,7 +486,7 @@ class Worker(Endpoint):
 
     @coroutine
     def compute(self, duration: float) -> Generator[float, None, None]:
-        """Compute for `duration` seconds of virtual time; the node's speed is not asked."""
+        """Compute for `duration` seconds of virtual time, whatever the node's speed."""
         if duration.__class__ is not float or not 0.0 <= duration < _INF:
             duration = seconds("compute: the duration", duration)
         sim = self.sim
@@ -509,8 +508,8 @@ class Worker(Endpoint):
     def compute_unless(
         self, duration: float, *, source: str | None = None, tag: Any = None
     ) -> Generator[Any, Any, bool]:
-        """Compute for `duration` seconds, but stop as soon as a message that fits is there, which
-        `recv` then gives. Return whether the computation came to its end.
+        """Compute for `duration` seconds, but stop as soon as a matching message arrives, which
+        `recv` then returns. Return whether the computation was completed.
         """
         duration = seconds("compute_unless: the duration", duration)
         mailbox = self.mailbox
@@ -541,17 +540,17 @@ class Worker(Endpoint):
         *args: Any,
         duration: float | Distribution | Callable[[], float] | None = None,
     ) -> Result:
-        """Call `function(*args)` now, let the time that it takes pass, and return its result.
+        """Call `function(*args)` now, let virtual time pass for it, and return its result.
 
-        The time is divided by the speed of the worker's node, wherever it comes from.
+        The time is divided by the speed of the worker's node, whatever its source.
 
         Args:
             function: what is really computed.
             args: its arguments.
             duration: seconds on a node of speed 1: a number; a distribution, from which each
-                worker draws with a generator of its own; a function that gives the next duration;
-                or None: the real time that the call took, or that it took in the recording that
-                the simulation replays.
+                worker draws with a generator of its own; a function that returns the next duration;
+                or None: the real time of the call, or its time in the recording that the simulation
+                replays.
 
         Raises:
             InputError: the duration is negative or not finite, or the recording is at its end.
@@ -605,9 +604,9 @@ _SHORT.maxstring = _SHORT.maxother = 40
 class Observer:
     """Records spans in a timeline, prints a line for every event (`log`), or both.
 
-    Nobody asks during a run whether somebody watches. A simulation that is observed has other
-    functions in the places that are called anyway: around the `send` of each continuation, and for
-    the end of a transfer. Only `compute` looks whether there is an observer.
+    A run never checks whether it is observed. An observed simulation has other functions in the
+    places that are called anyway: around the `send` of each continuation, and for the end of a
+    transfer. Only `compute` checks for an observer.
     """
 
     def __init__(self, sim: Simulator, timeline: Timeline | None, log: bool) -> None:
@@ -680,7 +679,7 @@ class Observer:
             self._line(walker.name, "is cancelled" if walker.cancelled else "is done")
 
     def pause(self) -> None:
-        """Record what goes on up to now; the run may end here, or go on."""
+        """Record what is in progress up to now; the run may end here, or continue."""
         now = self._sim.now
         for walker, (what, since) in list(self._waits.items()):
             self._span(walker.name, "wait", what, since)
@@ -722,7 +721,7 @@ class Recording:
         self.durations = {name: list(values) for name, values in (durations or {}).items()}
 
     def add(self, worker: str, duration: float) -> None:
-        """Note that the next call of `worker` took `duration` seconds."""
+        """Record that the next call of `worker` took `duration` seconds."""
         self.durations.setdefault(worker, []).append(duration)
 
     def save(self, path: str | Path) -> None:
@@ -736,7 +735,7 @@ class Recording:
 
 
 class Replay:
-    """A recording, and what each worker has still to read of it."""
+    """A recording, and the position of each worker in it."""
 
     def __init__(self, recording: Recording) -> None:
         self._durations = recording.durations

@@ -1,16 +1,15 @@
 """Messages: on their way through the ports of two nodes, and in the mailbox of their target.
 
-Where the network is shared serially, as it is without one and with a network of the user's own, a
-transfer holds its ports alone (`paracosm.network.sharing` has the rule), and is one event, at its
-end. On a cluster whose links are shared fairly, transfers flow side by side, or in turn where it
-serves packets (`Flows`).
+If the network is shared serially, as it is without one and with a user-defined network, a transfer
+holds its ports alone (`paracosm.network.sharing` has the rule), and is one event, at its end. On a
+cluster whose links are shared fairly, transfers flow concurrently, or in turn if it serves packets
+(`Flows`).
 
-In a mailbox, messages stay in the order of their arrival, walkers in the order in which they came.
-A message goes to the first walker whose wish it fits, or else into the mailbox. So a walker waits
-only while the mailbox holds nothing for it, and neither list is ever searched in vain on the common
-way: one walker that takes whatever comes costs O(1). Choosing by source or tag passes over the
-messages that do not fit. A walker that gives up (a time-out, an interrupt, a cancel) is taken off
-the list there and then. It cannot swallow a message that comes later.
+In a mailbox, messages are in the order of arrival, and so are walkers. A message goes to the first
+walker whose request it matches, or else into the mailbox. So a walker waits only while the mailbox
+holds nothing for it, and the common case, one walker that takes any message, costs O(1). Selecting
+by source or tag skips the messages that do not match. A walker that gives up (a time-out, an
+interrupt, a cancel) is removed at once, so it cannot consume a message that comes later.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _NOTHING: deque[Any] = deque(maxlen=0)
 
 
 class TransferScheduler(Scheduler):
-    """The part of a simulation that carries messages; `complete` is what their end calls."""
+    """The part of a simulation that carries messages; transfers call `complete` at their end."""
 
     def __init__(self, network: Any) -> None:
         super().__init__()
@@ -89,7 +88,7 @@ class TransferScheduler(Scheduler):
 
 
 class Endpoint(Walker):
-    """A walker that messages are sent to."""
+    """A walker that receives messages."""
 
     __slots__ = ("mailbox", "ports")
 
@@ -115,7 +114,7 @@ class Transfer(Awaitable):
     number: int  # counts up with the requests of a simulation
     began: float  # when it got its ports, in virtual time; NaN before that
     arrived: float  # when it arrived; NaN before that
-    awaited: Future | None  # the future of its arrival, once somebody has asked for it
+    awaited: Future | None  # the future of its arrival, once requested
 
     @property
     def source(self) -> str:
@@ -126,12 +125,12 @@ class Transfer(Awaitable):
         return self.route.target.name
 
     def cancel(self) -> bool:
-        """Take the message back, wherever on its way it is; return False if it has arrived.
+        """Abort the transfer, wherever it is; return False if it has arrived.
 
-        Its ports are free at once; who awaits it gets `FutureCancelledError`.
+        Its ports are free at once; awaiting it raises `FutureCancelledError`.
 
         Raises:
-            InputError: ports serve packets, which cannot be taken back.
+            InputError: ports serve packets, which cannot be aborted.
         """
         if not isnan(self.arrived):
             return False
@@ -173,7 +172,7 @@ class Port(SerialPort):
 
     @property
     def busy_time(self) -> float:
-        """For how many seconds transfers went through it, up to now."""
+        """Seconds for which transfers have gone through it, up to now."""
         total = self.flowed + sum(route.busy_time for route in self.routes)
         current = self.busy
         if current is not None and self in (current.route.incoming, current.route.outgoing):
@@ -184,10 +183,11 @@ class Port(SerialPort):
 
 
 class Ports:
-    """The ports of a node: two, and in a hierarchical cluster two more for what leaves its group.
+    """The ports of a node: two, and in a hierarchical cluster two more for messages out of its
+    group.
 
-    Workers on one node share them, and nodes the outer ones where they share a network card; what
-    workers on one node send to one another without a `delay` passes none.
+    Workers on one node share them, and nodes the outer ones if they share a network card; messages
+    between workers on one node without a `delay` pass none.
     """
 
     __slots__ = ("outer", "receive", "send")
@@ -198,7 +198,7 @@ class Ports:
         self.outer = self
 
     def busy_time(self, direction: Literal["send", "receive"]) -> float:
-        """For how many seconds the busier one of its ports for one direction was held."""
+        """Seconds for which the busier one of its ports for one direction was held."""
         own: Port = getattr(self, direction)
         outer: Port = getattr(self.outer, direction)
         return max(own.busy_time, outer.busy_time)
@@ -206,7 +206,7 @@ class Ports:
 
 @dataclass(init=False, eq=False, repr=False, slots=True)
 class Route:
-    """The way from one worker to another, looked up once and then kept by the source."""
+    """The way from one worker to another, looked up once and cached by the source."""
 
     source: Endpoint
     target: Endpoint
@@ -248,7 +248,7 @@ class Route:
         self.incoming.routes.append(self)
 
     def time(self, transfer: Transfer) -> float:
-        """Set the propagation of a transfer as the link has it, and return the occupancy."""
+        """Set the propagation of a transfer by the link, and return the occupancy."""
         link = self.link
         if link is None:
             return 0.0
@@ -262,18 +262,18 @@ class Route:
         return occupancy
 
     def use(self, link: Link) -> None:
-        """Let messages travel over a link of this route alone; none may be on its way."""
+        """Route messages over a link of their own; none may be on its way."""
         if self.local or len(self.ports) > 2 or link.duplex == "half" or isinf(link.bandwidth):
             raise InputError(
-                f"the way from {self.source.name} to {self.target.name} takes no link of its own: "
-                "that joins two nodes, full duplex, by a finite bandwidth"
+                f"{self.source.name} to {self.target.name} cannot have a link of its own: that "
+                "needs two nodes, full duplex and a finite bandwidth"
             )
         self.link = link
         if self.flow is not None:
             self.flow.use(link)
 
     def withdraw(self, transfer: Transfer) -> None:
-        """Let a message that has not arrived go no further."""
+        """Abort a message that has not arrived."""
         sim = self.sim
         began = not isnan(transfer.began)
         under_way = [event for event in sim.near if event[3] is transfer]
@@ -295,7 +295,7 @@ class Route:
 
 
 def complete(transfer: Transfer) -> Continuation | None:
-    """Give the ports back, let those that wait for them start, and deliver the message.
+    """Release the ports, start those that wait for them, and deliver the message.
 
     Return the continuation that gets it, for the loop to resume, unless it is resumed otherwise.
     """
@@ -351,7 +351,7 @@ class Mailbox(Place):
         return any(_fits(transfer, source, tag) for transfer in self.messages)
 
     def take(self, source: str | None, tag: Any) -> Transfer | None:
-        """Remove and return the first message that fits; None if there is none."""
+        """Remove and return the first matching message; None if there is none."""
         messages = self.messages
         for position, transfer in enumerate(messages):
             if _fits(transfer, source, tag):
@@ -362,7 +362,7 @@ class Mailbox(Place):
     def receive(
         self, source: str | None, tag: Any, timeout: float | None
     ) -> Generator[None, Any, Transfer]:
-        """Wait for a message that fits; `Worker.recv` explains the arguments."""
+        """Wait for a matching message; `Worker.recv` explains the arguments."""
         sim = self._owner.sim
         if source is not None and source not in sim.workers:
             raise unknown("worker", source, sim.workers)
@@ -405,7 +405,7 @@ class Mailbox(Place):
 
 
 def deliver(transfer: Transfer) -> None:
-    """Let a message arrive."""
+    """Deliver a message."""
     route = transfer.route
     mailbox = route.mailbox
     transfer.arrived = route.sim.now
@@ -442,13 +442,12 @@ _PER_SECOND = 1e12
 
 
 class Flows:
-    """What flows through the ports of a simulated cluster.
+    """The flows through the ports of a simulated cluster.
 
-    `paracosm.network.sharing` and `packets` say when flows end, in whole picoseconds. Here their
-    instants become events. A *timer* stands in the queue for the next end; when rates change so
-    that an earlier flow ends first, another one is set, and the old one does nothing when its time
-    comes. What begins or ends in an instant is followed by one more event, after all others of the
-    instant: the new rates.
+    `paracosm.network.sharing` and `packets` compute when flows end, in whole picoseconds. Here
+    their instants become events. A *timer* is scheduled for the next end; when rates change so that
+    an earlier flow ends first, another one is set, and the old one has no effect. Begins and ends
+    at an instant are followed by one more event, after all others of the instant: the new rates.
 
     Transfers that end at one instant are delivered in the order of their requests. Those of one
     sender to one receiver travel one after the other, as over one connection.
@@ -478,7 +477,7 @@ class Flows:
     def open_alone(self, route: Route, link: Link) -> tuple[FairConnection, int]:
         """Return a connection over a link of its own, and the number of the link's station."""
         if isinstance(self._traffic, PacketTraffic):
-            raise InputError(f"sharing {self._stations.sharing}: no link is of one route alone")
+            raise InputError(f"sharing {self._stations.sharing}: routes have no links of their own")
         stations = self._stations.over_link(route.source.name, route.target.name, link)
         for capacity in self._stations.capacity[self._known :]:
             self._traffic.add_station(capacity)
@@ -490,9 +489,9 @@ class Flows:
         self._traffic.set_capacity(station, capacity, self.now())
 
     def withdraw(self, transfer: Transfer, connection: FairConnection) -> None:
-        """Let a transfer flow no further."""
+        """Abort a transfer."""
         if isinstance(self._traffic, PacketTraffic):
-            raise InputError(f"sharing {self._stations.sharing}: packets cannot be taken back")
+            raise InputError(f"sharing {self._stations.sharing}: packets cannot be cancelled")
         del self.under_way[transfer.number]
         self._traffic.withdraw(connection, self.now())
         self._settle_later()
@@ -505,7 +504,7 @@ class Flows:
         return self._instant
 
     def send(self, transfer: Transfer, connection: FairConnection, demand: float) -> None:
-        """Let a transfer flow, from the next settling of rates on."""
+        """Start a transfer, from the next settling of rates on."""
         self.under_way[transfer.number] = transfer
         self._traffic.send(transfer.number, connection, demand, self.now())
         self._settle_later()
@@ -561,7 +560,7 @@ class FlowWay:
         self._hold()
 
     def use(self, link: Link) -> None:
-        """Let messages flow over a link of this way alone."""
+        """Route messages over a link of this way alone."""
         if self.current is not None:
             raise RuntimeError(f"{self.current} is on its way: its link cannot be changed")
         if self._own < 0:
@@ -571,7 +570,7 @@ class FlowWay:
         self._hold()
 
     def withdraw(self, transfer: Transfer) -> None:
-        """Let a transfer go no further, or never begin; the next one begins."""
+        """Abort or discard a transfer; the next one begins."""
         if transfer is not self.current:
             self._waiting = deque(each for each in self._waiting if each[0] is not transfer)
             return
@@ -587,7 +586,7 @@ class FlowWay:
         self._held = link.occupancy(0.0) * link.bandwidth if shared else 0.0
 
     def request(self, transfer: Transfer, delay: float | None) -> None:
-        """Let a transfer begin when those before it have ended; it lasts `delay`, if given."""
+        """Start a transfer when those before it have ended; it lasts `delay`, if given."""
         if self.current is None:
             self._begin(transfer, delay)
         elif self._waiting is _NOTHING:
@@ -596,7 +595,7 @@ class FlowWay:
             self._waiting.append((transfer, delay))
 
     def finish(self, transfer: Transfer) -> None:
-        """See that a transfer has ended; the next one begins."""
+        """Note that a transfer has ended; the next one begins."""
         now = transfer.route.sim.now
         transfer.occupancy = now - transfer.began
         for port in (transfer.route.incoming, transfer.route.outgoing):

@@ -80,11 +80,11 @@ class Interrupt(Exception):  # noqa: N818 - a message to the walker, not an erro
 
 
 class FutureCancelledError(RuntimeError):
-    """What was awaited was cancelled, so that it will never have a result."""
+    """The awaited thing was cancelled and will never have a result."""
 
 
 class DeadlockError(RuntimeError):
-    """Nothing is scheduled any more, at `time` in seconds, and yet walkers wait.
+    """No events are left, at `time` in seconds, but walkers wait.
 
     `waiting` are (name of the walker, what it waits for), in the order of their registration.
     """
@@ -126,7 +126,7 @@ def seconds(what: str, value: object) -> float:
 
 
 class Timer:
-    """A function that is called once, at a time to come, unless it is cancelled before."""
+    """A function that is called once, at a future time, unless it is cancelled before."""
 
     __slots__ = ("_argument", "_call", "_scheduler")
 
@@ -148,7 +148,7 @@ class Timer:
         return self._call is None
 
     def cancel(self) -> bool:
-        """Prevent the call; return whether it was still to come."""
+        """Prevent the call; return whether it was still pending."""
         if self._call is None:
             return False
         self._call = self._argument = None
@@ -157,7 +157,7 @@ class Timer:
 
 
 class Scheduler:
-    """The clock (`now`, the virtual time in seconds) and what is to happen."""
+    """The clock (`now`, the virtual time in seconds) and the events."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -231,10 +231,10 @@ class Scheduler:
             self._stale = 0
 
     def _loop(self) -> bool:
-        """Let everything happen until nothing is left (True) or somebody stops it (False).
+        """Process events until none is left (True) or the run is stopped (False).
 
-        The two ways to resume are the same lines twice: a function that both call would cost as
-        much as all the rest of an event.
+        The two ways to resume repeat the same lines: a shared function would cost as much as all
+        the rest of an event.
         """
         events, near, ready, tick = self._events, self.near, self._ready, self._tick
         push, pop, popleft = heappush, heappop, ready.popleft
@@ -293,11 +293,9 @@ class Scheduler:
         self._leave(continuation.walker, result, cancelled)
 
     def _leave(self, walker: Walker, result: object, cancelled: bool = False) -> None:
-        """See that `walker` has come to its end."""
         raise NotImplementedError
 
     def _running(self) -> Continuation:
-        """Return the continuation of the walker that runs."""
         current: Continuation | None = self._current
         if current is None:
             raise InputError(
@@ -310,7 +308,7 @@ class Scheduler:
 class Place:
     """Where walkers wait, first come, first served, until somebody else does something.
 
-    `sim` is the simulation that it belongs to; `name` stands in the report of a deadlock.
+    `sim` is the simulation that it belongs to; `name` is for the report of a deadlock.
     """
 
     __slots__ = ("_sim", "_waiting", "name")
@@ -322,16 +320,16 @@ class Place:
         self.name = name
 
     def forget(self, continuation: Continuation) -> None:
-        """Let the walker of `continuation` no longer wait here."""
+        """Remove the walker of `continuation` from those that wait here."""
         self._waiting.remove(continuation)
 
     def describe(self, continuation: Continuation) -> str:
-        """Return what that walker waits for, in words that follow "waits for"."""
+        """Return what that walker waits for, as words that follow "waits for"."""
         return self.name
 
 
 class Awaitable:
-    """What happens once: a future, or something that has one."""
+    """An event that happens once: a future, or something that has one."""
 
     __slots__ = ()
 
@@ -345,14 +343,14 @@ class Awaitable:
 class Future(Awaitable, Place):
     """A value, or an exception, that is set once and that any number of walkers may await.
 
-    Those that wait go on at the instant at which it is set, in the order in which they came.
+    Those that wait continue at the instant at which it is set, in the order in which they came.
 
-    A future is for what has no better home: the answer to a question, a condition that several
-    walkers wait for, the first of several things. Messages, sleeping and queues do not use futures;
-    they hand a walker its value directly, which is several times cheaper. Receiving a message or
-    getting an item cannot be combined with other things, since it takes something away: whoever
-    waits for "the next item or five seconds" and gives up would take an item that nobody sees. For
-    that there are the time-outs of `recv`; and a walker of its own (`Simulator.spawn`).
+    Futures are for the answer to a question, a condition that several walkers wait for, or the
+    first of several events. Messages, sleeping and queues do not use futures; they hand a walker
+    its value directly, which is several times cheaper. Receiving a message or getting an item
+    cannot be combined with other things, since it removes something: a walker that waits for "the
+    next item or five seconds" and gives up would remove an item that nobody sees. Use the time-out
+    of `recv`, or a walker of its own (`Simulator.spawn`).
     """
 
     __slots__ = ("_callbacks", "_error", "_value")
@@ -383,11 +381,11 @@ class Future(Awaitable, Place):
         return self._value
 
     def exception(self) -> BaseException | None:
-        """Return the exception, if it is done with one."""
+        """Return the exception, if there is one."""
         return self._error
 
     def set_result(self, value: object = None) -> None:
-        """Set the value, once, and wake up those that wait for it."""
+        """Set the value, once, and resume those that wait for it."""
         self._set(value, None)
 
     def set_exception(self, error: BaseException) -> None:
@@ -395,14 +393,14 @@ class Future(Awaitable, Place):
         self._set(None, error)
 
     def cancel(self) -> bool:
-        """Give up; those that wait get `FutureCancelledError`. Return whether it was pending."""
+        """Cancel it; those that wait get `FutureCancelledError`. Return whether it was pending."""
         if self.done:
             return False
         self._set(None, FutureCancelledError(f"{self.name} was cancelled"))
         return True
 
     def add_callback(self, call: Callable[[Future], object]) -> None:
-        """Call `call(future)` when it is done, before those that wait go on; now if it is done."""
+        """Call `call(future)` when it is done, or now if it is, before those that wait continue."""
         if self.done:
             call(self)
         else:
@@ -447,8 +445,8 @@ def _settle_first(first: Future, thing: Awaitable, future: Future) -> None:
 
 
 class State(Enum):
-    """Where a walker is in its life: Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze
-    Gradient Staleness Effect", section 3.3.2.
+    """The states of a walker: Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient
+    Staleness Effect", section 3.3.2.
 
     Derived from where the walker is, not stored, so that changing it costs nothing.
     """
@@ -456,15 +454,15 @@ class State(Enum):
     INITIAL = "initial"  # it has not started
     RUNNING = "running"  # its code runs, now
     SLEEPING = "sleeping"  # it goes on at a known time (which may be now)
-    WAITING = "waiting"  # it goes on when somebody else does something
+    WAITING = "waiting"  # it continues when somebody else does something
     DONE = "done"  # it has returned, or was cancelled
 
 
 class Continuation:
-    """The one way to go on with a walker that is blocked.
+    """The handle to resume a blocked walker.
 
     `send` resumes the walker with a value and returns the seconds that it then sleeps, or None;
-    `place` is where it waits, None while it sleeps or runs. Who resumes clears it.
+    `place` is where it waits, None while it sleeps or runs, cleared on resumption.
     """
 
     __slots__ = ("place", "send", "walker")
@@ -511,7 +509,7 @@ class Walker(Awaitable):
     daemon: bool
 
     def _join_simulation(self, sim: Scheduler, name: str, daemon: bool) -> None:
-        """Become part of the simulation; before `__init__`, which may already use `sim`."""
+        """Join the simulation; before `__init__`, which may already use `sim`."""
         self.sim = sim
         self.name = name
         self.daemon = daemon
@@ -522,7 +520,7 @@ class Walker(Awaitable):
         self.__end: Future | None = None
 
     def _begin_walking(self) -> Continuation:
-        """Return what starts the walker; its coroutine is made only then."""
+        """Return what starts the walker, whose coroutine is made only then."""
         self.__continuation = Continuation(self, self.__start)
         self.__watch(self.__continuation)
         return self.__continuation
@@ -544,7 +542,7 @@ class Walker(Awaitable):
         self.__settle()
 
     def _has_ended(self) -> bool:
-        """Whether the coroutine has returned or raised, though it may not be noted yet."""
+        """Whether the coroutine has returned or raised, even if that is not yet recorded."""
         return self.__body is not None and getcoroutinestate(self.__body) == CORO_CLOSED
 
     def _waits_for(self) -> str:
@@ -554,12 +552,12 @@ class Walker(Awaitable):
         return continuation.place.describe(continuation)
 
     async def run(self) -> Any:
-        """What the walker does; a subclass must define it."""
+        """The walker's code, defined by subclasses."""
         raise NotImplementedError(f"{type(self).__name__} must define `async def run(self)`")
 
     @property
     def state(self) -> State:
-        """Where the walker is in its life."""
+        """The state of the walker."""
         if self.done:
             return State.DONE
         if self.__continuation is None or self.__body is None:
@@ -570,7 +568,7 @@ class Walker(Awaitable):
 
     @coroutine
     def sleep(self, duration: float) -> Generator[float, None, None]:
-        """Go on in `duration` seconds of virtual time."""
+        """Continue after `duration` seconds of virtual time."""
         # A comparison of two floats and nothing else on the way of a good value.
         if duration.__class__ is not float or not 0.0 <= duration < _INF:
             duration = seconds("sleep: the duration", duration)
@@ -578,7 +576,7 @@ class Walker(Awaitable):
 
     @coroutine
     def wait(self) -> Generator[None, Any, Any]:
-        """Block until somebody calls `notify`, and return what was given there."""
+        """Block until `notify` is called, and return its value."""
         continuation = self.sim._current
         if continuation is None or continuation.walker is not self:
             raise InputError(
@@ -601,14 +599,14 @@ class Walker(Awaitable):
         return True
 
     def interrupt(self, cause: object = None) -> bool:
-        """Throw `Interrupt(cause)` into the walker where it is blocked.
+        """Throw `Interrupt(cause)` into the blocked walker.
 
         Return False if it is done already or has not started. A walker cannot interrupt itself.
         """
         return self.__throw(Interrupt(cause), "interrupt")
 
     def cancel(self) -> bool:
-        """Throw `Cancelled` into the walker where it is blocked; it may clean up, and is done.
+        """Throw `Cancelled` into the blocked walker; it may clean up, and is done.
 
         Return False if it is done already. A walker cannot cancel itself.
         """
@@ -721,9 +719,9 @@ def _then_throw(continuation: Continuation, body: Body, send: Send, error: BaseE
 class Queue(Place, Generic[Item]):
     """Items in the order in which they were put; walkers get them in the order in which they came.
 
-    An item goes straight to the first walker that waits, and a walker that is interrupted or
-    cancelled while it waits is forgotten, so no item is lost. All operations are O(1). It holds
-    `capacity` items at most, without limit by default.
+    An item goes straight to the first walker that waits, and walkers that are interrupted or
+    cancelled are removed, so no item is lost. All operations are O(1). It holds `capacity` items at
+    most, by default without limit.
     """
 
     __slots__ = ("_getters", "_items", "_putters", "capacity")
@@ -804,12 +802,12 @@ class Queue(Place, Generic[Item]):
 
 
 class Resource(Place):
-    """`capacity` places; who comes when all are taken waits, first come, first served.
+    """`capacity` places; walkers that find all taken wait, first come, first served.
 
         async with resource:
             await self.sleep(1.0)
 
-    A place is handed on directly: nobody who comes later can slip in between. O(1).
+    A place is handed on directly: nobody who comes later can overtake. O(1).
     """
 
     __slots__ = ("capacity", "held")
@@ -859,9 +857,9 @@ class Resource(Place):
 
 
 class Barrier(Place):
-    """Holds walkers until `parties` of them have come, then lets all go on, and starts again.
+    """Holds walkers until `parties` of them have arrived, then releases all, and starts again.
 
-    They go on at that instant: the last one first, who never stops, then the others as they came.
+    They continue at that instant: the last one first, who never stops, then the others in order.
     """
 
     __slots__ = ("parties",)
@@ -877,7 +875,7 @@ class Barrier(Place):
 
     @coroutine
     def wait(self) -> Generator[None, Any, int]:
-        """Wait for the others, and return how many had come before: 0 for the first."""
+        """Wait for the others, and return how many arrived earlier: 0 for the first."""
         position = len(self._waiting)
         if position + 1 == self.parties:
             for continuation in self._waiting:

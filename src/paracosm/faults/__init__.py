@@ -1,4 +1,4 @@
-"""What goes wrong while a computation runs, and how checkpoints repair it."""
+"""Faults of a running computation, and checkpoints that repair it."""
 
 from paracosm.faults.checkpoint import (
     INTERVALS,

@@ -1,4 +1,4 @@
-"""Checkpoint policies: when to save x, what to distrust, what to put back, and what they found."""
+"""Checkpoint policies: when to save, how to detect faults, what to restore, and their score."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -56,7 +56,8 @@ def expected_makespan(
     """Return the expected M e^(R / M) (e^((tau + c) / M) - 1) T / tau seconds of a job.
 
     Failures come at exponential intervals with mean M, during checkpoints and restarts too. It is
-    exact where every tau seconds of the work T, the last ones included, end in a checkpoint.
+    exact if every tau seconds of the work T, the last ones included, end in a checkpoint, and
+    infinite if a segment hardly ever ends without a failure.
 
     Source: Daly 2006 (see `daly_interval`), the complete cost function.
 
@@ -64,11 +65,8 @@ def expected_makespan(
         work: T, seconds that the job takes without failures and checkpoints.
         interval: tau, seconds of work between two checkpoints.
         cost: c, the seconds that one checkpoint takes.
-        restart: R, seconds from a failure until the work goes on.
+        restart: R, seconds from a failure until work resumes.
         mtbf: M, the mean time between failures of the job, in seconds; infinite without any.
-
-    Returns:
-        Infinite where a segment hardly ever ends without a failure.
 
     Raises:
         InputError: a negative time, or an interval or a time between failures that is not above 0.
@@ -107,17 +105,17 @@ class CheckpointPolicy:
     """Algorithm 5 (Coleman and Sosonkina, section 6.2) and its variants.
 
     At every instant with an update or a fault, and after it, the norm of the residual is compared
-    with the one before: r_new > alpha r_old puts the checkpoint back. Then, when omega has passed,
-    x is saved. Algorithm 5 as printed never updates r_old; r_old <- r_new at every instant, and
-    the residual of the restored x after a rollback, is the reading that gives figure 11.
+    with the previous one: r_new > alpha r_old restores the checkpoint. Then, if omega has passed, x
+    is saved. Algorithm 5 as printed never updates r_old; r_old <- r_new at every instant, and the
+    residual of the restored x after a rollback, is the reading that gives figure 11.
 
-    `monitor="component"` compares, in place of the one residual of all, each block's own: block l
-    is flagged when the norm of its rows of b - A x exceeds alpha times its own previous value, both
-    taken when the block is read for an update. Over the diagonal these rows are the change that a
-    Jacobi update is about to make. This is in the manner of the component-wise technique of Anzt,
-    Dongarra and Quintana-Orti ("Tuning Stationary Iterative Solvers for Fault Resilience", ScalA
-    2015; "Fine-grained Bit-Flip Protection for Relaxation Methods", J. Comp. Science, 2016), who
-    reject single updates; here it is a block that is judged, and rolled back.
+    `monitor="component"` compares each block's own residual instead: block l is flagged when the
+    norm of its rows of b - A x exceeds alpha times its own previous value, both taken when the
+    block is read for an update. Divided by the diagonal, these rows are the change that a Jacobi
+    update is about to make. This is in the manner of the component-wise technique of Anzt, Dongarra
+    and Quintana-Orti ("Tuning Stationary Iterative Solvers for Fault Resilience", ScalA 2015;
+    "Fine-grained Bit-Flip Protection for Relaxation Methods", J. Comp. Science, 2016), who reject
+    single updates; here whole blocks are judged and rolled back.
 
     Raises:
         InputError: a value that is out of range.
@@ -170,11 +168,11 @@ _USAGE = 'write "alpha=2, omega=10"'
 def parse_checkpoint(
     value: str | Mapping[str, Any] | CheckpointPolicy, mtbf: float | None = None
 ) -> CheckpointPolicy:
-    """Return the policy that `value` describes: "alpha=2, omega=10s, scope=block, cost=1ms".
+    """Read a policy such as "alpha=2, omega=10s, scope=block, cost=1ms".
 
     `omega` may be "young" or "daly": the interval that they suggest for the `cost` of a checkpoint
     and the mean time between faults, which is `mtbf=` in the text or else `mtbf` (seconds), such as
-    `mean_time_between_faults` returns it.
+    from `mean_time_between_faults`.
 
     Args:
         value: text, the mapping of a study file, or a policy, which is returned as is.
@@ -201,35 +199,35 @@ def parse_checkpoint(
 
 
 def advice(policy: CheckpointPolicy, run_time: float | None = None) -> str | None:
-    """Return what speaks against a policy, in sentences; None when it is fine.
+    """Return objections to a policy, in sentences; None if there are none.
 
-    `run_time` is how long the run takes without faults, in seconds, where that is known.
+    `run_time` is how long the run takes without faults, in seconds, if known.
     """
     alpha, omega = NUMBER.format(policy.alpha), format_duration(policy.omega)
-    said = []
+    objections = []
     if policy.alpha <= 1:
-        said.append(
+        objections.append(
             f"alpha={alpha} rejects every update after which the residual is "
             "larger than before, which asynchronous updates often do: the iteration stagnates. "
             "Take alpha above 1, such as 2."
         )
     elif policy.alpha <= _SAFE_ALPHA:
-        said.append(
+        objections.append(
             f"alpha={alpha} may roll back without a fault: the smallest safe "
             "alpha measured lies between 1.05 and 1.11. Take a larger one, such as 2."
         )
     if policy.omega < policy.cost:
-        said.append(
+        objections.append(
             f"omega={omega} is shorter than the {format_duration(policy.cost)} that a checkpoint "
             "costs: the run spends most of its time saving. Take a longer one, such as young."
         )
     if run_time is not None and policy.omega >= run_time:
-        said.append(
+        objections.append(
             f"omega={omega} is longer than the run, which takes about "
             f"{format_duration(float(f'{run_time:.2g}'))} without faults: a rollback goes back "
             "to the first iterate. Take a shorter one."
         )
-    return " ".join(said) or None
+    return " ".join(objections) or None
 
 
 def _split(text: object) -> dict[str, Any]:
@@ -270,12 +268,12 @@ def _read(name: str, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class DetectionScore:
-    """Faults and rollbacks held against each other."""
+    """Faults matched with rollbacks."""
 
     detected: int  # faults that a rollback followed within the window
     undetected: int  # the other faults
     false_alarms: int  # rollbacks that followed no fault
-    repeats: int  # further rollbacks for a fault detected already (only where they are told apart)
+    repeats: int  # further rollbacks for a fault detected already (only if they are distinguished)
     detection_rate: float | None  # detected / faults; None without faults
     false_alarm_rate: float | None  # false alarms / rollbacks; None without rollbacks
 
@@ -292,8 +290,8 @@ def score(
     Args:
         fault_times, rollback_times: seconds of virtual time, in any order.
         window: seconds; 0 or more. A fault at the very instant of the rollback counts.
-        allow_repeats: a rollback with none but matched faults in its window is a repeat, not a
-            false alarm. Where blocks roll back one by one, a fault that struck several needs this.
+        allow_repeats: a rollback with only matched faults in its window is a repeat, not a false
+            alarm. Needed if blocks roll back separately, since one fault may strike several.
 
     Raises:
         InputError: a window that is negative or NaN.

@@ -1,4 +1,4 @@
-"""A fault: what goes wrong, in which data, where and when."""
+"""Faults: what goes wrong, in which data, where and when."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -252,11 +252,9 @@ class Fault:
 def fault_times(fault: Fault, horizon: float | None, rng: np.random.Generator) -> Iterator[float]:
     """Return the instants of `fault`, in seconds of virtual time, ascending; maybe without end.
 
-    The instants come from a child of `rng` (the fault's own generator), so that `rng` is free for
-    what happens at them: how many numbers a fault draws does not move the next one.
-
-    Args:
-        horizon: seconds; the run time without faults, for `at random` alone (`needs_horizon`).
+    The instants come from a child of `rng` (the fault's own generator), which itself is used at
+    them: how many numbers a fault draws does not move the next one. `horizon` is the run time
+    without faults in seconds, needed for `at random` alone (`needs_horizon`).
 
     Raises:
         InputError: at the first instant, if the horizon is needed and not given.
@@ -265,7 +263,7 @@ def fault_times(fault: Fault, horizon: float | None, rng: np.random.Generator) -
 
 
 def mean_time_between_faults(faults: Iterable[Fault]) -> float | None:
-    """Return the mean interval, in seconds, of all Poisson processes taken together; None: none."""
+    """Return the mean interval, in seconds, of all Poisson processes together; None if none."""
     rate = sum(1 / fault.when.mean for fault in faults if isinstance(fault.when, Every))
     return 1 / rate if rate else None
 
@@ -273,7 +271,7 @@ def mean_time_between_faults(faults: Iterable[Fault]) -> float | None:
 def check_fault(
     fault: Fault, *, unknowns: int, entries: int, processors: int, distributed: bool
 ) -> None:
-    """Hold `fault` against the run: what it names must be there.
+    """Check that the run has what `fault` names.
 
     Args:
         unknowns, entries: rows and non-zeros of A.
@@ -311,15 +309,15 @@ def choose_components(
 ) -> Ints | None:
     """Return the indices of the values that a data fault strikes, ascending; None: all `size`.
 
+    If a fault strikes more components than there are, it strikes all: a halo message may be short.
+    The result is empty if none of the values belongs to the given rows or processor.
+
     Args:
         where: as in `Fault.where`.
         size: how many values there are: n for x and b, the non-zeros for A, a message's length.
         rng: the fault's own generator.
-        rows: the row of each value, shape (size,); None where value i belongs to row i.
+        rows: the row of each value, shape (size,); None if value i belongs to row i.
         owned: the rows of the processor of an `OnProcessor`.
-
-    More components than there are means all: a halo message may be short. The result is empty when
-    none of the values belongs to the rows or the processor asked for.
     """
     match where:
         case None:
@@ -372,7 +370,7 @@ Faults = Annotated[
 
 
 def parse_fault(text: str | Fault) -> Fault:
-    """Return the fault that `text` describes: "uniform(-100, 100) in x on 10% at random"::
+    """Read a fault such as "uniform(-100, 100) in x on 10% at random"::
 
         fault  = model ["in" ("x" | "halo" | "A" | "b")] ["on" where] [when]
         model  = name ["(" argument {"," argument} ")"]
@@ -380,8 +378,8 @@ def parse_fault(text: str | Fault) -> Fault:
                | ("processor" | "worker" | "server") index
         when   = "at" time | "at random" ["(" earliest "," latest ")"] | "every" mean
 
-    The clauses after the model may come in any order. Without them a data fault strikes all of x, a
-    processor fault a random processor, once, at a random time; messages are lost from the start on.
+    The clauses after the model may come in any order. By default a data fault strikes all of x, a
+    processor fault a random processor, once, at a random time; messages are lost from the start.
 
     Raises:
         InputError: one line that names the unknown model, target or clause and a valid one, or the

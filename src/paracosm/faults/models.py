@@ -1,4 +1,4 @@
-"""What a fault does: to numbers in memory (data faults), to a processor, or to messages."""
+"""Effects of faults: on numbers in memory (data faults), on a processor, or on messages."""
 
 import re
 from abc import ABC, abstractmethod
@@ -17,10 +17,10 @@ Indices = Ints
 
 
 class FaultModel(ABC):
-    """What goes wrong, wherever and whenever it does.
+    """The effect of a fault, wherever and whenever it occurs.
 
-    Subclasses are frozen dataclasses. `name` and `parameters` (one per field, in order) say how
-    they are written: `str(model)` is `name(argument, ...)` and parses back to an equal one.
+    Subclasses are frozen dataclasses. `name` and `parameters` (one per field, in order) define
+    their text: `str(model)` is `name(argument, ...)` and parses back to an equal one.
     """
 
     name: ClassVar[str]
@@ -37,15 +37,15 @@ class FaultModel(ABC):
 
 
 class DataFault(FaultModel):
-    """A transient fault of memory: some numbers change, once, and nobody is told."""
+    """A transient fault of memory: some numbers change, once, silently."""
 
     least_components: ClassVar[int] = 1  # with fewer, the fault changes nothing
 
     def corrupt(self, values: Floats, rows: Indices | None, rng: np.random.Generator) -> Indices:
         """Change `values` in place, shape (n,), at the indices `rows` (None: at all of them).
 
-        Returns the indices touched, shape (k,). A touched value may come out infinite or NaN, or,
-        by chance, as it was.
+        Returns the changed indices, shape (k,). A value may become infinite or NaN, or, by chance,
+        stay as it was.
         """
         touched = np.arange(len(values), dtype=np.int64) if rows is None else rows
         self._change(values, touched, rng)
@@ -195,8 +195,8 @@ class Shuffle(DataFault):
 class Stop(ProcessorFault):
     """The processor does nothing for `duration` seconds, then restarts; by default it never does.
 
-    The update that it was computing is lost: it restarts by reading x afresh. So does a worker with
-    its gradient; `paracosm.training.failures` says what the stop of a server is.
+    The update that it was computing is lost: it restarts by reading x again. A worker likewise
+    loses its gradient; for stops of servers see `paracosm.training.failures`.
     """
 
     duration: float = inf
@@ -208,7 +208,7 @@ class Stop(ProcessorFault):
 class Slow(ProcessorFault):
     """For `duration` seconds, computing takes the node `factor` times as long.
 
-    What is under way when that begins or ends takes longer for its part within.
+    Computations across a boundary of that time are slowed for the part within.
 
     Raises:
         InputError: a factor that is not above 1.
@@ -242,7 +242,7 @@ def _parse_percent(value: object) -> float:
 class Lose(FaultModel):
     """For `duration` seconds, each message is lost with a chance of `percent` in 100.
 
-    A message that is lost has taken its time on the network all the same.
+    A lost message still takes its time on the network.
 
     Raises:
         InputError: a percentage that is not above 0 and at most 100, or a duration that is not
@@ -268,8 +268,8 @@ class Lose(FaultModel):
 class Stale(ProcessorFault):
     """For `duration` seconds the processor writes values computed from the x at the fault's begin.
 
-    It reads x when the fault begins and not again before the fault ends, so that every update in
-    between writes the same stale values over what the components had become.
+    It reads x when the fault begins and not again until it ends, so that every update in between
+    overwrites the components with the same stale values.
     """
 
     duration: float

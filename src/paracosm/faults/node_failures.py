@@ -1,8 +1,8 @@
-"""How often nodes of a job fail, and when; what is done against it.
+"""How often nodes of a job fail, and when; and its checkpoints and restarts.
 
-A node fails at exponential intervals, whatever the others do. Whether that stops the whole job
-depends on the job: one in which every update needs a gradient of every worker stops with any of
-them, one whose parameters are on servers that answer each worker goes on without those that failed.
+A node fails at exponential intervals, independently of the others. Whether that stops the whole job
+depends on the job: if every update needs a gradient of every worker, any failure does; if the
+parameters are on servers that answer each worker, the others continue.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Mtbf:
 
 
 def parse_mtbf(value: object) -> Mtbf:
-    """Return what "30 days a worker", "8h a worker, 90 days a server" or "60 days a node" says."""
+    """Read "30 days a worker", "8h a worker, 90 days a server" or "60 days a node"."""
     if isinstance(value, Mtbf):
         return value
     found: dict[str, float] = {}
@@ -84,7 +84,7 @@ def _text(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class JobFailures:
-    """What failures do to one job, and what is done against it; times in seconds."""
+    """The effect of failures on one job, and its measures against them; times in seconds."""
 
     mtbf: float  # between failures that stop the whole job; infinite: nothing stops it
     worker_mtbf: float  # between failures of one worker that stop that worker alone
@@ -115,7 +115,7 @@ def _interval(value: Any) -> Any:
 
 
 class FailureFields(BaseModel):
-    """The fields of a configuration that say how often nodes fail, and what is saved when."""
+    """The fields of a configuration for failures of nodes, and for checkpoints."""
 
     mtbf: Annotated[
         InstanceOf[Mtbf] | None,
@@ -144,11 +144,9 @@ class FailureFields(BaseModel):
     )
 
     def job_failures(self, workers: int, servers: int, stops_together: bool) -> JobFailures | None:
-        """Return what failures do to a job of so many nodes; None where nothing fails.
+        """Return the effect of failures on a job of so many nodes; None if nothing fails.
 
-        Args:
-            workers, servers: how many nodes the job has.
-            stops_together: whether the failure of a worker stops the whole job.
+        `stops_together` is whether the failure of a worker stops the whole job.
 
         Raises:
             InputError: nobody said what a restart costs or, where the whole job may stop, a
@@ -178,8 +176,7 @@ class FailureFields(BaseModel):
     def checkpoint_interval(self, mtbf: float) -> float:
         """Return the seconds of work between two checkpoints of a job that may stop.
 
-        Args:
-            mtbf: seconds between its failures; infinite where they come at given times.
+        `mtbf` is in seconds between its failures; infinite if they come at given times.
 
         Raises:
             InputError: nobody said what a checkpoint costs or, without an mtbf, when it is due.
@@ -200,10 +197,9 @@ class FailureFields(BaseModel):
         return INTERVALS[every](self.checkpoint_cost, mtbf)
 
     def idle_of_failures(self, stops_together: Collection[bool]) -> dict[str, set[str]]:
-        """Return fields that have no effect by the reason.
+        """Return fields without effect, by reason.
 
-        Args:
-            stops_together: of all jobs that are asked for, whether one worker's failure stops it.
+        `stops_together` is whether one worker's failure stops each of the requested jobs.
         """
         if self.mtbf is None:
             costs = {"restart_cost", "checkpoint_cost", "checkpoint_every"}

@@ -1,4 +1,4 @@
-"""Faults as they strike the workers and servers of a training, one after the other."""
+"""Faults that strike the workers and servers of a training, in order of time."""
 
 from collections.abc import Iterator, Sequence
 from heapq import merge
@@ -28,7 +28,7 @@ class Strike(NamedTuple):
 
 
 def check_strikes(fault: Fault, workers: int, servers: int) -> None:
-    """Hold `fault` against a training on so many workers and servers.
+    """Check that a training on so many workers and servers can have `fault`.
 
     Raises:
         InputError: a fault that no training can have, a node that it has not, a time at random
@@ -49,7 +49,7 @@ def check_strikes(fault: Fault, workers: int, servers: int) -> None:
         raise InputError(f'fault "{fault}": no {where}; {there}')
     if fault.needs_horizon:
         raise InputError(
-            f'fault "{fault}": when does it strike? write "at 10s", "at random(0s, 100s)" or '
+            f'fault "{fault}": its time is missing: write "at 10s", "at random(0s, 100s)" or '
             '"every 100s"'
         )
 
@@ -61,10 +61,10 @@ def strikes(
 ) -> Iterator[Strike]:
     """Yield when which node is struck, ascending, maybe without end.
 
-    Of several strikes at one instant, the fault that stands first comes first.
+    Simultaneous strikes are in the order of the faults.
 
     Args:
-        faults: those that `check_strikes` lets pass, each with a generator of its own.
+        faults: accepted by `check_strikes`, each with a generator of its own.
         workers, servers: their names.
     """
     sources = (_strikes(fault, rng, workers, servers) for fault, rng in faults)
@@ -83,7 +83,7 @@ def _strikes(
 
 
 class Periods:
-    """The periods for which faults last, looked up by instants that never go back."""
+    """The periods for which faults last, looked up at instants that never decrease."""
 
     def __init__(self, ascending: Iterator[Strike]) -> None:
         self._coming = ascending
@@ -92,7 +92,7 @@ class Periods:
         self.begun = 0  # how many have begun by the latest instant that was looked at
 
     def at(self, now: float, *nodes: str) -> list[Fault]:
-        """Return the faults that any of the nodes suffers from at an instant."""
+        """Return the faults that affect any of the nodes at an instant."""
         self._fetch(now)
         lasting = (strike for node in nodes for strike in self._lasting(node, now))
         return [strike.fault for strike in lasting if strike.time <= now]
@@ -100,7 +100,7 @@ class Periods:
     def stretched(self, node: str, begin: float, work: float) -> float:
         """Return the seconds that `work` (seconds) takes a node which computes from `begin` on.
 
-        For periods of `Slow`, of which several at a time multiply; outside of them just `work`.
+        In periods of `Slow`, the factors of simultaneous ones multiply; outside it is `work`.
         """
         now, left, spent = begin, work, 0.0
         while True:
@@ -116,7 +116,7 @@ class Periods:
             now = border
 
     def _next_border(self, node: str, now: float, end: float) -> float:
-        """Return when the next period begins or ends after `now`; `end` where none does before."""
+        """Return when the next period begins or ends after `now`, or `end` if that is earlier."""
         found = end
         while True:
             borders = (
@@ -131,7 +131,7 @@ class Periods:
             self._fetch(self._next.time)  # not all up to the end, which may be far away
 
     def _lasting(self, node: str, now: float) -> list[Strike]:
-        """Return what is known of a node and not over; what is over is forgotten."""
+        """Return a node's known periods that are not over, forgetting the others."""
         known = self._by_node.get(node)
         if not known:
             return []

@@ -1,4 +1,4 @@
-"""The unified dataflow graph: what one replica of a job computes, and where graphs come from."""
+"""The unified dataflow graph: what one replica of a job computes, and readers of other formats."""
 
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.file import load_graph, save_graph

@@ -1,4 +1,4 @@
-"""A graph from nodes as a recorder or an importer meets them, one by one."""
+"""A graph from nodes in the order of a recorder or an importer."""
 
 import json
 import math

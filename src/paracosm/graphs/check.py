@@ -1,4 +1,4 @@
-"""What must hold of every graph; the first thing that does not is named with its node."""
+"""The consistency of graphs; the first violation is reported with its node."""
 
 import heapq
 from collections.abc import Callable, Sequence
@@ -18,14 +18,11 @@ _LONGEST = 60
 
 
 def check(graph: Graph, where: str = "graph") -> None:
-    """Make sure that `graph` can be replayed; in time linear in nodes and dependencies.
+    """Check that `graph` can be replayed, in time linear in nodes and dependencies.
 
     An in-order stream issues nodes in the order of their ids. A node that waits for one with a
-    higher id would therefore block that one, and itself, forever: it is refused as a cycle is.
-
-    Args:
-        graph: what to check.
-        where: the file or the like that it comes from, for messages.
+    higher id would therefore block that one, and itself, forever: it is refused like a cycle.
+    `where` is the file or other origin of the graph, for messages.
 
     Raises:
         InputError: ids that repeat, descend or are negative; work or durations below 0; codes out
@@ -42,13 +39,13 @@ def check(graph: Graph, where: str = "graph") -> None:
 
 
 def node_label(node: int, op: str, name: str = "") -> str:
-    """Return how messages name a node: its id, its op, its place in the model."""
+    """Return the description of a node in messages: its id, its op, its place in the model."""
     short = op if len(op) <= _LONGEST else f"{op[: _LONGEST - 3]}..."
     return f"node {node} ({short}, {name})" if name else f"node {node} ({short})"
 
 
 def cycle_message(labels: Sequence[str]) -> str:
-    """Return how messages name a cycle, each node of which waits for the next one."""
+    """Return the description of a cycle in messages, each node waiting for the next one."""
     if len(labels) == 1:
         return f"{labels[0]} depends on itself"
     named = [*labels[:_SHOWN]]

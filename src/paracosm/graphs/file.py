@@ -34,7 +34,7 @@ _MAGIC = b"ARROW1"
 
 
 def save_graph(graph: Graph, path: str | Path) -> None:
-    """Write `graph` as an Arrow file in place of what is there; it appears when it is complete.
+    """Write `graph` as an Arrow file, replacing an existing one atomically.
 
     Raises:
         InputError: the file cannot be written.
@@ -53,10 +53,10 @@ def save_graph(graph: Graph, path: str | Path) -> None:
 
 
 def load_graph(path: str | Path) -> Graph:
-    """Read a graph: its rows may stand in any order, among columns that are not ours.
+    """Read a graph: its rows may be in any order, among other columns.
 
-    The graph that was saved comes back to the bit, with distinct ops, names and groups numbered in
-    the order in which its nodes have them, as `build_graph` numbers them.
+    A saved graph is read back to the bit, with distinct ops, names and groups numbered in the order
+    in which its nodes have them, as `build_graph` numbers them.
 
     Raises:
         InputError: not a graph, not the whole of it, a newer one, or one that is not sound.

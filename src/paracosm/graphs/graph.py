@@ -1,17 +1,17 @@
 """The unified dataflow graph: one row for every node, in arrays; its ops and their arguments.
 
-Rows stand in the order of their ids, which is the order in which one thread issues the ops: an
-in-order stream runs them in this order. Where a node came from in a file does not matter.
+Rows are in the order of their ids, in which one thread issues the ops and an in-order stream runs
+them. The position of a node in its file does not matter.
 
 Arguments of an op are JSON with the positional ones first, then the named ones, keys sorted and no
 blanks, so that equal calls have equal texts:
 
     {"args":[{"tensor":[64,3,32,32],"dtype":"float32"},{"tensor":[64,3,7,7],"dtype":"float32"},...]}
 
-A tensor that is not contiguous says its "stride"; one that lives elsewhere than the graph's device
-says "on". A list is a list, None is null, a dtype {"dtype":"int64"}, a memory format
+A tensor that is not contiguous has its "stride", one on another device than the graph's "on". A
+list is a list, None is null, a dtype {"dtype":"int64"}, a memory format
 {"memory_format":"channels_last"}, a layout {"layout":"strided"}, an infinite or undefined number
-{"float":"-inf"}. Devices and generators are null: which device it is, the environment says.
+{"float":"-inf"}. Devices and generators are null: the environment has the device.
 """
 
 import json
@@ -102,7 +102,7 @@ class Graph:
 
     @property
     def is_timed(self) -> bool:
-        """Whether the duration of all is known that a device computes or copies."""
+        """Whether the durations of all nodes that a device computes or copies are known."""
         own = (self.resource == RESOURCES.index("compute")) | (
             self.resource == RESOURCES.index("memory")
         )
@@ -150,13 +150,13 @@ BYTES = {
 class Op:
     """One distinct op of a graph; many nodes may be occurrences of it.
 
-    Two ops are the same if name and arguments are: what they cost follows from them.
+    Two ops are the same if name and arguments are: their costs follow from these.
 
     Attributes:
         name: the op as its framework names it, "aten.convolution.default".
-        arguments: as the module's text describes; "" where nobody recorded them.
-        flops: floating-point operations (a multiply-add is two); 0 where none are counted.
-        bytes_read, bytes_written: of the tensors that go in and come out; a view moves none.
+        arguments: in the form described above; "" if they were not recorded.
+        flops: floating-point operations (a multiply-add is two); 0 if none are counted.
+        bytes_read, bytes_written: of inputs and outputs; a view moves none.
     """
 
     name: str
@@ -169,7 +169,7 @@ class Op:
 def encode_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """Return the text of arguments in which `TensorArgument` stands for every tensor.
 
-    Numbers are rounded to six digits, so that errors in the last ones make no other op.
+    Numbers are rounded to six digits, so that rounding errors do not distinguish ops.
     """
     content: dict[str, Any] = {"args": [_encode(value) for value in args]}
     if kwargs:
@@ -285,7 +285,7 @@ def waiting_nodes(graph: Graph, asynchronous: bool) -> Bools:
 
 
 def host_nodes(graph: Graph, asynchronous: bool) -> Bools:
-    """Return for every node whether the host carries it out.
+    """Return for every node whether the host executes it.
 
     On a synchronous device (a CPU) these are the compute nodes as well; copies and communication
     have lanes of their own everywhere.

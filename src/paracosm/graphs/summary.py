@@ -1,4 +1,4 @@
-"""What there is to know of a graph at a glance, as plain data."""
+"""A summary of a graph as plain data."""
 
 import hashlib
 import json
@@ -14,14 +14,9 @@ from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, numbered
 def summarize(graph: Graph, largest: int = 10) -> dict[str, Any]:
     """Return counts, work and memory of a graph: in all, by phase, by resource and by op name.
 
-    Args:
-        graph: what to sum up.
-        largest: how many of the distinct ops to list, those with the most flops (then bytes) of
-            one call first.
-
-    Returns:
-        Plain data: flops, bytes, seconds. `duration` is the sum over the nodes whose duration is
-        known, `peak_memory` None where the graph knows of no storages.
+    Values are flops, bytes, seconds. `duration` is the sum over the nodes whose duration is known,
+    `peak_memory` None if the graph has no storages. `largest` is the number of distinct ops to
+    list, those with the most flops (then bytes) of one call first.
     """
     flops, moved = graph.flops, graph.bytes_read + graph.bytes_written
     known = ~np.isnan(graph.duration)
@@ -131,7 +126,7 @@ def memory_curve(graph: Graph) -> Ints:
     """Return the bytes that are held while each of the n nodes runs.
 
     A storage is held from the start of the node that allocates it to the end of the last one that
-    uses it; what is resident, and what was there before, is added.
+    uses it; resident memory, and that from before, is added.
     """
     n, storages = len(graph), graph.storages
     change = np.zeros(n + 1, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""A whole job: programs of ranks, communicators, and the task graph that they come to."""
+"""A whole job: programs of ranks, communicators, and the resulting task graph."""
 
 from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
 

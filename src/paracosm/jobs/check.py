@@ -1,4 +1,4 @@
-"""Whether the communication of a job's ranks fits together: every call meets its counterparts."""
+"""Checks that the communication of a job's ranks matches: every call has its counterparts."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ COLLECTIVE, SEND, RECEIVE = (KINDS.index(kind) for kind in ("collective", "send"
 
 @dataclass(frozen=True, eq=False)
 class _Calls:
-    """What a program does on the communicator of one role: kind, and the rows in order."""
+    """The calls of a program on the communicator of one role: kind, and the rows in order."""
 
     kind: int
     rows: Ints
@@ -95,7 +95,7 @@ def _check_members(job: Job, used: Bools, rank: Ints, role: Ints, group: Codes) 
 
 
 def _signatures(job: Job, calls: list[list[_Calls | None]]) -> Ints:
-    """Return a number for every (program, role): equal where the calls fit together."""
+    """Return a number for every (program, role): equal if the calls match."""
     seen: dict[bytes, int] = {}
     marks = np.zeros((len(calls), len(job.roles)), dtype=np.int64)
     for program, of_role in enumerate(calls):

@@ -1,4 +1,4 @@
-"""A job, written out in full: one row for every task of every rank."""
+"""A job expanded in full: one row for every task of every rank."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,18 +17,17 @@ COLLECTIVE, SEND, RECEIVE = (KINDS.index(kind) for kind in ("collective", "send"
 def expand(job: Job, duration: Ints | None = None) -> TaskGraph:
     """Return the task graph of a job.
 
-    Rank by rank, and in the order of the rows of each rank's program: row i of rank r is task
-    `first_rows(job)[r] + i`. Times are rounded to picoseconds. Every lane of every rank on which
-    there is a task is a resource. The k-th collectives of ranks on one communicator are a meeting,
-    and the k-th receive on a communicator awaits the k-th send. Where communicators have a network,
-    a message asks its stations for what its connection says, whatever its duration in the program,
-    and has arrived when its propagation is over; those of one connection travel in the order in
-    which they are sent. What has no counterpart (`check_job` refuses such jobs) is left without
-    one.
+    It is ordered by rank, then by the rows of the rank's program: row i of rank r is task
+    `first_rows(job)[r] + i`. Times are rounded to picoseconds. Every lane of every rank that has a
+    task is a resource. The k-th collectives of ranks on one communicator are a meeting, and the
+    k-th receive on a communicator awaits the k-th send. If communicators have a network, the
+    connection defines what a message asks of its stations, whatever its duration in the program,
+    and it has arrived when its propagation is over; those of one connection travel in the order of
+    sending. Calls without a counterpart (`check_job` refuses such jobs) are kept without one.
 
     Args:
         job: whose tasks.
-        duration: picoseconds of every task, shape (tasks of all ranks,), in place of those of the
+        duration: picoseconds of every task, shape (tasks of all ranks,), instead of those of the
             programs; speeds of ranks are not applied to them.
 
     Raises:
@@ -120,7 +119,7 @@ def first_rows(job: Job) -> Ints:
 
 
 def task_label(job: Job, task: int) -> str:
-    """Return how messages name a task of the expanded job: its rank, its name, its row there."""
+    """Return the name of a task of the expanded job in messages: its rank, its name, its row."""
     first = first_rows(job)
     rank = int(np.searchsorted(first, task, side="right")) - 1
     row = task - int(first[rank])
@@ -193,7 +192,7 @@ def _awaited(kind: Codes, communicator: Ints) -> Ints:
 
 
 def _ordinals(group: Ints) -> Ints:
-    """Return how many entries with the same number come before each."""
+    """Return the number of earlier entries with the same number as each."""
     order = np.argsort(group, kind="stable")
     first = np.flatnonzero(np.diff(group[order], prepend=-1))
     counts = np.diff(first, append=len(group))

@@ -1,4 +1,4 @@
-"""A whole job: the programs of its ranks, and who communicates with whom over what."""
+"""A whole job: the programs of its ranks, and their communicators."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,14 +20,14 @@ STEPS = ("forward", "backward", "recompute", "optimizer", "communication", "othe
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The n tasks of one rank, of which many ranks may have the same.
+    """The n tasks of one rank, shared by all ranks with the same program.
 
-    A task begins when everything that it depends on has ended and its lane is free; tasks of an
-    in-order lane run in the order of their rows. A collective takes its lane, waits there until
-    all ranks of its communicator have come to theirs, and then takes its duration (the longest of
-    theirs). A send takes its duration. A receive takes its lane and ends when the message is there:
-    its own duration after the end of the send. The k-th collective of a rank on a communicator
-    meets the k-th of the others, and the k-th receive gets the k-th send.
+    A task begins when all of its dependencies have ended and its lane is free; tasks of an in-order
+    lane run in the order of their rows. A collective takes its lane, waits there until all ranks of
+    its communicator have arrived, and then takes its duration (the longest of theirs). A send takes
+    its duration. A receive takes its lane and ends its own duration after the end of the send. The
+    k-th collective of a rank on a communicator meets the k-th of the others, and the k-th receive
+    gets the k-th send.
     """
 
     name: Codes  # n indices into `Job.names`
@@ -75,7 +75,7 @@ class Communicators:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """The task graph of a job of R ranks, written down once for every distinct program."""
+    """The task graph of a job of R ranks, stored once for every distinct program."""
 
     names: tuple[str, ...]  # of tasks
     lanes: tuple[str, ...]  # what tasks keep busy, of each rank: "compute", "communication", ...
@@ -88,7 +88,7 @@ class Job:
     # R x roles indices into `communicators`; -1 where a rank has none in that role
     communicator: Codes
     labels: tuple[str, ...]  # R names of the ranks, for people ("worker3")
-    examples: int | None = None  # that the job works on in an iteration; None where nobody says
+    examples: int | None = None  # that the job works on in an iteration; None if unknown
     # where the job comes from; plain JSON
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -98,7 +98,7 @@ class Job:
 
     @property
     def tasks(self) -> int:
-        """How many tasks all ranks have together."""
+        """The number of tasks of all ranks together."""
         lengths = np.array([len(program) for program in self.programs], dtype=np.int64)
         return int(lengths[self.program].sum()) if self.ranks else 0
 

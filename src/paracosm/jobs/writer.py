@@ -22,7 +22,7 @@ COLUMN_TYPES: dict[str, type] = {
 
 
 class Codebook:
-    """Numbers for texts, given out as they are met. All programs of a job share one of each."""
+    """Numbers for texts, assigned on first use. All programs of a job share one of each."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._codes: dict[str, int] = {text: code for code, text in enumerate(texts)}
@@ -36,7 +36,7 @@ class Codebook:
 
 
 class ColumnWriter:
-    """Takes down tasks in the order of issue; all programs of a job share the codebooks."""
+    """Records tasks in the order of issue; all programs of a job share the codebooks."""
 
     def __init__(self, names: Codebook, lanes: Codebook, roles: Codebook) -> None:
         self.names, self.lanes, self.roles = names, lanes, roles
@@ -58,7 +58,7 @@ class ColumnWriter:
         role: str | None,
         size: int,
     ) -> int:
-        """Take down one task and return its row; the arguments are those of `Program`."""
+        """Record one task and return its row; the arguments are those of `Program`."""
         if kind not in KINDS:
             raise unknown("kind of task", kind, KINDS)
         if step not in STEPS:
@@ -84,7 +84,7 @@ class ColumnWriter:
         self._allocated[row] = self._allocated.get(row, 0) + size
 
     def release(self, size: int, row: int) -> None:
-        """Let go of `size` bytes at the end of a row."""
+        """Release `size` bytes at the end of a row."""
         self._released[row] = self._released.get(row, 0) + size
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -101,7 +101,7 @@ class ColumnWriter:
 
 
 class ProgramWriter(ColumnWriter):
-    """Takes down the tasks of one rank, in the order of issue."""
+    """Records the tasks of one rank, in the order of issue."""
 
     def __init__(self, names: Codebook, lanes: Codebook, roles: Codebook) -> None:
         super().__init__(names, lanes, roles)
@@ -123,7 +123,7 @@ class ProgramWriter(ColumnWriter):
         priority: int = 0,
         microbatch: int = -1,
     ) -> int:
-        """Take down one task and return its row; the arguments are those of `Program`.
+        """Record one task and return its row; the arguments are those of `Program`.
 
         Args:
             lane: that it keeps busy; None for none.
@@ -151,7 +151,7 @@ class ProgramWriter(ColumnWriter):
             self.release(size, last)
 
     def program(self, resident: int = 0) -> Program:
-        """Return what has been taken down; `resident` bytes are held throughout."""
+        """Return the program of the recorded tasks; `resident` bytes are held throughout."""
         placed = np.array(self._placed, dtype=np.int32).reshape(-1, 2)
         return Program(
             **self.arrays(),
@@ -168,7 +168,7 @@ def write_communicators(
 ) -> Communicators:
     """Return communicators of these ranks, the first of which send over the network's connections.
 
-    The network has as many connections as there are groups, or less; None where nothing is shared.
+    The network has at most as many connections as there are groups; None if nothing is shared.
     """
     members = [tuple(group) for group in groups]
     counts = np.array([len(group) for group in members], dtype=np.int64)
@@ -198,10 +198,10 @@ def write_job(
         writers: one for each program; they share their codebooks.
         program: of each of R ranks, which program.
         communicator: R mappings from role to communicator; roles that no program has are left out.
-        speed: R relative speeds; 1 for all where it is not given.
+        speed: R relative speeds; 1 by default.
         policies: by lane, where it is not "in order".
         resident: bytes of each program.
-        labels: R names; "rank 0", ... where they are not given.
+        labels: R names; "rank 0", ... by default.
 
     Raises:
         InputError: no writers, or writers that do not share their codebooks; mappings that are not
@@ -289,7 +289,7 @@ class Block:
 
 
 class BlockWriter(ColumnWriter):
-    """Takes down the tasks of one block, in the order of issue."""
+    """Records the tasks of one block, in the order of issue."""
 
     def __init__(self, names: Codebook, lanes: Codebook, roles: Codebook) -> None:
         super().__init__(names, lanes, roles)
@@ -312,7 +312,7 @@ class BlockWriter(ColumnWriter):
         role: str | None = None,
         size: int = 0,
     ) -> int:
-        """Take down one task and return its row; the arguments are those of `Program`."""
+        """Record one task and return its row; the arguments are those of `Program`."""
         row = self.add_row(name, lane, duration, step=step, kind=kind, role=role, size=size)
         self._after.extend((self._anchors.code(anchor), at) for anchor, at in after)
         self._offsets.append(len(self._after))
@@ -329,13 +329,13 @@ class BlockWriter(ColumnWriter):
         size: int,
         role: str,
     ) -> int:
-        """Take down a collective, or one end of a message, of `size` bytes."""
+        """Record a collective, or one end of a message, of `size` bytes."""
         return self.add(
             name, lane, duration, after, step="communication", kind=kind, role=role, size=size
         )
 
     def mark(self, name: str, row: int) -> None:
-        """Let later blocks have a row as an anchor."""
+        """Make a row available as an anchor of later blocks."""
         self._marks[name] = row
 
     def block(self) -> Block:
@@ -361,10 +361,10 @@ class ProgramOfBlocks:
     def place(
         self, block: Block, microbatch: int = -1, anchors: Mapping[str, int] = MappingProxyType({})
     ) -> int:
-        """Put a block at the end and return its first row.
+        """Append a block and return its first row.
 
-        An anchor has the row that `anchors` gives, or the last one that an earlier block has
-        marked so. Dependencies on anchors that have none are left out.
+        An anchor has the row that `anchors` gives, or else the last one that an earlier block has
+        marked under its name. Dependencies on anchors without a row are left out.
         """
         first = self._length
         known = {**self._marks, **anchors, HERE: first}

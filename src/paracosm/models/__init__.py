@@ -1,4 +1,4 @@
-"""Models, data sets and optimizers by name, and the user's own: one registry for every door.
+"""Models, data sets and optimizers by name, and the user's own: one registry for all commands.
 
 Names are known without PyTorch, which is imported where something is built.
 """

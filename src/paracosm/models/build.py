@@ -1,7 +1,7 @@
-"""From a model's name to a module with a loss: for data that come from elsewhere, or for one step.
+"""From a model's name to a module with a loss: for given data, or for one step.
 
 A user's own model is a function `package.module:factory` or `file.py:factory`. It has those of the
-parameters `batch`, `shape` (of one example) and `classes` that it wants, by these names, and
+parameters `batch`, `shape` (of one example) and `classes` that it needs, by these names, and
 returns a module, (module, loss) with loss(outputs, targets), (module, inputs) with a tensor or
 several, or a `Workload`. docs/models.md says what each is used for.
 """
@@ -145,7 +145,7 @@ def _examples(inputs: tuple[Any, ...], otherwise: int) -> int:
 
 
 def _mean_output(outputs: Any) -> Tensor:
-    """Return a loss for a module that nobody gave one: its own, or the mean of what it returns."""
+    """Return a default loss for a module: its own, or the mean of what it returns."""
     loss = getattr(outputs, "loss", None)
     if isinstance(loss, Tensor):
         return loss

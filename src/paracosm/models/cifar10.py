@@ -107,7 +107,7 @@ def _packed(archive: Path) -> tuple[_Layout, Iterator[_File]]:
 
 
 def _unpacked(archive: Path, layout: _Layout) -> Iterator[_File]:
-    """Yield the files in the order in which they are packed: to go back is to unpack anew."""
+    """Yield the files in the order of the archive: going back means unpacking anew."""
     wanted = {f"{layout.folder}/{name}": name for name in layout.files}
     try:
         with tarfile.open(archive) as packed:

@@ -1,4 +1,4 @@
-"""Data sets by name, and those that a function of the user's makes; all held in memory."""
+"""Data sets by name, and those made by a user's function; all held in memory."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DataSet:
 
 @dataclass(frozen=True)
 class _BuiltIn:
-    """How a data set is read, as (train_x, train_y, test_x, test_y), and what is in it."""
+    """How to read a data set, as (train_x, train_y, test_x, test_y), and its properties."""
 
     read: Callable[[Path | None], tuple[Any, Any, Any, Any]]
     shape: tuple[int, ...]
@@ -51,16 +51,15 @@ class _BuiltIn:
 
 
 def load_data(name: str, data_dir: Path | None = None) -> DataSet:
-    """Load a data set, from its files in `data_dir` where it needs them.
+    """Load a data set, from its files in `data_dir` if it needs them.
 
-    A function `package.module:factory` or `file.py:factory` of the user's may take `data_dir`, and
-    returns a `DataSet`, or (train_x, train_y, test_x, test_y) as arrays or tensors. Floating-point
-    inputs become float32. Integer targets are class labels 0, 1, ...; targets of another type are
-    float32 values to regress on.
+    A user's function `package.module:factory` or `file.py:factory` may take `data_dir`, and returns
+    a `DataSet`, or (train_x, train_y, test_x, test_y) as arrays or tensors. Floating-point inputs
+    become float32. Integer targets are class labels 0, 1, ...; targets of another type are float32
+    values to regress on.
 
     Raises:
         InputError: an unknown name, data that are missing or broken, or that cannot be trained on.
-        MissingExtraError: a package that the data set needs is not installed.
     """
     if is_reference(name):
         return _custom(name, data_dir)

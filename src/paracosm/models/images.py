@@ -152,8 +152,8 @@ class ResNet(nn.Module):
     """Images [batch, channels, height, width] to logits [batch, classes].
 
     He et al. 2016, with the stem for ImageNet, as commonly implemented. The stride of a bottleneck
-    is in its 3x3 convolution. Images need sides of 32 pixels or more only for the last stage to
-    have something to do: smaller ones work down to a single pixel.
+    is in its 3x3 convolution. The last stage has an effect only for images with sides of 32 pixels
+    or more; smaller ones work down to a single pixel.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class ResNet(nn.Module):
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions beside the shortcut."""
+    """Two 3x3 convolutions with a shortcut."""
 
     expansion = 1
 
@@ -209,7 +209,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """A 3x3 convolution between two 1x1 ones, beside the shortcut."""
+    """A 3x3 convolution between two 1x1 ones, with a shortcut."""
 
     expansion = 4
 
@@ -265,8 +265,7 @@ class VGG(nn.Module):
     """Images [batch, channels, height, width] to logits [batch, classes].
 
     Simonyan and Zisserman 2015: 3x3 convolutions, then three wide linear layers. Pooling to 7x7
-    before these lets images of any size of 32 pixels or more in, and keeps the number of
-    parameters.
+    before these allows images of any size of 32 pixels or more, with the same number of parameters.
     """
 
     def __init__(

@@ -57,7 +57,7 @@ class GPT(nn.Module):
 
 
 class GPTBlock(nn.Module):
-    """Attention, then a perceptron, each beside its shortcut."""
+    """Attention, then a perceptron, each with a shortcut."""
 
     def __init__(self, heads: int, width: int) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ class BERT(nn.Module):
 
 
 class BERTEncoder(nn.Module):
-    """Attention, then a perceptron, each added to what it got and normalised."""
+    """Attention, then a perceptron, each added to its input and normalised."""
 
     def __init__(self, heads: int, width: int) -> None:
         super().__init__()
@@ -272,7 +272,7 @@ class Llama(nn.Module):
 
 
 class LlamaBlock(nn.Module):
-    """Attention, then a gated perceptron, each normalised before and beside its shortcut."""
+    """Attention, then a gated perceptron, each normalised before and with a shortcut."""
 
     def __init__(self, width: int, inner: int, heads: int, groups: int) -> None:
         super().__init__()
@@ -338,7 +338,7 @@ def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 
 def _repeated(x: Tensor, times: int) -> Tensor:
-    """Return heads [batch, groups, length, width] with every one of them `times` in a row."""
+    """Return heads [batch, groups, length, width] with each repeated `times` in a row."""
     if times == 1:
         return x
     return x.unsqueeze(2).expand(-1, -1, times, -1, -1).flatten(1, 2)

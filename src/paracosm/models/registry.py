@@ -1,6 +1,6 @@
-"""The built-in models by name: what they take, where their modules are, and their parameters.
+"""The built-in models by name: their inputs, modules, and parameters.
 
-A name means one module whoever asks for it; docs/models.md has the table.
+A name means the same module everywhere; docs/models.md has the table.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BuiltIn:
     kind: Kind
     # `module:function` in this package; it takes `shape`, but for tokens `classes`, and the options
     factory: str
-    shape: tuple[int, ...]  # of one example, where nobody says another
+    shape: tuple[int, ...]  # of one example, by default
     classes: int = 0  # to tell apart, likewise; 0 for tokens, whose vocabulary is the model's own
     side: int = 1  # pixels that an image has at least, in height and width
     options: Mapping[str, int] = field(default_factory=dict)  # written in parentheses
@@ -53,7 +53,7 @@ class BuiltIn:
         return f"{self.name}({told})" if told else self.name
 
     def obstacle(self, shape: Sequence[int]) -> str | None:
-        """Say why examples of a shape cannot be taken; None if they can."""
+        """Describe why examples of a shape cannot be used; None if they can."""
         if len(shape) != _DIMENSIONS.get(self.kind, len(shape)):
             return f"takes {_TAKES[self.kind]}"
         if self.kind == "images" and min(shape[1:]) < self.side:
@@ -110,7 +110,7 @@ def canonical(text: str, also: Iterable[str] = ()) -> str:
         return str(built_in(text, also))
     file, colon, _ = text.rpartition(":")
     if not colon:
-        raise InputError(f"{text}: which function makes the model? {text}:make_model")
+        raise InputError(f"{text}: name the function that makes it: {text}:make_model")
     if file.endswith(".py") and not Path(file).is_file():
         raise InputError(f"{text}: no such file: {file}")
     return text

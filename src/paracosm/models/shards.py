@@ -1,4 +1,4 @@
-"""Which examples each client draws from, and in which order."""
+"""The examples that each client draws from, and their order."""
 
 import math
 import re
@@ -18,7 +18,7 @@ _WITH_PARAMETER = re.compile(r"(dirichlet|classes|sizes|bootstrap)\(\s*([^()\s]+
 
 
 class Shards:
-    """The indices of the examples that each client draws from, made when they are asked for.
+    """The indices of the examples that each client draws from, computed on demand.
 
     Attributes:
         sizes: examples of each client's shard.
@@ -43,7 +43,7 @@ class Shards:
 def make_shards(
     targets: npt.ArrayLike, clients: int, scheme: str, rng: np.random.Generator
 ) -> Shards:
-    """Return what each client draws from, by one of these schemes.
+    """Return each client's examples, by one of these schemes.
 
     - "shared": the whole set for everybody.
     - "iid": a random partition into shards of equal size (to one example).
@@ -51,9 +51,9 @@ def make_shards(
       divided in proportions drawn from a symmetric Dirichlet distribution (Yurochkin et al.,
       "Bayesian Nonparametric Federated Learning of Neural Networks", 2019; after Hsu, Qi, Brown,
       "Measuring the Effects of Non-Identical Data Distribution for Federated Visual
-      Classification", 2019). The smaller alpha, the fewer classes a client sees. A client that is
-      left with nothing gets one example of the largest shard.
-    - "classes(k)": the examples, sorted by label, are cut into k equal parts a client, of which
+      Classification", 2019). The smaller alpha, the fewer classes a client sees. A client without
+      examples gets one of the largest shard.
+    - "classes(k)": the examples, sorted by label, are cut into k equal parts per client, of which
       each gets k at random, so that most see at most k classes (McMahan et al.,
       "Communication-Efficient Learning of Deep Networks from Decentralized Data", 2017, section
       3, with k = 2).

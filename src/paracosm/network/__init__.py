@@ -1,4 +1,4 @@
-"""Who shares a link and how: stations of a cluster, and what messages do to one another there."""
+"""How messages share links: the stations of a cluster, and the rules of sharing."""
 
 from paracosm.network.stations import Stations
 

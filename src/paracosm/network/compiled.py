@@ -1,9 +1,9 @@
 """Messages that share a network, for compiled loops: one interface to all rules of sharing.
 
-A loop plays an instant so: `pop_end` until nobody ends any more, `request` whatever begins, in the
-order in which it was asked for, then `settle`; and again, for as long as `next_end` is that instant
-still. Ends and requests may take turns within an instant; what was not `settle`d has no rate yet.
-Which rule it is, is known when the loop is compiled: there is nothing to choose at run time.
+A loop plays an instant by calling `pop_end` until no message ends any more, `request` for whatever
+begins, in order of request, then `settle`; and repeats this while `next_end` is still that instant.
+Ends and requests may alternate within an instant; rates are undefined until `settle`. The rule is
+known when the loop is compiled: there is nothing to choose at run time.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -40,7 +40,7 @@ def make_traffic(
     room: Sequence[int],
     background: Collection[int] = (),
 ) -> Traffic:
-    """Return the traffic of a network in which nothing is under way.
+    """Return the traffic of an idle network.
 
     Args:
         sharing: the rule.
@@ -73,12 +73,12 @@ def _rule(traffic: Any) -> Any:
 def request(
     traffic: Any, route: Any, message: Any, demand: Any, now: Any, weight: Any = 1.0
 ) -> Any:
-    """Ask for a message to travel, and return a number for it that `earliest_end` understands.
+    """Start a message, and return a number for it that `earliest_end` understands.
 
     Args:
         traffic: of `make_traffic`.
-        route: its index. Messages of one sender to one receiver that are under way at once share
-            like others: it is the caller who lets them travel one after the other.
+        route: its index. Concurrent messages of one sender to one receiver share like others:
+            callers serialise them if needed.
         message: a number of the caller's, 0 or more.
         demand: picoseconds for which it holds its stations (serial) or that pass (over no station);
             bytes (fair, packets).
@@ -89,7 +89,7 @@ def request(
 
 
 def next_end(traffic: Any) -> Any:
-    """Return the instant at which the next message ends; `LAST_INSTANT` where none is under way."""
+    """Return the instant at which the next message ends; `LAST_INSTANT` if none is under way."""
     raise NotImplementedError
 
 
@@ -99,20 +99,20 @@ def earliest_end(traffic: Any, number: Any, now: Any) -> Any:
 
 
 def pop_end(traffic: Any, now: Any) -> Any:
-    """Return a message whose transfer ends at `now`, the one asked for first; -1 for none.
+    """Return a message whose transfer ends at `now`, the one requested first; -1 for none.
 
-    With serial sharing its stations go to those that wait for them.
+    With serial sharing its stations go to waiting messages.
     """
     raise NotImplementedError
 
 
 def settle(traffic: Any, now: Any) -> None:
-    """Let rates follow what has begun and ended now; to be called after all of an instant."""
+    """Update rates after all begins and ends of an instant."""
     raise NotImplementedError
 
 
 def change_background(traffic: Any, station: Any, weight: Any) -> None:
-    """Let flows of others with this sum of weights share one of `background` from now on (fair)."""
+    """Set the sum of weights of background flows at one of `background` (fair)."""
     raise NotImplementedError
 
 

@@ -1,20 +1,20 @@
-"""The fair rule, compiled: max-min fair rates, and when each message has brought its bytes.
+"""The fair rule, compiled: max-min fair rates, and the times at which messages end.
 
 Messages over the same stations are one group (a *path* here) and have one rate, so that a path
-needs only the weights of its flows, the bytes that one of weight 1 has got since the path was last
-idle (its *virtual time*: Parekh and Gallager, "A Generalized Processor Sharing Approach to Flow
-Control", 1993), and a heap of the virtual times at which its flows end, which do not change with
+needs only the weights of its flows, the bytes that one of weight 1 has received since the path was
+last idle (its *virtual time*: Parekh and Gallager, "A Generalized Processor Sharing Approach to
+Flow Control", 1993), and a heap of the virtual times at which its flows end, which do not depend on
 the rate.
 
 Rates follow from progressive filling (Bertsekas and Gallager, "Data Networks", 1992, section
 6.5.2): all grow alike until a station is full, whose paths are then fixed, and so on; of stations
-that are full at one level the first comes first. Only stations that are joined by paths in use to
-those that gained or lost flows are looked at, once an instant.
+that are full at one level the first comes first. Once per instant, only stations connected by paths
+in use to those that gained or lost flows are updated.
 
-A flow ends at the first whole picosecond at which all of its bytes are there, and has its share
-until then: no station carries more than its bandwidth, no flow loses a byte. What 1/1024 ps brings
-is forgiven, because rounding errors would otherwise cost a picosecond where an end falls on a whole
-one.
+A flow ends at the first whole picosecond by which all of its bytes have arrived, and has its share
+until then: no station carries more than its bandwidth, no flow loses a byte. The bytes of 1/1024 ps
+are forgiven, because rounding errors would otherwise cost a picosecond where an end falls on a
+whole one.
 
 A message over no station shares nothing, and ends after the picoseconds that it asks for.
 """
@@ -127,7 +127,7 @@ def fair_traffic(
     room: Sequence[int],
     kept: Collection[int] = (),
 ) -> Fair:
-    """Return the traffic over these routes, nothing flowing.
+    """Return the traffic over these routes, without flows.
 
     Args:
         routes: stations of each, as indices into `capacity`.
@@ -177,7 +177,7 @@ def fair_traffic(
 
 @inlined
 def request(fair: Any, route: Any, message: Any, demand: Any, now: Any, weight: Any) -> Any:
-    """Let a message flow over its route from now on; how fast, `settle` says."""
+    """Start a flow over a route; `settle` sets its rate."""
     counts = fair.counts
     slot = counts[FREE]
     record = fair.messages[slot]
@@ -190,14 +190,14 @@ def request(fair: Any, route: Any, message: Any, demand: Any, now: Any, weight: 
     else:
         end = now + np.int64(min(demand, np.float64(LAST_INSTANT - now)))
         record.until = end
-        place_event(fair.alone, 0, counts[ALONE], end, record.number, slot)
+        place_event(fair.alone, counts[ALONE], end, record.number, slot)
         counts[ALONE] += 1
     return slot
 
 
 @inlined
 def next_end(fair: Any) -> Any:
-    """Return the instant at which the next message ends; the last instant where none is left."""
+    """Return the instant at which the next message ends; the last instant if there is none."""
     due = LAST_INSTANT
     if fair.counts[DONE] > 0:
         due = fair.counts[NOW]
@@ -211,7 +211,7 @@ def next_end(fair: Any) -> Any:
 
 @inlined
 def earliest_end(fair: Any, slot: Any, now: Any) -> Any:
-    """Return an instant before which a message does not end, as if it had all to itself."""
+    """Return a lower bound of the end of a message: as if it were alone."""
     record = fair.messages[slot]
     end = record.until
     if record.path >= 0:
@@ -223,7 +223,7 @@ def earliest_end(fair: Any, slot: Any, now: Any) -> Any:
 
 @inlined
 def pop_end(fair: Any, now: Any) -> Any:
-    """Take away a message that ends now and return it; -1 where none is left that does."""
+    """Remove a message that ends now and return it; -1 if there is none left."""
     _gather(fair, now)
     counts = fair.counts
     message = np.int64(NOBODY)
@@ -239,13 +239,13 @@ def pop_end(fair: Any, now: Any) -> Any:
 
 @inlined
 def _gather(fair: Any, now: Any) -> None:
-    """Put all messages that end now among those that have ended."""
+    """Collect all messages that end now."""
     counts = fair.counts
     while counts[IN_USE] > 0 and fair.paths[fair.order[0]].due == now:
         _end_flow(fair, fair.order[0], now)
     while counts[ALONE] > 0 and fair.alone[0].key == now:
         end_message(fair, fair.alone[0].op, now)
-        pop_event(fair.alone, 0, counts[ALONE])
+        pop_event(fair.alone, counts[ALONE])
         counts[ALONE] -= 1
 
 
@@ -258,7 +258,7 @@ def end_message(fair: Any, slot: Any, now: Any) -> None:
 
 @inlined
 def _begin_flow(fair: Any, number: Any, slot: Any, bytes_: Any, weight: Any, now: Any) -> None:
-    """Add a flow to a path, whose own that end now have their ends first."""
+    """Add a flow to a path, after ending the path's flows that end now."""
     path = fair.paths[number]
     while path.flows > 0 and path.due == now:
         _end_flow(fair, number, now)
@@ -277,14 +277,14 @@ def _begin_flow(fair: Any, number: Any, slot: Any, bytes_: Any, weight: Any, now
 
 @inlined
 def _end_flow(fair: Any, number: Any, now: Any) -> None:
-    """Let the first flow of a path end."""
+    """End the first flow of a path."""
     end_message(fair, fair.flows[fair.paths[number].of_flows].item, now)
     take_flow(fair, number, now)
 
 
 @inlined
 def take_flow(fair: Any, number: Any, now: Any) -> None:
-    """Take the first flow of a path away."""
+    """Remove the first flow of a path."""
     path = fair.paths[number]
     slot = fair.flows[path.of_flows].item
     _advance(path, now)
@@ -304,7 +304,7 @@ def take_flow(fair: Any, number: Any, now: Any) -> None:
 
 @inlined
 def change_background(fair: Any, station: Any, weight: Any) -> None:
-    """Let flows of others with this sum of weights pass a station from now on."""
+    """Set the sum of weights of background flows at a station."""
     place = fair.stations[station]
     if place.background != weight:
         place.background = weight
@@ -316,7 +316,7 @@ def change_background(fair: Any, station: Any, weight: Any) -> None:
 
 @inlined
 def settle(fair: Any, now: Any) -> None:
-    """Give every flow its max-min fair rate, after all that begins or ends now."""
+    """Set every flow's max-min fair rate, after all begins and ends of the instant."""
     counts = fair.counts
     if counts[TOUCHED] > 0:
         _gather(fair, now)
@@ -352,7 +352,7 @@ def settle(fair: Any, now: Any) -> None:
 
 @inlined
 def _is_alone(fair: Any, number: Any) -> Any:
-    """Return whether no other path shares anything with this one, of one station, now."""
+    """Return whether a path of one station shares it with no other path now."""
     path = fair.paths[number]
     one = fair.paths[number + 1].first == path.first + 1
     return one and fair.stations[fair.hops[path.first].station].used <= np.int64(path.flows > 0)
@@ -360,14 +360,14 @@ def _is_alone(fair: Any, number: Any) -> Any:
 
 @subroutine
 def _share_out(fair: Any, found: Any, now: Any) -> None:
-    """Give all flows their rates that the first so many of `near_paths` lead to."""
+    """Set the rates of all flows connected with the first `found` of `near_paths`."""
     near_paths, near_stations = _find_connected(fair, found)
     _fill(fair, near_paths, near_stations, now)
 
 
 @inlined
 def _find_connected(fair: Any, found: Any) -> Any:
-    """Find all stations and paths in use that those in `near_paths` lead to; return how many."""
+    """Find all stations and paths in use connected with `near_paths`; return how many."""
     near_stations = at = 0
     while at < found:
         number = fair.near_paths[at]
@@ -389,7 +389,7 @@ def _find_connected(fair: Any, found: Any) -> Any:
 
 @inlined
 def _fill(fair: Any, near_paths: Any, near_stations: Any, now: Any) -> None:
-    """Share the near stations out among the near paths."""
+    """Divide the near stations among the near paths."""
     for index in range(near_stations):
         station = fair.stations[fair.near_stations[index]]
         station.is_near = 0
@@ -406,18 +406,18 @@ def _fill(fair: Any, near_paths: Any, near_stations: Any, now: Any) -> None:
         number = fair.near_stations[index]
         station = fair.stations[number]
         if station.load > 0:
-            place_event(fair.open, 0, open_stations, station.left / station.load, number, 0)
+            place_event(fair.open, open_stations, station.left / station.load, number, 0)
             open_stations += 1
     while open_stations > 0:
         number, level = fair.open[0].item, fair.open[0].key
         station = fair.stations[number]
-        pop_event(fair.open, 0, open_stations)
+        pop_event(fair.open, open_stations)
         open_stations -= 1
         if station.load > 0:
             # What was fixed since has left more for each of the others; less only by rounding.
             share = (station.left - station.level * station.fixed) / station.load
             if share > level * SAME:
-                place_event(fair.open, 0, open_stations, share, number, 0)
+                place_event(fair.open, open_stations, share, number, 0)
                 open_stations += 1
             else:
                 _fix_all(fair, number, level, now)
@@ -452,14 +452,14 @@ def _fix_all(fair: Any, number: Any, level: Any, now: Any) -> None:
 
 @inlined
 def _advance(path: Any, now: Any) -> None:
-    """Give the flows of a path what has come since, at the rate that they had."""
+    """Account for what the flows of a path have received since, at their rate so far."""
     path.virtual += path.rate * (now - path.since)
     path.since = now
 
 
 @inlined
 def _set_due(fair: Any, number: Any) -> None:
-    """Note when the first flow of a path ends, if rates stay as they are from `since` on."""
+    """Set when the first flow of a path ends if rates remain as they are from `since` on."""
     path = fair.paths[number]
     due = LAST_INSTANT
     if path.rate > 0:
@@ -484,7 +484,7 @@ def whole_instant(since: Any, lasts: Any) -> Any:
 
 @inlined
 def _reorder(fair: Any, at: Any) -> None:
-    """Restore the heap of paths after the instant of the one that stands at `at` has changed."""
+    """Restore the heap of paths after the instant of the one at `at` has changed."""
     order, paths, size = fair.order, fair.paths, fair.counts[IN_USE]
     number = order[at]
     due = paths[number].due
@@ -515,7 +515,7 @@ def _touch(fair: Any, number: Any) -> None:
 
 @inlined
 def _occupy(fair: Any, number: Any) -> None:
-    """Enter a path that gets its first flow in the lists of its stations, and last in the order."""
+    """Add a path that gets its first flow to the lists of its stations, and last in the order."""
     for hop in range(fair.paths[number].first, fair.paths[number + 1].first):
         station = fair.stations[fair.hops[hop].station]
         fair.hops[hop].place = station.first + station.used

@@ -1,8 +1,8 @@
-"""Packets, compiled: streams that meet at a port are served in turn, a quantum at a time.
+"""Packets, compiled: streams at a port are served in turn, a quantum at a time.
 
-`paracosm.network.packets` says what the rule is, and does the same arithmetic. Max-min rates, and
-the port that limits each stream, are those of `compiled_fair`: here all that flows is endless there
-and is taken away when a port has served it.
+`paracosm.network.packets` describes the rule, and does the same arithmetic. Max-min rates, and the
+port that limits each stream, are those of `compiled_fair`: there all flows are endless, and are
+removed once a port has served them.
 """
 
 from collections.abc import Sequence
@@ -87,7 +87,7 @@ COMING_COUNT, DUE = range(2)
 def packet_traffic(
     routes: Sequence[Sequence[int]], capacity: Sequence[float], room: Sequence[int], quantum: float
 ) -> Queues:
-    """Return the traffic over these routes, nothing under way.
+    """Return the traffic over these routes, without messages.
 
     Args:
         routes: stations of each, as indices into `capacity`; messages of one are a stream.
@@ -117,7 +117,7 @@ def packet_traffic(
 
 @inlined
 def request(queues: Any, route: Any, message: Any, demand: Any, now: Any, weight: Any) -> Any:
-    """Let a message of a stream travel from now on; where it waits, `settle` says."""
+    """Start a message of a stream; `settle` decides where it waits."""
     amount = demand if queues.fair.path_of[route] < 0 else np.inf
     slot = compiled_fair.request(queues.fair, route, message, amount, now, 1.0)
     record = queues.messages[slot]
@@ -136,7 +136,7 @@ def request(queues: Any, route: Any, message: Any, demand: Any, now: Any, weight
 
 @inlined
 def next_end(queues: Any) -> Any:
-    """Return the instant at which the next message ends; the last instant where none is left."""
+    """Return the instant at which the next message ends; the last instant if there is none."""
     due = compiled_fair.next_end(queues.fair)
     if queues.fair.counts[DONE] == 0:
         due = min(due, queues.counts[DUE])
@@ -145,7 +145,7 @@ def next_end(queues: Any) -> Any:
 
 @inlined
 def earliest_end(queues: Any, slot: Any, now: Any) -> Any:
-    """Return an instant before which a message does not end, as if it had all to itself."""
+    """Return a lower bound of the end of a message: as if it were alone."""
     flow = queues.fair.messages[slot]
     end = np.int64(min(flow.until, 9.2e18))
     if flow.path >= 0:
@@ -155,7 +155,7 @@ def earliest_end(queues: Any, slot: Any, now: Any) -> Any:
 
 @inlined
 def pop_end(queues: Any, now: Any) -> Any:
-    """Take away a message that ends now and return it; -1 where none is left that does."""
+    """Remove a message that ends now and return it; -1 if there is none left."""
     if queues.counts[DUE] <= now:
         _gather(queues, now)
     return compiled_fair.pop_end(queues.fair, now)
@@ -163,7 +163,7 @@ def pop_end(queues: Any, now: Any) -> Any:
 
 @inlined
 def settle(queues: Any, now: Any) -> None:
-    """Let streams take their places, after all that begins or ends now."""
+    """Assign streams to the ports that limit them, after all begins and ends of the instant."""
     if queues.counts[DUE] <= now:
         _gather(queues, now)
     if queues.fair.counts[TOUCHED] > 0:
@@ -173,12 +173,12 @@ def settle(queues: Any, now: Any) -> None:
 
 @inlined
 def change_background(queues: Any, station: Any, weight: Any) -> None:
-    """Do nothing: where streams take turns, there is no background traffic."""
+    """Do nothing: there is no background traffic with packets."""
 
 
 @subroutine
 def _gather(queues: Any, now: Any) -> None:
-    """Put all messages that end now among those that have ended."""
+    """Collect all messages that end now."""
     for index in range(queues.ports.size):
         queue = queues.queues[queues.ports[index]]
         while queue.due <= now:
@@ -188,7 +188,7 @@ def _gather(queues: Any, now: Any) -> None:
 
 @subroutine
 def _arrange(queues: Any, now: Any) -> None:
-    """Let streams wait at the ports that limit them, and those be as fast as they are."""
+    """Move streams to the ports that limit them, and update their rates."""
     fair = queues.fair
     for index in range(fair.counts[IN_USE]):
         number = fair.order[index]
@@ -225,7 +225,7 @@ def _arrange(queues: Any, now: Any) -> None:
 
 @inlined
 def _join_ring(queues: Any, slot: Any) -> None:
-    """Let a stream take its place when all those have that were asked for before."""
+    """Enqueue a stream after all those requested before it."""
     count = queues.counts[COMING_COUNT]
     place_item(queues.coming, 0, count, queues.fair.messages[slot].number, slot)
     queues.counts[COMING_COUNT] += 1
@@ -241,7 +241,7 @@ def _find_due(queues: Any) -> None:
 
 @subroutine
 def _serve(messages: Any, quantum: Any, queue: Any, now: Any) -> None:
-    """Give the streams of a port what it has served by now; no message has ended by then."""
+    """Distribute what a port has served by now, before which no message has ended."""
     amount = queue.ahead + queue.rate * (now - queue.since)
     queue.since = now
     queue.ahead = 0.0
@@ -268,7 +268,7 @@ def _serve(messages: Any, quantum: Any, queue: Any, now: Any) -> None:
 
 @subroutine
 def _find_end(messages: Any, quantum: Any, queue: Any) -> None:
-    """Find the message that ends first at a port, if nothing changes, and when."""
+    """Find the message that ends first at a port if nothing changes, and when."""
     slack = queue.rate * FORGIVEN
     turns = 0.0
     slot = queue.head
@@ -298,7 +298,7 @@ def _find_end(messages: Any, quantum: Any, queue: Any) -> None:
 
 @inlined
 def _end(queues: Any, queue: Any, now: Any) -> None:
-    """Take the message away that ends now at a port."""
+    """Remove the message that ends now at a port."""
     messages, quantum, slot = queues.messages, queues.quantum, queue.last
     message = messages[slot]
     served = queue.ahead + queue.rate * (now - queue.since)
@@ -330,7 +330,7 @@ def _end(queues: Any, queue: Any, now: Any) -> None:
     take_flow(queues.fair, number, now)
     if message.earliest > now:
         count, request_number = queues.fair.counts[ALONE], queues.fair.messages[slot].number
-        place_event(queues.fair.alone, 0, count, message.earliest, request_number, slot)
+        place_event(queues.fair.alone, count, message.earliest, request_number, slot)
         queues.fair.counts[ALONE] += 1
     else:
         end_message(queues.fair, slot, now)
@@ -338,7 +338,7 @@ def _end(queues: Any, queue: Any, now: Any) -> None:
 
 @inlined
 def _enter(queues: Any, station: Any, slot: Any, now: Any) -> None:
-    """Let a stream wait behind the others, or go on where its last message ended just now."""
+    """Enqueue a stream, or continue in the turn of its last message if that ended just now."""
     queue = queues.queues[station]
     _serve(queues.messages, queues.quantum, queue, now)
     queue.is_changed = 1
@@ -364,7 +364,7 @@ def _enter(queues: Any, station: Any, slot: Any, now: Any) -> None:
 
 @inlined
 def _leave_ring(queues: Any, slot: Any, now: Any) -> None:
-    """Let a stream go that another port limits from now on."""
+    """Remove a stream that another port limits from now on."""
     queue = queues.queues[queues.messages[slot].queue]
     _serve(queues.messages, queues.quantum, queue, now)
     queue.is_changed = 1
@@ -373,7 +373,7 @@ def _leave_ring(queues: Any, slot: Any, now: Any) -> None:
 
 @inlined
 def _unlink(queues: Any, queue: Any, slot: Any) -> None:
-    """Take a message out of the ring of those that wait at a port."""
+    """Remove a message from the ring of those that wait at a port."""
     messages = queues.messages
     before, after = messages[slot].before, messages[slot].after
     messages[before].after = after
@@ -387,7 +387,7 @@ def _unlink(queues: Any, queue: Any, slot: Any) -> None:
 
 @inlined
 def _end_turn(messages: Any, quantum: Any, queue: Any) -> None:
-    """Let the next stream be served."""
+    """Begin the next stream's turn."""
     head = messages[queue.head]
     head.left -= head.turn
     head.turn = quantum

@@ -1,10 +1,10 @@
 """The serial rule, compiled: a message holds all of its stations alone, for as long as it takes.
 
 After Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effect", sections
-3.2 and 3.3. Of all requests that could start, the one made first does: a request waits at one
-station that it needs and that is busy; when a message ends, all of its stations are free, and those
-that wait there are looked at in the order of their requests. Each starts, or moves on to another
-busy station that it needs. So nothing is ever scanned, whoever waits for whom.
+3.2 and 3.3. Of all requests that could start, the earliest does: a request waits at one busy
+station that it needs; when a message ends, it frees all of its stations, and those that wait there
+are examined in the order of their requests. Each starts, or moves on to another busy station that
+it needs. So there are no scans, whoever waits for whom.
 """
 
 from collections.abc import Sequence
@@ -61,11 +61,11 @@ REQUESTS, ENDS, FREE = range(3)
 def serial_traffic(
     routes: Sequence[Sequence[int]], capacity: Sequence[float], room: Sequence[int]
 ) -> Serial:
-    """Return the traffic over these routes, nothing under way.
+    """Return the traffic over these routes, without messages.
 
     Args:
         routes: stations of each, as indices into `capacity`.
-        capacity: one entry for each station; who asks for a message says how long it takes.
+        capacity: one entry for each station; callers state how long messages take.
         room: how many messages of each route wait or are under way at once, at most.
     """
     lengths = np.array([len(route) for route in routes], dtype=np.int64)
@@ -98,7 +98,7 @@ def under_way(serial: Serial) -> list[tuple[int, int]]:
 
 @inlined
 def request(serial: Any, route: Any, message: Any, demand: Any, now: Any, weight: Any) -> Any:
-    """Let a message have its stations for so many picoseconds as soon as it can."""
+    """Start a message that holds its stations for so many picoseconds as soon as it can."""
     counts = serial.counts
     slot = counts[FREE]
     record = serial.messages[slot]
@@ -113,7 +113,7 @@ def request(serial: Any, route: Any, message: Any, demand: Any, now: Any, weight
 
 @inlined
 def next_end(serial: Any) -> Any:
-    """Return the instant at which the next message ends; the last instant where none is left."""
+    """Return the instant at which the next message ends; the last instant if there is none."""
     due = LAST_INSTANT
     if serial.counts[ENDS] > 0:
         due = serial.ends[0].key
@@ -132,12 +132,12 @@ def earliest_end(serial: Any, slot: Any, now: Any) -> Any:
 
 @inlined
 def pop_end(serial: Any, now: Any) -> Any:
-    """End a message that ends now, let others have its stations, and return it; -1 for none."""
+    """End a message that ends now, pass on its stations, and return it; -1 for none."""
     counts = serial.counts
     message = np.int64(NOBODY)
     if counts[ENDS] > 0 and serial.ends[0].key == now:
         slot = serial.ends[0].op
-        pop_event(serial.ends, 0, counts[ENDS])
+        pop_event(serial.ends, counts[ENDS])
         counts[ENDS] -= 1
         message = serial.messages[slot].message
         route = serial.messages[slot].route
@@ -151,17 +151,17 @@ def pop_end(serial: Any, now: Any) -> Any:
 
 @inlined
 def settle(serial: Any, now: Any) -> None:
-    """Do nothing: who starts is decided at every request and every end."""
+    """Do nothing: starts are decided at every request and every end."""
 
 
 @inlined
 def change_background(serial: Any, station: Any, weight: Any) -> None:
-    """Do nothing: where messages take turns, there is no background traffic."""
+    """Do nothing: there is no background traffic with serial sharing."""
 
 
 @inlined
 def _start(serial: Any, slot: Any, now: Any) -> None:
-    """Let a message have its stations, or wait at the first of them that is busy."""
+    """Start a message, or enqueue it at the first of its stations that is busy."""
     record = serial.messages[slot]
     first, last = serial.first[record.route], serial.first[record.route + 1]
     for hop in range(first, last):
@@ -173,13 +173,13 @@ def _start(serial: Any, slot: Any, now: Any) -> None:
     for hop in range(first, last):
         serial.stations[serial.hops[hop]].is_busy = 1
     end = record.end = now + min(record.lasts, LAST_INSTANT - now)
-    place_event(serial.ends, 0, serial.counts[ENDS], end, record.number, slot)
+    place_event(serial.ends, serial.counts[ENDS], end, record.number, slot)
     serial.counts[ENDS] += 1
 
 
 @inlined
 def _serve(serial: Any, route: Any, now: Any) -> None:
-    """Let those that wait at the stations of a route start or move on, as they were asked for."""
+    """Start or move on the messages that wait at a route's stations, in order of request."""
     while True:
         oldest, number = np.int64(NOBODY), np.int64(LAST_INSTANT)
         for hop in range(serial.first[route], serial.first[route + 1]):

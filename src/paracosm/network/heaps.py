@@ -1,6 +1,6 @@
 """Binary heaps in arrays, for compiled loops. The caller keeps the sizes.
 
-The smallest stands first. An item moves into the gap that is left, instead of changing places.
+The smallest item is first. Items move into a gap instead of being swapped.
 """
 
 from typing import Any
@@ -27,14 +27,11 @@ def place_item(heap: Any, first: Any, size: Any, key: Any, item: Any) -> None:
 
 @inlined
 def pop_item(heap: Any, first: Any, size: Any, most: Any) -> None:
-    """Remove the first item of the heap `heap[first:first + size]`.
+    """Remove the first item of the heap `heap[first:first + size]`, in which no key is above
+    `most`.
 
-    The gap goes down to a leaf and the last item up from there: which child is the smaller one is
-    a sum, and no branch that a processor would have to guess.
-
-    Args:
-        heap, first, size: where it is.
-        most: no key is larger.
+    The gap goes down to a leaf and the last item up from there: the smaller child is found by
+    addition, without a branch that a processor would have to predict.
     """
     last = size - 1
     key, item = heap[first + last].key, heap[first + last].item
@@ -59,21 +56,21 @@ def pop_item(heap: Any, first: Any, size: Any, most: Any) -> None:
 
 
 @inlined
-def replace_first(heap: Any, first: Any, size: Any, key: Any, item: Any) -> None:
-    """Put an item in the place of the first one of the heap `heap[first:first + size]`."""
+def replace_first(heap: Any, size: Any, key: Any, item: Any) -> None:
+    """Replace the first item of the heap `heap[:size]`."""
     at = 0
     child: Any = 1
     while child < size:
         if child + 1 < size:
-            child += np.int64(heap[first + child + 1].key < heap[first + child].key)
-        if key <= heap[first + child].key:
+            child += np.int64(heap[child + 1].key < heap[child].key)
+        if key <= heap[child].key:
             break
-        heap[first + at].key = heap[first + child].key
-        heap[first + at].item = heap[first + child].item
+        heap[at].key = heap[child].key
+        heap[at].item = heap[child].item
         at = child
         child = 2 * at + 1
-    heap[first + at].key = key
-    heap[first + at].item = item
+    heap[at].key = key
+    heap[at].item = item
 
 
 @inlined
@@ -118,41 +115,41 @@ def pop_task(rows: Any, tasks: Any, first: Any, size: Any) -> None:
 
 
 @inlined
-def place_event(heap: Any, first: Any, size: Any, key: Any, item: Any, op: Any) -> None:
-    """Add an event to the heap `heap[first:first + size]` by (key, item)."""
+def place_event(heap: Any, size: Any, key: Any, item: Any, op: Any) -> None:
+    """Add an event to the heap `heap[:size]` by (key, item)."""
     at = size
     while at > 0:
         parent = (at - 1) >> 1
-        above = heap[first + parent]
+        above = heap[parent]
         if above.key < key or (above.key == key and above.item <= item):
             break
-        below = heap[first + at]
+        below = heap[at]
         below.key, below.item, below.op = above.key, above.item, above.op
         at = parent
-    below = heap[first + at]
+    below = heap[at]
     below.key, below.item, below.op = key, item, op
 
 
 @inlined
-def pop_event(heap: Any, first: Any, size: Any) -> None:
-    """Remove the first event of the heap `heap[first:first + size]` by (key, item)."""
-    last = heap[first + size - 1]
+def pop_event(heap: Any, size: Any) -> None:
+    """Remove the first event of the heap `heap[:size]` by (key, item)."""
+    last = heap[size - 1]
     key, item, op = last.key, last.item, last.op
     size -= 1
     at = 0
     child: Any = 1
     while child < size:
-        low = heap[first + child]
+        low = heap[child]
         if child + 1 < size:
-            other = heap[first + child + 1]
+            other = heap[child + 1]
             if other.key < low.key or (other.key == low.key and other.item < low.item):
                 low = other
                 child += 1
         if key < low.key or (key == low.key and item <= low.item):
             break
-        gap = heap[first + at]
+        gap = heap[at]
         gap.key, gap.item, gap.op = low.key, low.item, low.op
         at = child
         child = 2 * at + 1
-    gap = heap[first + at]
+    gap = heap[at]
     gap.key, gap.item, gap.op = key, item, op

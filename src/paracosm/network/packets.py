@@ -1,22 +1,21 @@
-"""Packets in Python: streams that meet at a port are served in turn, a quantum at a time.
+"""Packets in Python: streams at a port are served in turn, a quantum at a time.
 
 A stream is what one node sends to one other; its messages travel in order. Its long-run rate is the
 max-min fair one (`paracosm.network.sharing`), and one port limits it, of several the first. **That
-port serves the streams that it limits in turn, `quantum` bytes of each, at the rate that all of
-them have together.** Ports that do not limit a stream let it pass at once; docs/cluster-file.md
-compares the rule with the others and has its sources. As in Shreedhar, Varghese, "Efficient Fair
-Queuing using Deficit Round Robin", 1995, a turn is a quantum of bytes; a packet is cut where it
-ends, so that nothing is owed.
+port serves the streams that it limits in turn, `quantum` bytes of each, at their combined rate.**
+Ports that do not limit a stream let it pass at once; docs/cluster-file.md compares the rule with
+the others and has its sources. As in Shreedhar, Varghese, "Efficient Fair Queuing using Deficit
+Round Robin", 1995, a turn is a quantum of bytes; packets are cut at its end, so there is no
+deficit.
 
-A message is there when its last turn is over, but not before its narrowest port could have brought
-all of it: a turn at a fast port is a burst that a slow one stretches. Streams that come at one
-instant take their places in the order of their requests, behind one that has just used up its turn.
-A stream that another port limits from now on takes the last place there, with what is left of its
-turn.
+A message arrives when its last turn is over, but not before its narrowest port could have carried
+all of it: a burst from a fast port is stretched by a slow one. Streams that begin at one instant
+are queued in the order of their requests, behind one that has just used up its turn. A stream that
+another port limits from now on is queued last there, with the rest of its turn.
 
-Nothing is done a quantum at a time: while the same streams wait at a port, who ends first and when
-follows from what each still has to send, and all whole rounds until then are one subtraction.
-What 1/1024 ps brings is forgiven at the end of a turn as at that of a message.
+Nothing is simulated a quantum at a time: while the same streams wait at a port, the first end
+follows from what each still has to send, and all whole rounds until then are one subtraction. The
+bytes of 1/1024 ps are forgiven at the end of a turn as at that of a message.
 """
 
 from collections import deque
@@ -81,7 +80,7 @@ class _Queue:
         self.is_changed = False
 
     def serve(self, now: int) -> None:
-        """Give the streams what the port has served by now; no message has ended by then."""
+        """Distribute what the port has served by now, before which no message has ended."""
         amount = self.ahead + self.rate * (now - self.since)
         self.since, self.ahead = now, 0.0
         waiting, quantum, slack, turns = self.waiting, self.quantum, self.rate * FORGIVEN, 0
@@ -102,7 +101,7 @@ class _Queue:
             turns += 1
 
     def find_end(self) -> None:
-        """Find the message that ends first, if nothing changes, and when."""
+        """Find the message that ends first if nothing changes, and when."""
         quantum, slack, turns = self.quantum, self.rate * FORGIVEN, 0.0
         for message in self.waiting:
             turns += message.turn
@@ -123,7 +122,7 @@ class _Queue:
             self.due = whole_instant(self.since, (self.until - self.ahead) / self.rate)
 
     def end_first(self, now: int) -> _Message:
-        """Take the message away that ends now."""
+        """Remove the message that ends now."""
         message, quantum, slack = self.last, self.quantum, self.rate * FORGIVEN
         assert message is not None
         served = self.ahead + self.rate * (now - self.since)
@@ -144,7 +143,7 @@ class _Queue:
         return message
 
     def enter(self, message: _Message, now: int) -> None:
-        """Let a stream wait behind the others, or go on where its last message ended just now."""
+        """Enqueue a stream, or continue in the turn of its last message if that ended just now."""
         self.serve(now)
         self.is_changed = True
         stream, instant, rest = self.ended
@@ -158,7 +157,7 @@ class _Queue:
             self.waiting.append(message)
 
     def leave(self, message: _Message, now: int) -> None:
-        """Let a stream go that another port limits from now on."""
+        """Remove a stream that another port limits from now on."""
         self.serve(now)
         self.is_changed = True
         self.waiting.remove(message)
@@ -171,7 +170,7 @@ class _Queue:
 
 
 class PacketTraffic(FairTraffic):
-    """Streams that share stations a quantum at a time; to be played as `FairTraffic` is.
+    """Streams that share stations a quantum at a time; used like `FairTraffic`.
 
     Args:
         quantum: bytes.
@@ -181,7 +180,7 @@ class PacketTraffic(FairTraffic):
     def __init__(self, quantum: float, capacities: Iterable[float] = ()) -> None:
         self._quantum = quantum
         self._queues: list[_Queue] = []
-        self._in_use: dict[_Queue, None] = {}  # those at which somebody waits
+        self._in_use: dict[_Queue, None] = {}  # those with waiting streams
         self._under_way: dict[int, _Message] = {}
         self._late: list[tuple[int, int, int]] = []  # served, but not there yet: a heap by instant
         super().__init__(capacities)
@@ -197,7 +196,7 @@ class PacketTraffic(FairTraffic):
     def request(
         self, message: int, route: FairRoute, demand: float, now: int, stream: Hashable = None
     ) -> None:
-        """Let `demand` bytes of a stream travel over a route."""
+        """Start `demand` bytes of a stream over a route."""
         bandwidth = min(station.bandwidth for station in route.stations)
         earliest = whole_instant(now, demand / bandwidth)
         number, quantum = self._requests, self._quantum

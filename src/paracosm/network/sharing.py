@@ -4,19 +4,19 @@
 sections 3.2 and 3.3): a transfer holds the send port of its source and the receive port of its
 target, both for the same time; over a half-duplex link all four ports of the two nodes.
 
-    **A request waits at one port that it needs and that is busy. When ports are free again, the
-    requests that wait at them are looked at in the order in which they were made; each starts, or
-    moves on to another busy port that it needs, until the ports are busy again.**
+    **A request waits at one busy port that it needs. When ports become free, the requests that wait
+    at them are examined in the order in which they were made; each starts, or moves on to another
+    busy port that it needs, until the ports are busy again.**
 
-So a port never idles while a request could start, and **of all requests that could start, the one
-made first does**. Both ends of a transfer are set free before anybody is looked at: were it the
-sender's turn first, one with a long queue to one target would keep the target for itself; were it
-the receiver's, a sender's own requests would overtake one another. Nothing is ever scanned: to wait
-and to be found again costs O(1), and O(log w) for the few that wait out of order.
+So a port never idles while a request could start, and **of all requests that could start, the
+earliest does**. Both ends of a transfer are freed before any request is examined: with the sender
+first, one with a long queue to one target would monopolise it; with the receiver first, a sender's
+own requests would overtake one another. There are no scans: waiting and being found again costs
+O(1), and O(log w) for the few that wait out of order.
 
-**Fair**: max-min fair flows in whole picoseconds, by the arithmetic that
-`paracosm.network.compiled_fair` explains; answers are equal to the bit. A compiled loop is given
-all routes; here a station is left out of a connection for as long as it is the only one there and
+**Fair**: max-min fair flows in whole picoseconds, with the arithmetic of
+`paracosm.network.compiled_fair`; results are equal to the bit. A compiled loop knows all routes in
+advance; here a station is left out of a connection as long as that is the only one there and
 another of its stations is no wider: around one server, all workers are one route. When a second
 connection comes to such a station, the first one gets it back, in mid-flow if need be.
 """
@@ -30,7 +30,7 @@ from typing import Any, Protocol
 
 
 class Clock(Protocol):
-    """Who knows the time, and a heap of events (time, number, call, argument): a simulation."""
+    """A simulation's time, and its heap of events (time, number, call, argument)."""
 
     now: float
     near: list[Any]
@@ -78,9 +78,9 @@ _NOBODY: list[tuple[int, Any]] = []
 class SerialPort:
     """One direction of a node's connection to the network.
 
-    Requests wait in the order in which they were made. Nearly always they also come in that order,
-    so they wait in a deque; the few that move here from another port, and are older than the last
-    one in the deque, wait in a heap beside it.
+    Requests wait in the order in which they were made. They nearly always arrive in that order, and
+    wait in a deque; the few that move here from another port, and are older than the deque's last
+    one, wait in a heap next to it.
 
     Attributes:
         busy: the transfer that holds it, or None.
@@ -96,7 +96,7 @@ class SerialPort:
         self._late = _NOBODY
 
     def park(self, claim: Claim) -> None:
-        """Let a request wait here."""
+        """Enqueue a request."""
         self.waiting += 1
         in_order = self._in_order
         if in_order and in_order[-1].number > claim.number:
@@ -109,7 +109,7 @@ class SerialPort:
 
     @property
     def first(self) -> int:
-        """The number of the request that was made first of those that wait here."""
+        """The number of the earliest request that waits here."""
         late, in_order = self._late, self._in_order
         if late and (not in_order or late[0][0] < in_order[0].number):
             return late[0][0]
@@ -117,7 +117,7 @@ class SerialPort:
         return number
 
     def leave(self, claim: Claim) -> None:
-        """Let a request wait here no longer, if it does."""
+        """Remove a request if it waits here."""
         before = len(self._in_order) + len(self._late)
         if self._in_order:
             self._in_order = deque(each for each in self._in_order if each is not claim)
@@ -127,7 +127,7 @@ class SerialPort:
         self.waiting -= before - len(self._in_order) - len(self._late)
 
     def pop(self) -> Any:
-        """Remove and return the request that was made first of those that wait here."""
+        """Remove and return the earliest request that waits here."""
         self.waiting -= 1
         late, in_order = self._late, self._in_order
         if late and (not in_order or late[0][0] < in_order[0].number):
@@ -136,7 +136,7 @@ class SerialPort:
 
 
 def request(claim: Claim) -> None:
-    """Let a transfer have its ports and schedule its end, or wait at one that is busy."""
+    """Give a transfer its ports and schedule its end, or enqueue it at one that is busy."""
     route = claim.route
     if route.plain:
         # The same as below for two ports, without the loops.
@@ -161,7 +161,7 @@ def request(claim: Claim) -> None:
 
 
 def release(route: Way) -> None:
-    """Set the ports of a route free, and let those that wait there start or move on."""
+    """Free the ports of a route, and start or move on the requests that wait there."""
     incoming, outgoing = route.incoming, route.outgoing
     incoming.busy = outgoing.busy = None
     if not route.plain:
@@ -264,10 +264,10 @@ class FairRoute:
 
 
 class FairConnection:
-    """The way from one node to another: all of its stations, and the route without idle ones.
+    """The path from one node to another: all of its stations, and the route without idle ones.
 
     Attributes:
-        message: the one that is under way; -1 where there is none.
+        message: the one that is under way; -1 for none.
     """
 
     __slots__ = ("message", "route", "stations")
@@ -281,8 +281,8 @@ class FairConnection:
 class FairTraffic:
     """Flows that share stations.
 
-    An instant is played as `paracosm.network.compiled` says: `pop_end` until nobody ends any more,
-    `request` whatever begins, then `settle`; and again while `next_end` is that instant still.
+    Instants are played as in `paracosm.network.compiled`: `pop_end` until there is none, `request`
+    for whatever begins, then `settle`; and again while `next_end` is still that instant.
     """
 
     def __init__(self, capacities: Iterable[float] = ()) -> None:
@@ -329,12 +329,12 @@ class FairTraffic:
         self.request(message, connection.route, demand, now)
 
     def request(self, message: int, route: FairRoute, demand: float, now: int) -> None:
-        """Let `demand` bytes flow over a route; how fast, `settle` says."""
+        """Start `demand` bytes over a route; `settle` sets the rate."""
         self._enter(message, self._requests, route, demand, now)
         self._requests += 1
 
     def withdraw(self, connection: FairConnection, now: int) -> None:
-        """Let the message that flows over a connection flow no further."""
+        """Abort the message that flows over a connection."""
         route = connection.route
         flows = [flow for flow in route.flows if flow[2] != connection.message]
         if len(flows) == len(route.flows):  # it ends now
@@ -347,7 +347,7 @@ class FairTraffic:
         self._leave(route)
 
     def set_capacity(self, number: int, capacity: float, now: int) -> None:
-        """Make a station that nothing flows through as wide as `capacity` bytes/s."""
+        """Set the capacity, in bytes/s, of a station without flows."""
         station = self._stations[number]
         station.bandwidth = capacity * 1e-12
         if station.first is not None:
@@ -355,7 +355,7 @@ class FairTraffic:
             station.first.route.shared = -1  # its rate is not that of the last flow
 
     def next_end(self) -> int:
-        """Return the instant at which the next flow ends; the last instant where nothing flows."""
+        """Return the instant at which the next flow ends; the last instant if there is none."""
         if self._done:
             return self._done_at
         order = self._order
@@ -364,15 +364,12 @@ class FairTraffic:
         return order[0][0] if order else LAST_INSTANT
 
     def pop_end(self, now: int) -> int:
-        """Take away a flow that ends now and return its message; -1 where none is left that does.
-
-        Of several, the one that was requested first.
-        """
+        """Remove the earliest requested flow that ends now and return its message; -1 for none."""
         self._gather(now)
         return heappop(self._done)[1] if self._done else -1
 
     def settle(self, now: int) -> None:
-        """Give every flow its max-min fair rate, after all that begins or ends now."""
+        """Set every flow's max-min fair rate, after all begins and ends of the instant."""
         self._gather(now)
         near: list[FairRoute] = []
         for route in self._touched:
@@ -413,7 +410,7 @@ class FairTraffic:
                 del station.used[route]
 
     def _gather(self, now: int) -> None:
-        """Put all flows that end now among those that have ended."""
+        """Collect all flows that end now."""
         order = self._order
         while order and order[0][0] <= now:
             _, _, version, route = order[0]
@@ -435,7 +432,7 @@ class FairTraffic:
             self._touched.append(route)
 
     def _fill(self, near: list[FairRoute], stations: list[_Station], now: int) -> None:
-        """Share near stations out among near routes."""
+        """Divide near stations among near routes."""
         for station in stations:
             station.is_near = False
             station.left = station.bandwidth
@@ -474,7 +471,7 @@ class FairTraffic:
                     self._set_due(route)
 
     def _set_due(self, route: FairRoute) -> None:
-        """Note when the first flow of a route ends, if rates stay as they are from `since` on."""
+        """Set when the first flow of a route ends if rates remain as they are from `since` on."""
         route.due = LAST_INSTANT
         if route.rate > 0:
             left = route.flows[0][0] - route.virtual
@@ -492,7 +489,7 @@ class FairTraffic:
         return self.route(station.number for station in kept)
 
     def _reroute(self, connection: FairConnection, now: int) -> None:
-        """Let a connection, and what flows over it, go through what can limit it now."""
+        """Route a connection, and its flow, through the stations that can limit it now."""
         old, new = connection.route, self._binding(connection.stations)
         connection.route = new
         flowing = [flow for flow in old.flows if flow[2] == connection.message]
@@ -506,7 +503,7 @@ class FairTraffic:
 
 
 def _stations_near(near: list[FairRoute]) -> list[_Station]:
-    """Find all stations, and routes in use, that the routes `near` lead to; extend `near`."""
+    """Find all stations, and routes in use, connected with the routes `near`; extend `near`."""
     stations: list[_Station] = []
     for route in near:  # which grows meanwhile
         for station in route.stations:
@@ -521,6 +518,6 @@ def _stations_near(near: list[FairRoute]) -> list[_Station]:
 
 
 def _advance(route: FairRoute, now: int) -> None:
-    """Give the flows of a route what has come since, at the rate that they had."""
+    """Account for what the flows of a route have received since, at their rate so far."""
     route.virtual += route.rate * (now - route.since)
     route.since = now

@@ -40,10 +40,10 @@ class Connection:
     in_bytes: bool
 
     def demand(self, size: float) -> float:
-        """Return what a message of `size` bytes asks for: whole picoseconds, or bytes.
+        """Return the demand of a message of `size` bytes: whole picoseconds, or bytes.
 
-        Picoseconds for which it holds its stations, or that pass where nothing is shared; bytes
-        that flow through them, where overhead and latency that hold a port count as bytes too.
+        Picoseconds for which it holds its stations, or that pass if nothing is shared; bytes that
+        flow through them, including overhead and latency that occupy a port, converted to bytes.
         """
         link = self.link
         if self.in_bytes:
@@ -51,21 +51,18 @@ class Connection:
         return float(round(link.occupancy(size) * 1e12))
 
     def propagation(self, size: float) -> int:
-        """Return the picoseconds from the end of the transfer until the message is there."""
+        """Return the picoseconds from the end of the transfer until the message has arrived."""
         return round(self.link.propagation(size) * 1e12)
 
 
 class Stations:
-    """The stations of a cluster, given out as connections are asked for.
-
-    Args:
-        cluster: whose.
+    """The stations of a cluster, created as connections are requested.
 
     Attributes:
         sharing: of all links of the cluster.
         capacity: bytes/s of each station.
         names: "worker3.send", "worker3.outer.receive", "worker3 to server0".
-        connections: that were asked for so far.
+        connections: how many were requested so far.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -102,10 +99,9 @@ class Stations:
         return known
 
     def over_link(self, source: str, target: str, link: Link) -> tuple[int, ...]:
-        """Return the stations of a way whose link is of finite bandwidth and shared with nobody.
+        """Return the stations of a connection whose link is finite and not shared.
 
-        That link is a station of its own, the last one; the ports are left out where they are
-        infinitely fast.
+        That link is a station of its own, the last one; infinitely fast ports are left out.
         """
         here, there = self.cluster.node(source).name, self.cluster.node(target).name
         outer = self.leaves_group(source, target)
@@ -151,7 +147,7 @@ class Stations:
         return topology.group(here) != topology.group(there)
 
     def ports_of(self, node: str, outer: bool) -> str:
-        """Return whose ports a node uses: its own, those out of its group, or a card's."""
+        """Return the owner of the ports that a node uses: itself, its group, or a card."""
         topology = self.cluster.topology
         if not (outer and isinstance(topology, Hierarchical)):
             return node
@@ -190,18 +186,18 @@ class Stations:
 def binding_routes(
     routes: Sequence[Sequence[int]], capacity: Sequence[float], kept: Collection[int] = ()
 ) -> list[tuple[int, ...]]:
-    """Return the routes without stations that never limit anybody, and those ascending.
+    """Return the routes without stations that never limit a flow, and those stations, ascending.
 
-    A station never does where it is infinitely fast, or where the others on the way of its traffic
-    cannot bring it more than it carries: of each route through it the narrowest other station, each
-    of these once. Rates are the same without it (max-min rates depend only on what is feasible),
-    and workers around a server whose ports are as wide as theirs are one route. Stations of few
-    routes are left out first; one that was left out keeps no other one out.
+    A station never does if it is infinitely fast, or if the other stations of its traffic cannot
+    bring it more than it carries: the narrowest other station of each route, each counted once.
+    Rates are the same without it (max-min rates depend only on what is feasible), and workers
+    around a server whose ports are as wide as theirs are one route. Stations of few routes are
+    removed first; a removed one cannot justify removing another.
 
     Args:
         routes: stations of each.
         capacity: bytes/s of each station.
-        kept: stations that are never left out, because others beside these routes use them.
+        kept: stations that are never removed, because other traffic uses them.
     """
     finite = [tuple(sorted(at for at in route if not isinf(capacity[at]))) for route in routes]
     left = {route: list(route) for route in finite}

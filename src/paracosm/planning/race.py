@@ -30,7 +30,7 @@ Verdict = Literal["open", "reached", "diverged", "learns nothing", "slow", "wors
 
 @dataclass(frozen=True)
 class Request:
-    """A run that is wanted."""
+    """A requested run."""
 
     design: Design
     seed: int

@@ -112,7 +112,7 @@ class StrategyPlanConfig(FailureFields):
 
     @property
     def on_workers(self) -> PredictConfig:
-        """The prediction that is asked for of the most workers."""
+        """The requested prediction for the most workers."""
         asked = {
             name: value
             for name in ("model", "hardware", "shape", "measured")

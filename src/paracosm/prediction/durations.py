@@ -193,7 +193,7 @@ def _profile(
         budget=BUDGET * len(ops),
         seed=seed,
     )
-    refused = profile_into(path, ops, settings, environment, "new op", progress)
+    refused = profile_into(path, ops, settings, environment, progress)
     return len(ops) - len(refused), refused
 
 

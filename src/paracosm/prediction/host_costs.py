@@ -73,20 +73,20 @@ def find_interference(
 
     On a CPU it is what was measured of DDP on that processor, if it was.
     """
-    found, said = NO_INTERFERENCE, ""
+    found, source = NO_INTERFERENCE, ""
     if config.slowdown is not None:
         found = Interference(slowdown=config.slowdown)
         if config.slowdown > 1:
-            said = f"given: computing takes {config.slowdown:g} times as long"
+            source = f"given: computing takes {config.slowdown:g} times as long"
     elif config.catalogued is not None and config.catalogued.device.kind == "gpu":
         found = OF_GPUS
-        said = f"published: computing takes {found.slowdown:g} times as long (Lee et al. 2025)"
+        source = f"published: computing takes {found.slowdown:g} times as long (Lee et al. 2025)"
     if environment is None or environment.device != "cpu":
-        return found, said
+        return found, source
     with ProfileDatabase.open(config.db, readonly=True) as database:
         timings = _of_processor(database.links(), environment, "ddp")
     cost = seconds_per_byte(timings, ranks)
     if not cost:
-        return found, said
-    told = f"measured: {format_duration(cost * 1e6)} of a rank's core for each MB"
-    return replace(found, per_byte=cost), ", ".join(filter(None, (told, said)))
+        return found, source
+    measured = f"measured: {format_duration(cost * 1e6)} of a rank's core for each MB"
+    return replace(found, per_byte=cost), ", ".join(filter(None, (measured, source)))

@@ -31,7 +31,7 @@ class AlikeRanks:
     ranks: tuple[int, ...]
     label: str  # the name of the first
     parts: Mapping[str, float]  # seconds of an iteration by `PARTS`; they add up to the iteration
-    peak_memory: int | None  # the most bytes that any of them holds; None where nobody knows
+    peak_memory: int | None  # the most bytes that any of them holds; None if unknown
     is_worker: bool  # or a parameter server
 
 
@@ -445,7 +445,7 @@ def check_ranks(text: str, count: int) -> None:
 
 
 def shown_ranks(schedule: JobSchedule, wanted: str | None) -> tuple[int, ...]:
-    """Return those that are wanted, or one of each class: at most `MOST`, evenly spread."""
+    """Return the requested ranks, or one of each class: at most `MOST`, evenly spread."""
     count = schedule.job.ranks
     if wanted is None:
         found = sorted(schedule.representative.tolist())

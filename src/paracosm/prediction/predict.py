@@ -59,7 +59,7 @@ def predict(
         durations: of each of `graph.ops`; None where nothing is known.
         asynchronous: whether the host runs ahead of the device (a GPU).
         launch: seconds that the host spends on issuing an op of an asynchronous device, and on an
-            op of its own that nobody timed.
+            op of its own without a timing.
         common: relative error common to all ops: the variation of the machine's speed.
         baselines: predictions of other methods, by name, for comparison.
         free_communication: nodes that communicate take no time, whatever is known of them: the
@@ -231,7 +231,7 @@ class Prediction:
     memory: Ints  # n bytes that are held while each node runs
     baselines: Mapping[str, float]  # seconds: "roofline", "sum of warm timings", "sum of durations"
     largest: tuple[Contribution, ...]  # the distinct ops that take longest
-    untimed: tuple[str, ...]  # names of ops of the host that nobody timed; they count as a launch
+    untimed: tuple[str, ...]  # names of ops of the host without a timing; they count as a launch
     bottleneck: str  # one sentence
 
     @property

@@ -75,7 +75,6 @@ def run_prediction(
 
     Raises:
         InputError: for what cannot be used, has no timing, or does not fit together.
-        MissingExtraError: PyTorch is needed and not installed.
     """
     if config.profile is not None:
         return PredictionRun(*_run_throughput(config, seed, progress))
@@ -151,7 +150,7 @@ def _run_on_cluster(
     )
     alone = timed.predict(free_communication=True)
     devices = durations_by_device(largest, timed, alone, config.db, cache=config.cache, seed=seed)
-    interference, told = find_interference(config, timed.environment, strategy.data)
+    interference, interference_text = find_interference(config, timed.environment, strategy.data)
     replica = Replica(
         *(timed.graph, alone.duration, timed.asynchronous, timed.launch),
         elsewhere=devices.durations,
@@ -200,8 +199,8 @@ def _run_on_cluster(
     )
     measured = measured_iteration(config, timed)
     facts = timed.facts(config, alone.coverage)
-    if told:
-        facts["durations"]["computing beside collectives"] = told
+    if interference_text:
+        facts["durations"]["computing beside collectives"] = interference_text
     if changed.architecture is not None and strategy.expert > 1:
         routing = describe_routing(changed.architecture, strategy.split(seed))
         facts["durations"]["experts"] = routing
@@ -227,7 +226,7 @@ def _run_on_cluster(
             unchanged={key: unchanged[key] for key in OF_JOB},
         )
     last = found[-1][0][0].schedule
-    # The ranks that were wanted are those of the largest number.
+    # The requested ranks are those of the largest number.
     shown = shown_ranks(last, config.timeline_ranks if status == "done" else None)
     return summary, job_timeline(last, shown)
 
@@ -329,8 +328,8 @@ def durations_by_device(
                 add(name, durations_on(replica.graph, other), by)
         return found
     if replica.environment is None:
-        told = "no timings: assumed as fast as the graph's device"
-        return Devices({}, dict.fromkeys(names, told))
+        source = "no timings: assumed as fast as the graph's device"
+        return Devices({}, dict.fromkeys(names, source))
     held = environments_in(path)
     for name in names:
         timed = _environment(held, replica.environment, name, path)

@@ -58,7 +58,7 @@ class TimedSplit:
 
     @cached_property
     def _alone(self) -> Floats:
-        """Seconds of each layer, both passes, where nobody is waited for."""
+        """Seconds of each layer, both passes, without waiting."""
         return layer_times(work_of(self.replica), self._layers)
 
     @cached_property

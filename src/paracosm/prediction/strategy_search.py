@@ -27,7 +27,7 @@ from paracosm.prediction.strategy_bounds import RECOMPUTED, Network, TimedSplit
 from paracosm.units import format_size
 
 MOST = 48  # strategies that are predicted for one number of workers
-APART = 0.1  # share by which a strategy's batch may differ from what was asked for
+APART = 0.1  # share by which a strategy's batch may differ from the requested one
 MOST_OF_A_SEQUENCE = 8  # ranks that share one
 MICRO_BATCHES = (1, 2, 4, 8)
 
@@ -84,7 +84,6 @@ def search_strategies(
     cluster: Cluster,
     examples: int,
     replicas: Callable[[Candidate], TimedSplit],
-    most: int = MOST,
 ) -> Search:
     """Return the strategies of all workers of a cluster, the fastest first.
 
@@ -93,7 +92,6 @@ def search_strategies(
         cluster: whose nodes have one kind of device, and so much memory.
         examples: of an iteration; each candidate has the nearest number that it divides.
         replicas: one rank's part of the model, by how a candidate divides it.
-        most: how many are predicted at most.
 
     Raises:
         InputError: there are more workers than any strategy of the model can use.
@@ -121,7 +119,7 @@ def search_strategies(
     heapify(queue)
     fitting: list[Predicted] = []
     predicted, best = 0, np.inf
-    while queue and queue[0][0] < best and predicted < most:
+    while queue and queue[0][0] < best and predicted < MOST:
         _, number, level = heappop(queue)
         candidate = _recomputing(found[number], RECOMPUTED[level])
         split = replicas(candidate)

@@ -24,7 +24,7 @@ PLACES = 30  # of the model that a summary lists
 def summarise(
     prediction: Prediction, measured: IterationTiming | None, probe: float, facts: Mapping[str, Any]
 ) -> IterationSummary:
-    """Summarise a prediction; `probe` is seconds beside the ops' timings, 0 without one."""
+    """Summarise a prediction; `probe` is its seconds next to the ops' timings, 0 without one."""
     return IterationSummary(
         status="done",
         **of_graph(prediction),

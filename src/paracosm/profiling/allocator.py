@@ -1,12 +1,11 @@
-"""Holding glibc's malloc to one way of handing out memory.
+"""Holding glibc's malloc to one way of allocating memory.
 
 By default malloc returns large blocks to the system when they are freed, and every new one costs
-page faults: up to a fifth of a training iteration, and none of it belongs to the op that happens to
-pay. *Kept*, blocks stay with the process; that much it can be told while it runs. One cause is
-left: PyTorch asks for aligned blocks, malloc cuts them out of larger ones, and its per-thread cache
-holds on to the cuttings, so that a freed block cannot grow together again and the next one of its
-size is new memory after all. That cache is switched off before the process starts, or not at all:
-*pinned* is both.
+page faults: up to a fifth of a training iteration, attributed to whichever op happens to pay.
+*Kept*, blocks stay with the process; this can be set while it runs. One cause remains: PyTorch asks
+for aligned blocks, malloc cuts them out of larger ones, and its per-thread cache keeps the
+remainders, so that freed blocks cannot merge and the next one of their size is new memory after
+all. That cache can only be switched off before the process starts: *pinned* is both.
 """
 
 import ctypes
@@ -32,8 +31,8 @@ _PAD = 64 << 20
 
 
 def keep_memory() -> str:
-    """Let malloc keep what is freed, from now on in this process; return the allocator's name,
-    which says where the C library has no `mallopt` and nothing changes."""
+    """Make malloc keep freed memory in this process; return the allocator's name, which differs
+    where the C library has no `mallopt` and nothing changes."""
     if not _is_glibc():
         return DEFAULT
     mallopt = ctypes.CDLL(None).mallopt
@@ -44,7 +43,7 @@ def keep_memory() -> str:
 
 
 def own_allocator() -> str:
-    """Return the allocator with which this process would time ops, and change nothing."""
+    """Return the allocator with which this process would time ops, without changing it."""
     return (PINNED if _started_pinned() else KEPT) if _is_glibc() else DEFAULT
 
 
@@ -60,9 +59,9 @@ def pinned_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def restart_pinned() -> None:
-    """Start this program anew, with the same arguments and pinned, unless it is already.
+    """Restart this program with the same arguments and pinned, unless it already is.
 
-    For programs on Linux with glibc, as their first act: what was computed so far is lost.
+    For programs on Linux with glibc, to be called first: all state is lost.
     """
     if _is_glibc() and not _started_pinned():
         sys.stdout.flush()
@@ -71,14 +70,13 @@ def restart_pinned() -> None:
 
 
 def new_memory(graph: Graph) -> Ints:
-    """Return the bytes of new memory that each of n nodes touches in a training step, where malloc
-    works as it does by default.
+    """Return the bytes of new memory that each of n nodes touches in a step under default malloc.
 
-    By mallopt(3): blocks from the threshold M_MMAP_THRESHOLD on are mapped, and given back when
-    they are freed; the threshold is 128 KiB at first, and becomes the size of any mapped block that
-    is freed, up to 32 MiB. The others lie in a heap, whose end is given back when more than twice
-    the threshold is free. Gaps in the heap are not modelled. What outlives the step, the gradients,
-    is freed when the next one begins.
+    By mallopt(3): blocks from the threshold M_MMAP_THRESHOLD on are mapped, and returned when they
+    are freed; the threshold is 128 KiB at first, and becomes the size of any mapped block that is
+    freed, up to 32 MiB. The others lie in a heap, whose end is returned when more than twice the
+    threshold is free. Gaps in the heap are not modelled. What outlives the step, the gradients, is
+    freed when the next one begins.
     """
     storages = graph.storages
     made: dict[int, list[int]] = {}
@@ -107,7 +105,7 @@ class _Heap:
         self._held: dict[int, tuple[int, bool]] = {}  # size of a block, and whether it is mapped
 
     def allocate(self, block: int, size: int) -> int:
-        """Hold a block and return the bytes of it that are new."""
+        """Allocate a block and return the bytes of it that are new."""
         mapped = size > self._threshold  # a mapped block is whole pages, and so a little larger
         self._held[block] = size, mapped
         if mapped:

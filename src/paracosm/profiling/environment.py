@@ -1,7 +1,7 @@
-"""What a timing depends on beside the op, and this machine held still while it is measured.
+"""What a timing depends on besides the op, and keeping this machine steady during measurements.
 
 Device, framework, threads and allocator; clocks that time a call: CPU time of one thread, wall time
-of several, events on a GPU; and a probe of what the core is worth.
+of several, events on a GPU; and a probe of the core's current speed.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from paracosm.profiling.allocator import DEFAULT, keep_memory
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Timings of equal environments may be pooled; those of others say nothing here."""
+    """Timings of equal environments may be pooled; those of different ones are unrelated."""
 
     device: str  # "cpu" or "cuda"
     hardware: str  # the device's own name, "AMD EPYC" with family and model, "NVIDIA H200"
@@ -32,19 +32,19 @@ class Environment:
     denormals: str  # "flushed" or "kept"
 
     def __str__(self) -> str:
-        """In words: "AMD EPYC, torch 2.13.0, threads 1, malloc pinned, denormals flushed"."""
+        """Return "AMD EPYC, torch 2.13.0, threads 1, malloc pinned, denormals flushed"."""
         threads = f"threads {self.threads}" if self.threads else ""
         denormals = f"denormals {self.denormals}"
         parts = (self.hardware, self.framework, threads, self.allocator, denormals)
         return ", ".join(part for part in parts if part)
 
     def to_json(self) -> str:
-        """Return the text that a database keys its timings by."""
+        """Return the text by which a database identifies it."""
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> "Environment":
-        """Return the environment of a text; names that a newer version added are ignored."""
+        """Return the environment of a text, ignoring names that a newer version added."""
         try:
             found = parse_json(text, "environment")
             return cls(**{part.name: found[part.name] for part in fields(cls)})
@@ -53,7 +53,7 @@ class Environment:
             raise InputError(f"not an environment of timings ({error}): {shown}") from None
 
     def differences(self, other: "Environment") -> list[str]:
-        """Return a phrase for everything in which `other` differs: 'threads 2, not 1'."""
+        """Return a phrase for each difference of `other`: 'threads 2, not 1'."""
         pairs = (
             (part.name, getattr(self, part.name), getattr(other, part.name))
             for part in fields(self)
@@ -67,13 +67,13 @@ LAST_LEVEL_CACHE = 32 << 20  # bytes, where the system does not say
 def environment_here(
     device: str = "cpu", threads: int = 1, pinned: bool = True, allocator: str | None = None
 ) -> Environment:
-    """Return the environment that a profile made here and now has.
+    """Return the environment of a profile made here and now.
 
     Args:
         threads: of one op, on the CPU.
-        pinned: whether malloc keeps memory and denormal numbers are flushed, as `profile` sees to
-            (from then on malloc does; see `allocator` for how much of it a process can do).
-        allocator: the one of another process that is meant; nothing is changed in this one.
+        pinned: whether malloc keeps memory (from this call on) and denormal numbers are flushed, as
+            `profile` arranges; see `allocator` for what a running process can do.
+        allocator: that of another process to describe; this process is not changed.
     """
     torch = require("torch", "torch", "profiling ops")
     framework = f"torch {torch.__version__.split('+')[0]}"
@@ -148,7 +148,7 @@ def _cached_files(folder: Path) -> int:
 
 
 def _processor() -> str:
-    """Name, family and model: hypervisors shorten names to "AMD EPYC"."""
+    """Return name, family and model, since hypervisors shorten names to "AMD EPYC"."""
     try:
         text = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     except OSError:
@@ -165,11 +165,11 @@ _SHARED = 1 << 20  # numbers of a tensor of which every thread gets a part
 
 @contextlib.contextmanager
 def pinned(device: str, threads: int = 1, seed: int | None = None) -> Iterator[None]:
-    """Let PyTorch use `threads` threads, on one core where it is one; flush denormal numbers.
+    """Make PyTorch use `threads` threads, one of them on a fixed core; flush denormal numbers.
 
-    Threads, cores and denormal numbers are as before at the end of the block. The allocator goes on
-    keeping memory: what malloc has been told, it cannot be asked. With a `seed` the block has
-    random numbers of its own; the caller's go on afterwards as if nothing had been.
+    Threads, cores and denormal numbers are restored at the end of the block, but the allocator goes
+    on keeping memory. With a `seed` the block has random numbers of its own, and the caller's are
+    unaffected.
     """
     torch = require("torch", "torch", "profiling ops")
     with contextlib.ExitStack() as stack:
@@ -201,7 +201,7 @@ def pinned(device: str, threads: int = 1, seed: int | None = None) -> Iterator[N
 
 
 def flushes_denormals(torch: Any, numbers: int = 1) -> bool:
-    """Whether denormal numbers become 0 in a thread that handles so many numbers."""
+    """Whether denormal numbers become 0 in a thread that processes so many numbers."""
     denormal = torch.full((numbers,), 1, dtype=torch.int32).view(torch.float32)
     return not (denormal * 1.0).view(torch.int32).any()
 
@@ -210,23 +210,23 @@ Call = Callable[[], object]
 
 
 class Clock(Protocol):
-    """Times calls; what a call returns is dropped, and the time to free it counts."""
+    """Times calls, including the time to free what they return."""
 
     def seconds(self, call: Call, times: int = 1) -> float:
         """Return the seconds of `times` calls in a row, together."""
 
     def head_start(self) -> None:
-        """Let the host get ahead of the device, so that launching what comes next is not timed."""
+        """Let the host get ahead of the device, so that the next launch is not timed."""
 
     def wait(self) -> None:
-        """Wait until the device has nothing left to do."""
+        """Wait until the device is idle."""
 
 
 class HostClock:
-    """CPU time of this thread, or wall time where an op uses several threads.
+    """CPU time of this thread, or wall time if an op uses several threads.
 
-    CPU time does not count what other processes did to this core's time slices. A look at the clock
-    takes a fraction of a microsecond, which is measured once and subtracted.
+    CPU time excludes other processes on this core. Reading the clock takes a fraction of a
+    microsecond, which is measured once and subtracted.
     """
 
     def __init__(self, threads: int = 1) -> None:
@@ -245,7 +245,7 @@ class HostClock:
         return now() - begin
 
     def head_start(self) -> None:
-        """Do nothing: on the CPU there is no device to be ahead of, nor to wait for."""
+        """Do nothing: the CPU has no queue to get ahead of or to wait for."""
 
     wait = head_start
 
@@ -253,9 +253,8 @@ class HostClock:
 class CudaClock:
     """Time between two events on the current stream.
 
-    On a device that has nothing to do, the first event is over at once, and the time until the call
-    is launched counts as well. After a `head_start` the events and the call are in its queue before
-    it gets there.
+    On an idle device the first event passes at once, so that launching the call would be timed,
+    too. After a `head_start` the events and the call are queued before the device reaches them.
     """
 
     def __init__(self) -> None:
@@ -289,10 +288,10 @@ STREAM = 1 << 22  # floats that are copied: 16 MiB
 
 
 class SpeedProbe:
-    """Multiplies two matrices and copies a block of memory; call it for the seconds that took.
+    """Multiplies two matrices and copies a block of memory; calling it returns the seconds.
 
-    Shared machines change their speed by a factor of two within seconds. A probe beside every
-    timing shows whether two of them were made on the same machine.
+    Shared machines change their speed by a factor of two within seconds. A probe next to each
+    timing shows whether two timings were made at the same speed.
     """
 
     def __init__(self, device: str, clock: Clock) -> None:

@@ -21,7 +21,7 @@ from paracosm.units import format_size
 
 _PYTHON = (sys.executable, "-m", "paracosm.processes")  # which end with this process
 
-_GRACE = 1.0  # seconds in which the process that died first is told from those that then complain
+_GRACE = 1.0  # seconds in which the process that died first is distinguished from later failures
 
 
 class WorkerError(RuntimeError):
@@ -44,13 +44,12 @@ def check_memory_for(processes: int) -> None:
 class Processes:
     """Python processes, each running one module, that get orders and answer, a line of JSON each.
 
-    An answer with an `error` is a failure, and one with `refused` is an `InputError`. As a context
-    manager it ends all of them, whatever happens in the block. What process i prints is in "i.txt"
-    of `folder` until then.
+    An answer with an `error` is a failure, one with `refused` an `InputError`. As a context manager
+    it ends all of them in any case. Until then the output of process i is in "i.txt" of `folder`.
     """
 
     def __init__(self, module: str, timeout: float) -> None:
-        """Start none yet; `timeout` is seconds for any one answer."""
+        """Start with no processes; `timeout` is seconds for any one answer."""
         self._module, self._timeout = module, timeout
         self._workers: list[subprocess.Popen[bytes]] = []
         self._names: list[str] = []
@@ -94,7 +93,7 @@ class Processes:
         return [worker.pid for worker in self._workers]
 
     def order(self, orders: Mapping[int, Mapping[str, Any]]) -> None:
-        """Give orders, by the number of the process in the order of their start."""
+        """Send orders, by the number of the process in the order of their start."""
         for number, order in orders.items():
             with contextlib.suppress(BrokenPipeError):  # `answers` finds out why
                 pipe = _pipe(self._workers[number].stdin)
@@ -165,7 +164,7 @@ class Processes:
         return answer
 
     def _failure_text(self, number: int, reason: str) -> str:
-        """Say who failed first: the others complain that a connection is closed."""
+        """Describe the first failure: the others only report a closed connection."""
         deadline = time.monotonic() + _GRACE
         while time.monotonic() < deadline:
             for each, worker in enumerate(self._workers):
@@ -209,6 +208,6 @@ def free_ports(count: int) -> list[int]:
 
 
 def loopback() -> str:
-    """Return the name of the interface that gloo and NCCL take for processes of one machine."""
+    """Return the network interface that gloo and NCCL use for processes of one machine."""
     names = [name for _, name in socket.if_nameindex()]
     return next((name for name in names if name.startswith("lo")), names[0])

@@ -1,8 +1,7 @@
 """Timing many ops: shuffled passes over all of them, with speed probes in between.
 
-Every pass visits every op that is not known well enough yet, in another order, so that a machine
-that slows down for a second does not fall on one op alone. An op is done when its mean is known to
-the wanted precision; a budget of time ends the rest.
+Every pass visits, in a new order, each op that is not yet known precisely enough, so that a machine
+that slows down for a second does not affect one op alone. A budget of time ends the passes.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ STABLE = 0.01  # relative standard error
 
 @dataclass(frozen=True)
 class Settings:
-    """How ops are timed."""
+    """How to time ops."""
 
     device: str = "cpu"  # or "cuda"
     threads: int = 1  # of one op, on the CPU
@@ -112,13 +111,11 @@ def profile(
 ) -> Profile:
     """Time every distinct op on this machine.
 
-    Args:
-        between: called before every visit and after the last one, with the process pinned as for
-            the ops: real iterations, so that both meet the same machine.
+    `between` is called before every visit and after the last one, with the process pinned as for
+    the ops: it runs real iterations under the same conditions.
 
     Raises:
         InputError: there is no such device here.
-        MissingExtraError: PyTorch is not installed.
     """
     torch = require("torch", "torch", "profiling ops")
     settings = settings or Settings()
@@ -139,7 +136,7 @@ def profile(
 
 @dataclass
 class _Samples:
-    """What is known of one op so far: seconds by cache state, and the probes beside them."""
+    """What is known of one op so far: seconds by cache state, and the probes next to them."""
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
     probes: list[float] = field(default_factory=list)
@@ -263,7 +260,7 @@ class ModelProfile:
     # Its real iterations; None where none was asked for or came to its end
     iteration: IterationTiming | None
     samples: tuple[float, ...]  # seconds of each iteration, in the order of time
-    # Seconds of every node in real iterations, in the mean; empty where nobody asked
+    # Mean seconds of every node in real iterations; empty if not requested
     in_situ: tuple[float, ...] = ()
     faults: float = 0.0  # page faults of a real iteration, in the median
 
@@ -281,12 +278,11 @@ def profile_model(
 
     Args:
         iterations: whether real iterations are run; they need the model's memory.
-        in_situ: runs an iteration more beside each, with a clock around every op.
+        in_situ: runs one more iteration next to each, with a clock around every op.
 
     Raises:
         InputError: the model cannot be built or does not fit its shapes, or its real iterations do
             not fit the memory that is free.
-        MissingExtraError: PyTorch is not installed.
     """
     from paracosm.graphs.capture import capture, training_step
 
@@ -337,7 +333,7 @@ def ops_to_profile(graph: Graph) -> list[Op]:
 
 
 class _Iterations:
-    """Runs real iterations whenever it is called, until they had their share of the time."""
+    """Runs real iterations when called, until they have had their share of the time."""
 
     def __init__(
         self, run: Callable[[], object], settings: Settings, in_situ: InSitu | None
@@ -372,7 +368,7 @@ class _Iterations:
             self._spent += time.monotonic() - began
 
     def mean_in_situ(self, names: Sequence[str]) -> tuple[float, ...]:
-        """Return the mean of every node; nothing where these are not the ops that ran."""
+        """Return the mean of every node; empty if other ops ran."""
         if not self._timed or any(ran != tuple(names) for ran, _ in self._timed):
             return ()
         return tuple(np.mean([seconds for _, seconds in self._timed], axis=0).tolist())
@@ -383,7 +379,7 @@ class _Iterations:
 
 
 def _page_faults() -> int:
-    """Return how many pages this process was given so far; 0 where the system does not say."""
+    """Return the number of page faults of this process so far; 0 where it is unknown."""
     try:
         import resource
     except ModuleNotFoundError:
@@ -400,18 +396,17 @@ def profile_into(
     ops: Sequence[Op],
     settings: Settings,
     environment: Environment,
-    source: str,
     progress: Progress | None = None,
 ) -> Refused:
     """Time ops on this machine, add them to a database, and return which could not be timed.
 
-    Programs restart themselves with malloc's thread cache off; a notebook cannot. Where the
-    environment's allocator is pinned and this process is not, another process times the ops, and
-    progress is told at the end only.
+    Programs restart themselves with malloc's thread cache off; a notebook cannot. If the
+    environment's allocator is pinned and this process is not, another process times the ops, with
+    progress only at the end.
     """
     if environment.allocator != PINNED or own_allocator() == PINNED:
-        return _profile_here(path, ops, settings, source, progress)
-    asked = pickle.dumps((path, tuple(ops), settings, source))
+        return _profile_here(path, ops, settings, progress)
+    asked = pickle.dumps((path, tuple(ops), settings))
     environ = pinned_environ({**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
     done = subprocess.run(
         [sys.executable, "-c", f"from {__name__} import _main; _main()"],
@@ -431,24 +426,24 @@ def profile_into(
 
 
 def _profile_here(
-    path: Path, ops: Sequence[Op], settings: Settings, source: str, progress: Progress | None
+    path: Path, ops: Sequence[Op], settings: Settings, progress: Progress | None
 ) -> Refused:
     from paracosm.profiling.database import ProfileDatabase
 
     with ProfileDatabase.open(path) as database:
-        done = profile(ops, settings, source=source, keep=database.add, progress=progress)
+        done = profile(ops, settings, source="new op", keep=database.add, progress=progress)
     if done.interrupted:
         raise KeyboardInterrupt
     return {op.name: why for op, why in done.refused.items()}
 
 
 def _main() -> None:
-    """Time what standard input asks for; what an op prints must not mix with the answer."""
+    """Time the ops on standard input; what they print must not mix with the answer."""
     answer = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    path, ops, settings, source = pickle.loads(sys.stdin.buffer.read())
+    path, ops, settings = pickle.loads(sys.stdin.buffer.read())
     try:
-        found: Refused | BaseException = _profile_here(path, ops, settings, source, None)
+        found: Refused | BaseException = _profile_here(path, ops, settings, None)
     except (InputError, KeyboardInterrupt, MemoryError) as error:
         found = error
     with os.fdopen(answer, "wb") as stream:

@@ -1,4 +1,4 @@
-"""What was measured: durations of one op, one transfer, one iteration, as statistics."""
+"""Measured durations of one op, one transfer, one iteration, as statistics."""
 
 import math
 import uuid
@@ -23,7 +23,7 @@ def new_key() -> str:
 
 
 def now() -> str:
-    """Return the ISO date and time, UTC, that timings are marked with."""
+    """Return the current date and time, UTC, in ISO format."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -41,7 +41,7 @@ class Spread:
 
     @property
     def standard_error(self) -> float:
-        """Of the mean, relative to it."""
+        """Standard error of the mean, relative to it."""
         return math.sqrt(self.variance / self.count) / self.mean if self.mean > 0 else 0.0
 
 
@@ -73,22 +73,22 @@ class OpTiming:
     environment: Environment  # where
     cache: str  # one of `CACHES`
     time: Spread  # of one call
-    # Seconds that a fixed piece of work took, in the median, while this was measured: what the core
-    # was worth then. 0 where nobody probed.
+    # Median seconds of a fixed piece of work while this was measured: the core's speed then. 0
+    # without a probe.
     probe: float = 0.0
     source: str = ""  # who measured: "model resnet50", "grid paper", "grid model-like", "new op"
     measured_at: str = ""  # ISO date and time, UTC
-    # The run of a profiler that it is of; "" where nobody says
+    # The profiler run that it is from; "" if unknown
     session: str = field(default="", kw_only=True)
     # Of this set of samples, so that merging it twice does not double it
     key: str = field(default_factory=new_key)
 
     @property
     def duration(self) -> float:
-        """Seconds to count for one call: the mean.
+        """Expected seconds of one call: the mean.
 
-        The expected time of a sequence is the sum of the means of its parts, however they are
-        distributed; of medians that does not hold.
+        The expected time of a sequence is the sum of its parts' means, whatever their distribution;
+        this does not hold for medians.
         """
         return self.time.mean
 
@@ -135,18 +135,17 @@ class IterationTiming:
 
 
 def usual_probe(timings: Sequence[OpTiming]) -> float:
-    """Return the median of the timings' speed probes in seconds; 0 where nobody probed."""
+    """Return the median of the timings' speed probes in seconds; 0 without any."""
     probes = [timing.probe for timing in timings if timing.probe > 0]
     return float(np.median(probes)) if probes else 0.0
 
 
 def at_one_speed(timings: Sequence[OpTiming], probe: float | None = None) -> list[OpTiming]:
-    """Return timings as they would be on a machine whose speed probe takes `probe` seconds; by
-    default as they would have been in the first of their sessions (see `speeds_of`).
+    """Return timings as on a machine whose speed probe takes `probe` seconds; by default, as in the
+    first of their sessions (see `speeds_of`).
 
-    Shared machines change their speed by a fifth and more, for minutes at a time. The speed probe
-    beside every timing says what the machine was worth then; a duration is scaled by how long the
-    same piece of work took. Timings that nobody probed stay as they are.
+    Shared machines change their speed by a fifth and more, for minutes at a time. A duration is
+    scaled by the speed probe next to it. Timings without a probe are unchanged.
     """
     if probe is None:
         return speeds_of(timings).applied(timings)
@@ -164,9 +163,9 @@ def at_one_speed(timings: Sequence[OpTiming], probe: float | None = None) -> lis
 class Speeds:
     """How fast a machine was in several sessions.
 
-    A session is one run of a profiler. Its timings have one speed between them, by the probes
-    beside each; what a whole session was slower than another is another matter, since a busy
-    machine does not slow a probe and every op alike.
+    A session is one run of a profiler. Its timings are brought to one speed by the probes next to
+    each. That a whole session was slower than another is handled separately, since a busy machine
+    does not slow a probe and every op alike.
     """
 
     first: str  # the earliest session, whose speed is meant
@@ -176,16 +175,16 @@ class Speeds:
 
     @property
     def probe(self) -> float:
-        """Seconds of the probe at the speed that is meant; 0 where nobody probed."""
+        """Seconds of the probe at the reference speed; 0 without any."""
         return self.probes.get(self.first, 0.0)
 
     @property
     def between(self) -> float:
-        """Standard deviation of the logarithm of the machine's speed from one session to another.
+        """Standard deviation of the logarithm of the machine's speed between sessions.
 
-        Few sessions say little of it: what is expected counts as much as `WORTH` of them, as the
-        mean of a scaled inverse chi-squared distribution does. That is as much as within sessions,
-        since who shares a machine comes and goes at any time, and `USUAL` besides.
+        A few sessions determine it poorly: the prior counts as much as `WORTH` of them, as the mean
+        of a scaled inverse chi-squared distribution. It is the deviation within sessions, since
+        other users come and go at any time, plus `USUAL`.
         """
         expected = math.hypot(USUAL, self.within / TENTH)
         logs = np.log(list(self.factors.values()))
@@ -194,12 +193,12 @@ class Speeds:
 
     @property
     def common(self) -> float:
-        """Relative error, with 90 %, that all ops of an iteration share which is measured in
-        another session: the speed that is meant is itself that of one."""
+        """Relative error, with 90 % confidence, common to all ops of an iteration in another
+        session: the reference speed is itself that of one session."""
         return math.hypot(self.within, NINETY * math.sqrt(2) * self.between)
 
     def applied(self, timings: Sequence[OpTiming]) -> list[OpTiming]:
-        """Return timings of these sessions at the one speed; of others, by their probes."""
+        """Return timings of these sessions at the one speed; others, scaled by their probes."""
         parts = _by_session(timings)
         found: dict[str, OpTiming] = {}
         for session, members in parts.items():
@@ -222,12 +221,12 @@ USUAL, WORTH = 0.02, 4
 
 
 def speeds_of(timings: Sequence[OpTiming]) -> Speeds:
-    """Return how fast the machine was in each session, against the earliest.
+    """Return how fast the machine was in each session, relative to the earliest.
 
-    Sessions are taken in the order of their dates. The factor of one is the median, weighted by
-    time, of the ratios between durations of ops that it shares with those before it and its own;
-    the probe counts as one op more. So ops that were timed when the machine was busy, and add to a
-    database, leave what it says of others as it was.
+    Sessions are processed by date. The factor of one is the median, weighted by time, of the ratios
+    between durations of ops that it shares with those before it and its own; the probe counts as
+    one more op. So ops timed on a busy machine and added to a database leave its other timings
+    unchanged.
     """
     parts = _by_session(timings)
     order = sorted(parts, key=lambda each: (min(t.measured_at for t in parts[each]), each))
@@ -261,7 +260,7 @@ def _by_session(timings: Sequence[OpTiming]) -> dict[str, list[OpTiming]]:
 
 
 def _median_ratio(pairs: Sequence[tuple[float, float]]) -> float:
-    """Return the median of a / b over pairs (a, b), each weighing a; 1 of none."""
+    """Return the median of a / b over pairs (a, b), weighted by a; 1 of none."""
     if not pairs:
         return 1.0
     ordered = sorted((a / b, a) for a, b in pairs)

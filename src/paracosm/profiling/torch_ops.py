@@ -1,9 +1,8 @@
-"""Ops of PyTorch as calls that really run, and what they take.
+"""PyTorch ops as calls that really run, with the memory that they need.
 
-No op needs code of its own: its name finds the operator, its recorded arguments say every shape,
-dtype and stride. Floating-point tensors get uniform numbers, integers are 0. The exception are
-integers that are positions in other tensors (see `bounds_of_positions`): those are random, and
-within bounds.
+No op needs code of its own: its name identifies the operator, its recorded arguments every shape,
+dtype and stride. Floating-point tensors get uniform numbers, integers are 0, except for integers
+that are positions in other tensors (see `bounds_of_positions`): those are random, within bounds.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from paracosm.profiling.environment import Clock, last_level_cache
 
 @dataclass(frozen=True)
 class Call:
-    """An operator with arguments; called, it runs once and drops what it returns."""
+    """An operator with arguments; each call runs it once and drops its result."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -56,9 +55,9 @@ def instantiate(op: Op, device: str = "cpu", seed: int = 0) -> Call:
 
 @dataclass(frozen=True)
 class Forward:
-    """The op before a backward one that reads a buffer which only that op can fill.
+    """The forward op of a backward one that reads a buffer which only the forward op can fill.
 
-    Another buffer gives wrong numbers at best, and ends the process at worst.
+    Another buffer gives wrong numbers at best, and crashes the process at worst.
     """
 
     name: str
@@ -67,7 +66,7 @@ class Forward:
     renamed: Mapping[str, str | None]
 
     def left_behind(self, made: Mapping[str, Any]) -> list[Any]:
-        """Run it, and return the backward op's arguments with what it returned among them."""
+        """Run it, and return the backward op's arguments with its results among them."""
         operator = getattr(torch.ops.aten, self.name).default
         names = [argument.name for argument in operator._schema.arguments]
         sources = [self.renamed.get(name, name) for name in names]
@@ -161,7 +160,7 @@ class _Maker:
         self._generator = torch.Generator(device).manual_seed(seed)
 
     def make(self, value: Any, bound: Bound = None) -> Any:
-        """Return the value of an argument; `bound` is that of its integers, or theirs in a list."""
+        """Return the value of an argument; `bound` limits its integers, or those in a list."""
         if isinstance(value, TensorArgument):
             return self._tensor(value, bound if isinstance(bound, int) else None)
         if isinstance(value, list):
@@ -239,7 +238,7 @@ def _classes(given: _Given) -> int:
 
 
 def _each_dimension(given: _Given) -> list[int | None]:
-    """Return the sizes that the tensors of x[i, :, j] point into; a mask has no positions."""
+    """Return the sizes that the tensors of x[i, :, j] index into; a mask has no positions."""
     bounds: list[int | None] = []
     dimension = 0
     for index in given("indices"):
@@ -304,9 +303,9 @@ class Bench:
 
     *Warm* is how Huang et al. profile (section 3): the same op many times in a row, on the same
     data. In a real iteration hundreds of megabytes pass through the cache between two visits to a
-    tensor, so an op finds its data in memory. *Cold* makes it so: the cache is streamed full with
-    other data, the op runs once on a second set of arguments, so that its code is warm, and is then
-    timed on the first.
+    tensor, so an op finds its data in memory. *Cold* reproduces this: other data is streamed
+    through the cache, the op runs once on a second set of arguments, so that its code is warm, and
+    is then timed on the first.
     """
 
     def __init__(self, device: str, clock: Clock) -> None:

@@ -397,7 +397,7 @@ class RelaxationTwin(JsonObject):
 
 
 class RelaxationSummary(Summary):
-    """Of `paracosm relax`; `twin` is None of a synchronous run, and where it was not asked for.
+    """Of `paracosm relax`; `twin` is None for a synchronous run, or if not requested.
 
     `energy` is in joules, of all processors; None where the cluster file says no power.
     """

@@ -1,4 +1,4 @@
-"""Replay a task graph event by event: resources that choose, and links that are shared."""
+"""Replay a task graph event by event: resources with policies, and shared links."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -32,14 +32,14 @@ class TaskTimes:
 def replay_tasks(tasks: TaskGraph, label: Callable[[int], str] | None = None) -> TaskTimes:
     """Return when every task runs.
 
-    A task is ready when all that it depends on have ended, and arrives when its resource is free
-    and chooses it. `TaskGraph` says what it does from then on, and the compiled loop
-    (`events_kernel.py`) what comes before what within an instant. Everything is decided by times,
-    priorities and rows, so that the same tasks have the same instants on every machine.
+    A task is ready when all of its dependencies have ended, and arrives when its resource is free
+    and chooses it. `TaskGraph` defines what follows, and the compiled loop (`events_kernel.py`) the
+    order within an instant. Everything is decided by times, priorities and rows, so that the same
+    tasks have the same instants on every machine.
 
     Args:
         tasks: what to replay.
-        label: what messages call the task of a row; "task 7" where it is not given.
+        label: the name of a row's task in messages; "task 7" by default.
     """
     _check_tasks(tasks)
     plan = arrange(_of_exact_types(tasks))
@@ -83,8 +83,8 @@ def _deadlock_message(
 ) -> str:
     """Return one line that names a cycle of tasks that wait for one another.
 
-    Whoever has no end waits for somebody who has none, so that to go from one to the next, from
-    the first row on, leads to a cycle. `arrive` and `end` are -1 where a task never came to it.
+    A task without an end waits for another one, so following these from the first row leads to a
+    cycle. `arrive` and `end` are -1 for a task that did not get there.
     """
     stuck = np.flatnonzero(end < 0)
     lanes = _lanes(tasks, arrive, stuck)
@@ -105,7 +105,7 @@ def _deadlock_message(
 
 
 class _Lanes(NamedTuple):
-    """Of every resource, the row that holds it and the first that never got it; -1 for none."""
+    """For every resource, the row that holds it and the first that never got it; -1 for none."""
 
     holder: Ints
     head: Ints
@@ -145,7 +145,7 @@ _COLUMNS = ("duration", "priority", "meeting", "awaited", "route", "demand")
 
 
 def _check_tasks(tasks: TaskGraph) -> None:
-    """Make sure that the arrays of `tasks` go together, in time linear in their lengths."""
+    """Check that the arrays of `tasks` are consistent, in time linear in their lengths."""
     n = len(tasks)
     if tasks.sharing not in ("fair", "serial") and not isinstance(tasks.sharing, Packets):
         raise InputError(f'replay: sharing must be fair, serial or packets, not "{tasks.sharing}"')

@@ -2,19 +2,19 @@
 
 An instant is a time at which something ends. What happens at it, in rounds:
 
-1. everything that ends then ends: it frees its resource, and those that waited for it and now wait
-   for nothing more are ready. A task on no resource begins as soon as it is ready;
-2. every resource that is free takes the task that comes first by its policy, among those that are
-   ready: on one in order the next of all its tasks (or nobody), on one that is first in, first out
-   the one that was ready first, on one by priority that with the smallest number; among equals, the
-   first row. A collective's last task to arrive lets all of them begin;
+1. everything that ends then ends: it frees its resource, and those that waited for nothing else
+   are ready. A task on no resource begins as soon as it is ready;
+2. every free resource takes the first of its ready tasks by its policy: in order, the next of all
+   its tasks (or none); first in, first out, the one that was ready first; by priority, the one with
+   the smallest number; among equals, the first row. When a collective's last task arrives, all of
+   them begin;
 3. what began and takes no time, and what awaited an end of this round, ends in a further round of
    the same instant.
 
 Flows that end at an instant end in its first round. Those that begin at it share the links from its
-last round on: rates change once an instant. (One with next to no bytes may end at it as well, in
-one more round.) Within a round the outcome is the same in whatever order things are done, so that
-ties need no further rule; where messages take turns, those of a round ask in the order of rows.
+last round on: rates change once per instant. (One with next to no bytes may end at it as well, in
+one more round.) Within a round the outcome does not depend on the order of processing, so that ties
+need no further rule; under serial sharing, the requests of a round are made in the order of rows.
 """
 
 from typing import Any, NamedTuple
@@ -99,7 +99,7 @@ class Plan(NamedTuple):
 
 
 def arrange(graph: TaskGraph) -> Plan:
-    """Return the arrays for `graph` as they are before the first instant."""
+    """Return the arrays for `graph` before the first instant."""
     n, resources = len(graph), len(graph.policy)
     route, traffic = _traffic(graph)
     meeting = _without_gaps(graph.meeting)
@@ -167,7 +167,7 @@ def _fill_tasks(
     route: Any,
     by_priority: Any,
 ) -> None:
-    """Write columns into records; nothing has happened yet."""
+    """Write columns into records, in the initial state."""
     for row in range(duration.size):
         task = tasks[row]
         task.duration = duration[row]
@@ -292,7 +292,7 @@ def play(plan: Any) -> Any:
 
 @inlined
 def _queue_task(plan: Any, row: Any, now: Any) -> None:
-    """Let a task that is ready stand in line for its resource; without one, it arrives."""
+    """Enqueue a ready task for its resource; without one, it arrives."""
     task = plan.tasks[row]
     if task.resource < 0:
         plan.arriving[plan.counts[ARRIVING]] = row
@@ -313,7 +313,7 @@ def _queue_task(plan: Any, row: Any, now: Any) -> None:
 
 @inlined
 def _start_queued(plan: Any) -> None:
-    """Let every touched resource that is free take its next task, if there is one."""
+    """Give every touched resource that is free its next task, if there is one."""
     counts = plan.counts
     for index in range(counts[TOUCHED]):
         resource = plan.resources[plan.touched[index]]
@@ -336,7 +336,7 @@ def _start_queued(plan: Any) -> None:
 
 @inlined
 def _arrive(plan: Any, row: Any, now: Any) -> None:
-    """Let a task that has its resource begin, or wait for the others of its meeting."""
+    """Begin a task that has its resource, or make it wait for the others of its meeting."""
     task = plan.tasks[row]
     plan.arrive[row] = now
     if task.kind == MEETS:
@@ -355,7 +355,7 @@ def _arrive(plan: Any, row: Any, now: Any) -> None:
 
 @inlined
 def _gather_flows(plan: Any, now: Any) -> None:
-    """Write down the tasks whose last byte has come now."""
+    """Collect the tasks whose last byte has arrived now."""
     row = pop_end(plan.traffic, now)
     while row != NOBODY:
         plan.ended[plan.counts[ENDED]] = row
@@ -366,7 +366,7 @@ def _gather_flows(plan: Any, now: Any) -> None:
 
 @inlined
 def _gather_events(plan: Any, now: Any) -> None:
-    """Write down the tasks whose durations are over now; flows go on to their bytes."""
+    """Collect the tasks whose durations are over now; flows continue with their bytes."""
     events, counts = plan.events, plan.counts
     while counts[EVENTS] > 0 and events[0].key == now:
         who = events[0].item
@@ -399,14 +399,14 @@ def _gather_events(plan: Any, now: Any) -> None:
 
 @inlined
 def _request(plan: Any, row: Any, now: Any) -> None:
-    """Let the bytes of a task flow."""
+    """Start the transfer of a task's bytes."""
     plan.counts[FLOWING] += 1
     request(plan.traffic, plan.tasks[row].partner, row, plan.demand[row], now)
 
 
 @inlined
 def _end(plan: Any, row: Any, now: Any) -> None:
-    """End a task: its resource is free, and those that waited for it have one less to wait for."""
+    """End a task: free its resource, and notify those that waited for it."""
     tasks, counts = plan.tasks, plan.counts
     plan.end[row] = now
     number = tasks[row].resource
@@ -430,10 +430,10 @@ def _end(plan: Any, row: Any, now: Any) -> None:
 
 @inlined
 def _schedule(plan: Any, time: Any, who: Any) -> None:
-    """Add an event: in the gap that the last one left, if there is one, which costs half."""
+    """Add an event, at half the cost if it fills the gap that the last one left."""
     if plan.counts[GAP]:
         plan.counts[GAP] = 0
-        replace_first(plan.events, 0, plan.counts[EVENTS], time, who)
+        replace_first(plan.events, plan.counts[EVENTS], time, who)
     else:
         place_item(plan.events, 0, plan.counts[EVENTS], time, who)
         plan.counts[EVENTS] += 1

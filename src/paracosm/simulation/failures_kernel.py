@@ -1,8 +1,8 @@
-"""When workers fail while steps are simulated: at exponential intervals of streams of their own.
+"""Failures of workers while steps are simulated, at exponential intervals from random streams.
 
 A worker that fails loses the step under way: what it computes, sends, receives, and what a server
-does for it stops. Bytes that are in the network arrive all the same, and nobody looks at them. When
-it is back it begins its next step; the tensors that it had updated by then stay updated.
+does for it stops. Bytes in the network still arrive, and are ignored. After its restart it begins
+its next step; the tensors that it had updated stay updated.
 """
 
 from typing import Any, NamedTuple
@@ -59,7 +59,7 @@ def has_no_room(failures: Any) -> Any:
 
 @inlined
 def next_failure(failures: Any) -> Any:
-    """Return the instant of the next failure; the last one where nobody fails."""
+    """Return the instant of the next failure; the last one if no worker fails."""
     if failures.workers.size == 0:
         return LAST_INSTANT
     return failures.workers[failures.counts[NEXT]].at
@@ -67,7 +67,7 @@ def next_failure(failures: Any) -> Any:
 
 @inlined
 def fail_next(failures: Any, now: Any) -> Any:
-    """Let the next worker fail now; return which."""
+    """Make the next worker fail now; return which."""
     worker = failures.counts[NEXT]
     state = failures.workers[worker]
     state.back = state.at = now + min(failures.restart, LAST_INSTANT - now)

@@ -1,18 +1,18 @@
-"""What makes the replay of a static job small: tasks become chains, and ranks classes. Both exact.
+"""Making the replay of a static job small: tasks become chains, and ranks classes. Both exact.
 
 Tasks that can only follow one another become one chain:
 
     compute        a - b - c - d - e            [a b c] - [d e]
-                           \\                         \\
+         \\                         \\
     communication           r - s                     [r] - [s]
 
-Where lanes run in order, c follows b whatever the durations are, unless c waits for another lane as
-well. Dependencies that follow from others are dropped first: a task that waits for r need not wait
-for c. What a task is known to come after, through lanes and dependencies, is one row of every lane
-(a vector clock: Mattern, "Virtual Time and Global States of Distributed Systems", 1989).
+With in-order lanes, c follows b whatever the durations are, unless c waits for another lane as
+well. Dependencies implied by others are dropped first: a task that waits for r need not wait for c.
+What a task follows, through lanes and dependencies, is one row of every lane (a vector clock:
+Mattern, "Virtual Time and Global States of Distributed Systems", 1989).
 
-Of ranks that cannot but run alike, one need be replayed. Two are alike if they run the same program
-at the same speed and meet ranks that are alike, in the same roles. The coarsest such partition is
+Of ranks that must behave alike, only one is replayed. Two are alike if they run the same program at
+the same speed and meet ranks that are alike, in the same roles. The coarsest such partition is
 found by refining: ranks are coloured by program and speed, then by the colours that they
 communicate with, until no colour splits (1-dimensional Weisfeiler-Leman). All ranks of a colour
 then arrive everywhere at the same instants.
@@ -36,9 +36,9 @@ TASK = KINDS.index("task")
 
 @dataclass(frozen=True, eq=False)
 class Chains:
-    """The c chains of a program's n tasks, lane by lane and in order there."""
+    """The c chains of a program's n tasks, by lane and in order there."""
 
-    rows: Ints  # n rows, those of one chain beside each other
+    rows: Ints  # n rows, those of one chain consecutive
     first: Ints  # c + 1 offsets into `rows`
     lane: Codes  # c lanes
     of_lane: Ints  # offsets of each lane's chains, one more than lanes
@@ -202,7 +202,7 @@ def offsets_of(lengths: Iterable[int]) -> Ints:
 def sum_chains(
     program: Any, first_chain: Any, first_length: Any, chains: Any, length: Any, total: Any
 ) -> None:
-    """Add up what the tasks of each chain take, or what else there is of each, into `total`."""
+    """Add up the picoseconds, or another quantity, of the tasks of each chain into `total`."""
     for unit in range(program.size):
         own = program[unit]
         before, rows_before = chains.chains_before[own], chains.rows_before[own]
@@ -221,13 +221,13 @@ class Folding(NamedTuple):
     representative: Codes  # the first rank of each of C classes
     group: Codes  # C x roles indices of the communicators between classes; -1 for none
     entry: Ints  # C x roles indices into `members`; -1 for none
-    members: Ints  # M entries: the class of a member, those of one communicator beside each other
-    ranks: Ints  # M numbers: how many ranks of the communicator that member stands for
+    members: Ints  # M entries: the class of a member, those of one communicator consecutive
+    ranks: Ints  # M numbers: how many ranks of the communicator that member represents
     offsets: Ints  # offsets of each communicator's members
 
 
 class _Entries(NamedTuple):
-    """Who is in which communicator, one entry for each rank and role, sorted by communicator."""
+    """The members of communicators, one entry per rank and role, sorted by communicator."""
 
     rank: Ints
     role: Ints
@@ -270,7 +270,7 @@ def _entries(job: Job) -> _Entries:
 
 
 def _group_marks(entries: _Entries, colour: Ints, job: Job) -> Ints:
-    """Return a number for each communicator: equal where colours meet in the same roles."""
+    """Return a number for each communicator: equal if colours meet in the same roles."""
     key = colour[entries.rank] * max(len(job.roles), 1) + entries.role
     order = np.lexsort((key, entries.group))
     sizes = np.bincount(entries.group, minlength=len(job.communicators))
@@ -290,7 +290,7 @@ def _folding(job: Job, entries: _Entries, colour: Ints, marks: Ints) -> Folding:
     first_seen, class_of = _in_order(colour)
     roles = max(len(job.roles), 1)
     group, entry = np.full((2, len(first_seen), len(job.roles)), -1, dtype=np.int64)
-    # One communicator stands for all that are marked alike; its members for alike ones in it.
+    # One communicator represents all with equal marks; its members the alike ones in it.
     leaders, number = _in_order(marks[entries.group])
     own = entries.group == entries.group[leaders][number]
     mark, key = number[own], class_of[entries.rank[own]] * roles + entries.role[own]
@@ -321,7 +321,7 @@ def _numbered(rows: Ints) -> Ints:
 
 
 def _in_order(values: Ints) -> tuple[Ints, Ints]:
-    """Return where each distinct value appears first, and the number of each value by that."""
+    """Return the first place of each distinct value, and the number of each value by that."""
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty(len(first), dtype=np.int64)

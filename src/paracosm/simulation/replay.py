@@ -27,17 +27,16 @@ def replay_job(
 ) -> JobSchedule:
     """Return when every task of a job runs.
 
-    Where all lanes run in order and no links are shared, that is a longest path; alike ranks are
-    replayed once. Otherwise events are played one by one, and every rank for itself.
+    If all lanes run in order and no links are shared, that is a longest path, in which alike ranks
+    are replayed once. Otherwise events are played one by one, and every rank separately.
 
     Args:
         job: what runs.
         fold: whether alike ranks are replayed as one; the instants are the same, to the bit.
         duration_cv: coefficient of variation of each task of the ranks' own, lognormal around its
-            duration. Ranks that are alike then differ: folded, what they lose by waiting for the
-            slowest of them is estimated (`straggler_penalty.py`); not folded, and where events are
-            played, every task is drawn.
-        seed: of what is drawn.
+            duration. Alike ranks then differ: folded, the time that they lose by waiting for the
+            slowest is estimated (`straggler_penalty.py`); otherwise every task is drawn.
+        seed: of the draws.
 
     Raises:
         InputError: arrays that do not go together; communication that does not match; a duration
@@ -57,7 +56,7 @@ def replay_job(
 
 
 def _by_events(job: Job, duration_cv: float, seed: int) -> JobSchedule:
-    """Play a job on which the order of tasks, or the rates of messages, depend on what happens."""
+    """Play a job in which the order of tasks, or the rates of messages, depend on events."""
     duration = drawn_durations(job, duration_cv, seed) if duration_cv else None
     times = replay_tasks(expand(job, duration), functools.partial(task_label, job))
     ranks = np.arange(job.ranks, dtype=np.int32)
@@ -78,9 +77,9 @@ TASK = KINDS.index("task")
 def drawn_durations(job: Job, duration_cv: float, seed: int) -> Ints:
     """Return picoseconds of the tasks of all ranks, one rank after the other.
 
-    What ranks do by themselves is lognormal around its duration, with the coefficient of
-    variation `duration_cv`; communication is as it is. Every rank has a random stream of its own,
-    and every task a number in it.
+    Tasks of a rank's own are lognormal around their duration, with the coefficient of variation
+    `duration_cv`; communication is unchanged. Every rank has a random stream of its own, and every
+    task a number in it.
     """
     _check_duration_cv(duration_cv, seed)
     sigma = math.sqrt(math.log1p(duration_cv**2))
@@ -118,8 +117,8 @@ def _vary(lengths: Any, kind: Any, key: Any, sigma: float) -> None:
 class Schedule:
     """Begin and end of the n nodes of a graph, in seconds from the beginning of the iteration.
 
-    A node has a span on the host, which issues it, and a span on the lane of its resource. Where
-    the host itself carries it out (a view; everything on a synchronous device) the two are one.
+    A node has a span on the host, which issues it, and a span on the lane of its resource. If the
+    host itself executes it (a view; everything on a synchronous device) the two are one.
     """
 
     issue: Floats  # n instants at which the host turns to the node
@@ -141,20 +140,20 @@ def replay(
 ) -> Schedule:
     """Return when every node runs.
 
-    The host takes the nodes in the order of their ids. On a synchronous device (a CPU) it carries
-    out every compute and host node itself, one after the other. On an asynchronous device (a GPU)
-    it spends `launch` on a compute node and goes on; the node enters the device's stream, which is
-    first in, first out, and begins when it is issued, the stream is free and what it depends on is
-    there. A host node (a view, a size) takes its duration on the host and nothing on the device,
-    and does not wait for the values of what it looks at; one that reads a value
-    (`aten._local_scalar_dense`) does, behind all that is in the stream. Copies ("memory") and
-    communication are issued like that on every device, each to a lane of its own, in order.
+    The host takes the nodes in the order of their ids. On a synchronous device (a CPU) it executes
+    every compute and host node itself, one after the other. On an asynchronous device (a GPU) it
+    spends `launch` on a compute node and goes on; the node enters the device's stream, which is
+    first in, first out, and begins once it is issued, the stream is free and its dependencies have
+    ended. A host node (a view, a size) takes its duration on the host and nothing on the device,
+    without waiting for values; one that reads a value (`aten._local_scalar_dense`) waits for all
+    that is in the stream. Copies ("memory") and communication are issued like that on every device,
+    each to a lane of its own, in order.
 
     Args:
-        graph: whose nodes; `graph.duration` is not looked at.
+        graph: whose nodes; `graph.duration` is ignored.
         duration: n seconds on the node's own lane.
         asynchronous: whether the host runs ahead of the device.
-        launch: seconds that the host spends on issuing a node it does not carry out: one number,
+        launch: seconds that the host spends on issuing a node that it does not execute: one number,
             or n.
 
     Raises:

@@ -1,16 +1,16 @@
-"""Schedules of jobs that fail, and go on from a checkpoint.
+"""Schedules of jobs that fail and continue from a checkpoint.
 
-A job lives from its begin, or from a restart, until it fails. Every life begins with nothing under
-way, and would be a schedule of its own. What a life did since its newest checkpoint is lost with
-it, and what was under way is never done. Virtual time passes in checkpoints, in which nobody works,
-and in restarts:
+A life of a job lasts from its begin, or from a restart, until it fails. Every life begins with
+nothing under way, as a schedule of its own. Work of a life since its newest checkpoint is lost with
+it, including what was under way. Virtual time passes in checkpoints, when no worker computes, and
+in restarts:
 
     work | save | work | save | work, lost ! restart | work | save | ...
     tau  |  c   | tau  |  c   |            !    R    | tau  |  c   |
 
-A failure may come while a checkpoint is saved, which is then worth nothing, and while the job
-restarts, which begins anew. These are the assumptions of Daly, "A Higher Order Estimate of the
-Optimum Checkpoint Interval for Restart Dumps", Future Generation Computer Systems 22, 2006.
+A failure during a checkpoint makes it worthless, one during a restart begins that again. These are
+the assumptions of Daly, "A Higher Order Estimate of the Optimum Checkpoint Interval for Restart
+Dumps", Future Generation Computer Systems 22, 2006.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -28,14 +28,14 @@ LAST_INSTANT = 2**63 - 1
 
 
 class Checkpoint(NamedTuple):
-    """The parameters are saved as the blocks before have left them; nobody works meanwhile."""
+    """The parameters are saved as they are after the blocks before; no worker computes."""
 
     begin: int  # picoseconds
     end: int
 
 
 class Restore(NamedTuple):
-    """The job failed, and goes on from its newest checkpoint, or from its first parameters."""
+    """The job failed, and continues from its newest checkpoint, or from its first parameters."""
 
     failed: int  # picoseconds
     end: int  # when everybody begins a step
@@ -59,11 +59,11 @@ def with_rollbacks(
     cost: float = 0.0,
     in_step: bool = False,
 ) -> Iterator[Block]:
-    """Yield a job's schedule, with its checkpoints, and with what failures make of it.
+    """Yield a job's schedule with its checkpoints and the effects of failures.
 
-    It comes in the order of virtual time: blocks, and between them what happens to the whole job.
-    After a `Restore`, versions go on from those of the checkpoint, and the numbers of steps from
-    where they were. It ends when a life does before it fails.
+    It is in the order of virtual time: blocks, and between them events of the whole job. After a
+    `Restore`, versions continue from the checkpoint's, and the numbers of steps from where they
+    were. It ends with a life that ends before it fails.
 
     Args:
         lives: the schedule of the n-th life, as if it never failed: instants, steps and versions
@@ -72,7 +72,7 @@ def with_rollbacks(
         workers, tensors: how many there are.
         restart: seconds from a failure until everybody begins a step.
         interval: seconds of work from one checkpoint to when the next is due; it is saved right
-            after the first update that comes then. None: no checkpoints.
+            after the next update. None: no checkpoints.
         cost: seconds that a checkpoint takes.
         in_step: whether a checkpoint waits for an update that leaves all tensors at one version,
             as the end of an iteration does in a synchronous job.
@@ -102,7 +102,7 @@ def with_rollbacks(
 
 @dataclass
 class _Job:
-    """What is kept from life to life."""
+    """The state that is kept from life to life."""
 
     saved: Ints  # versions in the newest checkpoint, by tensor
     steps: Ints  # begun so far, by worker
@@ -113,9 +113,9 @@ class _Job:
     def live(
         self, blocks: Iterable[Schedule], begin: int, fall: int
     ) -> Generator[Schedule | Checkpoint, None, tuple[int, int] | None]:
-        """Yield what is done in a life; return the work and the time of saving that are wasted.
+        """Yield the blocks of a life; return the work and the saving time that are lost.
 
-        Nothing is returned by a life that ends before it fails.
+        A life that ends before it fails returns nothing.
         """
         first, numbers = self.saved.copy(), self.steps.copy()
         versions = np.zeros_like(first)
@@ -215,7 +215,7 @@ def _cut(block: Schedule, instant: int) -> tuple[Schedule, Schedule]:
 
 
 def _last(block: Schedule) -> int:
-    """Return the instant of the last thing that happens in a block; -1 in an empty one."""
+    """Return the instant of the last event in a block; -1 for an empty one."""
     return max(int(times.max(initial=-1)) for times in _instants(block))
 
 
@@ -224,7 +224,7 @@ def _is_empty(block: Schedule) -> bool:
 
 
 def _instants(block: Schedule) -> tuple[Ints, ...]:
-    """Return when reads, updates, ends of steps and failures are."""
+    """Return the instants of reads, updates, ends of steps and failures."""
     return (
         *(block.reads["time"], block.updates["time"], block.steps["end"]),
         block.failures["time"],

@@ -1,9 +1,8 @@
-"""Schedules: who reads and updates which tensor, and when, whatever the values are.
+"""Schedules: who reads and updates which tensor, and when, independent of the values.
 
-Where durations are modelled, time does not depend on values. A schedule is then made without
-computing anything, millions of steps in seconds, and numerics can be done over it afterwards: of
-workers that compute as a whole, then push, then pull (`generate_schedule`), or of steps op by op
-(`stream_schedule`).
+If durations are modelled, time does not depend on values. A schedule is then made without computing
+anything, millions of steps in seconds, and numerics can follow: of workers that compute as a whole,
+then push, then pull (`generate_schedule`), or of steps op by op (`stream_schedule`).
 """
 
 import json
@@ -47,7 +46,7 @@ ROWS = {"reads": READ, "updates": UPDATE, "steps": STEP, "failures": FAILURE}
 
 
 class Rule(NamedTuple):
-    """When gathered gradients become an update, and when a worker goes on; no values needed."""
+    """When gathered gradients become an update, and when a worker continues, without values."""
 
     pushes: int = 1  # how many gradients make an update
     # whom a server answers: every push at once; all workers after an update; those whose gradients
@@ -178,7 +177,7 @@ def generate_schedule(
         cluster: workers and as many servers as tensors.
         rule: when gradients become an update, and whom a server answers.
         sizes: bytes of each tensor's messages, either way or, with `pushed`, to workers.
-        updates: how many there are to be.
+        updates: their number.
         compute_times: seconds of each worker's steps, without end.
         pushed: bytes of each tensor's messages to servers.
 
@@ -201,7 +200,7 @@ def generate_schedule(
             plan = plan._replace(read_rows=_twice(plan.read_rows), step_rows=_twice(plan.step_rows))
         else:
             raise InputError(
-                "schedule: the workers wait for one another for ever, or for longer than 2**63 - 1 "
+                "schedule: the workers wait for one another forever, or for longer than 2**63 - 1 "
                 "picoseconds (106 days): check the unit of durations"
             )
     counts, end = plan.counts, int(plan.counts[kernel.NOW])
@@ -223,46 +222,42 @@ def stream_schedule(
     tensor: Sequence[int],
     *,
     tensors: Sequence[str] = (),
-    until: float = math.inf,
     block: int = 65_536,
 ) -> Iterator[Schedule]:
     """Simulate steps op by op (Algorithm 3.1), and yield their schedule in consecutive blocks.
 
-    A worker reads a tensor when its transfer from the server is asked for, and the tensor is
-    updated when the op that does so ends. Within an instant updates come first, so that a read that
-    is asked for as an update ends sees it; updates of one instant come in the order of workers.
+    A worker reads a tensor when it requests its transfer from the server, and the tensor is updated
+    when the updating op ends. Within an instant updates come first, in the order of workers, so
+    that a read that is requested as an update ends sees it.
 
-    Where a worker waits for others, it does so between two steps, before the gap: with a slack
-    until the slowest worker has ended enough of them, synchronously until all have ended theirs,
-    with backup workers until so many have. Late steps are dropped as a whole; who is late is known
-    when a step ends, so that all tensors are updated then: with backup workers as the iteration
-    ends, otherwise with the last of the gradients, of steps that have read no older tensor.
+    If a worker waits for others, it does so between two steps, before the gap: with a slack until
+    the slowest worker has ended enough of them, synchronously until all have ended theirs, with
+    backup workers until so many have. Late steps are dropped as a whole; who is late is known when
+    a step ends, so that all tensors are updated then: with backup workers as the iteration ends,
+    otherwise with the last of the gradients, of steps that have read no older tensor.
 
-    Where workers fail (`System.mtbf`), a failure loses the step under way and counts in no
-    iteration and no slack; see `failures_kernel`. In a rule whose updates need every worker, two
-    gradients of one step of a worker could meet in an update: there the job has to stop together
-    (`rollback`).
+    If workers fail (`System.mtbf`), a failure loses the step under way and counts in no iteration
+    and no slack; see `failures_kernel`. In a rule whose updates need every worker, two gradients of
+    one step of a worker could meet in an update: such jobs have to stop together (`rollback`).
 
     Args:
         workload: what a step consists of.
-        system: the cluster; whom workers wait for says the rule alone.
-        rule: when gathered gradients become an update, and when a worker goes on.
+        system: the cluster; whom workers wait for is defined by the rule alone.
+        rule: when gathered gradients become an update, and when a worker continues.
         drawn: which step of the workload worker w's k-th step is, (workers, steps).
         tensor: by op, the tensor that it reads (a transfer from a server) or updates (an op on a
             server); -1 for all other ops.
         tensors: their names, in the order of their numbers.
-        until: virtual seconds; what would happen later does not.
         block: rows of each kind in a block at most, unless one instant has more.
 
     Yields:
-        Blocks that begin and end between two instants; times and versions count from the very
-        start. There is one at least, and there are no busy times.
+        At least one block, each between two instants; times and versions count from the start.
+        There are no busy times.
 
     Raises:
         ValueError: a step updates a tensor before it has read it, or by several ops; the rule is
             for another number of workers, or workers fail of which it needs every one; what
             `simulate` raises.
-        InputError: virtual time passes 2**63 - 1 ps (106 days).
     """
     backup = _backup(rule, system.workers)
     if rule.needs_all and len(system.failure_keys):
@@ -272,7 +267,7 @@ def stream_schedule(
     plan = write_plan(workload, waiting, drawn, versions=versions)
     ended = False
     while not ended:
-        reason = play_on(plan, until)
+        reason = play_on(plan, math.inf)
         if reason == FAULTY:
             unread = int(plan.versions.counts[versions_kernel.UNREAD])
             raise ValueError(f"a step updates tensor {unread} before it has read it")
@@ -287,7 +282,7 @@ def stream_schedule(
 
 
 def join_schedules(blocks: Iterable[Schedule]) -> Schedule:
-    """Return the schedule that consecutive blocks make together, without busy times."""
+    """Concatenate consecutive blocks into one schedule, without busy times."""
     parts = list(blocks)
     if not parts:
         raise ValueError("no block of a schedule to join")
@@ -315,7 +310,6 @@ def _backup(rule: Rule, workers: int) -> int | None:
 def _versions(
     workload: Workload, rule: Rule, workers: int, tensor: Sequence[int], room: int
 ) -> Versions:
-    """Return the tensors of a schedule that has not begun."""
     whose = np.asarray(tensor, np.int64)
     read = np.where(workload.resource == DOWNLINK, whose, -1)
     updated = np.where(workload.resource == SERVER, whose, -1)
@@ -358,7 +352,6 @@ def _plan(
     updates: int,
     durations: Ints,
 ) -> Any:
-    """Return the arrays of a schedule that has not begun."""
     workers, tensors = len(cluster.workers), len(cluster.servers)
     routes = 2 * workers * tensors
     records = way_records(ways)
@@ -403,7 +396,7 @@ def _plan(
 
 
 def _begin(plan: Any) -> None:
-    """Let every worker begin its first step at time 0, in order."""
+    """Begin every worker's first step at time 0, in order."""
     first = plan.durations[:, 0]
     plan.workers["drawn"], plan.workers["missing"] = 1, plan.servers.size
     plan.workers["until"] = plan.workers["computed"] = first

@@ -1,9 +1,9 @@
-"""The compiled loop of schedules: workers compute, push to servers, and pull; nothing is computed.
+"""The compiled loop of schedules: workers compute, push to servers, and pull, without values.
 
-A worker's step: it computes, pushes a gradient of every tensor to the tensor's server, and goes on
-when all of them have answered. What a server does with what arrives is the rule (`schedule.Rule`),
-which needs no values. Transfers that end at an instant end first, in the order of requests; then
-what was scheduled for it happens, in the order in which that was done.
+A worker's step: it computes, pushes a gradient of every tensor to the tensor's server, and
+continues when all of them have answered. The rule (`schedule.Rule`) defines what a server does with
+gradients. At an instant, transfers end first, in the order of requests; then scheduled events
+happen, in the order of scheduling.
 """
 
 from typing import Any, NamedTuple
@@ -117,7 +117,7 @@ def play_schedule(plan: Any) -> Any:
             _end_transfer(plan, message, now)
         elif counts[EVENTS] > 0 and heap[0].key == now:
             what = heap[0].op
-            pop_event(heap, 0, counts[EVENTS])
+            pop_event(heap, counts[EVENTS])
             counts[EVENTS] -= 1
             tensor = what % tensors
             worker = (what // tensors) % workers
@@ -146,7 +146,7 @@ def play_schedule(plan: Any) -> Any:
 
 @inlined
 def _compute(plan: Any, worker: Any, now: Any) -> None:
-    """Let a worker begin its next step, if there is a duration for it."""
+    """Begin a worker's next step, if there is a duration for it."""
     one = plan.workers[worker]
     if one.drawn == plan.durations.shape[1]:
         plan.counts[HUNGRY] = worker
@@ -163,7 +163,7 @@ def _compute(plan: Any, worker: Any, now: Any) -> None:
 
 @inlined
 def _send(plan: Any, way: Any, worker: Any, tensor: Any, now: Any) -> None:
-    """Let a message travel between a worker and the server of a tensor."""
+    """Send a message between a worker and the server of a tensor."""
     route = (way * plan.workers.size + worker) * plan.servers.size + tensor
     request(plan.traffic, route, route, plan.demand[route], now)
     if plan.flows:
@@ -177,7 +177,7 @@ def _send(plan: Any, way: Any, worker: Any, tensor: Any, now: Any) -> None:
 
 @inlined
 def _end_transfer(plan: Any, route: Any, now: Any) -> None:
-    """Let a message leave the network; it arrives at once, or when it has propagated."""
+    """Remove a message from the network; it arrives at once, or when it has propagated."""
     for end in range(2):
         port = plan.ports[route, end]
         if port >= 0:
@@ -203,7 +203,7 @@ def _end_transfer(plan: Any, route: Any, now: Any) -> None:
 
 @inlined
 def _push(plan: Any, worker: Any, tensor: Any, now: Any) -> None:
-    """Let a server have a gradient: gather it, update if there are enough, answer."""
+    """Process a gradient at a server: gather it, update if there are enough, answer."""
     server = plan.servers[tensor]
     if server.version == plan.updates:
         return  # it has made its last update
@@ -276,7 +276,7 @@ def _answer(plan: Any, worker: Any, tensor: Any, now: Any) -> None:
 
 @inlined
 def _answered(plan: Any, worker: Any, tensor: Any, now: Any) -> None:
-    """Let a worker have a tensor, and with the last one begin its next step."""
+    """Deliver a tensor to a worker, whose next step begins with the last one."""
     server = plan.servers[tensor]
     one = plan.workers[worker]
     one.missing -= 1
@@ -311,7 +311,7 @@ def _record_update(plan: Any, pushed: Any, tensor: Any, version: Any, now: Any) 
 
 @inlined
 def _schedule(plan: Any, time: Any, what: Any) -> None:
-    place_event(plan.heap, 0, plan.counts[EVENTS], time, plan.counts[TICK], what)
+    place_event(plan.heap, plan.counts[EVENTS], time, plan.counts[TICK], what)
     plan.counts[EVENTS] += 1
     plan.counts[TICK] += 1
 

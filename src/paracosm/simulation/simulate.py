@@ -54,13 +54,12 @@ def simulate(
         workload: steps to draw from.
         system: the cluster.
         drawn: which step of the workload worker w's k-th step is, (workers, steps).
-        until: virtual seconds; what would happen later does not.
+        until: virtual seconds; later events do not happen.
         keep_chunks: whether every chunk's begin and end is kept.
         progress: called now and then with the virtual time.
 
     Raises:
         ValueError: the workload has servers that the system lacks, or other workers draw.
-        InputError: virtual time passes 2**63 - 1 ps (106 days).
     """
     plan = write_plan(workload, system, drawn, most_chunks=1 << 16 if keep_chunks else 0)
     while (reason := play_on(plan, until)) != OVER:
@@ -75,7 +74,7 @@ def simulate(
 
 
 def play_on(plan: Plan, until: float) -> int:
-    """Play until so many virtual seconds, and return why that is over, `OVER` or the like."""
+    """Play for so many virtual seconds, and return why that is over, `OVER` or the like."""
     last = LAST_INSTANT - 1 if until * 1e12 >= LAST_INSTANT else int(until * 1e12)
     reason: int = play_steps(plan, last, AT_ONCE)
     if reason == LATE:

@@ -1,8 +1,8 @@
 """Replay of a job whose lanes all run in order: one longest path, whatever the number of ranks.
 
 Nothing is sorted and no clock is kept. The lanes of one rank are followed until each waits for
-another rank; then it is that rank's turn. Every instant is the maximum of instants that are known,
-so the order in which ranks have their turns makes no difference.
+another rank; then it is that rank's turn. Every instant is the maximum of known instants, so the
+order of ranks makes no difference.
 """
 
 from dataclasses import dataclass
@@ -30,10 +30,10 @@ from paracosm.simulation.folding import (
 class JobSchedule:
     """Instants of the tasks of a job, in seconds from the beginning of the iteration.
 
-    Ranks that cannot but run alike form a class, and only one of each is written down: the
-    schedule of rank r is that of `representative[class_of[r]]`. Replayed in full, every rank is a
-    class of its own. The tasks of class c stand in `slice(first[c], first[c + 1])`, in the order of
-    the rows of its program.
+    Ranks that must behave alike form a class, of which only one is stored: the schedule of rank r
+    is that of `representative[class_of[r]]`. Replayed in full, every rank is a class of its own.
+    The tasks of class c are at `slice(first[c], first[c + 1])`, in the order of the rows of its
+    program.
     """
 
     job: Job
@@ -50,16 +50,16 @@ class JobSchedule:
         return float(self.end.max(initial=0.0))
 
     def tasks_of(self, rank: int) -> slice:
-        """Return where the tasks of a rank stand, or those of the rank that stands for it."""
+        """Return the place of the tasks of a rank, or of its representative."""
         number = int(self.class_of[rank])
         return slice(int(self.first[number]), int(self.first[number + 1]))
 
 
 def memory_over_time(schedule: JobSchedule, rank: int) -> tuple[Floats, Ints]:
-    """Return k instants in seconds, ascending, and the bytes that a rank holds from each one on.
+    """Return k instants in seconds, ascending, and the bytes that a rank holds from each on.
 
-    A task's allocations count from the instant at which it takes its lane, and what it releases is
-    free when it ends; at one instant tasks do so in the order of their rows.
+    A task's allocations count from the instant at which it takes its lane, and what it releases
+    is free when it ends; at one instant tasks do so in the order of their rows.
     """
     program = schedule.job.programs[schedule.job.program[rank]]
     tasks = schedule.tasks_of(rank)
@@ -83,7 +83,7 @@ def peak_memory_of_ranks(schedule: JobSchedule) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """What became of the chains of a static job, in picoseconds."""
+    """The chains of a static job after its replay, in picoseconds."""
 
     job: Job
     folding: Folding
@@ -133,7 +133,7 @@ def schedule_of(played: Played) -> JobSchedule:
 
 
 def _stuck(played: Played) -> InputError:
-    """Say of the first ranks that wait for ever what they wait for."""
+    """Describe what the first ranks wait for in a deadlock."""
     job, arrays, chains, told = played.job, played.arrays, played.arrays.chains, []
     for unit, own in enumerate(arrays.program.tolist()):
         instants = slice(arrays.first_chain[unit], arrays.first_chain[unit + 1])
@@ -153,7 +153,7 @@ Numbers = TypeVar("Numbers", np.int64, np.float64)
 
 
 class StaticArrays(NamedTuple):
-    """Chains of all programs, and where each unit's instants stand.
+    """Chains of all programs, and the places of each unit's instants.
 
     A unit is a class of alike ranks, or a rank. Units with one program and one speed share their
     durations, unless all have their own.

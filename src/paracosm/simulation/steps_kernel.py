@@ -1,9 +1,9 @@
 """The compiled loop: Algorithm 3.1 of Li et al. (2020), event by event.
 
-An event is a step that begins, a chunk that ends, or a transfer whose delay is over. Who was let in
-by it is put in the schedulers of its lanes first; then every lane that is idle takes the best of
-those that wait. Events of one instant come in the order of workers, then of lanes; transfers that
-begin or end at it change the rates of others when all of it is done.
+An event is a step that begins, a chunk that ends, or a transfer whose delay is over. The ops that
+it enables are put in the schedulers of their lanes first; then every idle lane takes the best of
+those that wait. Events of one instant are ordered by worker, then by lane; transfers that begin or
+end at it change the rates of others at its end.
 """
 
 from typing import Any
@@ -46,7 +46,7 @@ further, a step updates a tensor that it has not read."""
 
 @compiled_whole
 def play_steps(plan: Any, until: Any, events: Any) -> Any:
-    """Play at most so many events, none later than `until`; return why the loop came back."""
+    """Play at most so many events, none later than `until`; return why the loop stopped."""
     counts, traffic = plan.counts, plan.traffic
     now = counts[CLOCK]
     has_tensors = plan.versions.tensors.size > 0
@@ -96,7 +96,7 @@ def play_steps(plan: Any, until: Any, events: Any) -> Any:
             item = _gather_flows(plan, now)
         if item < 0:
             item, op = plan.heap[0].item, plan.heap[0].op
-            pop_event(plan.heap, 0, counts[EVENTS])
+            pop_event(plan.heap, counts[EVENTS])
             counts[EVENTS] -= 1
         worker = item >> SHIFT
         code = (item & ((1 << SHIFT) - 1)) - 1
@@ -138,7 +138,7 @@ def _gather_flows(plan: Any, now: Any) -> Any:
 
 @inlined
 def _change_background(plan: Any, change: Any) -> None:
-    """Let so many other flows share each server's port from now on."""
+    """Set the number of background flows at each server's port."""
     for direction in range(2):
         for server in range(plan.servers):
             if plan.ports[direction, server] >= 0:
@@ -148,7 +148,7 @@ def _change_background(plan: Any, change: Any) -> None:
 
 @inlined
 def _send(plan: Any, worker: Any, lane: Any, now: Any) -> None:
-    """Let the next bytes of a transfer travel: a window in its first turn, then all."""
+    """Send the next bytes of a transfer: a window in its first turn, then all."""
     servers = plan.servers
     state = plan.lane_states[worker * plan.lanes + lane]
     task = plan.tasks[worker * plan.lane.size + state.op]
@@ -191,7 +191,7 @@ def _quiet_until(plan: Any, worker: Any, now: Any) -> Any:
 
 @inlined
 def _begin_step(plan: Any, worker: Any, now: Any) -> None:
-    """Begin the worker's next step: everything that waits for nothing is put in its scheduler."""
+    """Begin the worker's next step: ops without dependencies are put in their schedulers."""
     stage = plan.stages[worker]
     ops = plan.lane.size
     stage.drawn = plan.drawn[worker, stage.step]
@@ -214,7 +214,7 @@ def _begin_step(plan: Any, worker: Any, now: Any) -> None:
 
 @inlined
 def _make_ready(plan: Any, worker: Any, op: Any, now: Any) -> None:
-    """Put an op in its scheduler that waits for nothing any more; a tensor is read now."""
+    """Put an op without open dependencies in its scheduler; a tensor is read now."""
     if plan.versions.tensors.size > 0 and plan.versions.read_by[op] >= 0:
         step, tensor = plan.stages[worker].step, np.int64(plan.versions.read_by[op])
         versions_kernel.read(plan.versions, worker, step, tensor, now)
@@ -257,7 +257,7 @@ def _is_before(plan: Any, base: Any, op: Any, other: Any) -> Any:
 
 @inlined
 def _start(plan: Any, worker: Any, lane: Any, now: Any) -> None:
-    """Let an idle lane take the first op that waits for it."""
+    """Give an idle lane the first op that waits for it."""
     servers = plan.servers
     state = plan.lane_states[worker * plan.lanes + lane]
     op = state.head
@@ -281,10 +281,10 @@ def _start(plan: Any, worker: Any, lane: Any, now: Any) -> None:
 
 @inlined
 def _compute(plan: Any, worker: Any, op: Any, now: Any) -> None:
-    """Let a worker compute an op, and those after it for as long as nobody else is concerned.
+    """Compute an op, and those after it for as long as no other worker is concerned.
 
-    Ops that only let in others of the same worker need no event, before the time at which another
-    could be let in from outside.
+    Ops that only enable others of the same worker need no event before the time at which another
+    op could be enabled from outside.
     """
     lane = plan.servers
     state = plan.lane_states[worker * plan.lanes + lane]
@@ -333,15 +333,15 @@ def _computing(duration: Any, speed: Any) -> Any:
 
 @inlined
 def _push(plan: Any, time: Any, worker: Any, code: Any, op: Any) -> None:
-    """Let something happen to a worker later: on a lane, or beyond all lanes."""
+    """Schedule an event of a worker: on a lane, or beyond all lanes."""
     item = (worker << SHIFT) | (code + 1)
-    place_event(plan.heap, 0, plan.counts[EVENTS], time, item, op)
+    place_event(plan.heap, plan.counts[EVENTS], time, item, op)
     plan.counts[EVENTS] += 1
 
 
 @inlined
 def _push_later(plan: Any, time: Any, worker: Any, op: Any) -> None:
-    """Let an op end later without keeping a lane busy, or be handed on (~op)."""
+    """Schedule the end of an op, or its handing on (~op), without keeping a lane busy."""
     code = plan.lanes + plan.counts[DELAYS]
     plan.counts[DELAYS] += 1
     plan.stages[worker].later += 1
@@ -350,7 +350,7 @@ def _push_later(plan: Any, time: Any, worker: Any, op: Any) -> None:
 
 @inlined
 def _wait_for_core(plan: Any, worker: Any, lane: Any) -> None:
-    """Let a worker's update stand in line for a core of the server."""
+    """Enqueue a worker's update for a core of the server."""
     cores = plan.core_states[lane - 2 * plan.servers - 1]
     plan.lane_states[worker * plan.lanes + lane].next = NOBODY
     if cores.head == NOBODY:
@@ -408,7 +408,7 @@ def _free_core(plan: Any, lane: Any, now: Any) -> None:
 
 @inlined
 def _end_op(plan: Any, worker: Any, op: Any, now: Any) -> None:
-    """End an op: those that waited for it alone are put in their schedulers."""
+    """End an op; ops that waited only for it are put in their schedulers."""
     stage = plan.stages[worker]
     base = worker * plan.lane.size
     if plan.versions.tensors.size > 0 and plan.versions.updated_by[op] >= 0:
@@ -429,7 +429,7 @@ def _end_op(plan: Any, worker: Any, op: Any, now: Any) -> None:
 
 @inlined
 def _end_step(plan: Any, worker: Any, now: Any) -> None:
-    """End a step, and let the worker and those who waited for it go on as the mode says."""
+    """End a step, and resume the worker and those who waited for it as the mode requires."""
     stage = plan.stages[worker]
     if plan.backup != NOBODY:
         is_late = stage.iteration < plan.counts[ITERATION]
@@ -455,7 +455,7 @@ def _end_step(plan: Any, worker: Any, now: Any) -> None:
 
 @inlined
 def _resume_within_slack(plan: Any, worker: Any, now: Any) -> None:
-    """Let a worker go on that is not too far ahead of the slowest, and those that were."""
+    """Resume a worker that is not too far ahead of the slowest, and those that were."""
     counts, standing = plan.counts, plan.standing
     ended = plan.stages[worker].step + 1 - plan.stages[worker].lost
     standing[ended % standing.size] += 1
@@ -472,7 +472,7 @@ def _resume_within_slack(plan: Any, worker: Any, now: Any) -> None:
 
 @inlined
 def _release(plan: Any, now: Any) -> None:
-    """Let all workers go on that wait for others."""
+    """Resume all workers that wait for others."""
     for other in range(plan.stages.size):
         if plan.stages[other].waits:
             plan.stages[other].waits = 0
@@ -481,7 +481,7 @@ def _release(plan: Any, now: Any) -> None:
 
 @inlined
 def _schedule_next_step(plan: Any, worker: Any, now: Any) -> None:
-    """Let a worker's next step begin when the gap after the last one is over."""
+    """Schedule a worker's next step, after the gap."""
     stage = plan.stages[worker]
     stage.step += 1
     if stage.step < plan.drawn.shape[1]:
@@ -490,14 +490,14 @@ def _schedule_next_step(plan: Any, worker: Any, now: Any) -> None:
 
 @inlined
 def _abandon_step(plan: Any, worker: Any, now: Any) -> None:
-    """Let a worker that fails lose the step under way, and begin another when it is back."""
+    """Drop the step of a worker that fails, and begin another when it is back."""
     counts, stage = plan.counts, plan.stages[worker]
     events = counts[EVENTS]
     counts[EVENTS] = 0
     for index in range(events):
         key, item, op = plan.heap[index].key, plan.heap[index].item, plan.heap[index].op
         if item >> SHIFT != worker:
-            place_event(plan.heap, 0, counts[EVENTS], key, item, op)
+            place_event(plan.heap, counts[EVENTS], key, item, op)
             counts[EVENTS] += 1
     for lane in range(plan.lanes):
         state = plan.lane_states[worker * plan.lanes + lane]

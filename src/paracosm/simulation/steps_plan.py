@@ -1,4 +1,4 @@
-"""What the compiled loop of parameter servers reads and writes: its records and arrays."""
+"""The records and arrays that the compiled loop of parameter servers reads and writes."""
 
 from typing import Any, NamedTuple
 
@@ -237,6 +237,6 @@ def way_records(ways: Ways) -> Any:
 
 @np.errstate(over="ignore")
 def _picoseconds(seconds: Floats) -> Ints:
-    """Return whole picoseconds; what is beyond the clock is at its end."""
+    """Return whole picoseconds; values beyond the clock's range become its end."""
     most = float(LAST_INSTANT // 2)
     return np.ascontiguousarray(np.rint(np.minimum(np.asarray(seconds) * 1e12, most)), np.int64)

@@ -1,16 +1,17 @@
-"""What alike ranks lose by waiting for the slowest of them, when durations vary.
+"""The time that alike ranks lose by waiting for the slowest of them when durations vary.
 
 Folded ranks stand for many whose tasks take different times. Every instant is then a mean and a
-variance: variances of the tasks on the way add up, and where n ranks join, all go on with the last,
+variance: variances of the tasks on the way add up, and where n ranks join, all continue with the
+last,
 
     E[max] = hi - integral of F(x) from lo to hi,    F(x) = product of Phi((x - m_i) / s_i)^n_i
 
 over the members i of the communicator, each of which stands for n_i ranks with mean m_i and
 standard deviation s_i (David, Nagaraja, "Order Statistics", 2003, sections 2.1 and 3.1). Ranks that
-have joined share what came before: only what varied since they last met makes them arrive at
-different times when they meet again. Sums of many tasks are taken to be normal: of single tasks
-that vary by a tenth and more, the largest is larger than that. What follows the last join is as
-long as in the mean: nobody waits for the rank that ends last.
+have joined share their past: only variation since then makes them arrive at different times at the
+next join. Sums of many tasks are taken to be normal: for single tasks that vary by a tenth and
+more, the real maximum is larger. What follows the last join counts with its mean: nobody waits for
+the rank that ends last.
 
 All of this is one pass over the order in which the job became known (`StoredOrder`).
 """
@@ -167,7 +168,7 @@ class StoredOrder(NamedTuple):
     """k instants of a job that matter, each after those that it waits for.
 
     They are the end of every chain of tasks and of every message, each rank's arrival at a
-    collective, and the join, at which its ranks go on together.
+    collective, and the join, at which its ranks continue together.
     """
 
     kind: Codes  # k of `CHAIN`, `ARRIVAL`, `JOIN`
@@ -187,7 +188,7 @@ class StoredOrder(NamedTuple):
 def store_order(played: Played) -> StoredOrder:
     """Return the instants of a job that has been played, in an order that holds for any durations.
 
-    The duration of a collective is the longest of its members': that of the member that has it.
+    The duration of a collective is that of the member with the longest.
     """
     arrays, folding = played.arrays, played.folding
     total = len(played.order)
@@ -238,7 +239,7 @@ def _lane_of(played: Played) -> Codes:
 def _store(
     order: Any, unit: Any, arrays: Any, folding: Any, lane: Any, seats: Any, stored: Any
 ) -> tuple[int, int]:
-    """Fill `stored`, which has room for all; return how many instants and predecessors it has."""
+    """Fill `stored`, which has room for all; return the number of instants and predecessors."""
     chains = arrays.chains
     program, first_chain, slots_before = arrays.program, arrays.first_chain, arrays.slots_before
     chains_before, kind, role = chains.chains_before, chains.kind, chains.role

@@ -1,4 +1,4 @@
-"""The cluster that a job with parameter servers runs on, as the simulation sees it."""
+"""The cluster of a job with parameter servers, as the simulation uses it."""
 
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +19,7 @@ Codes = npt.NDArray[np.int8]
 
 @dataclass(frozen=True)
 class Workload:
-    """Steps of one worker without what its link did to them."""
+    """Steps of one worker without the effects of its link."""
 
     resource: Codes  # by op, `DOWNLINK`, `WORKER`, `UPLINK` or `SERVER`
     server: Ints  # by op, which parameter server; 0 on the worker
@@ -56,13 +56,13 @@ MOST_STATIONS = 5
 
 @dataclass(frozen=True)
 class Ways:
-    """How messages get from S servers to W workers and back."""
+    """The paths of messages from S servers to W workers and back."""
 
     sharing: Sharing  # see `paracosm.network`
     capacity: Floats  # bytes/s of each station
     routes: Ints  # the stations of each way, then -1, (2, W, S, 5); by direction first
     bandwidth: Floats  # bytes/s of the links, (2, W, S)
-    held: Floats  # seconds that a message takes of its stations beside its bytes, (2, W, S)
+    held: Floats  # seconds that a message holds its stations in addition to its bytes, (2, W, S)
     latency: Floats  # seconds from the end of that until it has arrived, (2, W, S)
     ports: Ints  # the stations of each server that others share who are in the background, (2, S)
     names: tuple[str, ...] = ()  # of the stations
@@ -80,7 +80,7 @@ class Ways:
     def twice_as_fast(self, direction: int) -> "Ways":
         """Return the ways with all stations and links of a direction twice as fast.
 
-        Where links are half-duplex, both directions have the same stations.
+        If links are half-duplex, both directions have the same stations.
         """
         capacity, bandwidth = self.capacity.copy(), self.bandwidth.copy()
         own = np.unique(self.routes[direction])
@@ -94,7 +94,7 @@ class Ways:
         return bool(np.intersect1d(*self.routes).max(initial=-1) >= 0)
 
     def by_worker(self) -> Floats:
-        """Return all numbers that tell the ways of one worker from those of another, (W, ...)."""
+        """Return all numbers that distinguish the ways of workers, (W, ...)."""
         capacity = np.append(self.capacity, np.inf)[self.routes]
         numbers = (self.bandwidth, self.held, self.latency, *np.moveaxis(capacity, -1, 0))
         return np.column_stack([each[way] for each in numbers for way in (DOWN, UP)])
@@ -137,7 +137,7 @@ def cluster_ways(cluster: Cluster) -> Ways:
 
 @dataclass(frozen=True)
 class System:
-    """Workers, servers, how they are joined, and their habits.
+    """Workers, servers, the ways between them, and how they schedule and synchronise.
 
     A worker has at most one transfer in flight from each server and one to each.
     """
@@ -159,7 +159,7 @@ class System:
     slack: int | None = None
     # seconds at which the number of background flows changes, ascending
     background_times: Floats = field(default_factory=lambda: np.zeros(0))
-    # flows beside the workers' in each server's sending port from then on
+    # background flows in each server's sending port from then on
     background_down: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     # the same for the receiving port
     background_up: Ints = field(default_factory=lambda: np.zeros(0, np.int64))

@@ -1,7 +1,7 @@
-"""Who reads and updates which tensor while steps are simulated, and as of which version.
+"""Who reads and updates which tensor while steps are simulated, and at which version.
 
-Within an instant all updates come before all reads: a read that is asked for as an update ends
-sees it. Versions of reads are therefore entered when the instant is over, but for a gradient that
+Within an instant all updates come before all reads: a read that is requested as an update ends sees
+it. Versions of reads are therefore recorded when the instant is over, except for a gradient that
 arrives in the very instant in which its tensor was read.
 """
 
@@ -27,10 +27,10 @@ PAIR = np.dtype(columns("i8", "version", "step", "row"))
 
 
 class Versions(NamedTuple):
-    """T tensors, and what happens to them; T is 0 where nobody wants to know.
+    """T tensors and their events; T is 0 if versions are not recorded.
 
-    A gradient counts when it arrives or, where late ones are dropped, when its step ends in time,
-    since only then it is known.
+    A gradient counts when it arrives or, if late ones are dropped, when its step ends in time,
+    which is known only then.
     """
 
     pushes: int  # gradients that make an update
@@ -50,13 +50,9 @@ class Versions(NamedTuple):
 def make_versions(
     read_by: Ints, updated_by: Ints, workers: int, pushes: int, at_end: bool, room: int
 ) -> Versions:
-    """Return tensors of version 0, and room for so many rows of each kind at least.
+    """Return tensors of version 0, and room for at least `room` rows of each kind.
 
-    Args:
-        read_by, updated_by: by op, the tensor that it reads or updates; -1 of all others.
-        workers: how many.
-        pushes, at_end: as in `Versions`.
-        room: rows.
+    `read_by`, `updated_by`: by op, the tensor that it reads or updates; -1 for all others.
     """
     count = int(max(read_by.max(initial=NONE), updated_by.max(initial=NONE))) + 1
     counts = np.zeros(6, np.int64)
@@ -93,7 +89,7 @@ def has_no_room(versions: Any) -> Any:
 
 @inlined
 def read(versions: Any, worker: Any, step: Any, tensor: Any, now: Any) -> None:
-    """Let a worker ask for a tensor."""
+    """Record a worker's request for a tensor."""
     counts = versions.counts
     row = versions.read_rows[counts[READS]]
     row.time, row.worker, row.step, row.tensor, row.version = now, worker, step, tensor, NONE
@@ -104,7 +100,7 @@ def read(versions: Any, worker: Any, step: Any, tensor: Any, now: Any) -> None:
 
 @inlined
 def end_instant(versions: Any) -> None:
-    """Let the reads of this instant see all updates of it."""
+    """Make the reads of this instant see all updates of it."""
     counts = versions.counts
     for index in range(counts[SEEN], counts[READS]):
         row = versions.read_rows[index]
@@ -116,7 +112,7 @@ def end_instant(versions: Any) -> None:
 
 @inlined
 def push(versions: Any, worker: Any, step: Any, tensor: Any, now: Any) -> None:
-    """Let the server have a worker's gradient of a tensor, and with enough of them update it."""
+    """Deliver a worker's gradient of a tensor to the server, which updates it with enough."""
     counts = versions.counts
     state = versions.tensors[tensor]
     pair = versions.pairs[worker * versions.tensors.size + tensor]
@@ -152,7 +148,7 @@ def is_old(versions: Any, worker: Any) -> Any:
 
 @inlined
 def end_step(versions: Any, worker: Any, step: Any, begin: Any, now: Any, is_late: Any) -> None:
-    """Note that a step has ended; where late gradients are dropped, count or drop its own."""
+    """Record the end of a step; if late gradients are dropped, count or drop its own."""
     counts = versions.counts
     note_step(versions, worker, step, begin, now, not is_late)
     if is_late:
@@ -166,7 +162,7 @@ def end_step(versions: Any, worker: Any, step: Any, begin: Any, now: Any, is_lat
 def note_step(
     versions: Any, worker: Any, step: Any, begin: Any, now: Any, is_accepted: Any
 ) -> None:
-    """Note that a step has ended, or is lost with its worker, and whether a gradient counts."""
+    """Record that a step has ended, or is lost with its worker, and whether a gradient counts."""
     row = versions.step_rows[versions.counts[STEPS]]
     row.worker, row.step, row.begin, row.end = worker, step, begin, now
     row.accepted = is_accepted

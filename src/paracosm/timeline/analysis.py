@@ -1,6 +1,6 @@
-"""Where time went: intervals, who was busy, what hid what, and what a timeline must satisfy.
+"""Analysis of timelines: intervals, utilisation, exposure, bottlenecks, and consistency checks.
 
-A set of intervals is given as its begins and ends, two arrays of shape (n,), in any order; they may
+A set of intervals is given by its begins and ends, two arrays of shape (n,), in any order; they may
 overlap. Whole numbers (picoseconds) give exact results, floats (seconds) exact up to rounding.
 """
 
@@ -22,7 +22,7 @@ Times = NDArray[Any]  # float64 or int64
 def union(begin: Times, end: Times, gap: float = 0) -> tuple[Times, Times]:
     """Return the disjoint intervals, in order, that cover the same instants.
 
-    Those that touch are joined, and so are those with at most `gap` between them.
+    Touching intervals are joined, and so are those with at most `gap` between them.
     """
     some = end > begin
     begin, _, reached = _in_order(begin[some], end[some])
@@ -64,10 +64,10 @@ def breakdown(
     """Return how the time from `begin` to `end` divides: each instant belongs to one part.
 
     Args:
-        parts: name, begins and ends of the intervals in which something holds. Where several do at
-            once, the first has the instant. A name may come several times.
+        parts: name, begins and ends of intervals. Where several overlap, the first part has the
+            instant. A name may occur several times.
         begin, end: of the whole.
-        rest: name of what none of the parts has.
+        rest: name of what none of the parts covers.
 
     Returns:
         Length by name; they add up to the whole.
@@ -93,7 +93,7 @@ def largest_share(parts: Mapping[str, float], whole: float) -> tuple[str, float]
 
 @dataclass(frozen=True)
 class Exposure:
-    """What communication and waiting are made of in k stretches of time, seconds, shape (k,)."""
+    """Communication and waiting in k stretches of time, seconds, shape (k,)."""
 
     exposed: Floats  # communication under way and a wait
     hidden: Floats  # communication under way, no wait
@@ -101,7 +101,7 @@ class Exposure:
 
 
 def exposure_between(begin: Floats, end: Floats, communication: Floats, waits: Floats) -> Exposure:
-    """Return what communication and waits, each taken together, are made of in stretches of time.
+    """Return how communication and waiting overlap in stretches of time.
 
     Args:
         begin, end: of the stretches, shape (k,), seconds.
@@ -166,7 +166,7 @@ def overlap(
 
 
 def _by_resource(timeline: Timeline, until: float) -> dict[tuple[str, str], Floats]:
-    """Return begins and ends by (node, resource), cut to what lies between 0 and `until`."""
+    """Return begins and ends by (node, resource), clipped to the time from 0 to `until`."""
     spans, rows = timeline.spans, dict[tuple[str, str], list[int]]()
     for row, key in enumerate(zip(spans.node.tolist(), spans.resource.tolist(), strict=True)):
         rows.setdefault(key, []).append(row)
@@ -177,7 +177,7 @@ def _by_resource(timeline: Timeline, until: float) -> dict[tuple[str, str], Floa
 def check(
     timeline: Timeline, exclusive: Iterable[str] = ("compute", "send", "receive")
 ) -> list[str]:
-    """Return a sentence for everything that is wrong with `timeline`; none when all is well.
+    """Return a sentence for everything that is wrong with `timeline`; none if it is consistent.
 
     A span has finite times and does not end before it begins. Spans of an `exclusive` resource of
     one node do not overlap, to the nanosecond (times are sums of floats). A message has one send

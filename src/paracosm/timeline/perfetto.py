@@ -3,13 +3,13 @@
 The file is in the Trace Event Format (Google, 2016), JSON object form: a process per node, a thread
 per resource, a complete event ("X") per span, a pair of flow events ("s", "f") per message, a
 counter event ("C") per counter value. Times are in microseconds, rounded to Perfetto's nanoseconds;
-begins and ends are rounded alike, so that spans which touch still do.
+begins and ends are rounded alike, so that touching spans remain so.
 
-What Perfetto's importer asks for, and how it is met:
+Perfetto's importer requires:
 
-- The slices of a thread nest. Spans of one resource that overlap otherwise get further threads.
+- The slices of a thread nest. Other overlapping spans of one resource get further threads.
 - A flow event binds to the slice that its thread opened last. It directly follows its span.
-- A flow is known by id, name and category together. Both ends have the same.
+- A flow is identified by id, name and category together. Both ends have the same.
 - Events of one instant are taken in the order of the file. Sends are written before receives.
 """
 
@@ -78,7 +78,7 @@ class _Tracks:
         return self._threads
 
     def metadata(self) -> Iterator[str]:
-        """Yield the events that name and order what has been given out."""
+        """Yield the events that name and order the processes and threads."""
         for node, pid in self.processes.items():
             yield _metadata("process_name", {"name": node}, pid)
             yield _metadata("process_sort_index", {"sort_index": pid}, pid)
@@ -120,7 +120,7 @@ def _counter_events(timeline: Timeline, tracks: _Tracks) -> Iterator[str]:
 
 
 def _arrows(spans: Spans, begins: Ints) -> Bools:
-    """Return which spans are an end of a message whose both ends are there, in the right order."""
+    """Return which spans are one end of a message with both ends in the right order."""
     (sent, first_send, sends), (received, first_receive, receives) = (
         np.unique(
             np.where(spans.resource.isin(resource), spans.flow, -1),

@@ -122,12 +122,11 @@ class Counters(_Columns):
 class Timeline:
     """An append-only record of spans and counters; times in seconds of virtual time.
 
-    A span says that a `resource` ("compute", "send", "receive", "wait") of a node was busy with
-    something. The two spans of one message, on the sender's "send" and the receiver's "receive",
-    share a `flow` of 0 or more; -1 means none.
+    In a span a `resource` ("compute", "send", "receive", "wait") of a node was busy with something.
+    The two spans of one message, on the sender's "send" and the receiver's "receive", share a
+    `flow` of 0 or more; -1 means none.
 
-    Recording costs as much as appending to a list: what was appended goes into the columns when
-    they are asked for.
+    Recording costs as much as appending to a list: rows become columns only when these are read.
     """
 
     def __init__(self) -> None:
@@ -171,8 +170,8 @@ class Timeline:
     ) -> None:
         """Record many spans at once, from arrays of shapes that broadcast to that of `begin`.
 
-        Those of two dimensions are taken row by row: k spans for each of n tasks. What is the same
-        for all of them may be a string or a number. With `where`, only spans for which it holds.
+        Those of two dimensions are taken row by row: k spans for each of n tasks. Values common to
+        all of them may be a string or a number. With `where`, only spans for which it holds.
         """
         self._spans.extend((node, resource, name), (begin, end, flow), where)
 

@@ -50,7 +50,7 @@ class Draws(NamedTuple):
     kind: Ints
     parameters: Floats
     first: Ints
-    count: Ints  # type: ignore[assignment]  # hides tuple.count, which nobody needs
+    count: Ints  # type: ignore[assignment]  # hides tuple.count, which is not needed
     values: Floats
 
 
@@ -119,7 +119,7 @@ class _Tables:
 
 
 def _masses(samples: tuple[float, ...], width: float) -> Floats:
-    """Return x0, Phi(x0 / width), x1, ...: how much of each kernel is not negative."""
+    """Return x0, Phi(x0 / width), x1, ...: the part of each kernel that is not negative."""
     from scipy.special import ndtr
 
     array = np.asarray(samples, float)
@@ -185,7 +185,7 @@ def gamma_table(shape: float) -> Floats | None:
 
     Each interval of the normal score has 8 coefficients, the constant first, of the logarithm of
     the quantile of Gamma(`shape`) of mean 1, in its local coordinate in [-1, 1]. There are as few
-    intervals as give 2e-11 relative; None where no number of them does.
+    intervals as give 2e-11 relative; None if no number of them does.
     """
     angles = (np.arange(_TERMS) + 0.5) * math.pi / _TERMS
     nodes = np.cos(angles)  # Chebyshev's, where the interpolation error is nearly the least
@@ -244,8 +244,8 @@ _LEAST, _GREATEST = 2.0**-54, 1 - 2.0**-53  # as `distribution.inside`
 def draw(draws: Any, row: Any, uniform: Any, index: Any) -> Any:
     """Return one duration of the distribution in `row`, in seconds.
 
-    `uniform` is in (0, 1), as `uniform(key, index)` gives it. `index` says how many draws this
-    stream had before; only a recording asks. NaN: a recording is exhausted.
+    `uniform` is in (0, 1), from `uniform(key, index)`. `index` is the number of earlier draws from
+    this stream; only a recording uses it. NaN: a recording is exhausted.
     """
     parameters, values = draws.parameters[row], draws.values
     kind, first, count = draws.kind[row], draws.first[row], draws.count[row]

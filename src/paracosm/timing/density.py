@@ -35,7 +35,7 @@ def density(distribution: Distribution, x: ArrayLike) -> Floats:
 
 
 def log_density(distribution: Distribution, x: ArrayLike) -> Floats:
-    """Return the logarithm of `density`, which reaches far into the tails."""
+    """Return the logarithm of `density`, which is accurate far into the tails."""
     points = np.asarray(x, dtype=np.float64)
     _check_spread(distribution)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
@@ -150,7 +150,7 @@ def _kernel_log_density(
 
 
 def _blocks(points: int, kernels: int) -> Iterator[slice]:
-    """Yield so many points at a time that their table by `kernels` is of a bounded size."""
+    """Yield blocks of points whose table by `kernels` is of a bounded size."""
     size = max(1, _BLOCK // kernels)
     return (slice(first, first + size) for first in range(0, points, size))
 

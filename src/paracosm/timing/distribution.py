@@ -1,8 +1,8 @@
-"""What a distribution of durations is: a map from one uniform number to one duration.
+"""Distributions of durations: maps from one uniform number to one duration.
 
 Every draw consumes exactly one uniform number of the generator. Arrays, blocks fetched ahead and
 single draws therefore read the same stream in the same way and give the same values; two
-distributions fed by equal generators see common random numbers, which makes comparisons sharper.
+distributions fed by equal generators see common random numbers, which sharpens comparisons.
 """
 
 from abc import ABC, abstractmethod
@@ -49,8 +49,8 @@ FLAG = Parameter(_parse_flag, lambda value: str(value).lower())
 class Distribution(ABC):
     """A distribution of durations, in seconds, never negative.
 
-    Subclasses are frozen dataclasses. `name` and `parameters` (one per field, in order) say how
-    they are written: `str(distribution)` is `name(argument, ...)` and parses back to an equal one.
+    Subclasses are frozen dataclasses. `name` and `parameters` (one per field, in order) define
+    their text: `str(distribution)` is `name(argument, ...)` and parses back to an equal one.
     """
 
     name: ClassVar[str]
@@ -79,7 +79,7 @@ class Distribution(ABC):
         return self.from_uniform(inside(rng.random(size)))
 
     def sampler(self, rng: np.random.Generator) -> Callable[[], float]:
-        """Return a function that gives the next draw each time it is called.
+        """Return a function that returns the next draw on each call.
 
         The draws are those of `sample(rng)`, one after the other, but are fetched in blocks: `rng`
         must be the sampler's own.
@@ -87,7 +87,7 @@ class Distribution(ABC):
         return self.draws(rng).__next__
 
     def draws(self, rng: np.random.Generator) -> Iterator[float]:
-        """Yield draws for ever; see `sampler`."""
+        """Yield draws without end; see `sampler`."""
         size = _FIRST_BLOCK
         while True:
             # An array of doubles holds 8 bytes a value, a list of floats four times that.
@@ -102,7 +102,7 @@ class Distribution(ABC):
         return self.written(DURATION)
 
     def written(self, quantity: Parameter) -> str:
-        """Return the distribution of another quantity than durations as it is parsed."""
+        """Return the text of the distribution of another quantity than durations."""
         values = (getattr(self, field.name) for field in fields(cast(Any, self)))
         arguments = (
             _written(kind, value, quantity)

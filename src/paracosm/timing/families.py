@@ -39,7 +39,7 @@ class Constant(_Family):
         return np.full_like(uniform, self.value)
 
     def draws(self, rng: np.random.Generator) -> Iterator[float]:
-        """Yield the value for ever, without touching `rng`."""
+        """Yield the value without end, without touching `rng`."""
         return repeat(self.value)
 
     def mean(self) -> float:
@@ -71,7 +71,7 @@ class Uniform(_Family):
 class Normal(_Family):
     """A normal of mean `mu` and standard deviation `sd`, truncated at 0.
 
-    `mu` and `sd` are those before truncation, which raises the mean; `mean()` says to how much.
+    `mu` and `sd` are those before truncation, which raises the mean to `mean()`.
     """
 
     mu: float
@@ -168,7 +168,7 @@ class Weibull(_Family):
 
 
 def truncated_normal(uniform: Floats, mu: float | Floats, sd: float) -> Floats:
-    """Return draws of a normal (`mu` >= 0, `sd`) above 0, by its upper tail: digits are there."""
+    """Return draws of a normal (`mu` >= 0, `sd`) above 0, by its upper tail, which keeps digits."""
     from scipy.special import ndtr, ndtri
 
     if sd == 0:
@@ -195,10 +195,10 @@ def truncated_normal_mean(mu: float | Floats, sd: float) -> Floats:
 
 @dataclass(frozen=True)
 class SampleDistribution(Distribution):
-    """What the classes below have in common: their `samples`, in seconds.
+    """The common part of distributions by their `samples`, in seconds.
 
-    They are written as `name(20ms, 21ms, ...)`, followed by the options that were given. A string
-    may name a file instead, `name(file.json)`; it is read when the string is parsed.
+    Their text is `name(20ms, 21ms, ...)`, followed by non-default options. A string may name a file
+    instead, `name(file.json)`; it is read when the string is parsed.
     """
 
     samples: tuple[float, ...]
@@ -303,9 +303,9 @@ class LogKernelDensity(SampleDistribution):
 def robust_bandwidth(values: Floats) -> float:
     """Return `0.9 * 1.4826 * MAD * n^(-1/5)`, Silverman's rule with a spread that ignores tails.
 
-    Source: Silverman, "Density Estimation for Statistics and Data Analysis", 1986, eq. 3.31. Its
-    standard deviation is blown up by a long tail, and the density smeared; the median absolute
-    deviation (MAD) is not. The result is 0, no smoothing, where over half of the values are equal.
+    Source: Silverman, "Density Estimation for Statistics and Data Analysis", 1986, eq. 3.31. A long
+    tail inflates its standard deviation, which oversmooths the density, but not the median absolute
+    deviation (MAD). The result is 0, no smoothing, if over half of the values are equal.
     """
     deviation = float(np.median(np.abs(values - np.median(values))))
     return 0.9 * 1.4826 * deviation / math.pow(len(values), 0.2)
@@ -321,7 +321,7 @@ def _split(uniform: Floats, count: int) -> tuple[NDArray[np.intp], Floats]:
 class Recorded(SampleDistribution):
     """The `samples` themselves, in order; then an error, or with `cycle` the first one again.
 
-    A replay has a place, so it is read through `sampler`: each sampler starts at the beginning.
+    A replay has a position, so it is read through `sampler`: each sampler starts at the beginning.
     """
 
     cycle: bool = False

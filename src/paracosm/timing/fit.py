@@ -60,14 +60,14 @@ def best_fit(samples: Samples, families: Sequence[str] = _CONTINUOUS) -> Fit:
 def compare_fits(samples: Samples, families: Sequence[str] = _CONTINUOUS) -> list[Fit]:
     """Return the fits of the `families` to the `samples` (seconds), the best first.
 
-    A family that has no 0 is left out where a sample is 0.
+    If a sample is 0, families whose density is 0 or infinite there are left out.
 
     The score of a family with k parameters is Akaike's, (log-likelihood - k) / n. A kernel density
     leaves each sample out of its own density. Both estimate the mean log(density) of new samples
     (Stone, "An asymptotic equivalence of choice of model by cross-validation and Akaike's
-    criterion", 1977). One sample in a hundred is allowed to come from somewhere else, anywhere from
-    0 to the largest: else a few outliers decide, far from all kernels but their own. Likelihood and
-    score are of at most `MOST_KERNELS` samples, drawn with a fixed seed.
+    criterion", 1977). One sample in a hundred may be an outlier, anywhere from 0 to the largest:
+    otherwise a few outliers decide, far from all kernels but their own. Likelihood and score are of
+    at most `MOST_KERNELS` samples, drawn with a fixed seed.
 
     Raises:
         InputError: as `fit`; a family without a density; no family is left.
@@ -106,7 +106,7 @@ def _judged(values: Floats, family: str) -> Fit:
 
 
 def _kolmogorov_smirnov(values: Floats, distribution: Distribution) -> float:
-    """Return the largest distance, to within 0.001 where there are over 1,000 samples."""
+    """Return the largest distance, to within 0.001 if there are over 1,000 samples."""
     ordered = np.sort(values)
     ranks = np.unique(np.linspace(0, values.size - 1, min(values.size, 1001)).astype(int))
     at = ordered[ranks]
@@ -125,9 +125,9 @@ def fit(samples: Samples, family: str) -> Distribution:
 
     Uniform, normal (truncated at 0), lognormal, exponential, gamma and weibull are fitted by
     maximum likelihood; a constant is the mean. An empirical distribution keeps every sample. A
-    kernel density keeps at most `MOST_KERNELS`, of more it takes as many even quantiles; its
-    bandwidth is `robust_bandwidth` of all samples (of their logarithms), of the distinct ones where
-    more than half are equal.
+    kernel density keeps at most `MOST_KERNELS`, or as many even quantiles; its bandwidth is
+    `robust_bandwidth` of all samples (of their logarithms), or of the distinct ones if more than
+    half are equal.
 
     Raises:
         InputError: no samples; one that is negative, infinite or NaN, or 0 where the family has no
@@ -183,7 +183,7 @@ def _fit_normal(values: Floats) -> Normal:
     For a member of an exponential family that is maximum likelihood. With z = mu / sd and
     m = phi(z) / Phi(z), they are sd (z + m) and sd^2 (1 + z^2 + z m); see Johnson, Kotz,
     Balakrishnan, "Continuous Univariate Distributions", volume 1, section 13.10.1. Their ratio
-    gives z; samples more spread than a half-normal's get mu = 0, the nearest that there is.
+    determines z; samples with more spread than a half-normal's get mu = 0, the nearest possible.
     """
     from scipy.optimize import brentq
     from scipy.special import log_ndtr
@@ -272,7 +272,7 @@ def _bandwidth(values: Floats) -> float:
 
 
 def _even_quantiles(values: Floats) -> tuple[float, ...]:
-    """Return the values themselves, or the middles of `MOST_KERNELS` equally populated ranges."""
+    """Return the values, or the middles of `MOST_KERNELS` equally populated ranges of them."""
     if values.size > MOST_KERNELS:
         ranks = ((np.arange(MOST_KERNELS) + 0.5) * values.size / MOST_KERNELS).astype(np.intp)
         values = np.partition(values, ranks)[ranks]

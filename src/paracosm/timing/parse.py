@@ -37,8 +37,8 @@ def parse_distribution(
 ) -> Distribution:
     """Return the distribution that `value` describes.
 
-    What is distributed is a duration, or another `quantity`, whose values are read in place of
-    durations; `Distribution.written` writes it with the same one.
+    It is of durations, or of another `quantity`, which then reads the values;
+    `Distribution.written` writes it with the same one.
 
     `value` is a string ("lognormal(20ms, 0.1)", "gamma(mean=20ms, shape=4)", "20ms"), a number of
     seconds (a constant), a mapping from a study file, or a distribution, which is returned as is.
@@ -86,7 +86,7 @@ class _Reader:
         self.next = 0
 
     def read(self) -> str | dict[str, _Call]:
-        """Return a value alone as it is, and a call in the form that a study file has."""
+        """Return a single value as it is, and a call in the form of a study file."""
         if not self.tokens:
             raise InputError("an empty string is not a distribution; write one such as 20ms")
         value = self.expression()
@@ -126,7 +126,7 @@ class _Reader:
 
 
 def _constant(text: str, quantity: Parameter) -> Distribution:
-    """Read a string without parentheses: a duration, or a name whose arguments were forgotten."""
+    """Read a string without parentheses: a duration, or a name whose arguments are missing."""
     if re.match(r"(?!inf\b)[A-Za-z_]", text):
         return _build(_Call(text, [], {}), quantity)
     return Constant(quantity.parse(text))
@@ -211,12 +211,11 @@ def _parse_one(cls: type[Distribution], name: str, parse: Callable[[Any], Any], 
 _ONLY = "durations"  # the name of the series in a file that holds a plain list
 
 
-def save_recording(
-    path: str | Path, durations: Mapping[str, Sequence[float]], *, clock: str = "perf_counter"
-) -> None:
-    """Write the series of `durations` (seconds), each under its name, measured by `clock`."""
+def save_recording(path: str | Path, durations: Mapping[str, Sequence[float]]) -> None:
+    """Write the series of `durations` (seconds), each under its name."""
     series = {name: [float(value) for value in values] for name, values in durations.items()}
-    Path(path).write_text(json.dumps({"clock": clock, "durations": series}), encoding="utf-8")
+    text = json.dumps({"clock": "perf_counter", "durations": series})
+    Path(path).write_text(text, encoding="utf-8")
 
 
 def load_recording(path: str | Path) -> dict[str, tuple[float, ...]]:

@@ -81,7 +81,7 @@ def _until(value: Any) -> float | Target:
 
 _UPDATES = 3000
 _MOST_SERVERS = 10_000  # each of which takes part in every update
-_RESENDS = 10_000  # of one message, all in vain
+_RESENDS = 10_000  # of one message, all lost
 _DURATIONS = (
     *("schedule", "compute", "recording", "update_time", "message_size", "timing_only"),
     "timeline",
@@ -270,7 +270,6 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
     @model_validator(mode="before")
     @classmethod
     def _algorithm_of_strategy(cls, given: Any) -> Any:
-        """Default to a synchronous algorithm with a strategy."""
         if isinstance(given, dict) and given.get("strategy") is not None:
             return {"algorithm": "ssgd", **given}
         return given
@@ -340,7 +339,6 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         return set().union(*self._idle_by_reason().values())
 
     def _idle_by_reason(self) -> dict[str, set[str]]:
-        """Return fields without effect by reason."""
         idle: dict[str, set[str]] = {}
         topology = self.resolve_topology()
         if self.schedule is not None:
@@ -410,7 +408,6 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         return self.availability if self.clients is None else None
 
     def _idle_of_clients(self) -> dict[str, set[str]]:
-        """Return fields of clients without effect by reason."""
         if self.schedule is not None or self.profile is not None or self.strategy is not None:
             reason = "over a schedule every worker is its own client"
             return {reason: set(ClientFields.model_fields)}

@@ -188,7 +188,7 @@ class Dense:
             by_score = torch.zeros_like(scores).scatter_(-1, y.unsqueeze(-1), -1 / examples)
             delta = _aten._log_softmax_backward_data(by_score, scores, -1, scores.dtype)
             return functional.nll_loss(scores, y), delta
-        # Few classes beside one another would leave most of a vector register empty.
+        # Few consecutive classes would leave most of a vector register empty.
         scores = torch.log_softmax(outputs.mT, 1)
         labels = y.unsqueeze(1)
         loss = scores.gather(1, labels).sum((1, 2)).mul_(-1 / examples)

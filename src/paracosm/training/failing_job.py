@@ -6,10 +6,10 @@ of `simulation.rollback`:
 
 - each life of the job is a simulation of its own, with nothing under way at its begin;
 - a checkpoint is due after so much work since the last one, and saved at the end of the instant of
-  the next update; nobody works meanwhile, so that the clock of the engine stands still;
+  the next update; no worker computes meanwhile, so that the clock of the engine stands still;
 - a failure during a checkpoint makes it worthless, one during a restart begins the restart again.
 
-So virtual time is the engine's, and the pauses so far. Faults that were asked for come at their
+So virtual time is the engine's, and the pauses so far. Configured faults come at their
 virtual times, or at the end of the pause that holds them; random failures of single workers pass
 while the job works. What ends at the instant of a failure has ended. How long a slow node computes
 is settled when it begins: a checkpoint that comes meanwhile does not shift the slow period.
@@ -204,7 +204,7 @@ class FailingJob(Job):
     def compute_times(
         self, worker: int, client: Participation | None = None
     ) -> Iterator[float] | None:
-        """Return the worker's compute times, which go on from life to life."""
+        """Return the worker's compute times, which continue from life to life."""
         if worker not in self._durations:
             self._durations[worker] = super().compute_times(worker, client)
         return self._durations[worker]

@@ -1,7 +1,7 @@
 """Workers and servers of a run in which nodes fail and messages are lost.
 
 A worker that stops loses the gradient under way: what it computes, sends and receives. Bytes that
-are in the network arrive all the same, and nobody looks at them. Its *life* ends; every message has
+are in the network still arrive, and are ignored. Its *life* ends; every message has
 the lives of its two ends, and is looked at only while they last. When the worker is back it asks
 all servers for the parameters as they are, and works as from the beginning. A server that still
 owes it an answer, since the gradient of an earlier life had arrived, gives it with that answer.
@@ -55,7 +55,7 @@ class Conditions(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Message:
-    """The tag of a message, and whether it is looked at when it is there."""
+    """The tag of a message, and whether it counts when it arrives."""
 
     tag: Tag
     lives: tuple[tuple[FailingWorker, int], ...]  # of the workers among its two ends
@@ -72,7 +72,7 @@ class Message:
 
 
 class _Wish:
-    """What a receiver asks for: messages that count, with a tag; or, to drop them, the others."""
+    """A receiver's request: messages that count, with a tag; or, to drop them, the others."""
 
     __hash__ = None  # type: ignore[assignment]  # it is compared with messages alone
 
@@ -275,7 +275,7 @@ class FailingServer(_Node, ParameterServer):
         self.conditions = cast("Conditions", team)
         self._is_first = index == 0  # who counts what is pushed to all
         self._away: set[str] = set()
-        # Workers whose gradient is here, or who joined a round that goes on without them
+        # Workers whose gradient is here, or who joined a round that continues without them
         self._owed: set[str] = set()
         self._joined: set[str] = set()  # the latter
         self._seconds: dict[str, float] = {}  # of computing that are in each one's newest push

@@ -149,7 +149,7 @@ BatchesOf = Annotated[
 
 
 def batches_of(batch: int, different: Sequence[BatchOf], workers: int) -> list[int]:
-    """Return the examples in a minibatch of each worker: `batch`, unless it is said otherwise."""
+    """Return the examples in a minibatch of each worker: `batch`, unless it is in `different`."""
     found = [batch] * workers
     said: set[int] = set()
     for each in different:

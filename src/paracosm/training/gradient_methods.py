@@ -564,7 +564,7 @@ def _examples(data: DataSet, few: int) -> tuple[Tensor, Tensor]:
 
 
 def _check_outputs(model: Model, outputs: Tensor, targets: Tensor) -> None:
-    # PyTorch would broadcast the two, and train on something that nobody meant.
+    # PyTorch would broadcast the two, and train on unintended pairs.
     if model.loss is functional.mse_loss and outputs.shape != targets.shape:
         raise InputError(
             f"the model's outputs have shape {tuple(outputs.shape[1:])} and the targets "

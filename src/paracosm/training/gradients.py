@@ -1,4 +1,4 @@
-"""Where a job gets its gradients: asked for at once, computed when the first is needed."""
+"""The source of a job's gradients: requested at once, computed when the first is needed."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -97,7 +97,7 @@ class Job(Team):
         return None
 
     def add_nodes(self, sim: Simulator) -> None:
-        """Let servers and workers take part in a simulation."""
+        """Add servers and workers to a simulation."""
         stores, peers, algorithm = self.stores, self.topology == "peers", self.config.algorithm
         if self.topology == "server":
             for index, name in enumerate(self.servers):

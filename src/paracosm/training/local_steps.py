@@ -1,6 +1,6 @@
-"""Local steps: several steps of an optimizer in a row by one client, asked for at once.
+"""Local steps: several consecutive steps of an optimizer by one client, requested at once.
 
-What they come to depends only on the parameters that the client read, its minibatches and what is
+Their result depends only on the parameters that the client read, its minibatches and what is
 its own. So all that wait may be computed together: their parameters are rows of one matrix, which
 goes on step by step, by one product of stacks for each layer of the model.
 """
@@ -54,15 +54,15 @@ class LocalStepSource:
         self._recipe = recipe
         self._waiting: dict[int, WaitingSteps] = {}
         self._numbers = 0
-        self._kept: dict[Rule, WaitingSteps] = {}  # whose state the next ones go on from
+        self._kept: dict[Rule, WaitingSteps] = {}  # whose state the next ones continue from
 
     def request(
         self,
-        parameters: Tensor,  # a flat vector that nobody changes in place afterwards
+        parameters: Tensor,  # a flat vector that is not changed in place afterwards
         batches: Batches,  # [steps, examples]
         rule: Rule,  # the optimizer's
         factors: tuple[float, ...],  # of the learning rate, one a step; none where it is the same
-        keep_state: bool,  # whether other steps go on from the state of the rule
+        keep_state: bool,  # whether other steps continue from the state of the rule
         mu: float,
         shift: Tensor | None,
         replica: int = SHARED,  # whose buffers they change
@@ -108,7 +108,7 @@ class LocalStepSource:
             self._finished(request)
 
     def forget(self, request: WaitingSteps) -> None:
-        """Do not compute a request, unless other steps go on from its state."""
+        """Do not compute a request, unless other steps continue from its state."""
         if self._kept.get(request.rule) is not request:
             self._waiting.pop(request.number, None)
 
@@ -117,7 +117,7 @@ class LocalStepSource:
         self._kept.pop(request.rule, None)
 
     def _together(self, method: StackedMethod, group: list[WaitingSteps]) -> None:
-        """Go on with the rows of one matrix; those with the most steps come first."""
+        """Make the steps of all rows of one matrix; those with the most steps come first."""
         layout, mu, shift = self._layout, group[0].mu, None
         rows = torch.stack([request.parameters for request in group])
         start = rows
@@ -151,7 +151,7 @@ class LocalStepSource:
 
 
 def _alike(requests: Sequence[WaitingSteps], method: StackedMethod) -> Iterator[list[WaitingSteps]]:
-    """Divide requests into groups that one matrix can go on with, of a size that one call takes."""
+    """Divide requests into groups that share a matrix, of a size that one call takes."""
     ordered = sorted(requests, key=lambda each: (*_kind(each), -len(each.batches)))
     for (examples, *_), run in groupby(ordered, key=_kind):
         yield from evenly(list(run), method.most_together(examples))
@@ -182,7 +182,7 @@ def _step(method: Method, requests: Sequence[WaitingSteps]) -> None:
 
 
 class _Minibatch(NamedTuple):
-    """What the gradient of one step is asked for at, and of what."""
+    """The parameters and examples of one step's gradient."""
 
     number: int
     parameters: Tensor
@@ -237,7 +237,7 @@ class WaitingSteps:
         return self.factors[step] if self.factors else 1.0
 
     def next(self) -> _Minibatch:
-        """Return what the next step's gradient is asked for at, and of what."""
+        """Return the parameters and examples of the next step's gradient."""
         batch = self.batches[self.done]
         return _Minibatch(self.number + self.done, self.parameters, batch, self.replica)
 
@@ -256,7 +256,7 @@ class WaitingSteps:
             self.finish(self.parameters, self.losses)
 
     def finish(self, parameters: Tensor, losses: float) -> None:
-        """Hand in what the steps came to, and the losses added up; let go of all else."""
+        """Set the result of the steps, with the sum of losses; release all else."""
         count = len(self.batches)
         lr = self.recipe.lr * (sum(self.factors) if self.factors else count)
         self.ends = Steps(losses / count, parameters, lr)

@@ -136,7 +136,7 @@ class _Computing(Numerics):
         self._local_steps = LocalStepSource(
             *(self._gradients.policy, self._layout, self.recipe, self._gradients.buffers)
         )
-        self._rules: dict[int, Rule] = {}  # of clients whose local steps go on from one another
+        self._rules: dict[int, Rule] = {}  # of clients whose local steps continue from one another
 
     def initial(self) -> Any:
         flat = self._layout.flatten(self._model.module)

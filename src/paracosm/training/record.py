@@ -114,7 +114,7 @@ class RunRecord:
         passage: of the target; None where a run has none.
         final: the metrics of the newest evaluation, and the update ("step") at which it was made.
         accountant: of privacy; None where nothing is hidden.
-        average: of the parameters, which is evaluated in their place; None where none is wanted.
+        average: of the parameters, which is evaluated in their place; None without one.
     """
 
     def __init__(

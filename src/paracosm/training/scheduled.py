@@ -213,7 +213,7 @@ class _Run:
         self.now = max(self.now, following.end)
 
     def _read(self, time: int, worker: int, number: int, tensor: int, version: int) -> None:
-        """Let a step of a worker read a tensor; with the last one ask for its gradient."""
+        """Read a tensor for a worker's step; after the last one, request its gradient."""
         store = self._store(tensor)
         if store.version != version:
             raise InputError(
@@ -228,7 +228,6 @@ class _Run:
             self._ask(worker, step)
 
     def _update(self, rows: list[tuple[int, ...]]) -> None:
-        """Update a tensor by the gradients of all rows."""
         time, _, _, tensor, version, _ = rows[0]
         store, record = self._store(tensor), self.record
         now, before = time / 1e12, store.version
@@ -286,12 +285,12 @@ class _Run:
         self.dropped += 1
 
     def _forget(self, worker: int, number: int) -> None:
-        """Never compute the gradient of a step, whose minibatch is taken all the same."""
+        """Never compute the gradient of a step, but take its minibatch."""
         step = self._steps.pop((worker, number))
         (step.gradient or self._ask(worker, step)).pending.discard()
 
     def _restore(self) -> None:
-        """Put back what was saved last; what is under way is never done."""
+        """Restore what was saved last; steps under way are lost."""
         for store, saved in zip(self._stores, self._saved, strict=True):
             store.restore(saved)
         for worker, number in list(self._steps):
@@ -346,7 +345,7 @@ class _Run:
 
 
 def _not_recorded(store: Store, contributions: Sequence[Contribution], ages: Sequence[int]) -> None:
-    """Take no note of an update: the run does, when the last tensor has had its own."""
+    """Do not record an update: the run does, after that of the last tensor."""
 
 
 Event = tuple[Literal["read", "update", "drop", "save", "restore"], list[tuple[int, ...]]]

@@ -38,7 +38,7 @@ class ParameterServer(Worker):
         self._answers: list[Transfer] = []
         self._update_time = team.update_sampler(index)
         self._places: Places | None = None
-        self._extra: Any = None  # what was last sent beside the parameters
+        self._extra: Any = None  # what was last sent with the parameters
 
     async def run(self) -> None:
         if self._team.clients is not None:
@@ -153,7 +153,7 @@ class ParameterServer(Worker):
                 self._answers.append(transfer)
 
     async def _finish(self) -> None:
-        """Wait until the last answers have arrived, and then for ever: the run is over."""
+        """Wait until the last answers have arrived, and then without end: the run is over."""
         for transfer in self._answers:
             with suppress(FutureCancelledError):  # its client is lost
                 await transfer
@@ -209,7 +209,7 @@ class Places:
         for name, who in zip(taken, picked, strict=True):
             self._take(self._workers[name], who)
         self._vacant = dict.fromkeys(names[len(picked) :])
-        self._wait_for_someone()
+        self._set_timer(self._next_comes_at() if self._vacant else inf)
         return taken
 
     def answered(self, worker: str, download: Transfer) -> None:
@@ -277,9 +277,6 @@ class Places:
         place.stop()
         self._note(place.name, why, client)
         self._clients.release(client)
-
-    def _wait_for_someone(self) -> None:
-        self._set_timer(self._next_comes_at() if self._vacant else inf)
 
     def _next_comes_at(self) -> float:
         now = self._server.sim.now

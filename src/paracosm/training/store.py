@@ -32,13 +32,8 @@ class Clipping:
         self._newest: tuple[list[Any], list[float], float] = ([], [], 1.0)
 
     def factor(self, gradients: Sequence[Any], weights: Sequence[float], times: int = 1) -> float:
-        """Return the factor, at most 1, of so many times the weighted mean of whole gradients.
-
-        Args:
-            gradients: flat vectors, or tuples of tensors.
-            weights: of each, above 0.
-        """
-        # The parts of one gradient are asked for one after the other.
+        """Return the factor, at most 1, of so many times the weighted mean of whole gradients."""
+        # The parts of one gradient are requested one after the other.
         known, weighted, found = self._newest
         is_same = len(known) == len(gradients) and weighted == list(weights)
         if is_same and all(a is b for a, b in zip(known, gradients, strict=True)):
@@ -256,7 +251,7 @@ class Pending(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalSteps:
-    """Which local steps are asked for; `worker.TrainingWorker.local_steps` says what each means."""
+    """The requested local steps; see `worker.TrainingWorker.local_steps`."""
 
     count: int
     keep_state: bool = True
@@ -267,7 +262,7 @@ class LocalSteps:
 
 
 class PendingSteps(Protocol):
-    """Local steps of a client that are made at the latest when their result is asked for."""
+    """Local steps of a client, made at the latest when their result is requested."""
 
     def result(self) -> Any:
         """Return an object with `loss` (a float, the mean), `parameters` (after the steps) and
@@ -282,7 +277,7 @@ class PendingSteps(Protocol):
 
 
 class Deferred:
-    """A vector that is computed when it is first looked at."""
+    """A vector that is computed on first use."""
 
     __slots__ = ()
 
@@ -294,7 +289,7 @@ class Deferred:
 
 @dataclass(eq=False, slots=True)
 class Gradient(Deferred):
-    """A minibatch gradient of one worker, computed when first looked at."""
+    """A minibatch gradient of one worker, computed on first use."""
 
     worker: str  # the name of the worker that made it
     client: int  # whose minibatch it is of
@@ -373,7 +368,7 @@ class Contribution:
 
     @property
     def extra(self) -> Any:
-        """The same of the vector that was sent beside the payload; None where there was none."""
+        """The same of the vector that was sent with the payload; None if there was none."""
         if self.second is None:
             return None
         whole = _vector(self.second)
@@ -399,7 +394,7 @@ class Numerics:
 
     real = False
     recipe = Recipe()
-    chance: Chance | None = None  # what guessing comes to
+    chance: Chance | None = None  # the quality of guessing
     loss = float("nan")
     lr = 1.0
     gradient: Any = np.zeros(0, dtype=np.float32)
@@ -434,7 +429,7 @@ class Numerics:
         return self
 
     def forget(self, client: int) -> None:
-        """Forget the state that a client's local steps would go on from."""
+        """Forget the state that a client's local steps would continue from."""
 
     def outer_recipe(self, part: int) -> Recipe:
         """Return what is done to pseudo-gradients of a part; local steps followed the recipe."""

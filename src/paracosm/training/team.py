@@ -30,7 +30,7 @@ class Tag(StrEnum):
 class Push(NamedTuple):
     """A worker's message to a server."""
 
-    gradient: Gradient  # the newest that the worker has asked for
+    gradient: Gradient  # the newest that the worker has requested
     payload: Any
     read_version: int
     second: Any
@@ -96,7 +96,9 @@ class AllReduces:
         sim: Simulator,
         workers: Sequence[str],
         seconds: Callable[[int, tuple[str, ...]], float],  # by part and who brings something
-        finished: Callable[[int, Combine, Sequence[Contribution]], None],  # told of part and all
+        finished: Callable[
+            [int, Combine, Sequence[Contribution]], None
+        ],  # called with part and all
         elastic: bool = False,
     ) -> None:
         self.busy = 0.0
@@ -108,11 +110,11 @@ class AllReduces:
         self._members = dict.fromkeys(workers)
         self._begun = dict.fromkeys(workers, 0)  # how many, less those that are over
         self._entries: dict[str, Future] = {}  # of those who are back, and wait
-        self._timer: Timer | None = None  # of the first that is not over, while it goes on
+        self._timer: Timer | None = None  # of the first that is not over, while it runs
         self._open: deque[_AllReduce] = deque()  # all that are not over, in order
 
     def begin(self, worker: str, part: int, contribution: Contribution, combine: Combine) -> Future:
-        """Bring a worker's contribution to its next all-reduce, and go on.
+        """Bring a worker's contribution to its next all-reduce, without waiting.
 
         `finished` is called once, at the end, before those that await the future go on. All workers
         give the same `part` and an equivalent `combine`.
@@ -135,7 +137,7 @@ class AllReduces:
         self._members[worker] = None
 
     def leave(self, worker: str) -> Contribution | None:
-        """Let a worker go, and return what it has brought in vain."""
+        """Remove a worker, and return its lost contribution."""
         self._entries.pop(worker, None)
         lost = None
         for each in self._open:
@@ -275,7 +277,7 @@ class Team:
         return self._update_time.scaled(speed).sampler(stream)
 
     def _all_reduced(self, part: int, combine: Combine, brought: Sequence[Contribution]) -> None:
-        """End an all-reduce: what it comes to is the same everywhere, and computed once."""
+        """End an all-reduce: its result is the same everywhere, and computed once."""
         ranks = len(brought)
         if self.compression is None:
             self.bytes_sent += 2 * (ranks - 1) * self.numerics.sizes[part]

@@ -42,7 +42,6 @@ def train(
 
     Raises:
         InputError: if the configuration cannot be used.
-        MissingExtraError: PyTorch or scikit-learn is needed and not installed.
     """
     if config.profile is not None or config.strategy is not None:
         raise InputError(

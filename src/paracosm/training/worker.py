@@ -37,7 +37,7 @@ class TrainingWorker(Worker):
         self._sizes = team.numerics.sizes
         self._parts: list[Any] = [team.initial[part] for part in team.numerics.parts]
         self.server_clock = 0  # as the newest answer says it
-        self.extra: Any = None  # what servers have sent beside their parameters, a flat vector
+        self.extra: Any = None  # what servers have sent with their parameters, a flat vector
         self._durations = team.compute_times(index)
         self._choice = generator(team.seed, TrainingStream.NEIGHBOURS, index)
         self._examples = 0
@@ -111,7 +111,7 @@ class TrainingWorker(Worker):
     def _until_lost(
         self, times: Iterator[float], share: float, lose: Callable[[object], object]
     ) -> Iterator[float]:
-        """Yield compute times; a share of those that are asked for at once goes by, no more."""
+        """Yield compute times; after `share` of those requested at once, the client is lost."""
         total, timer = 0.0, None
         for duration in times:
             total += duration
@@ -332,7 +332,7 @@ class TrainingWorker(Worker):
         return await self.recv(tag=Tag.MEAN)
 
     async def receive_from_peer(self) -> Ask:
-        """Wait for the parameters of a peer that asks for the mean."""
+        """Wait for the parameters of a peer that requests the mean."""
         ask: Ask = await self.recv(tag=Tag.ASK)
         self._team.bytes_sent += self._sizes[0]
         return ask
@@ -350,7 +350,7 @@ class TrainingWorker(Worker):
         compression = self._team.compression
         if compression is None:
             return payload
-        if stream in (WHOLE, FIRST_PART):  # what is beside is of the same gradients
+        if stream in (WHOLE, FIRST_PART):  # the rest is of the same gradients
             self._team.sent(self.client, self._last.examples)
         return compression.message(self.client, payload, stream)
 

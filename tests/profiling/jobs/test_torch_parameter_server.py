@@ -200,7 +200,10 @@ def test_a_process_ends_with_who_started_it(options: JobOptions, tmp_path: Path)
     [
         ({"model": "resnet19"}, 'unknown model "resnet19": did you mean "resnet18"?'),
         ({"model": "nowhere/train.py:make"}, "no such file: nowhere/train.py"),
-        ({"model": "train.py"}, "which function makes the model? train.py:make_model"),
+        (
+            {"model": "train.py"},
+            "name the function that makes it: train.py:make_model",
+        ),
         ({"servers": 0}, "servers: 0, but at least 1 is needed"),
         ({"lr": float("nan")}, "lr: nan, not above 0"),
         ({"port": 0.0}, "port: 0 bytes/s, not above 0"),

@@ -1,4 +1,4 @@
-"""Hardware that is on sale: datasheets, nodes, and what ops reach of the peaks."""
+"""Commercial hardware: datasheets, nodes, and the efficiencies that ops reach."""
 
 from paracosm.cluster.hardware.catalogue import (
     Hardware,

@@ -1,8 +1,8 @@
 """The catalogue of hardware: devices by their datasheets, links, and nodes as they are sold.
 
-`catalogue.yaml` beside this file says where each number is from; a user's own files of the same
-form stand in the folder of their configuration (`user_folder`), put there by `paracosm hardware
-add`. A name means a device in its usual node, or a node with its first device.
+`catalogue.yaml` gives the source of each number; a user's own files of the same form are in the
+folder of their configuration (`user_folder`), copied there by `paracosm hardware add`. A name
+refers to a device in its usual node, or a node with its first device.
 """
 
 import os
@@ -53,7 +53,7 @@ class _Entry(BaseModel):
 
 
 class Device(_Entry):
-    """What computes: a GPU, or the cores of a machine."""
+    """A device that computes: a GPU, or the cores of a machine."""
 
     kind: Literal["gpu", "cpu"] = "gpu"
     reported_as: tuple[str, ...] = Field((), description="names that its driver gives it")
@@ -74,7 +74,7 @@ class Device(_Entry):
 
 
 class Interconnect(_Entry):
-    """A kind of link; rates are those of one way."""
+    """A kind of link; rates are per direction."""
 
     bandwidth: Annotated[Bandwidth, Above0, WithUnit] = Field(
         description="by its datasheet, one way"
@@ -162,7 +162,7 @@ class Hardware:
 
     @property
     def assumed(self) -> dict[str, str]:
-        """What no document says, by what it is, and why it is what it is."""
+        """The values that no document gives, by name, with the reasons for them."""
         entries = (self.device, self.node, self.inner, self.outer)
         return {
             f"{name} of {entry.title}": why
@@ -172,7 +172,7 @@ class Hardware:
         }
 
     def cluster(self, workers: int) -> Cluster:
-        """Return the cluster of `workers` devices in as many nodes as that takes.
+        """Return the cluster of `workers` devices in as many nodes as needed.
 
         Raises:
             InputError: more than one device, and nobody says what joins them.
@@ -195,7 +195,7 @@ class Hardware:
 
 
 def find_hardware(name: str | Path) -> Hardware:
-    """Return the hardware that a name of the catalogue means, or a file with one device.
+    """Return the hardware with a name of the catalogue, or of a file with one device.
 
     Raises:
         InputError: nothing has that name (with the nearest, and how to add it); a file that cannot
@@ -258,7 +258,7 @@ def user_folder() -> Path:
 
 
 def add_to_catalogue(path: Path, *, force: bool = False) -> tuple[Path, Catalogue]:
-    """Copy a file into the user's folder; return where it is now, and what it says.
+    """Copy a file into the user's folder; return its new path and its content.
 
     Raises:
         InputError: it cannot be used; a name of it is taken; a file of its name is there already.
@@ -281,7 +281,7 @@ def add_to_catalogue(path: Path, *, force: bool = False) -> tuple[Path, Catalogu
 
 
 def _everything() -> tuple[Catalogue, Mapping[str, str]]:
-    """Return the catalogue, and of what a user added the file, by its name."""
+    """Return the catalogue, and for what a user added the file, by name."""
     known = _built_in()
     origins: dict[str, str] = {}
     for path in _user_files():

@@ -1,15 +1,15 @@
-"""How long an op takes on a device by its datasheet, and what ops of its class reach of that.
+"""The time of an op on a device, from its datasheet and the efficiency of ops of its class.
 
 An op of a class c takes
 
     fixed_c + max(flops / (compute_c x peak), bytes / (memory_c x bandwidth))
 
 the roofline (Williams, Waterman, Patterson: "Roofline: an insightful visual performance model",
-2009) at the shares of both roofs that ops of the class were measured to reach, and a time that
-filling and draining the device takes whatever the size. On tensor cores, which are so fast that
-they do not hide what products load and store, both times are added. `efficiencies.yaml` beside this
-file has the measured shares, written by `benchmarks/accuracy/efficiencies.py`; its lines say where
-they are from. A device without any has the geometric mean of the others', and a wider interval.
+2009) with the measured efficiencies of the class at both roofs, and a fixed time for filling and
+draining the device. On tensor cores, which are too fast to hide loads and stores, both times are
+added. `efficiencies.yaml` has the measured efficiencies and their sources, written by
+`benchmarks/accuracy/efficiencies.py`. A device without any has the geometric mean of the others',
+and a wider interval.
 """
 
 import math
@@ -49,7 +49,7 @@ Share = Annotated[float, Field(gt=0, le=1.2)]
 
 
 class Efficiency(BaseModel):
-    """What ops of one class reach on one device."""
+    """The efficiency of ops of one class on one device."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -79,9 +79,9 @@ class Efficiencies(BaseModel):
         return name in self.devices
 
     def find(self, name: str, op_class: str) -> tuple[Efficiency, str]:
-        """Return the efficiency of a class on a device, and how it is known.
+        """Return the efficiency of a class on a device, and its source.
 
-        "measured" on this device, on "other devices", or "assumed": that of another class.
+        That is "measured" on this device, on "other devices", or "assumed": that of another class.
         """
         found = self._of(name, op_class)
         if found is not None:
@@ -104,7 +104,7 @@ class Efficiencies(BaseModel):
 
 
 def _pooled(found: Sequence[Efficiency]) -> Efficiency:
-    """Return the geometric mean, with an interval that has the farthest device in it."""
+    """Return the geometric mean, with an interval that includes the farthest device."""
     compute, memory = (
         math.exp(fmean(math.log(getattr(each, name)) for each in found))
         for name in ("compute", "memory")
@@ -124,7 +124,7 @@ def _pooled(found: Sequence[Efficiency]) -> Efficiency:
 
 @dataclass(frozen=True, slots=True)
 class OpTime:
-    """How long an op takes on a device that nobody timed it on."""
+    """How long an op takes on a device on which it was never timed."""
 
     seconds: float
     spread: float  # half-width of the 90 % interval of its logarithm

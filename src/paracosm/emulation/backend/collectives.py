@@ -17,10 +17,10 @@ Tensors = list[Tensor]
 
 
 class Collectives:
-    """What `torch.distributed`, DistributedDataParallel and functional collectives call.
+    """The methods that `torch.distributed`, DDP and functional collectives call.
 
-    Arguments are those of `torch.distributed.ProcessGroup` and its overloads, whose methods have
-    names from before PyTorch 2.13 and since. Outputs are those of `values`.
+    Arguments are those of `torch.distributed.ProcessGroup` and its overloads, under the names of
+    PyTorch 2.13 and those before. `values` fills the outputs.
     """
 
     def __init__(self, runtime: Runtime, member: Member) -> None:
@@ -66,7 +66,7 @@ class Collectives:
     _reduce_scatter_base = reduce_scatter_single
 
     def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Work:
-        """Leave tensors as they are: the root's are the same."""
+        """Leave tensors unchanged: the root's are the same."""
         tensors = _as_list(tensors)
         return self._ask("broadcast", tensors, tensors, None, _root(opts))
 
@@ -108,7 +108,7 @@ class Collectives:
     def scatter(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
     ) -> Work:
-        """Keep one's own of lists of a tensor for each rank; what others send is like a message."""
+        """Keep one's own tensor at the root; elsewhere, receive one as a message."""
         outputs = _as_list(output_tensors)
         lists = input_tensors if isinstance(output_tensors, list) else [input_tensors]
         root, rank = _root(opts), self._member.rank
@@ -164,11 +164,11 @@ class Collectives:
         return self._ask("recv", tensors, [], fill, peer, _bytes(tensors))
 
     def recv_anysource(self, tensors: Tensors, tag: int) -> Work:
-        """Receive from the rank before, where a ring gets its data from."""
+        """Receive from the preceding rank, as in a ring."""
         return self.recv(tensors, (self._member.rank - 1) % self._ranks, tag)
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> Work:
-        """Meet all ranks; on CUDA when the device has done what it was given, as in NCCL."""
+        """Wait for all ranks; on CUDA only when the device has finished its work, as NCCL does."""
         if getattr(getattr(opts, "device", None), "type", "cpu") == "cuda":
             torch.cuda.current_stream().synchronize()
         return self._ask("barrier", [], [], None)

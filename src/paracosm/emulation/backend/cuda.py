@@ -1,11 +1,11 @@
 """Collectives of CUDA tensors: their time passes on streams, so that overlap is real there too.
 
-A comm worker is a stream. A collective waits there for what the script's stream had been given when
-it was asked for, and lasts as long as kernels of one thread that spin: one on a stream of the comm
-worker for the fixed part of its cost, one on a stream of the link for the busy part, so that what
-is on a link takes turns in the order of asking. Where it should share the link instead, what may
-meet there is refused. Outputs are filled on the comm worker's stream meanwhile. The host never
-blocks; when things began and ended is read from events afterwards.
+A comm worker is a stream. A collective waits there for the work that the script's stream had been
+given before it, and lasts as long as one-thread kernels that spin: one on a stream of the comm
+worker for the fixed part of its cost, one on a stream of the link for the busy part, so that
+transfers take turns on a link. Transfers that should share the link instead are refused. Outputs
+are filled on the comm worker's stream meanwhile. The host never blocks; begins and ends are read
+from events afterwards.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Lane:
 
 @dataclass
 class _Transfer:
-    """What is on a link: whose it is, when it is over, and whether the script waits for that."""
+    """A transfer on a link: its comm worker, its end, and whether the script waits for it."""
 
     lane: int
     over: Any
@@ -67,7 +67,7 @@ class CudaStreams:
         sharing: Sharing,  # how what is on a link at one time should have it
         refuse: Callable[[str], Exception],  # returns the error for what cannot be
     ) -> None:
-        """Measure the device's clock; takes 50 ms."""
+        """Measure the device's clock rate, which takes 50 ms."""
         self.device = device
         self._on_wait = on_wait
         self._sharing = sharing
@@ -115,12 +115,12 @@ class CudaStreams:
                 done = lane.stream.record_event(_event())
                 future: torch.futures.Future[Any] = torch.futures.Future(devices=[self.device])
                 future.set_result(list(outputs))  # done when the events that it records here are
-            if not torch.cuda.is_current_stream_capturing():  # nobody may look at events of graphs
+            if not torch.cuda.is_current_stream_capturing():  # events of graphs cannot be queried
                 self._pending.append(_Pending(asked, begun, done, spin, partial(tell, lane.number)))
         return CudaWork(self, done, future, outputs, transfer)
 
     def waited(self, begin: Any, end: Any) -> None:
-        """Remember two events of the script's stream between which it did nothing but wait."""
+        """Record a stretch between two events in which the script's stream only waited."""
         if not torch.cuda.is_current_stream_capturing():
             self._waits.append((begin, end))
 
@@ -155,7 +155,7 @@ class CudaStreams:
     def _pass_time(
         self, lane: Lane, begun: Any, fixed: float, cost: Cost
     ) -> tuple[Any, tuple[Any, Any, float] | None, _Transfer]:
-        """Return when the time is over, the spin to learn the clock rate from, and the transfer."""
+        """Return the event at the end, the spin to learn the clock rate from, and the transfer."""
         over, spin = begun, None
         if fixed > 0:
             over, spin = self._spin(lane.timer, over, fixed)
@@ -176,7 +176,7 @@ class CudaStreams:
         return over, spin, transfer
 
     def _check_alone(self, lane: Lane, cost: Cost) -> None:
-        """Refuse what may have to share a link: turns are all that streams can take."""
+        """Refuse transfers that may have to share a link: streams can only take turns."""
         for way in directions(cost.link):
             under_way = self._on_links.setdefault(way, [])
             under_way[:] = [
@@ -200,7 +200,7 @@ class CudaStreams:
         return self._base_time + float(self._base.elapsed_time(event)) * 1e-3
 
     def _learn(self, begin: Any, end: Any, seconds: float) -> None:
-        """Follow the clock rate, which changes as the device gets warm."""
+        """Adjust the clock rate, which changes as the device warms up."""
         if seconds >= _LEAST_SPIN:
             took = float(begin.elapsed_time(end)) * 1e-3
             if 0.5 < took / seconds < 2:
@@ -217,7 +217,7 @@ class CudaStreams:
 
 
 class CudaWork(WaitedWork):
-    """A collective under way on streams: to wait for it is to have the current stream wait."""
+    """A collective under way on streams: waiting for it makes the current stream wait."""
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class CudaWork(WaitedWork):
 
 
 def _is_over(event: Any) -> bool:
-    """Whether an event has passed, as far as may be asked: not while a graph is captured."""
+    """Whether an event has passed; False while a graph is captured, when it cannot be queried."""
     return not torch.cuda.is_current_stream_capturing() and bool(event.query())
 
 

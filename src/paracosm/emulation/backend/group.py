@@ -31,7 +31,7 @@ def register(runtime: Runtime) -> None:
 
 @dataclass
 class Options:
-    """What `split_group` copies from a group to those that it is split into."""
+    """The options that `split_group` copies from a group to its parts."""
 
     backend: str
     _timeout: timedelta
@@ -111,7 +111,7 @@ class EmulatedGroup(Collectives, ProcessGroup):  # type: ignore[misc]  # names o
         self.bound_device_id = device
 
     def perform_nocolor_split(self, device: torch.device | None) -> None:
-        """Take no part in the making of a group without this rank."""
+        """Do nothing: a group without this rank is being made."""
 
     def split_group(
         self,
@@ -140,6 +140,6 @@ class EmulatedGroup(Collectives, ProcessGroup):  # type: ignore[misc]  # names o
         raise self._runtime.refuse("merge_remote_group")
 
     def shutdown(self) -> None:
-        """Close no connections; collectives under way are done at their time."""
+        """Do nothing: there are no connections, and collectives under way end at their time."""
 
     abort = shutdown

@@ -1,4 +1,4 @@
-"""Put the emulated process group where a script asks for gloo or nccl."""
+"""Replace gloo and nccl in a script by the emulated process group."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _HOOKS = (
 
 
 def install(runtime: Runtime) -> None:
-    """Register the emulated process group and give it to whoever asks for one.
+    """Register the emulated process group and use it for every group of the script's.
 
     A script may ask for any backend that PyTorch knows ("gloo", "nccl", "cpu:gloo,cuda:nccl", none
     at all) and meet the other ranks anywhere (env://, tcp://, file://, a store of its own).
-    `torch.distributed.get_backend` still answers what it asked for.
+    `torch.distributed.get_backend` still returns what it asked for.
     """
     for name in _HOOKS:
         if not hasattr(c10d, name):
@@ -55,7 +55,7 @@ def install(runtime: Runtime) -> None:
 
 
 def skip_rendezvous() -> None:
-    """Have a script meet the other ranks of its world, and make groups, without waiting for any."""
+    """Make rendezvous and new groups return at once, without waiting for other ranks."""
     _replace("rendezvous", _rendezvous)
     _replace("_store_based_barrier", lambda *ignored, **options: None)
     _replace("split_group", _split_group)
@@ -137,17 +137,16 @@ _PATIENCE = timedelta(seconds=10)
 
 
 class LocalStore(HashStore):
-    """Takes the place of a TCPStore, without a port, and waits for nobody.
+    """Takes the place of a TCPStore, without a port.
 
-    A key that only another rank would set never comes: whoever waits for one gets PyTorch's own
-    error within 10 seconds, whatever the time-out was.
+    A key that only another rank would set never arrives: waiting for one raises PyTorch's own error
+    after 10 seconds at most.
     """
 
     def __init__(
         self,
         host_name: str = "127.0.0.1",
         port: int = 0,
-        world_size: int | None = None,
         *args: Any,
         **options: Any,
     ) -> None:
@@ -166,10 +165,10 @@ _WHAT = (
 
 
 def allow_parts(warn: Callable[[str], None]) -> None:
-    """Have torch.distributed.checkpoint save what this rank holds, and take it for the whole.
+    """Make torch.distributed.checkpoint save this rank's part as if it were the whole.
 
-    Every emulated rank says that it holds what the real rank holds, so that parts of a tensor
-    overlap and others are missing: PyTorch would refuse to save that.
+    Every emulated rank claims to hold what the real rank holds, so parts of a tensor overlap and
+    others are missing, which PyTorch would refuse to save.
     """
 
     def change(planner: Any) -> None:

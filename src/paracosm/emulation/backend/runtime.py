@@ -1,4 +1,4 @@
-"""What all process groups of an emulated rank share: how a collective takes its time."""
+"""What all process groups of an emulated rank share: it gives collectives their time."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class Runtime:
         self._under_way: deque[_UnderWay] = deque()
         self._streams: dict[torch.device, CudaStreams] = {}
         self._lock = threading.Lock()
-        self._warned: set[str] = set()
+        self._is_registered = self._has_warned = False
         self._process = 0
 
     def start(self) -> None:
-        """Measure this machine's timers and start a thread; takes 60 ms, once."""
+        """Measure this machine's timers and start a thread, once; takes 60 ms."""
         if self._process:
             return
         self._process = os.getpid()
@@ -91,8 +91,8 @@ class Runtime:
         self, name: str, rank: int, members: Sequence[int], asked: str, timeout: float
     ) -> Member:
         self.start()
-        if not self._warned:
-            self._warned.add("")
+        if not self._is_registered:
+            self._is_registered = True
             # threads that hold tensors must not outlive the interpreter; registered now, that is
             # done before what was registered at the start closes the records
             atexit.register(self.close)
@@ -136,8 +136,10 @@ class Runtime:
         def record(asked: float, entered: float, begun: float, done: float, worker: int) -> None:
             where = (self.setting.rank, member.name, number, kind, size, other)
             ended = Collective(*where, asked, entered, begun, done, worker, site)
-            if too_long := ended.beyond(member.timeout):
-                self._note_once("timeout", too_long)
+            too_long = ended.beyond(member.timeout)
+            if too_long and not self._has_warned:
+                self._has_warned = True
+                self.recorder.append(Note(self.setting.rank, False, too_long))
             self.recorder.append(ended)
 
         if device == "cuda":
@@ -168,7 +170,7 @@ class Runtime:
         fill: Callable[[], None] | None,
         where: str,
     ) -> Work:
-        """Do a collective here and now, and record how long that took."""
+        """Do a collective at once, and record how long that took."""
         if any(output.device.type == "cuda" for output in outputs):
             raise self.refuse(
                 "use --no-live with a CUDA device, which computes in parallel with the host"
@@ -190,18 +192,13 @@ class Runtime:
         return work
 
     def record_ended(self, now: float) -> None:
-        """Record what has ended by an instant: until then its end may still move."""
+        """Record what has ended by an instant; before that, its end may still move."""
         with self._lock:
             ended = [each for each in self._under_way if each.span.done <= now]
             if ended:
                 self._under_way = deque(each for each in self._under_way if each not in ended)
         for each in ended:
             each.record(each.span.done)
-
-    def _note_once(self, about: str, text: str) -> None:
-        if about not in self._warned:
-            self._warned.add(about)
-            self.recorder.append(Note(self.setting.rank, False, text))
 
     def _streams_of(self, device: torch.device) -> CudaStreams:
         streams = self._streams.get(device)
@@ -215,7 +212,7 @@ class Runtime:
 
 
 def _fill_now(fill: Callable[[], None] | None, outputs: Sequence[Tensor]) -> None:
-    """Fill outputs; who watches operations, for a profile or a count, sees none of it."""
+    """Fill outputs, unseen by whoever observes operations for a profile or a count."""
     with contextlib.ExitStack() as stack:
         if torch._C._len_torch_dispatch_stack():
             stack.enter_context(_disable_current_modes())
@@ -236,10 +233,10 @@ class Member:
     count: int = 0  # of collectives so far
 
     def pool(self, kind: str, peer: int, device: str) -> tuple[object, int]:
-        """Return which comm workers take a collective, and how many there are.
+        """Return the pool of comm workers for a collective, and its size.
 
-        Messages with one peer wait for each other and for nothing else: gloo needs no comm worker
-        for them, NCCL has a stream for each pair. `device` is the type of the tensors' device.
+        Messages with one peer wait only for each other: gloo needs no comm worker for them, NCCL
+        has a stream for each pair. `device` is the type of the tensors' device.
         """
         if kind in ("send", "recv"):
             return (id(self), kind, peer), 1

@@ -25,11 +25,11 @@ _NICENESS = -10
 
 
 class Completion:
-    """A thread that calls functions at their deadlines; functions must be short.
+    """A thread that calls short functions at their deadlines.
 
-    A function is called a little before its deadline: by the time from the completion of a future
-    until whoever waits for it is running again. That is measured at the start, for short waits and,
-    since cores that were idle for long take longer to wake, for long ones.
+    It calls them early by the time that a waiting thread takes to run after a future completes.
+    This lead is measured at the start, for short waits and for long ones, since cores that were
+    idle for long take longer to wake.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Completion:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread and measure how much before a deadline to call; takes 60 ms."""
+        """Start the thread and measure the lead; takes 60 ms."""
         self._thread = threading.Thread(target=self._run, name="paracosm-done", daemon=True)
         self._thread.start()
         soon = statistics.median(_wake_up(self, _SOON) for _ in range(_ROUNDS_SOON))
@@ -58,7 +58,7 @@ class Completion:
     def at(self, deadline: float, call: Callable[[], None]) -> None:
         """Call a function at a deadline of `time.monotonic`; those of one deadline in order.
 
-        Once the thread has ended, as the process does, that takes the time until the deadline.
+        After `close` the calling thread sleeps until the deadline.
         """
         left = deadline - time.monotonic()
         instant = deadline - (self._lead_late if left > _LATE / 2 else self._lead_soon)
@@ -113,7 +113,7 @@ class Completion:
 
 
 def _wake_up(completion: Completion, wait: float) -> float:
-    """Return the seconds from the completion of a future until whoever waits for it runs."""
+    """Return the seconds from the completion of a future until a thread waiting for it runs."""
     future: torch.futures.Future[None] = torch.futures.Future()
     deadline = time.monotonic() + wait
     completion.at(deadline, lambda: future.set_result(None))
@@ -128,16 +128,17 @@ _LAST = 20e-6
 
 
 class Sleeper:
-    """Sleeps short of the instant, by what nine wake-ups of ten were late, and spins the rest.
+    """Sleeps until shortly before an instant, then spins.
 
-    A long sleep ends with a nap: a core that was idle for long takes longer to wake.
+    The margin is what 90 % of wake-ups stay within. A long sleep ends with a nap: a core that was
+    idle for long takes longer to wake.
     """
 
     def __init__(self) -> None:
         self.early = 60e-6  # how much before the instant the spinning begins, in seconds
 
     def until(self, instant: float, sleep: Callable[[float], bool] | None = None) -> bool:
-        """Return at an instant, or early, and then True, where `sleep` ended before its time."""
+        """Return False at an instant, or True as soon as `sleep` returns True before it."""
         sleep = sleep or _sleep
         left = instant - time.monotonic()
         if left > 2 * _NAP:

@@ -1,8 +1,7 @@
-"""What collectives put into their outputs: as if every rank held what this rank holds.
+"""The outputs of collectives, as if every rank held what this rank holds.
 
 All functions write in place and leave autograd's version counters alone, as a backend that writes
-into memory does. Sums are what equal terms add up to in the arithmetic of their type: integers
-wrap.
+into memory does. Sums are in the arithmetic of the tensors' type: integers wrap.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ _NOISE = 1e-3
 
 
 def reduce(tensor: Tensor, op: Any, ranks: int) -> None:
-    """Reduce a tensor with those of `ranks` - 1 others that hold the same.
+    """Reduce a tensor with `ranks` - 1 others of the same content.
 
     SUM multiplies by the number of ranks and PRODUCT raises to its power; AVG, MIN, MAX, BAND and
-    BOR leave it; BXOR clears it for an even number; PREMUL_SUM multiplies by its factor first. Of
-    truth values, SUM is "or" and PRODUCT "and".
+    BOR leave it; BXOR clears it for an even number; PREMUL_SUM multiplies by its factor first. For
+    booleans, SUM is "or" and PRODUCT "and".
     """
     kind = getattr(op, "op", op)
     data = tensor.data
@@ -79,10 +78,10 @@ def repeat(output: Tensor, source: Tensor, ranks: int) -> None:
 
 
 def all_to_all(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
-    """Receive from each rank what this rank sends to it; of another length, what fits in.
+    """Receive from each rank what this rank sends to it, cut or repeated to the output's length.
 
-    Where every rank holds the same, rank r gets chunk r of everybody; that is true of chunks that
-    are all alike, too, and leaves every element in one place: what goes out comes back.
+    If every rank held the same, rank r would get chunk r from everybody. Sending each chunk back
+    gives that for equal chunks, and otherwise keeps every element once.
     """
     whole: Tensor | None = None
     for output, source in zip(outputs, inputs, strict=True):
@@ -101,7 +100,7 @@ def all_to_all_single(
     input_splits: Sequence[int],
     ranks: int,
 ) -> None:
-    """Do as `all_to_all` with chunks of rows of two tensors; no splits: all alike."""
+    """Do as `all_to_all` with chunks of rows of two tensors; without splits, equal chunks."""
     if list(output_splits) == list(input_splits) and output.numel() == source.numel():
         copy(output, source)
         return
@@ -116,10 +115,10 @@ def part(tensor: Tensor, index: int, length: int) -> Tensor:
 
 
 class Sent:
-    """What was sent last, by shape and type: what this rank gets when it receives.
+    """The tensors sent last, by shape and type: what this rank gets when it receives.
 
-    A pipeline sends activations up and gradients down: what comes from a peer is like what went to
-    another one. Floating-point numbers of which nothing went to another are small noise.
+    A pipeline sends activations up and gradients down: a peer's tensor is like one sent to another
+    peer. Floating-point tensors with no such precedent are small noise.
     """
 
     def __init__(self, seed: int) -> None:
@@ -135,7 +134,7 @@ class Sent:
         return _key(tensor) in self._last
 
     def receive(self, tensor: Tensor, peer: int) -> None:
-        """Fill a tensor with what comes from a peer; -1 for anybody."""
+        """Fill a tensor as if a peer (-1: any) had sent it."""
         of_peers = self._last.get(_key(tensor), {})
         others = [kept for other, kept in list(of_peers.items()) if other != peer]
         if others:

@@ -1,4 +1,4 @@
-"""The handle of a collective under way: what `async_op=True` returns."""
+"""Handles of collectives under way: what `async_op=True` returns."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Waiting:
     sleeper: Sleeper
     completion: Completion  # completes futures
     before_long: Callable[[], None]  # called before a wait that has room for it
-    on_wait: Callable[[float, float], None]  # told of each stretch of waiting, its begin and end
+    on_wait: Callable[[float, float], None]  # called with begin and end of each wait
 
 
 class WaitedWork(Work):
-    """What all handles have in common: to synchronise is to wait, done is well done."""
+    """What all handles have in common: synchronising is waiting, and completion is success."""
 
     def synchronize(self) -> None:
         self.wait()
@@ -42,7 +42,7 @@ class WaitedWork(Work):
 class EmulatedWork(WaitedWork):
     """Done at its deadline.
 
-    Whoever waits sleeps in its own thread, which is exact; only a future needs another thread to
+    Waiting sleeps in the caller's thread, which is exact; only a future needs another thread to
     complete it.
     """
 
@@ -126,7 +126,7 @@ class EmulatedWork(WaitedWork):
             self._call_at(self._deadline)
 
     def _come_due(self) -> None:
-        """Complete the future, or have it done at the deadline, wherever that moves meanwhile."""
+        """Complete the future now or at the deadline, which may move meanwhile."""
         if (deadline := self._deadline) > time.monotonic():
             self._span.on_earlier = self._be_earlier
             self._call_at(deadline)
@@ -153,7 +153,7 @@ class EmulatedWork(WaitedWork):
 
 
 class MeasuredWork(EmulatedWork):
-    """Done at once, where computing alone is measured; each wait for it is told of."""
+    """Done at once, where computing alone is measured; records each wait for it."""
 
     def __init__(
         self, waiting: Waiting, outputs: Sequence[Tensor], source: int, now: Callable[[], float]
@@ -169,7 +169,7 @@ class MeasuredWork(EmulatedWork):
 
 
 class AllOf(WaitedWork):
-    """Done when several are: what the end of a coalescing block returns."""
+    """Done when all of several are: the result of a coalescing block."""
 
     def __init__(self, works: Sequence[Work]) -> None:
         super().__init__()

@@ -29,16 +29,16 @@ from paracosm.emulation.rank.observe import Waits, observe, watch_works
 from paracosm.emulation.records import Group, RecordWriter
 
 _UNIQUE_ID = bytes(128)
-_RANKS_PER_ROOT = 128  # TORCH_NCCL_RANKS_PER_ROOT, where nobody sets it
+_RANKS_PER_ROOT = 128  # default of TORCH_NCCL_RANKS_PER_ROOT
 _MOST_COMMUNICATORS = 16  # of one group: one for each device that it is used on
 
 
 def prepare_nccl(
     setting: Setting, recorder: RecordWriter, refuse: Callable[[str], Exception]
 ) -> Callable[[float], None]:
-    """Make this process a real rank, in which the shim is loaded already.
+    """Make this process a real rank; the shim is loaded already.
 
-    Returns what writes the collectives that have ended to their file.
+    Returns the function that writes the ended collectives to their file.
     """
     shim = ctypes.CDLL(None)
     shim.paracosm_wait_begins.restype = ctypes.c_void_p
@@ -87,7 +87,7 @@ class StreamWaits(Waits):
 
 
 def _name_groups(rank: int, recorder: RecordWriter) -> None:
-    """Have each process group tell NCCL its name, and find in the store what others would set."""
+    """Make each process group tell NCCL its name, and put the other ranks' keys into the store."""
     theirs: Any = getattr(c10d, "ProcessGroupNCCL", None)
     if theirs is None:
         return  # PyTorch says so itself, where a script asks for it
@@ -109,10 +109,10 @@ def _name_groups(rank: int, recorder: RecordWriter) -> None:
 
 
 def missing_keys(rank: int, size: int) -> list[str]:
-    """Return under which keys other ranks of a group would set ids of communicators that it needs.
+    """Return the keys under which other ranks would publish ids of communicators of a group.
 
     Rank 0 sets that of a communicator of all, under its number; the roots of a large one set one
-    each, and the lower of two ranks that of their own (ProcessGroupNCCL.cpp, PyTorch 2.13).
+    each, and the lower of two ranks that of their pair (ProcessGroupNCCL.cpp, PyTorch 2.13).
     """
     roots = range(-(-size // _RANKS_PER_ROOT))
     of_all = [str(number) for number in range(_MOST_COMMUNICATORS)] if rank else []
@@ -122,7 +122,7 @@ def missing_keys(rank: int, size: int) -> list[str]:
 
 
 def _compile_kernels() -> None:
-    """Have the shim find its kernel; without NVRTC it says so where a sum needs it."""
+    """Let the shim find its kernel; without NVRTC it reports this when a sum needs the kernel."""
     if KERNELS in os.environ or not torch.cuda.is_available():
         return
     maps = Path("/proc/self/maps").read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
-"""What a collective costs, for the shim of NCCL: a table in shared memory, filled in when asked.
+"""The costs of collectives, for the shim of NCCL: a table in shared memory, filled on request.
 
-`table.h` describes the same bytes to C. The shim writes the number of an entry, or of a group, to a
-FIFO and waits for it to be answered; the real rank writes when a wait or an iteration has ended.
+`table.h` describes the same bytes in C. The shim writes the number of an entry, or of a group, to a
+FIFO and waits for the answer; the real rank writes when a wait or an iteration has ended.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ _TABLE = np.dtype(
 _MAGIC = 0x50435431
 _ANSWERED, _REFUSED = 2, 3
 _GROUP_QUESTION = 1 << 20
-WAIT_ENDED, ITERATION_ENDED, _CLOSE = -1, -2, -3  # what is told, no questions
+WAIT_ENDED, ITERATION_ENDED, _CLOSE = -1, -2, -3  # notices, not questions
 _QUESTIONS = "nccl.questions"
 _MOST_STATIONS = 64
 
 
 class CostTable:
-    """The emulator's side: a thread answers the shim of one real rank until it is closed."""
+    """The emulator's side: a thread answers one real rank's shim until it is closed."""
 
-    def __init__(self, folder: Path, config: EmulateConfig, seed: int, rank: int, heard: Path):
+    def __init__(self, folder: Path, config: EmulateConfig, seed: int, rank: int, records: Path):
         self.path, self.records = folder / "nccl.table", folder / f"rank{rank}.nccl.records"
         questions = folder / _QUESTIONS
         os.mkfifo(questions, 0o600)
-        # Open for writing too: reading does not end where nobody has it open yet, or any more.
+        # Open for writing too: then reading does not end while no process has it open.
         self._questions = os.open(questions, os.O_RDWR | os.O_CLOEXEC)
         with self.path.open("xb") as file:
             file.truncate(_TABLE.itemsize)
@@ -73,7 +73,7 @@ class CostTable:
         self._peers = peers_of(config, rank, seed)
         self._is_drawn = self._peers.may_be_late or is_reference(config.communication_model)
         self._rank, self._world = rank, config.world
-        self._heard = RecordReader(heard)  # of the real rank: who is in which group
+        self._rank_records = RecordReader(records)  # of the real rank: who is in which group
         self._members: dict[str, tuple[int, ...]] = {}
         self._stations: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run, name="paracosm-nccl", daemon=True)
@@ -88,7 +88,7 @@ class CostTable:
         os.close(self._questions)
 
     def environment(self) -> dict[str, str]:
-        """Return the variables under which a process finds the shim in the place of NCCL."""
+        """Return the variables under which a process loads the shim in place of NCCL."""
         preloaded = [str(shim()), *filter(None, [os.environ.get("LD_PRELOAD")])]
         return {VARIABLE: str(self.path), "LD_PRELOAD": ":".join(preloaded)}
 
@@ -118,7 +118,7 @@ class CostTable:
 
     def _group(self, group: Any, now: float) -> None:
         name = group["name"].decode()
-        for each in self._heard.more():
+        for each in self._rank_records.more():
             if isinstance(each, Group):
                 self._members[each.name] = each.members
         if name not in self._members and group["ranks"] == self._world:

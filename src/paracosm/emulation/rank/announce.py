@@ -1,8 +1,8 @@
-"""Announce what this process communicates to the emulator, before gloo begins.
+"""Announce to the emulator what this process communicates, before gloo begins.
 
-Every collective passes PyTorch's dispatcher, also those that DistributedDataParallel asks for from
-C++. A kernel for the key that all of them meet first, BackendSelect, writes the announcement and
-hands the call on.
+Every collective passes through PyTorch's dispatcher, also those that DistributedDataParallel calls
+from C++. A kernel for the dispatch key that comes first, BackendSelect, writes the announcement and
+passes the call on.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _library: Any = torch.library.Library("c10d", "IMPL")  # type: ignore[no-untyped
 
 
 def announce(writer: AnnouncementWriter, real: Sequence[int]) -> None:
-    """Have this process say what it is about to do; `real` are all real ranks.
+    """Make this process announce what it is about to do that concerns emulated ranks.
 
-    What concerns emulated ranks alone: reductions, messages between two ranks, broadcasts from an
-    emulated rank, and what is gathered here.
+    That is: reductions, messages between two ranks, broadcasts from an emulated rank, and what is
+    gathered here. `real` are all real ranks.
     """
     announcing = _Announcing(writer, real)
     for name, reduction in _REDUCTIONS.items():
@@ -41,7 +41,7 @@ def announce(writer: AnnouncementWriter, real: Sequence[int]) -> None:
 
 
 def tell_members() -> None:
-    """Have the job's store tell who the members of each group are, before gloo meets there."""
+    """Publish the members of each group in the job's store, before gloo connects them."""
     make: Callable[..., Any] = c10d._new_process_group_helper
 
     def made(
@@ -62,9 +62,9 @@ def tell_members() -> None:
 
 
 def before(name: str, call: Callable[[Sequence[Any]], Any]) -> None:
-    """Have `call` get the arguments of each call of an operator of c10d before it begins.
+    """Make each call of a c10d operator call `call` with its arguments first.
 
-    What it returns, unless it is None, takes the place of the call.
+    Unless that returns None, its result replaces the operator's.
     """
     op = getattr(torch.ops.c10d, name).default
     after = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
@@ -155,9 +155,9 @@ class _Announcing:
         return None
 
     def monitored_barrier(self, arguments: Sequence[Any]) -> None:
-        """Rank 0 hears from all others under one tag, and then answers them under the next.
+        """Announce that rank 0 hears from all others under one tag, and answers under the next.
 
-        Nobody looks at what is sent (ProcessGroupGloo::monitoredBarrier, ProcessGroupGloo.cpp).
+        The content is never read (ProcessGroupGloo::monitoredBarrier, ProcessGroupGloo.cpp).
         """
         group: Any = dist.ProcessGroup.unbox(arguments[1])
         rank, tag = group.rank(), self._tag(group)
@@ -183,7 +183,7 @@ class _Announcing:
 
 @cache
 def noise(dtype: torch.dtype) -> bytes:
-    """Return the bytes of some small numbers; none of a type of whole numbers."""
+    """Return the bytes of some small floating-point numbers; empty for integer types."""
     if not (dtype.is_floating_point or dtype.is_complex):
         return b""
     generator = torch.Generator().manual_seed(0)
@@ -193,7 +193,7 @@ def noise(dtype: torch.dtype) -> bytes:
 
 @cache
 def neutral(operator: int, dtype: torch.dtype) -> bytes:
-    """Return the bytes of the element that leaves others as they are under a reduction."""
+    """Return the bytes of a reduction's neutral element."""
     kinds: Any = dist.ReduceOp.RedOpType
     value: float = 0
     if operator == int(kinds.PRODUCT):

@@ -1,4 +1,4 @@
-"""Which line of a script asked for something."""
+"""The line of a script that a call comes from."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """In a process without a GPU, "cuda" means the CPU.
 
-Scripts and libraries find devices; what they ask of one is done on the CPU, as soon as it is asked
-for. PyTorch's own code goes on seeing the machine as it is, and takes its paths for the CPU. What
-is copied to a device and back is one tensor all the while.
+Scripts and libraries find devices, whose work is done on the CPU at once. PyTorch's own code still
+sees the machine as it is, and takes its paths for the CPU. A tensor that is copied to a device and
+back remains one tensor.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def use_cpu_for_cuda(
     refuse: Callable[[str], Exception],  # makes the error for what only a GPU does
     asked: Callable[[], None],  # called whenever the script means to be on a device
 ) -> None:
-    """Have scripts of this process find CUDA devices, all of which are the CPU, and nccl."""
+    """Make scripts of this process find CUDA devices, all of which are the CPU, and nccl."""
 
     def cpu_for(device: Any) -> Any:
         is_cuda = isinstance(device, str | torch.device) and str(device).startswith("cuda")
@@ -56,7 +56,7 @@ def use_cpu_for_cuda(
 
 
 def _refuse_fsdp1(refuse: Callable[[str], Exception], module: Any) -> None:
-    """Refuse FullyShardedDataParallel, which takes the CPU only where it is told to."""
+    """Refuse FullyShardedDataParallel, which uses the CPU only if it is told to."""
     begin = module.FullyShardedDataParallel.__init__
 
     @wraps(begin)
@@ -115,7 +115,7 @@ def _translate_tensors(cpu_for: Call) -> None:
 
 
 def _translate_types(cpu_for: Call) -> None:
-    """Have what is made for a type of device be made for the CPU."""
+    """Redirect to the CPU what is made for a device type."""
 
     def translate(owner: Any, default: Any = None) -> None:
         begin = owner.__init__
@@ -191,7 +191,7 @@ def _use_gloo_for_nccl() -> None:
 
 
 class _Stream(torch.cpu.Stream):
-    """Is done with everything as soon as it has been asked for."""
+    """A stream whose work is complete as soon as it is issued."""
 
     cuda_stream = device_index = priority = 0
 
@@ -199,7 +199,7 @@ class _Stream(torch.cpu.Stream):
         super().__init__()
 
     def synchronize(self) -> None:
-        """Wait for nothing."""
+        """Return at once."""
 
     def query(self) -> bool:
         return True
@@ -211,7 +211,7 @@ class _Stream(torch.cpu.Stream):
 
 
 class _Event(torch.cpu.Event):
-    """The instant at which it was recorded."""
+    """An event that has completed when it is recorded."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__()
@@ -291,7 +291,7 @@ def _show_devices(devices: int, refuse: Callable[[str], Exception]) -> None:
 
 
 def _show(module: Any, name: str, shown: Call) -> None:
-    """Have a function answer scripts and libraries so, and PyTorch and Paracosm as before."""
+    """Change a function for scripts and libraries, but not for PyTorch and Paracosm."""
     real: Call = getattr(module, name)
 
     @wraps(real)

@@ -1,4 +1,4 @@
-"""A real rank that the user's own launch line started, as its environment asks for."""
+"""A real rank that the user's own launch command started, configured by its environment."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Launch:
 
 
 def become_rank(finish: Finish) -> None:
-    """Make this process the real rank that its environment asks for.
+    """Make this process the real rank that its environment describes.
 
-    Its identity (RANK, WORLD_SIZE and so on) is changed to that rank's. What cannot be is said in
-    one line, and ends the process with exit code 2.
+    Its identity (RANK, WORLD_SIZE and so on) is changed to that rank's. Invalid settings are
+    reported in one line, with exit code 2.
     """
     try:
         asked = launch_from(os.environ, sys.argv[0] if sys.argv else "")
@@ -60,7 +60,7 @@ def become_rank(finish: Finish) -> None:
 
 @contextlib.contextmanager
 def served(config: EmulateConfig, seed: int) -> Iterator[Path]:
-    """Make the folder for records of an emulator on `config.port`, and of ranks that it serves."""
+    """Make the folder for the records of an emulator on `config.port` and of its real ranks."""
     folder = _folder_of(str(config.port))
     shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
     folder.mkdir(mode=0o700)
@@ -82,7 +82,7 @@ def _folder_of(port: str) -> Path:
 
 
 def become_served_rank(port: str) -> None:
-    """Have this process, a real rank of the emulator on a port, record what it does."""
+    """Make this process record what it does, as a real rank of the emulator on a port."""
     folder = _folder_of(port)
     until = time.monotonic() + _PATIENCE
     while not (folder / _SETTING).exists() and time.monotonic() < until:
@@ -109,10 +109,10 @@ def become_served_rank(port: str) -> None:
 
 
 def launch_from(environment: Mapping[str, str], script: str) -> Launch:
-    """Return what an environment asks for.
+    """Return what an environment configures.
 
-    Every field of `EmulateConfig` may be given as PARACOSM_<FIELD>; several what-ifs are set apart
-    by ";". PARACOSM_SEED and PARACOSM_OUT are as the flags of the command line.
+    Every field of `EmulateConfig` may be given as PARACOSM_<FIELD>, with several what-ifs separated
+    by ";". PARACOSM_SEED and PARACOSM_OUT correspond to the flags of the command line.
     """
     fields = {
         f"{_PREFIX}{name.upper()}": name
@@ -127,8 +127,8 @@ def launch_from(environment: Mapping[str, str], script: str) -> Launch:
             raise unknown("variable", variable, [*fields, *sorted(_OURS)])
     if given.get("mode", "backend") != "backend":
         raise InputError(
-            "PARACOSM_MODE: a launch line of your own has mode backend; for mode wire, start "
-            "paracosm emulate serve beside it"
+            "PARACOSM_MODE: a launch command of your own runs in mode backend; for mode wire, also "
+            "start paracosm emulate serve"
         )
     if environment.get("WORLD_SIZE", "1") != "1":
         raise InputError(
@@ -170,10 +170,10 @@ def _out(environment: Mapping[str, str]) -> Path | None:
 def _finish_at_end(
     finish: Finish, setting: Setting, out: Path | None, kept: contextlib.ExitStack
 ) -> None:
-    """Register `finish` before anything that writes records does, so that it is called after."""
+    """Register `finish` before anything that writes records, so that it is called after that."""
     own, leave, status = os.getpid(), sys.exit, 0
 
-    # The interpreter tells nobody the exit code of its script; `raise SystemExit(3)` passes for 0.
+    # The interpreter does not expose its script's exit code; `raise SystemExit(3)` looks like 0.
     def leaving(asked: str | int | None = None) -> NoReturn:
         nonlocal status
         status = asked if isinstance(asked, int) else int(asked is not None)

@@ -1,4 +1,4 @@
-"""Scripts that start ranks themselves: the real one runs in this process, where they start it."""
+"""Scripts that start ranks themselves: the real rank runs in this process instead."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from paracosm.errors import InputError
 
 
 def run_spawned_rank(setting: Setting, say: Callable[[str], None]) -> None:
-    """Run the real rank of those that a script spawns, and refuse groups in what it forks.
+    """Run the real rank of those that a script spawns, and refuse groups in forked processes.
 
-    That is the rank-th of the functions that `torch.multiprocessing.spawn` is given, and of as many
-    processes as there are ranks, whose arguments hold their number and how many they are. `say` is
-    told of these. A process that was forked later has none of the threads of its groups.
+    That is the rank-th of the functions that `torch.multiprocessing.spawn` is given, or of as many
+    processes as there are ranks, whose arguments hold their number and how many they are. A process
+    that was forked later has none of the threads of its groups; `say` reports such cases.
     """
     sizes = {setting.config.world, setting.config.devices}
     _run_one_of_spawn(setting.rank, sizes)
@@ -80,7 +80,7 @@ def _run_one_of_processes(rank: int, sizes: set[int], say: Callable[[str], None]
 
 
 class _Ended:
-    """Stands for processes that have ended well."""
+    """Stands for processes that have ended successfully."""
 
     returncode, pid, pids = 0, 0, ()
 
@@ -93,7 +93,7 @@ class _Ended:
         return True
 
     def terminate(self) -> None:
-        """Nothing is left to end."""
+        """Do nothing: they have ended."""
 
     kill = close = terminate
 
@@ -117,7 +117,7 @@ def _refuse_groups() -> None:
 
 
 def redirect_rendezvous(setting: Setting) -> None:
-    """Have scripts that say themselves where ranks meet, meet where the emulator is."""
+    """Redirect scripts that choose their own rendezvous to the emulator's."""
     address = f"tcp://{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     distributed: Any = c10d
     meet = distributed.rendezvous
@@ -131,12 +131,12 @@ def redirect_rendezvous(setting: Setting) -> None:
 
 
 def identity(url: str, rank: int, world_size: int) -> tuple[int, int]:
-    """Return the rank and the world size that a rendezvous is asked for."""
-    told = {key: int(values[0]) for key, values in parse_qs(urlparse(url).query).items()}
+    """Return the rank and the world size that a rendezvous requests."""
+    given = {key: int(values[0]) for key, values in parse_qs(urlparse(url).query).items()}
     if rank < 0:
-        rank = told.get("rank", int(os.environ["RANK"]))
+        rank = given.get("rank", int(os.environ["RANK"]))
     if world_size <= 0:
-        world_size = told.get("world_size", int(os.environ["WORLD_SIZE"]))
+        world_size = given.get("world_size", int(os.environ["WORLD_SIZE"]))
     return rank, world_size
 
 
@@ -149,6 +149,6 @@ def check_identity(setting: Setting, rank: int, world_size: int) -> None:
         )
     if rank != setting.rank:
         raise InputError(
-            f"the script takes itself for rank {rank}, but is rank {setting.rank}: it should read "
+            f"the script considers itself rank {rank}, but is rank {setting.rank}: it should read "
             "RANK"
         )

@@ -20,7 +20,7 @@ from paracosm.processes import end_with_parent
 
 
 def main() -> None:
-    """Prepare this process as its environment says, run the script, and end as the script ends."""
+    """Prepare this process as its environment describes, run the script, and end as it ends."""
     end_with_parent(signal.SIGTERM)
     from paracosm.emulation.rank.prepare import prepare
 
@@ -56,7 +56,7 @@ def load_script(script: str) -> Script:
 def run_script(script: Script, arguments: Sequence[str]) -> None:
     """Run a script as `__main__`, with `arguments`.
 
-    What it raises is shown without a line of ours and ends the process with the interpreter's exit
+    An exception is shown without frames of ours and ends the process with the interpreter's exit
     code, by SystemExit or, after Ctrl-C, by the signal.
     """
     module = types.ModuleType("__main__")

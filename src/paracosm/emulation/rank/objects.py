@@ -1,7 +1,7 @@
-"""Pickled objects of emulated ranks: as if these had what a real rank has.
+"""Pickled objects of emulated ranks: copies of a real rank's.
 
 PyTorch's own functions receive the length of a pickled object first, which no emulated rank knows,
-and would unpickle what comes after it.
+and would unpickle what follows.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def replace_object_collectives(
     refuse: Callable[[str], Exception],  # says what cannot be, and where
     has_sent: Callable[[torch.Tensor], bool],  # whether something like it may be received
 ) -> None:
-    """Have a real rank give the objects that an emulated one would.
+    """Make a real rank supply the objects that an emulated one would.
 
-    The first real rank of a group is the root of a broadcast or scatter in the place of an emulated
-    one, so that every real rank agrees who it is.
+    If the root of a broadcast or scatter is emulated, the group's first real rank takes its place,
+    so that every real rank agrees on the root.
     """
 
     def root_of(src: int | None, group: Any, group_src: int | None) -> int:
@@ -82,7 +82,7 @@ def replace_object_collectives(
 
 
 def gather_objects_from_all() -> None:
-    """Have objects be gathered to all ranks, since of an all-gather emulated ranks give copies."""
+    """Gather objects to all ranks instead: in an all-gather emulated ranks return copies."""
 
     def gather_object(
         obj: Any,
@@ -101,7 +101,7 @@ def gather_objects_from_all() -> None:
 
 
 def _share_states(module: Any, real: Sequence[int]) -> None:
-    """Let emulated ranks have the real rank's part of a ZeroRedundancyOptimizer's state."""
+    """Give emulated ranks the real rank's part of a ZeroRedundancyOptimizer's state."""
     consolidate = module.ZeroRedundancyOptimizer.consolidate_state_dict
     broadcast = module._broadcast_object
     held: list[Any] = []

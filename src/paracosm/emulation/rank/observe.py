@@ -1,7 +1,7 @@
 """Observe a training script from within its process: when iterations end, and when it waits.
 
-Nothing of the script is changed, and nothing that it can see: hooks that PyTorch offers where it
-does, wrappers of PyTorch's own functions where it does not.
+The script is unchanged, and so is everything it can see: these are hooks where PyTorch has them,
+and wrappers of PyTorch's own functions elsewhere.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def observe(
 
 
 def watch_works(waits: Waits) -> None:
-    """Have PyTorch's own process groups record waits: of works, tensors, and blocking broadcasts.
+    """Make PyTorch's own process groups record waits: for works, tensors, and blocking broadcasts.
 
-    Calls from C++ pass this by but for DistributedDataParallel's: see `observe`.
+    Calls from C++ are not seen, except for DistributedDataParallel's: see `observe`.
     """
     import torch.distributed._functional_collectives as functional
 
@@ -72,11 +72,11 @@ def watch_works(waits: Waits) -> None:
 
 
 def watch_backward(waits: Waits) -> None:
-    """Have each backward pass through a DistributedDataParallel record its wait for all-reduces.
+    """Make each backward pass of a DistributedDataParallel record its wait for all-reduces.
 
     DDP waits in a callback that it queues with the autograd engine when its last bucket is full.
-    The engine runs callbacks in order. One that is queued before, when the gradient of the module's
-    output arrives, begins the wait; one that this one queues, which is after all others, ends it.
+    The engine runs callbacks in order. One queued earlier, when the gradient of the module's output
+    arrives, begins the wait; it queues another one, after all others, which ends the wait.
     """
     forward: Callable[..., Any] = DistributedDataParallel.forward
 
@@ -149,10 +149,10 @@ def _peak_resident() -> int:
 
 
 class CoreClock:
-    """The time for which the main thread, ready to go on, waits for a core.
+    """The time for which the main thread, ready to run, waits for a core.
 
-    Linux counts it for every thread (Documentation/scheduler/sched-stats.rst, "schedstat");
-    elsewhere it is 0.
+    Linux counts it per thread (Documentation/scheduler/sched-stats.rst, "schedstat"); elsewhere it
+    is 0.
     """
 
     def __init__(self) -> None:
@@ -161,7 +161,7 @@ class CoreClock:
             self._file = os.open(f"/proc/self/task/{os.getpid()}/schedstat", os.O_RDONLY)
 
     def waited(self) -> float:
-        """Return the seconds for which the thread has waited since it began."""
+        """Return the seconds for which the thread has waited so far."""
         if self._file < 0:
             return 0.0
         return int(os.pread(self._file, 96, 0).split()[1]) * 1e-9
@@ -170,9 +170,9 @@ class CoreClock:
 class Waits:
     """Records the waits of one rank.
 
-    A wait within a wait of the same thread is part of it. Whatever waits says so in one of four
-    ways: it is wrapped (`watched`), it calls `begin` and `end`, or `open` where another thread may
-    end it, or it calls `add` afterwards.
+    A wait within a wait of the same thread is part of it. There are four ways to report a wait:
+    wrap the call (`watched`), call `begin` and `end`, or `open` if another thread may end it, or
+    call `add` afterwards.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class Waits:
         return 0.0 if self._clock is None else self._clock.waited()
 
     def open(self) -> Callable[[], None]:
-        """Begin a wait, and return what ends it."""
+        """Begin a wait, and return the function that ends it."""
         return self._begun() if self._open.depth == 0 else lambda: None
 
     def begin(self) -> None:

@@ -1,4 +1,4 @@
-"""Doing something when a module is imported, without importing it oneself."""
+"""Change modules when they are imported, without importing them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Change = Callable[[Any], None]
 
 
 def on_import(name: str, change: Change) -> None:
-    """Call `change` with a module: now where it is loaded, else as soon as it has been."""
+    """Call `change` with a module: now if it is loaded, else as soon as it is."""
     module = sys.modules.get(name)
     if module is not None:
         change(module)

@@ -1,4 +1,4 @@
-"""What a stage of a pipeline learns of its emulated neighbours, and they of it."""
+"""What a pipeline stage exchanges with its emulated neighbours besides activations."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from paracosm.errors import InputError
 _SCHEDULES = {"ScheduleGPipe": True, "Schedule1F1B": False}  # whether all goes forward first
 
 
-def watch_steps(rank: int, now: Callable[[], float], told: Callable[[PipelineStep], None]) -> None:
-    """Tell when steps of a schedule begin, in which a stage gets and gives a tensor at a time."""
+def watch_steps(rank: int, now: Callable[[], float], note: Callable[[PipelineStep], None]) -> None:
+    """Report the beginning of each step of a schedule that passes one tensor at a time."""
 
     def change(schedules: Any) -> None:
         took: dict[str, list[float]] = {"forward_one_chunk": [], "backward_one_chunk": []}
@@ -35,7 +35,7 @@ def watch_steps(rank: int, now: Callable[[], float], told: Callable[[PipelineSte
                 ranks = tuple(map(stage._resolve_peer_global_rank, range(stage.num_stages)))
                 times = (sum(each) / (len(each) or 1) for each in took.values())
                 what = ranks, schedule._n_microbatches, _SCHEDULES[name]
-                told(PipelineStep(rank, now(), *what, *times))
+                note(PipelineStep(rank, now(), *what, *times))
             for each in took.values():
                 each.clear()
 
@@ -62,11 +62,11 @@ _NEEDED = ("_StageForwardMeta", "_StageBackwardMeta", "_derive_grad_metas")
 
 
 def tell_stages(real: Collection[int] | None = None) -> None:
-    """Have `PipelineStage` of PyTorch learn shapes from itself instead of from emulated neighbours.
+    """Make `PipelineStage` of PyTorch infer shapes from itself instead of emulated neighbours.
 
-    The gradients that the next stage sends back look like this stage's outputs. What the previous
-    stage sends is known where the script says so: `PipelineStage(..., input_args=...)`. `real` are
-    the real ranks of wire mode, where neighbours also vote as this stage does.
+    Gradients from the next stage are shaped like this stage's outputs. What the previous stage
+    sends is known if the script declares it: `PipelineStage(..., input_args=...)`. `real` are the
+    real ranks of wire mode, where neighbours also vote as this stage does.
     """
     on_import("torch.distributed.pipelining.stage", lambda stage: _change(stage, real))
 
@@ -80,7 +80,7 @@ def _change(stage: ModuleType, real: Collection[int] | None) -> None:
     def is_real(self: Any, other: int) -> bool:
         return real is not None and self._resolve_peer_global_rank(other) in real
 
-    def told(self: Any, source: int) -> Any:
+    def received(self: Any, source: int) -> Any:
         if is_real(self, source):
             return receive(self, source)
         if source > self.stage_index:
@@ -106,6 +106,6 @@ def _change(stage: ModuleType, real: Collection[int] | None) -> None:
         finally:
             del self._is_same_rank
 
-    stage.PipelineStage._recv_meta = told
+    stage.PipelineStage._recv_meta = received
     if real is not None:
         stage.PipelineStage._warmup_forward_vote = voted

@@ -35,16 +35,13 @@ if TYPE_CHECKING:
 
 _EMULATOR = "emulator.records"
 _ON_CPU = (
-    "the script asked for CUDA devices: the CPU takes their place, and computing takes the time "
-    "that it takes there (--device cpu)"
+    "the script asked for CUDA devices: the CPU replaces them, and computing takes the CPU's time "
+    "(--device cpu)"
 )
 
 
 def prepare(setting: Setting) -> None:
-    """Make this process the rank that `setting` says.
-
-    Its records are complete when the process ends, in whatever way Python knows of.
-    """
+    """Make this process the rank that `setting` describes; its records are complete at its end."""
     recorder = RecordWriter(setting.records)
     end = _End(setting, recorder)  # first, since what is registered later is called before
     refuse_what_needs_peers(setting.config)
@@ -176,11 +173,11 @@ _NEVER = (
 class Signals:
     """Sends datagrams to the emulator: b"w" when a wait has ended, b"i" when an iteration has.
 
-    An emulator that does not listen, or not yet, misses them; nothing is held up for it.
+    An emulator that is not listening misses them; sending never blocks.
     """
 
     def __init__(self, records: Path) -> None:
-        self._address = f"{records}.signals"  # beside what the emulator records to
+        self._address = f"{records}.signals"  # next to the emulator's records
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
 

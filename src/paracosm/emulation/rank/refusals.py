@@ -1,4 +1,4 @@
-"""What a script asks of other ranks that nobody emulates: refused by name, in place of waiting."""
+"""Refuse by name what a script asks of other ranks that is not emulated, instead of waiting."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PATIENCE = timedelta(seconds=10)  # for keys of a store that another rank may se
 
 
 def refuse_what_needs_peers(config: EmulateConfig) -> None:
-    """Have remote procedure calls fail at once, and waits for peers' keys after 10 seconds.
+    """Make remote procedure calls fail at once, and waits for peers' keys after 10 seconds.
 
-    Keys that the emulator sets come within that time. Of several real ranks one may have to wait
-    for another as long as it likes.
+    Keys that the emulator sets arrive within that time. With several real ranks, one may wait for
+    another without limit.
     """
     on_import("torch.distributed.rpc", _refuse_calls)
     if len(config.rank) == 1:
@@ -31,7 +31,7 @@ def refuse_what_needs_peers(config: EmulateConfig) -> None:
 
 
 def refuser(recorder: RecordWriter, rank: int, why: str) -> Callable[[str], Exception]:
-    """Return what makes the error for a thing that cannot be, and records that it was asked for."""
+    """Return the function that records that something unsupported was used, and makes the error."""
 
     def refuse(what: str) -> Exception:
         text = f"{what} at {call_site() or NOWHERE}: {why}"

@@ -1,9 +1,9 @@
-"""What real ranks are about to do, as far as gloo's messages do not say it.
+"""What real ranks announce because gloo's messages lack it.
 
 A rank appends a line to a file of its own before gloo begins, so that whoever has seen a message of
-an operation finds its line there. It says how long a vector is that is reduced, of which type a
-message between two ranks is, and where a copy lies of what an emulated rank that holds the same
-gives in a broadcast or gather.
+an operation finds its line there: the length of a vector to reduce, the type of a message between
+two ranks, or where a copy lies of what an emulated rank with the same content gives in a broadcast
+or gather.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Message:
 
 
 def announcements_file(records: Path, rank: int) -> Path:
-    """Return where `rank` announces what it does, beside `records` of the same run."""
+    """Return the file of `rank`'s announcements, next to the `records` of the run."""
     return records.with_name(f"rank{rank}.announced")
 
 
@@ -67,7 +67,7 @@ class AnnouncementWriter:
 
 
 class Announcements:
-    """Each method returns what a real member has announced, once; None where it has not.
+    """Each method returns a real member's next announcement, once, or None.
 
     A group is given by its name in the store.
     """
@@ -80,7 +80,7 @@ class Announcements:
         self._pipelines: dict[tuple[int, ...], Pipeline] = {}
 
     def vector(self, group: str, member: int, tag: int) -> Vector | None:
-        """Return what a member reduces as operation `tag`."""
+        """Return the vector that a member reduces in operation `tag`."""
         found = self._take("vector", group_name(group), member, tag)
         return found and Vector(found[0], found[1], bytes.fromhex(found[2]))
 
@@ -90,7 +90,7 @@ class Announcements:
         return found and Message(found[0], bytes.fromhex(found[1]))
 
     def copy(self, group: str, member: int, tag: int) -> memoryview | None:
-        """Return what an emulated member gives in operation `tag` that holds what `member` does."""
+        """Return what an emulated member gives in operation `tag`: a copy of what `member` has."""
         found = self._take("copy", group_name(group), member, tag)
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""One of gloo's connections as our end sees it: frames in, frames out, nothing ever waits."""
+"""The emulated end of a gloo connection: frames in, frames out, without blocking."""
 
 from __future__ import annotations
 
@@ -108,9 +108,9 @@ class Connection:
         self.announced.setdefault(slot, deque()).append(length)
 
     def send(self, message: Outgoing, at_once: bool = False) -> None:
-        """Send data: short messages together, when all that has come in has been looked at.
+        """Send data; short messages go together after all input has been read.
 
-        `at_once` where the real rank cannot go on before it has this one.
+        `at_once` if the real rank cannot proceed without this one.
         """
         if not self.is_open:
             return
@@ -160,7 +160,7 @@ class Connection:
                 self._wake_at(min(self._left - _END, _LOW))
             else:
                 self._wake_at(self._left or 1)
-                self._loop.stay_awake(_AWAKE)
+                self._loop.stay_awake()
 
     def _read_what_is_there(self) -> None:
         turn = _TURN
@@ -178,7 +178,7 @@ class Connection:
                 return  # most probably nothing more is there; notices come one by one
 
     def _wake_at(self, low: int) -> None:
-        """Be woken when so many bytes have come, not for every packet of a long message."""
+        """Wake up only after so many bytes, not for every packet of a long message."""
         if low != self._low and self.is_open:
             self._low = low
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low)
@@ -307,7 +307,7 @@ class Connection:
         return parts
 
     def _went(self, count: int) -> None:
-        """Take what has gone out of the queue, then tell the listener, who may add to it."""
+        """Remove sent bytes from the queue, then tell the listener, which may add to it."""
         gone = []
         while self._queue:
             item = self._queue[0]
@@ -371,7 +371,7 @@ _LONGEST = 0.5  # seconds
 class Loop:
     """Calls back when a descriptor is ready, when an instant has come, or when another thread asks.
 
-    All descriptors that are ready have their turn before any has another.
+    All ready descriptors are served before any is served again.
     """
 
     def __init__(self) -> None:
@@ -403,9 +403,9 @@ class Loop:
     def soon(self, call: Callable[[], None]) -> None:
         self._soon.append(call)
 
-    def stay_awake(self, seconds: float) -> None:
-        """Wait without sleeping for a while: something will come, and waking up takes long."""
-        self._awake = time.monotonic() + seconds
+    def stay_awake(self) -> None:
+        """Poll instead of sleeping for a while: data is expected, and waking up takes long."""
+        self._awake = time.monotonic() + _AWAKE
 
     def wake(self) -> None:
         with contextlib.suppress(OSError):
@@ -437,7 +437,7 @@ class Loop:
             os.close(self._woken)
 
     def _wait(self) -> list[tuple[int, int]]:
-        """Return what is ready, when something is or a timer is due."""
+        """Return the ready descriptors, once there are any or a timer is due."""
         now = time.monotonic()
         while now < self._awake:
             found = self._epoll.poll(0)
@@ -447,7 +447,7 @@ class Loop:
         return self._epoll.poll(self._poll_timeout())
 
     def _poll_timeout(self) -> float:
-        """Return how long epoll may wait; sleep first where it is too coarse for that."""
+        """Return the timeout for epoll; sleep first where its resolution is too coarse."""
         if not self._timers:
             return _LONGEST
         until = self._timers[0][0] - time.monotonic()
@@ -468,7 +468,7 @@ _ENDLESS = 1 << 20
 
 
 def allow_open_files(connections: int) -> None:
-    """Raise the limit of open files, of this process and its children, as far as is allowed."""
+    """Raise the limit of open files, of this process and its children, as far as allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + _OTHERS
     most = _ENDLESS if hard == resource.RLIM_INFINITY else hard

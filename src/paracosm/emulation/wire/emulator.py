@@ -19,7 +19,7 @@ from paracosm.emulation.wire.protocol import kind_of, tag_of
 from paracosm.emulation.wire.schedules import Members
 from paracosm.emulation.wire.sources import Sources, UnknownError, send
 
-_STALL = 10.0  # seconds without progress after which the user is told
+_STALL = 10.0  # seconds without progress after which the user is notified
 _AGAIN = 1e-3  # seconds until what another real rank has to say first is looked for again
 _LAST = 0.05  # seconds for which data may come on other connections after one has closed
 _LATE = 0.1  # seconds after which an operation whose end does not show is taken to be over
@@ -80,7 +80,7 @@ class Emulator:
         state.connections.add(Connection(pair, self._loop, self))
 
     def check_progress(self) -> None:
-        """End operations whose end does not show, and tell the user of those that stand still."""
+        """End operations whose end is not visible, and report those that make no progress."""
         now = time.monotonic()
         for state in self._groups.values():
             for operation in list(state.operations.values()):
@@ -274,7 +274,7 @@ class Emulator:
         return operation, channel, side
 
     def _vector(self, state: GroupState, slot: int, real: int) -> Vector | None:
-        """Return what a real member reduces; nothing, and the end, where that cannot be known."""
+        """Return what a real member reduces; None, and stop, if that cannot be known."""
         kind, tag = kind_of(slot), tag_of(slot)
         if kind not in REDUCTIONS:
             return None
@@ -378,7 +378,7 @@ class Emulator:
         return True
 
     def _await(self, due: Span, state: GroupState, operation: Operation, channel: Channel) -> None:
-        """Look at a channel again when something is due, wherever that moves meanwhile."""
+        """Look at a channel again when something is due, which may move meanwhile."""
 
         def again() -> None:
             if operation.slot in state.operations:

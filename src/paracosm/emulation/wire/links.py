@@ -1,4 +1,4 @@
-"""What messages take: modelled, or measured on the real rank's own link."""
+"""The time of messages: modelled, or measured on the real rank's own link."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ _WINDOW = 64  # messages that count
 class MeasuredLink:
     """Seconds and seconds per byte of one message, fitted while messages pass.
 
-    A message's time is from our being ready to receive it, when the real rank had it announced
-    already, until it was here: what gloo's own ranks take from neighbour to neighbour. `beta` is
-    the lower quartile of the last large ones, since others may have shared the link.
+    A message's time is from our being ready to receive it, once it was announced, until it has
+    arrived: the time between neighbours with real gloo. `beta` is the lower quartile of the last
+    large messages, since others may have shared the link.
     """
 
     def __init__(self) -> None:
@@ -82,5 +82,5 @@ class Pace:
         self._ports: dict[int, Ports] = {}  # by global rank
 
     def ports(self, rank: int) -> Ports | None:
-        """Return the links of a real rank, by its global number; None where nothing is delayed."""
+        """Return the links of a real rank, by its global number; None if nothing is delayed."""
         return None if self.sharing is None else self._ports.setdefault(rank, Ports(self.sharing))

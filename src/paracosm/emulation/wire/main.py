@@ -1,4 +1,4 @@
-"""The emulator's process: `python -m paracosm.emulation.wire.main`, told by its environment."""
+"""The emulator's process: `python -m paracosm.emulation.wire.main`; see its environment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _GRACE = 0.3  # seconds for which a job without connections may still make new o
 
 
 def main() -> int:
-    """Emulate the peers of a job until its real ranks have gone, or SIGTERM or SIGINT comes."""
+    """Emulate the peers of a job until its real ranks have left, or SIGTERM or SIGINT arrives."""
     setting = Setting.from_environment()
     address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     stop = threading.Event()
@@ -144,7 +144,7 @@ def _signals_of(records: Path) -> Iterator[socket.socket]:
     path = Path(f"{records}.signals")
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
-        with contextlib.suppress(OSError):  # a path that is too long: nobody is heard then
+        with contextlib.suppress(OSError):  # a path that is too long: then there are no signals
             opened.bind(str(path))
         opened.setblocking(False)
         try:
@@ -156,10 +156,10 @@ def _signals_of(records: Path) -> Iterator[socket.socket]:
 def _handle_signals(signals: socket.socket, emulator: Emulator) -> None:
     with contextlib.suppress(BlockingIOError):
         while True:
-            told = signals.recv(16)
-            if told == b"w":
+            event = signals.recv(16)
+            if event == b"w":
                 emulator.resumed(time.monotonic())
-            elif told == b"i":
+            elif event == b"i":
                 emulator.iteration_ended(time.monotonic())
 
 

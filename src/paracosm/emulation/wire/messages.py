@@ -31,10 +31,10 @@ class _Waiting:
 
 
 class Messages:
-    """Serves the messages of pairs: takes what real ranks send, and sends what they wait for.
+    """Serves messages of pairs: takes what real ranks send, and sends what they wait for.
 
-    What a real rank receives is what it last sent of that type and length to another rank, as what
-    comes up a pipeline is like what goes up; else small noise.
+    A real rank receives what it last sent of that type and length to another rank, since data
+    coming up a pipeline is like data going up; otherwise small noise.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class Messages:
         ready = max(entry + self._communication.added("recv"), now)
         waiting = self._waiting.setdefault((connection, slot), _Waiting())
         waiting.receives.append((now, state.next_number(pair.real), ready))
-        told = self._announcements.message(
+        notice = self._announcements.message(
             pair.group.name, (pair.emulated, pair.real), tag_of(slot)
         )
-        self._compute(state, connection, slot, length, ready, told)
+        self._compute(state, connection, slot, length, ready, notice)
 
     def _compute(
         self,
@@ -84,9 +84,9 @@ class Messages:
         slot: int,
         length: int,
         ready: float,
-        told: Message | None,
+        notice: Message | None,
     ) -> None:
-        """Send what a stage of a pipeline has computed as soon as it has; else when it is ready."""
+        """Send a pipeline stage's result as soon as it is computed; other data once it is ready."""
         pair = connection.pair
         ends = state.members[pair.emulated], state.members[pair.real]
         pipeline = self._announcements.pipeline(*ends)
@@ -95,21 +95,21 @@ class Messages:
             computed = pipeline.ready(*ends, hop)
             if computed is None:  # what it is computed from is still under way
                 if connection.is_open:
-                    again = state, connection, slot, length, ready, told
+                    again = state, connection, slot, length, ready, notice
                     self._loop.at(time.monotonic() + _AGAIN, self._compute, *again)
                 return
             ready = max(ready, computed)
         due = state.there(self._pace, pair, True, length, ready)
-        self._when(due, self._send, connection, slot, length, told)
+        self._when(due, self._send, connection, slot, length, notice)
 
     def keep(self, connection: Connection, slot: int, length: int) -> Buffer | None:
         pair = connection.pair
         ends = pair.real, pair.emulated
-        told = self._announcements.message(pair.group.name, ends, tag_of(slot))
-        if told is None or not 0 < length <= _REMEMBERED:
+        notice = self._announcements.message(pair.group.name, ends, tag_of(slot))
+        if notice is None or not 0 < length <= _REMEMBERED:
             return None
         buffer = Buffer(length)
-        self._coming[connection] = told.dtype, buffer
+        self._coming[connection] = notice.dtype, buffer
         return buffer
 
     def received(self, state: GroupState, connection: Connection, slot: int, length: int) -> None:
@@ -131,7 +131,7 @@ class Messages:
         self._write(state, connection.pair, number, "recv", message.length, asked, entered)
 
     def close(self, connection: Connection) -> str | None:
-        """Forget a connection; return which kind of message was not through, if any."""
+        """Forget a connection; return the kind of an unfinished message, if any."""
         found = None
         for key in [key for key in self._waiting if key[0] is connection]:
             waiting = self._waiting.pop(key)
@@ -145,11 +145,11 @@ class Messages:
         else:
             self._loop.at(due.done, self._when, due, call, *arguments)
 
-    def _send(self, connection: Connection, slot: int, length: int, told: Message | None) -> None:
+    def _send(self, connection: Connection, slot: int, length: int, notice: Message | None) -> None:
         pair = connection.pair
-        data = None if told is None else self._likely(told, pair.emulated, length)
+        data = None if notice is None else self._likely(notice, pair.emulated, length)
         if data is None:
-            what = "data" if told is None else told.dtype.removeprefix("torch.")
+            what = "data" if notice is None else notice.dtype.removeprefix("torch.")
             self._fail(
                 f"recv: what emulated rank {pair.emulated} of the group {pair.group.name} would "
                 f"send ({length:,} bytes of {what}) is unknown: make it real as well (--rank)"
@@ -157,13 +157,13 @@ class Messages:
             return
         send(connection, slot, length, Source(data))
 
-    def _likely(self, told: Message, sender: int, length: int) -> memoryview | None:
-        sent = self._last.get((told.dtype, length), {})
+    def _likely(self, notice: Message, sender: int, length: int) -> memoryview | None:
+        sent = self._last.get((notice.dtype, length), {})
         others = [buffer for to, buffer in sent.items() if to != sender]
         if others:
             return others[-1].data
-        if told.likely:
-            return memoryview((told.likely * -(-length // len(told.likely)))[:length])
+        if notice.likely:
+            return memoryview((notice.likely * -(-length // len(notice.likely)))[:length])
         return sent[sender].data if sender in sent else None
 
     def _write(

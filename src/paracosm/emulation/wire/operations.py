@@ -1,4 +1,4 @@
-"""One collective between real and emulated members: what has been sent, and what may be."""
+"""The state of one collective between real and emulated members: messages sent and still due."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Operation:
         return self.kind in REDUCTIONS
 
     def unexpected(self, source: int, target: int, index: int, length: int) -> str:
-        """Say what was expected where gloo's algorithm has no such message; else nothing."""
+        """Describe what was expected if gloo's algorithm has no such message; else empty."""
         if self.kind == "all_reduce" and self.vector is not None and length > self.segment:
             return (
                 f"message {index} has {length:,} bytes, but gloo cuts {self.vector.size:,} bytes "
@@ -156,10 +156,10 @@ class Operation:
         return number if is_there else len(present.sends)
 
     def sends_more(self, channel: Channel) -> bool:
-        """Return whether it is certain that a real member has one more message for us, now.
+        """Return whether a real member certainly has one more message for us now.
 
-        gloo's rings have two messages on their way each time. Short ones, which take no longer than
-        a notice, are awaited many at once: fewer notices have to be waited for.
+        gloo's rings keep two messages in flight. Short ones, which take no longer than a notice,
+        are awaited many at once, which saves waiting for notices.
         """
         if channel.accepted >= (channel.arrived // self._ahead + 2) * self._ahead:
             return False
@@ -174,8 +174,8 @@ class Operation:
     def _is_due(self, channel: Channel, layout: Layout, real: int) -> bool:
         """Return whether gloo has posted the next receive of an all-reduce.
 
-        Who is told too early that the other of two is ready sends data, and its own notices wait
-        behind that. Two begin the second half when all messages of the first are through.
+        With two members, being told too early that the other is ready makes a member send data, and
+        its own notices queue behind it. The second half begins when the first is complete.
         """
         messages = messages_of(layout, real)
         if channel.accepted >= len(messages.sends):
@@ -186,7 +186,7 @@ class Operation:
 
     @cached_property
     def _ahead(self) -> int:
-        """Half as many messages as are awaited at most."""
+        """Half of the messages that are awaited at most."""
         return _MANY if self.kind == "all_reduce" and self.segment <= _SHORT else 1
 
     @cached_property
@@ -194,27 +194,27 @@ class Operation:
         return self._ahead == _MANY and self.world == 2
 
     def is_urgent(self, channel: Channel) -> bool:
-        """Whether a real member is to know at once that we are ready for its data: one of two."""
+        """Whether a real member is to know at once that we are ready for its data (two members)."""
         # Where ours waits for it, or where both are long and go side by side.
         side_by_side = self.world == 2 and self.kind == "all_reduce" and not self._is_short
         return side_by_side or self.is_behind(channel)
 
     def is_last(self, index: int) -> bool:
-        """Whether a real member waits for our message `index` with all that it has posted: two."""
+        """Whether a real member has posted no receive after our message `index` (two members)."""
         return self.kind in ("all_reduce", "all_gather") and index % 2 == 1
 
     def is_behind(self, channel: Channel) -> bool:
         """Return whether our next message would go behind one of the real member's own.
 
-        Of two members that gather, the second to come finds the other one waiting; it sends before
-        it posts the receive that belongs to that, whose notice waits behind the data. That goes on
-        from call to call, since it is then the last to end. Our member sends the real one's own
-        data, so it is the real one that has to be the second.
+        When two members gather, the second to arrive finds the other waiting; it sends before it
+        posts the matching receive, whose notice queues behind the data. This repeats from call to
+        call, since that member is also the last to end. Ours sends the real one's own data, so the
+        real one has to be second.
         """
         return self.kind == "all_gather" and self.world == 2 and channel.arrived <= channel.sent
 
     def length_ahead(self, channel: Channel) -> int:
-        """Return the likely bytes of a message before it is announced: gloo does not look at it."""
+        """Return the likely length of a message before it is announced; gloo does not check it."""
         likely = next(iter(channel.halves.values()), self.segment)
         return channel.halves.get(channel.accepted % 2, likely)
 
@@ -260,7 +260,7 @@ class Operation:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether there is certainly more to move: known at once, after every message."""
+        """Whether there is certainly more to move, checked after every message."""
         return self.moved < self._least
 
     def is_open(self, real: int) -> bool:
@@ -312,14 +312,14 @@ _SCHEDULES: dict[str, Callable[[Members], Direct]] = {
 
 
 def _index_of(present: Sequence[int], number: int, layout: Layout | None) -> int:
-    """Return the index of a message of the ring, or of one behind all of them."""
+    """Return the index of a message of the ring, or one past all of them."""
     if number < len(present):
         return present[number]
     return number - len(present) + (0 if layout is None else layout.count)
 
 
 class Entries:
-    """When each member of a group comes: asks `Peers` once, and adds what a what-if adds."""
+    """When each group member arrives: asks `Peers` once, and adds the delays of what-ifs."""
 
     def __init__(self, peers: Peers, members: Sequence[int], asked: float, added: float) -> None:
         self._peers = peers

@@ -1,9 +1,8 @@
-"""gloo's bytes: the address that a rank is reached at, its handshake, and its messages.
+"""gloo's bytes: a rank's address, the handshake, and messages.
 
-A message is a header of six numbers, with data after some of them.
-
-gloo announces every message with its length before data moves: the sender with SEND_READY, the
-receiver with RECV_READY, and the data goes once both are there (gloo, transport/tcp/pair.cc).
+A message is a header of six numbers, sometimes followed by data. gloo announces every message with
+its length before data moves: the sender with SEND_READY, the receiver with RECV_READY, and the data
+goes once both are there (gloo, transport/tcp/pair.cc).
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ _NAMES = ("SEND_BUFFER", "SEND_UNBOUND_BUFFER", "NOTIFY_SEND_READY", "NOTIFY_REC
 
 
 class BrokenError(Exception):
-    """What came on a connection is not what gloo sends; the text says what was expected."""
+    """Bytes on a connection that gloo would not send; the text says what was expected."""
 
 
 def read_header(buffer: bytes | bytearray | memoryview, offset: int) -> tuple[int, int, int]:
-    """Return opcode, slot of the operation, and bytes of data, in this message or announced."""
+    """Return opcode, slot of the operation, and the bytes of data that follow or are announced."""
     size, opcode, slot, _, length, _ = HEADER.unpack_from(buffer, offset)
     if opcode not in (DATA, SEND_READY, RECV_READY):
         name = _NAMES[opcode] if opcode < len(_NAMES) else "none of gloo's"
@@ -74,7 +73,7 @@ _LONGEST_NAME = 255
 
 
 class AddressError(Exception):
-    """A value has another layout; the message says what was expected and what came."""
+    """A value of another layout; the message says what was expected and what was found."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +86,13 @@ class GlooAddress:
 
 
 def read_address(value: bytes) -> GlooAddress:
-    """Return the address that a real rank writes to the store for the others to connect to.
+    """Read the address that a real rank writes to the store for the others to connect to.
 
     Layout, little-endian (`Rank::bytes` in gloo/transport/tcp/context.cc, gloo of PyTorch 2.13):
-    u64 length of the host name and the host name; u64 136; a sockaddr_storage of 128 bytes, of
-    which what is beyond the address is not cleared; i64 sequence number (-1); then for each rank of
-    the group the i64 number by which its connection is known. There are none of these with
-    TORCH_GLOO_LAZY_INIT=1 or GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER=1: then a connection is known by
-    the rank of who made it.
+    u64 length of the host name and the host name; u64 136; a sockaddr_storage of 128 bytes, not
+    cleared beyond the address; i64 sequence number (-1); then for each rank of the group the i64
+    number of its connection. With TORCH_GLOO_LAZY_INIT=1 or GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER=1
+    the numbers are absent: a connection is known by the rank that made it.
     """
     name = _u64(value, 0, "length of the host name", _LONGEST_NAME)
     at = 8 + name
@@ -122,9 +120,8 @@ def emulated_address(family: int, connections: int) -> bytes:
     """Return the address of an emulated rank, for real ranks of an address family.
 
     Of two ranks the one with the larger address connects to the other (`Device::isInitiator` in
-    gloo/transport/tcp/device.cc). This is the largest there is: real ranks never connect to
-    emulated ones, which therefore need not listen. So many `connections` have a number, which
-    nobody asks for.
+    gloo/transport/tcp/device.cc). This address is the largest: real ranks never connect to emulated
+    ones, which therefore need not listen. The `connections` have numbers that nobody reads.
     """
     name = b"emulated"
     storage = struct.pack("<H", family).ljust(_STORAGE, b"\xff")
@@ -142,10 +139,10 @@ def _u64(value: bytes, at: int, what: str, most: int | None) -> int:
 
 
 def connect(address: GlooAddress, emulated: int, timeout: float) -> socket.socket:
-    """Return an open connection of an emulated rank to a real rank; it does not block.
+    """Return an open, non-blocking connection from an emulated rank to a real rank.
 
-    Who connects says in 8 bytes which connection that is: the number that the real rank has written
-    for the emulated one, or the latter's rank where it has written none.
+    It begins with 8 bytes that identify it: the number that the real rank has written for the
+    emulated one, or the latter's rank if it has written none.
     """
     number = address.connections[emulated] if address.connections else emulated
     opened = socket.create_connection((address.host, address.port), timeout)

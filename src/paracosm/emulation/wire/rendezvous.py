@@ -1,4 +1,4 @@
-"""How real ranks come to know, and to be connected with, the emulated ranks."""
+"""How real ranks find the emulated ranks and are connected with them."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _END = 1.0  # seconds that the thread may take to end
 
 
 class Rendezvous:
-    """Watches the job's store, and makes the emulated ranks members of every group of a real one.
+    """Watches the job's store, and adds the emulated ranks to every group of a real one.
 
     A real rank that makes a group writes its address to the store, and waits for those of the other
-    members. This writes the addresses of the emulated members, and connects each of them to the
-    real rank. Several real ranks connect to each other by themselves.
+    members. This writes the emulated members' addresses, and connects each of them to the real
+    rank. Real ranks connect to each other by themselves.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Rendezvous:
 
     @property
     def over(self) -> bool:
-        """Whether nobody may come any more, once all connections have closed."""
+        """Whether no connection will follow once all are closed."""
         return self._left.is_set()
 
     def _run(self) -> None:
@@ -144,7 +144,7 @@ class Rendezvous:
             pause = _QUICK if added or news else min(pause * _SLOWER, _IDLE)
 
     def _read(self, client: StoreClient, added: Sequence[str]) -> bool:
-        """Read addresses; old ones change where a group is made again. Return whether any did."""
+        """Read addresses, which change if a group is made again; return whether any did."""
         told = {name: key for key in added if (name := find_members(key))}
         for name, value in zip(told, client.get(list(told.values())), strict=True):
             self._told[name] = tuple(json.loads(value))
@@ -226,12 +226,12 @@ def _why(error: OSError, group: str, real: int, address: GlooAddress) -> str:
 class Membership:
     """What is known of a group.
 
-    Gloo itself writes only the size of a group to the store, not whose ranks its members have. A
-    real rank that is not observed does not tell them: it is then the one whose address comes.
+    Gloo writes only the size of a group to the store, not its members' global ranks. A real rank
+    that is not observed does not publish them: then it is the one whose address arrives.
     """
 
     name: str  # prefix of the group in the store
-    members: tuple[int, ...]  # global ranks, in the order of the group; empty where nobody knows
+    members: tuple[int, ...]  # global ranks, in the order of the group; empty if unknown
     real: tuple[int, ...]  # global ranks that are real
     values: dict[int, bytes] = field(default_factory=dict)  # what each real rank has written
     addresses: dict[int, GlooAddress] = field(default_factory=dict)  # the same, read
@@ -259,7 +259,7 @@ class Membership:
             address = read_address(value)
         except AddressError as problem:
             if not is_device_group(self.name):
-                return False  # somebody's own numbered keys
+                return False  # another program's numbered keys
             raise AddressError(
                 f"the address of rank {rank} of group {self.name} is not as gloo of PyTorch 2.13 "
                 f"writes it: {problem}"
@@ -273,10 +273,10 @@ _BARRIER = re.compile(r".*/store_based_barrier_key:([^:]+)")
 
 
 class StartUp:
-    """Counts the emulated ranks in wherever PyTorch counts ranks.
+    """Adds the emulated ranks wherever PyTorch counts ranks.
 
-    These are the store's workers, which a rank 0 that serves it waits for; the barrier after a
-    group is made, if TORCH_DIST_INIT_BARRIER=1; and the agents of torchrun.
+    These are the workers that a rank 0 waits for as it serves the store, the barrier after a group
+    is made, if TORCH_DIST_INIT_BARRIER=1, and the agents of torchrun.
     """
 
     def __init__(

@@ -30,9 +30,9 @@ class Members:
 class Direct:
     """One operation: the messages to real members, and what each of them waits for.
 
-    Messages are counted from 0 for each sender and receiver, as gloo's algorithm has them. Here
-    they wait for nothing but their sender: gather, scatter, all-to-all, of which gloo posts all at
-    once (gloo/gather.cc, scatter.cc, alltoall.cc, alltoallv.cc).
+    Messages are counted from 0 per sender and receiver, in the order of gloo's algorithm. Here they
+    wait only for their sender: gather, scatter and all-to-all, which gloo posts all at once
+    (gloo/gather.cc, scatter.cc, alltoall.cc, alltoallv.cc).
     """
 
     def __init__(self, members: Members) -> None:
@@ -42,7 +42,7 @@ class Direct:
         return source != target and index == 0
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
-        """Learn that a message of a real member has come to an emulated one."""
+        """Note that a message of a real member has arrived at an emulated one."""
 
     def send_at(self, peer: int, real: int, index: int, size: int) -> float | None:
         """Return the instant from which a message may go; None while it waits for another."""
@@ -56,8 +56,8 @@ class Direct:
 class Barrier(Direct):
     """gloo's barrier: dissemination in ceil(log2 W) rounds (gloo/barrier.cc).
 
-    In round k a member sends to the one 2^k after it and receives from the one 2^k before it; it
-    goes on when both are done.
+    In round k a member sends to the one 2^k after it, receives from the one 2^k before it, and goes
+    on when both are done.
     """
 
     def __init__(self, members: Members) -> None:
@@ -167,10 +167,9 @@ class Ring(Direct):
 
     All-reduce and reduce go from each rank to the one before it (step -1) with `lag` segments per
     rank (gloo/allreduce.cc, reduce.cc); all-gather goes to the one after it in halves: `lag` 2
-    (gloo/allgather.cc). All data goes round `rounds` times: twice in an all-reduce, which first
-    adds up. A message that a real member receives has therefore come through all emulated members
-    on its way from the last real one, or from the emulated one that it began with: all their
-    messages merge into one column of hops (the paper's figure 3).
+    (gloo/allgather.cc). All data goes round `rounds` times, twice in an all-reduce. So a message to
+    a real member has passed all emulated members since the last real one, or since the emulated one
+    that it began with: their messages merge into one column of hops (the paper's figure 3).
     """
 
     def __init__(self, members: Members, step: int, lag: int, rounds: int) -> None:
@@ -203,10 +202,7 @@ class Ring(Direct):
         return index + self._fed[real].length * self.lag < messages
 
     def origin(self, real: int, index: int) -> tuple[int, int]:
-        """Return where a message began that a real member receives, as far as emulated ones go.
-
-        It is given as a member, and the index of what that sends.
-        """
+        """Return the member that a message to a real member began with, and its index there."""
         arc = self._arcs[real]
         ago = index // self.lag
         if ago < arc.length:
@@ -221,7 +217,7 @@ class Ring(Direct):
 
 
 class _Arc:
-    """The emulated members between two real ones (which may be one and the same)."""
+    """The emulated members between two real ones (or one real one, on both sides)."""
 
     def __init__(self, members: Members, step: int, target: int) -> None:
         inside = []
@@ -267,7 +263,7 @@ class _Arc:
         return at
 
     def _through(self, origin: int, began: float, size: int) -> float:
-        """Forward a message from `origin`: start = max(here, link free), plus latency."""
+        """Forward a message from `origin`: start = max(arrival, link free), plus latency."""
         if origin == self.length - 1:
             return began
         if self.length <= _SHORT:

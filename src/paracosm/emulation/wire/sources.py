@@ -1,6 +1,6 @@
-"""What emulated members send: the real member's own data where gloo's algorithm lets us.
+"""The data that emulated members send: the real member's own where gloo's algorithm allows it.
 
-Sums come out as the real members' data alone, and gathered parts as copies of it, so that training
+Sums are then the real members' data alone, and gathered parts are copies of it, so that training
 stays finite.
 """
 
@@ -26,7 +26,7 @@ ZEROS = Source()
 
 
 class UnknownError(Exception):
-    """Nobody says what an emulated member sends."""
+    """What an emulated member sends cannot be known."""
 
 
 class Sources:
@@ -77,7 +77,7 @@ class Sources:
     def _contribution_of(
         self, group: WireGroup, operation: Operation, real: int, length: int
     ) -> Source | None:
-        """Return what an emulated member gives that holds what a real one does."""
+        """Return what an emulated member with the same content as a real one contributes."""
         holder = group.real[0] if operation.kind == "broadcast" else real
         if operation.given is None:
             operation.given = self._announcements.copy(group.name, holder, operation.tag)
@@ -88,7 +88,7 @@ class Sources:
         return Source(operation.given)
 
     def passed_on(self, operation: Operation, channel: Channel, index: int) -> None:
-        """Give back what nobody will be sent again, once message `index` has gone."""
+        """Release what nobody will be sent again, once message `index` has gone."""
         schedule, pair = operation.schedule, channel.connection.pair
         if operation.kind == "all_reduce" and isinstance(schedule, Ring):
             member, began = schedule.origin(pair.real, index)
@@ -114,7 +114,7 @@ class Sources:
 
 
 def _neutral(vector: Vector, length: int) -> Source:
-    """Return data that leaves as it is what it is reduced with."""
+    """Return data that leaves a reduction unchanged."""
     if not any(vector.neutral):
         return ZEROS
     return Source(memoryview(vector.neutral * (length // vector.element)))
@@ -127,7 +127,7 @@ def _nth(operation: Operation, real: int, index: int) -> Source:
 
 
 def _mirror(operation: Operation, channel: Channel) -> Buffer | None:
-    """Return what came from the real member: to another one where nothing came to this one."""
+    """Return what the real member sent, or sent to another member if this one got nothing."""
     mirrors = [each.mirror for each in operation.channels.values() if each.mirror is not None]
     if channel.mirror is not None and len(channel.mirror.data):
         return channel.mirror
@@ -138,7 +138,7 @@ def _mirror(operation: Operation, channel: Channel) -> Buffer | None:
 
 
 def _fitted_to(buffer: Buffer | None, length: int) -> Source | None:
-    """Return data as kept where it has the length, else cut or repeated, once it is complete."""
+    """Return kept data, once complete, cut or repeated to a length."""
     if not length:
         return ZEROS
     if buffer is None:

@@ -1,11 +1,10 @@
-"""The store of a job: a client, a server, and what keys and values mean.
+"""The store of a job: a client, a server, and the meaning of keys and values.
 
-PyTorch's own client counts one worker with each connection, asks the name server for the name of
-its peer each time, and prints a C++ stack when the store goes away: with a thousand emulated
-workers that takes minutes. `StoreClient` speaks the same protocol
-(torch/csrc/distributed/c10d/TCPStore.cpp and TCPStoreBackend.hpp, PyTorch 2.13) on one connection.
-Keys are as the server has them: those of users begin with "/", the count of workers, `init/`, does
-not.
+PyTorch's own client counts one worker per connection, looks up its peer's name each time, and
+prints a C++ stack when the store goes away: with a thousand emulated workers that takes minutes.
+`StoreClient` speaks the same protocol (torch/csrc/distributed/c10d/TCPStore.cpp and
+TCPStoreBackend.hpp, PyTorch 2.13) on one connection. Keys are the server's: those of users begin
+with "/", the count of workers, `init/`, does not.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ class StoreError(Exception):
 class StoreClient:
     """One connection to a TCPStore.
 
-    Every method raises OSError when the store has gone away, or does not answer in time, and
-    StoreError when its answer makes no sense.
+    Every method raises OSError when the store has gone away or does not answer in time, and
+    StoreError when its answer cannot be understood.
     """
 
     def __init__(self, address: tuple[str, int], timeout: float) -> None:
@@ -119,9 +118,9 @@ def _parts(items: Sequence[_Item]) -> Iterable[Sequence[_Item]]:
 
 
 def host_store(host: str, port: int) -> Any:
-    """Return PyTorch's TCPStore server, which serves on its own threads as long as it is kept.
+    """Return PyTorch's TCPStore server, listening on `host` alone.
 
-    Left to itself it listens on all interfaces; here on `host` alone.
+    It serves on its own threads for as long as it is kept.
     """
     distributed = errors.require("torch.distributed", "torch", "the store of an emulated rank 0")
     try:
@@ -206,7 +205,7 @@ _ROLE = re.compile(r"(.*torchelastic/role_info/)(\d+)")
 
 
 class AgentError(Exception):
-    """An agent's role makes no sense with this world; the message says why."""
+    """An agent's role contradicts this world; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -221,11 +220,11 @@ def is_role_key(key: str) -> bool:
 
 
 def answer_agents(world: int, real: Sequence[int], key: str, value: bytes) -> Answer:
-    """Return what torchrun's emulated agents write once the first real one has said its role.
+    """Return what torchrun's emulated agents write once the first real one has written its role.
 
     `torchrun --nnodes=4 --node-rank=0` asks the store for the role of each machine's agent, agent 0
     gives every agent its ranks, and at the end all agents wait for each other
-    (torch/distributed/elastic/agent/server/api.py, PyTorch 2.13). All machines are taken to have as
+    (torch/distributed/elastic/agent/server/api.py, PyTorch 2.13). Every machine is taken to have as
     many ranks as the real one.
     """
     found = _ROLE.fullmatch(key)

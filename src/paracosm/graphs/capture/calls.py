@@ -1,10 +1,10 @@
-"""What a dispatched op is called with, which tensors it reads, changes and makes, and its work.
+"""The arguments of a dispatched op, the tensors that it reads, changes and makes, and its work.
 
 Floating-point operations: matrix products, convolutions and attention by PyTorch's own formulas
 (torch.utils.flop_counter; a multiply-add is two, causal attention counts in full). Ops that only
-move or fill memory, random numbers and views count none. Every other op counts one for each element
-of the largest tensor that it is given or returns: exact for element-wise ops, a lower bound for
-norms, softmax and the like, which go over their input more than once.
+move or fill memory, random numbers and views count none. Every other op counts one per element of
+its largest input or output: exact for element-wise ops, a lower bound for norms, softmax and the
+like, which pass over their input more than once.
 """
 
 import math
@@ -45,7 +45,7 @@ ALLOCATE = frozenset(
 
 @dataclass(frozen=True)
 class Effects:
-    """Tensors of one call: all that it is given, those of them that it changes, what it returns.
+    """Tensors of one call: its inputs, those of them that it changes, and its outputs.
 
     A sparse tensor is two: positions and values.
     """
@@ -58,7 +58,7 @@ class Effects:
 
     @property
     def fresh(self) -> list[Tensor]:
-        """Those outputs that are no input, seen in another way."""
+        """The outputs in storage of their own: neither inputs nor views of them."""
         held = {tensor.untyped_storage()._cdata for tensor in self.inputs}
         return [t for t in self.outputs if t.untyped_storage()._cdata not in held]
 
@@ -66,11 +66,11 @@ class Effects:
 def effects_of(
     func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], outputs: Any
 ) -> Effects:
-    """Return the tensors of a call by what its schema says happens to them."""
+    """Return the tensors of a call, with their roles from its schema."""
     inputs: list[Tensor] = []
     mutated: list[Tensor] = []
     values = [each._values().numel() for each in sparse_ones((args, kwargs.values(), outputs))]
-    if str(func.overloadpacket) == "aten.lift_fresh":  # it was made beside the dispatcher
+    if str(func.overloadpacket) == "aten.lift_fresh":  # it was made outside of the dispatcher
         return Effects([], [], list(strided_parts(outputs)))
     changed = _CHANGED.get(str(func.overloadpacket), frozenset())
     # The schemas of c10d's collectives say nothing of their first argument.
@@ -89,9 +89,9 @@ def effects_of(
 
 
 def is_view(func: torch._ops.OpOverload, effects: Effects) -> bool:
-    """Whether an op changes nothing, and returns nothing but its inputs, seen in another way.
+    """Whether an op changes nothing, and returns only views of its inputs.
 
-    To wait for a collective is that too: who uses what it returns waits for the collective itself.
+    Waiting for a collective counts as well: users of its output wait for the collective itself.
     """
     if torch.Tag.inplace_view in func.tags or str(func) == "_c10d_functional.wait_tensor.default":
         return True
@@ -101,8 +101,8 @@ def is_view(func: torch._ops.OpOverload, effects: Effects) -> bool:
 def resource_of(func: torch._ops.OpOverload, effects: Effects, device: str) -> str:
     """Return what an op keeps busy, one of `RESOURCES`.
 
-    The host alone: views, tensors made without anything in them, and work on tensors of the host
-    where the graph's device is another one.
+    The host alone: views, empty tensors, and work on tensors of the host if the graph's device is
+    another one.
     """
     packet = str(func.overloadpacket)
     if packet in ALLOCATE or is_view(func, effects):
@@ -128,7 +128,7 @@ def strided_parts(value: Any) -> Iterator[Tensor]:
 
 
 def sparse_ones(value: Any) -> list[Tensor]:
-    """Return the sparse tensors among arguments or results, of which capture knows one kind."""
+    """Return the sparse tensors among arguments or results, of the one kind that is supported."""
     return [tensor for tensor in _each(value) if _is_sparse(tensor)]
 
 
@@ -145,8 +145,8 @@ def encode_call(
 ) -> str:
     """Return the text of the arguments of one call.
 
-    The name of a process group is null, as the group itself is: how many there were before it in
-    this process is no part of the op.
+    The name of a process group is null, like the group itself: its number in this process is not
+    part of the op.
     """
     declared = func._schema.arguments
     positional = [
@@ -212,7 +212,7 @@ _unboxed: Any = dist.ProcessGroup.unbox
 def group_of(
     func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[int, ...]:
-    """Return the ranks of the group that a collective names; none where it names none."""
+    """Return the ranks of the group that a collective names; empty if it names none."""
     for at, place in enumerate(func._schema.arguments):
         value = args[at] if at < len(args) else kwargs.get(place.name)
         if place.name == "group_name" and isinstance(value, str):
@@ -249,9 +249,9 @@ def flops_of(
 def traffic_of(func: torch._ops.OpOverload, effects: Effects) -> tuple[int, int]:
     """Return the bytes that a call reads and writes.
 
-    Each tensor among the arguments counts once, the elements of an expanded one once each, and
-    beside a sparse tensor no more than its rows.
-    What is only overwritten is not read; a gather reads as much as it returns, and its indices.
+    Each tensor among the arguments counts once, the elements of an expanded one once each, and with
+    a sparse tensor no more than its rows. What is only overwritten is not read; a gather reads as
+    much as it returns, plus its indices.
     """
     packet = str(func.overloadpacket)
     written = _bytes(effects.mutated + effects.fresh, effects.most)
@@ -284,7 +284,7 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> int:
 
 
 def _attention_backward(_grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *_: Any) -> int:
-    """Scores once more, and the gradients of queries, keys, values and of the scores themselves."""
+    """The scores once more, and the gradients of queries, keys, values and scores."""
     width, out = query.shape[-1], value.shape[-1]
     return 2 * query.shape[:-1].numel() * key.shape[-2] * (3 * width + 2 * out)
 

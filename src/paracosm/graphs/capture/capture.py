@@ -1,4 +1,4 @@
-"""The two things that options can be turned into; PyTorch is imported when one is asked for."""
+"""The graph or the real training step of given options; PyTorch is imported on demand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def capture(options: CaptureOptions) -> Graph:
     """Return the graph of one training step, without computing or allocating anything.
 
     It has the ops that eager PyTorch really dispatches, in their order. The step before it, which
-    makes the optimizer's state, is not in it.
+    makes the optimizer's state, is left out.
 
     Raises:
         InputError: the model cannot be made or run so; with its own error.

@@ -1,4 +1,4 @@
-"""What a capture is asked for; all of it stands in the graph's provenance."""
+"""The options of a capture, all of which are in the graph's provenance."""
 
 from dataclasses import dataclass
 
@@ -83,13 +83,13 @@ class CaptureOptions:
         _check_ranks(self)
 
     def __str__(self) -> str:
-        """What a person calls it: "resnet50, batch 64, 3x32x32"."""
+        """The name for display: "resnet50, batch 64, 3x32x32"."""
         shape = f", {written(self.shape)}" if self.shape is not None else ""
         return f"{self.model}, batch {self.batch}{shape}"
 
 
 def parse_shape(text: str) -> tuple[int, ...]:
-    """Return the sizes in a text such as "3x32x32".
+    """Read sizes such as "3x32x32".
 
     Raises:
         InputError: it is none.

@@ -51,7 +51,7 @@ def capture_fake(options: CaptureOptions) -> Graph:
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    """Keep PyTorch from logging the traceback of a failure that becomes our one line."""
+    """Keep PyTorch from logging the traceback of a failure that is reported in one line."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
     was_disabled, log.disabled = log.disabled, True
     try:
@@ -61,7 +61,7 @@ def _silent() -> Iterator[None]:
 
 
 def _warm(step: TrainingStep, options: CaptureOptions) -> None:
-    """Run the step once: now the optimizer has its state, and the model has shown that it runs."""
+    """Run the step once, which creates the optimizer's state and shows that the model runs."""
     try:
         step.run()
     except InputError:
@@ -137,7 +137,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes a node for every op; subclasses of tensors are followed into the ops they make."""
+    """Records a node for every op; tensor subclasses are followed into the ops that they make."""
 
     def __init__(self, ledger: Ledger, paths: ModulePaths, device: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -218,9 +218,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Run an op; fake tensors lose the rows of some sparse results, which are kept here.
+    """Run an op, preserving the rows of sparse results that fake tensors lose.
 
-    How many rows of an embedding's gradient are the same one depends on values: all are taken to
+    How many rows of an embedding's gradient are equal depends on values: all are taken to
     differ.
     """
     packet = str(func.overloadpacket)
@@ -291,7 +291,7 @@ class ModulePaths:
             after.remove()
 
     def forward(self) -> str:
-        """Return the innermost module that runs, and note it for the nodes numbered since."""
+        """Return the innermost running module, and record it for the nodes numbered since."""
         name = self._inside[-1] if self._inside else ""
         number = _peek()
         for node in range(self._numbered, number):
@@ -300,7 +300,7 @@ class ModulePaths:
         return name
 
     def backward(self) -> str:
-        """Return the module whose gradient is being computed; "" where autograd does not say."""
+        """Return the module whose gradient is being computed; "" if autograd does not tell."""
         node = _current_node()
         if node is None:
             return ""
@@ -340,12 +340,12 @@ class _Life:
 
 @dataclass
 class _Entry:
-    """What is known of one storage.
+    """One storage.
 
-    `guards` keep the address and `watches` tell of the end, of the `holders` that are not freed:
-    several where fake storages stand for one real one. `life` is None for memory that was there
-    before the step. `owner` is the module whose parameter or state it is, else the one that made
-    it; `readers` are the nodes that have read it since the last `writer`, `used` the last of all.
+    `guards` keep the address and `watches` signal the end of the `holders` that are not freed:
+    several if fake storages stand for one real one. `life` is None for memory from before the step.
+    `owner` is the module whose parameter or state it is, else the one that made it; `readers` are
+    the nodes that have read it since the last `writer`, `used` the last of all.
     """
 
     guards: list[StorageWeakRef]
@@ -359,9 +359,9 @@ class _Entry:
 
 
 class Ledger:
-    """Books of all storages that are met in a step.
+    """The storages of a step.
 
-    `resident` are the bytes of those that were there before, by what they are.
+    `resident` are the bytes of those from before the step, by kind.
     """
 
     def __init__(self) -> None:
@@ -374,7 +374,7 @@ class Ledger:
         self._closed = False
 
     def hold(self, kind: str, tensors: Iterable[Tensor], owner: str = "") -> None:
-        """Book tensors that are there before the step; those booked already stay what they are."""
+        """Add tensors from before the step; known ones keep their kind."""
         for tensor in tensors:
             storage = tensor.untyped_storage()
             if storage._cdata not in self._entries:
@@ -382,7 +382,7 @@ class Ledger:
                 self.resident[kind] += storage.nbytes()
 
     def owner(self, tensors: Iterable[Tensor]) -> str:
-        """Return the innermost module that all these tensors belong to, if they do to any."""
+        """Return the innermost module that all these tensors belong to, if any."""
         found = (self._entries.get(tensor.untyped_storage()._cdata) for tensor in tensors)
         owners = {entry.owner for entry in found if entry is not None and entry.owner}
         levels = zip(*(owner.split(".") for owner in owners), strict=False)
@@ -396,11 +396,11 @@ class Ledger:
         owner: str = "",
         claims: bool = False,
     ) -> tuple[int, ...]:
-        """Enter a node and return the nodes that it must wait for.
+        """Add a node and return the nodes that it must wait for.
 
         Those are the last writers of all that it touches, and the readers since then of what it
-        writes. What it writes and nobody knows is allocated by it, and belongs to `owner`; so does
-        all that it writes where it `claims` that.
+        writes. Unknown storages that it writes are allocated by it, and belong to `owner`, as does
+        everything that it writes if it `claims` that.
         """
         changed = {id(entry): entry for entry in self._entries_of(writes, node, owner)}
         touched = {id(entry): entry for entry in self._entries_of(reads)} | changed
@@ -419,9 +419,9 @@ class Ledger:
         return tuple(sorted(waits - {-1, node}))
 
     def see(self, node: int, seen: list[Tensor], shown: list[Tensor]) -> None:
-        """Enter a node that shows what it sees in another way, and looks at no data.
+        """Add a node that returns a view, and reads no data.
 
-        Fake tensors may show it in a storage of its own: that stands for the first one seen.
+        Fake tensors may have the view in a storage of its own: it is merged with the first one.
         """
         entries = self._entries_of(seen)
         for tensor in shown:
@@ -433,7 +433,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def resizing_followed(self) -> Iterator[None]:
-        """Listen to storages that get and lose their memory beside the ops, as FSDP2's do."""
+        """Watch storages that get and lose their memory outside of ops, as FSDP2's do."""
         resize = torch.UntypedStorage.resize_
 
         def resize_and_tell(storage: torch.UntypedStorage, size: int) -> object:
@@ -449,17 +449,17 @@ class Ledger:
             torch.UntypedStorage.resize_ = resize  # type: ignore[method-assign]
 
     def close(self) -> None:
-        """End the step: what is freed from now on was garbage since it was last used."""
+        """End the step: what is freed from now on was garbage since its last use."""
         self._closed = True
 
     def allocations(self, node: int) -> tuple[tuple[int, int], ...]:
-        """Return (bytes, last node) of all that a node allocated; -1 for what is still there."""
+        """Return (bytes, last node) of all that a node allocated; -1 for what is not freed."""
         return tuple((life.size, life.last) for life in self._lives.get(node, ()))
 
     def _entries_of(
         self, tensors: list[Tensor], maker: int | None = None, owner: str = ""
     ) -> list[_Entry]:
-        """Return the entries of tensors; unknown ones were made by `maker`, or there before."""
+        """Return the entries of tensors; new ones were made by `maker`, or are from before."""
         entries = []
         for tensor in tensors:
             storage = tensor.untyped_storage()

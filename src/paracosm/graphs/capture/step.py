@@ -92,10 +92,10 @@ def resolved(options: CaptureOptions) -> dict[str, Any]:
 
 
 def load_workload(options: CaptureOptions) -> Workload:
-    """Make the module and its inputs on the default device, in the mode the options ask for.
+    """Make the module and its inputs on the default device, in the mode of the options.
 
-    Parameters have the dtype of the options by being made while it is PyTorch's default: fake ones
-    cannot be converted in place.
+    Parameters get the dtype of the options by being created while it is PyTorch's default: fake
+    ones cannot be converted in place.
     """
     before = torch.get_default_dtype()
     torch.set_default_dtype(getattr(torch, options.dtype))
@@ -119,7 +119,7 @@ def _without_dropout(module: nn.Module) -> None:
 
 @contextlib.contextmanager
 def simulated_ranks(options: CaptureOptions) -> Iterator[Callable[[nn.Module], None]]:
-    """Pretend to be rank 0 as long as this lasts; yield what shares a module between the ranks."""
+    """Act as rank 0 in this context; yield the function that shares a module between the ranks."""
     if options.parallel == "none":
         yield lambda module: None
         return
@@ -188,7 +188,7 @@ def _first_piece_only() -> Iterator[None]:
 
 
 def _blocks(module: nn.Module) -> list[nn.Module]:
-    """Return modules gathered together: items of lists of nested modules, else children."""
+    """Return modules to be gathered together: items of lists of nested modules, else children."""
     blocks = [
         item
         for part in module.modules()
@@ -227,7 +227,7 @@ def _split(module: nn.Module, mesh: Any, options: CaptureOptions) -> None:
 def _styles() -> Mapping[str, Callable[[], Any]]:
     """How a layer is split: by outputs, without communication; by inputs, with a sum; not at all.
 
-    PyTorch's part of this takes long to import, and most steps are of one rank.
+    Imported on demand: it takes long, and most steps are of one rank.
     """
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, Replicate
@@ -236,7 +236,7 @@ def _styles() -> Mapping[str, Callable[[], Any]]:
     class SharedInput(ParallelStyle):
         """The first input of a module goes to several split layers: its gradients are summed once.
 
-        Without, each of those layers has its own share of the gradient summed over the ranks.
+        Otherwise each of those layers would have its share of the gradient summed over the ranks.
         """
 
         def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:

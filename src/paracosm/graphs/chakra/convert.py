@@ -1,9 +1,9 @@
 """Chakra traces as graphs: those that `write_chakra` wrote, and those of other programs.
 
-Of others, data and control dependencies count alike. Durations are whole microseconds; 0 means that
-nobody measured. COMP nodes are compute (copies memory), MEM nodes memory, COMM nodes communication,
-all others host. In a trace that has ops of the device (`is_cpu_op` false), those of the CPU only
-dispatch them: they are host.
+For others, data and control dependencies count alike. Durations are whole microseconds; 0 means
+unknown. COMP nodes are compute (copies memory), MEM nodes memory, COMM nodes communication, all
+others host. In a trace with ops of the device (`is_cpu_op` false), those of the CPU only dispatch
+them: they are host.
 """
 
 import math
@@ -37,16 +37,15 @@ from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, TensorArgument, 
 def read_chakra(path: str | Path, drop_missing: bool = False, data_only: bool = False) -> Graph:
     """Read one rank's Chakra trace, .et or JSON, either of them gzipped or not.
 
-    A trace that `write_chakra` wrote gives the graph that it was.
+    A trace that `write_chakra` wrote gives back the original graph.
 
     Args:
         path: the file; .json is read as JSON, any other as .et.
-        drop_missing: leave out dependencies on nodes that are not there, instead of refusing.
+        drop_missing: leave out dependencies on missing nodes, instead of refusing.
         data_only: leave out control dependencies.
 
     Raises:
         InputError: no trace, not the whole of it, or one that is not sound.
-        MissingExtraError: .et without protobuf.
     """
     path, where = Path(path), str(path)
     data = read_bytes(path)
@@ -62,7 +61,7 @@ Value = TypeVar("Value")
 
 
 def graph_of(trace: Trace, where: str) -> Graph:
-    """Return the graph of a trace that is ours, the same to the bit."""
+    """Return the graph of a trace that `write_chakra` wrote, the same to the bit."""
     whole = trace.attributes
     version = whole["paracosm_graph"]
     if not isinstance(version, int) or version > VERSION:
@@ -293,7 +292,6 @@ def write_chakra(graph: Graph, path: str | Path) -> None:
 
     Raises:
         InputError: another name; the file cannot be written.
-        MissingExtraError: .et without protobuf.
     """
     writers = {".et": write_protobuf, ".json": write_json}
     suffix = Path(path).suffix.lower()

@@ -43,7 +43,7 @@ COLLECTIVES = (
 
 @dataclass(frozen=True, slots=True)
 class Tensors:
-    """What goes into a node or comes out: nested lists of shapes, and of types by name."""
+    """The inputs or outputs of a node: nested lists of shapes, and of types by name."""
 
     shapes: Any = ()
     types: Any = ()
@@ -72,7 +72,7 @@ class TraceNode:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A trace: its version, the attributes of the whole, its nodes in the order of the file."""
+    """A trace: its version, its own attributes, its nodes in the order of the file."""
 
     version: str
     attributes: dict[str, Any]
@@ -80,7 +80,7 @@ class Trace:
 
 
 def parsed(text: str) -> Any:
-    """Return the lists that a field of `Tensors` is in files; none where the text is damaged."""
+    """Return the lists that a field of `Tensors` has in files; none if the text is damaged."""
     try:
         return ast.literal_eval(text) if text else []
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -106,9 +106,9 @@ _TENSOR = re.compile(r"Tensor\((.+)\)")
 
 
 def arguments_of(tensors: Tensors) -> str:
-    """Return the arguments, as far as the trace has them; "" where it has none.
+    """Return the arguments, as far as the trace has them; "" if it has none.
 
-    They are all positional, and what is no tensor is as the trace writes it.
+    They are all positional, and non-tensors are as in the trace.
     """
     try:
         values = tensors.values or [None] * len(tensors.types)
@@ -120,7 +120,7 @@ def arguments_of(tensors: Tensors) -> str:
 
 
 def bytes_of(tensors: Tensors) -> int:
-    """Return the bytes of all tensors; 0 where the trace has none."""
+    """Return the bytes of all tensors; 0 if the trace has none."""
     try:
         parts = zip(tensors.types, tensors.shapes, strict=True)
         return sum(_bytes(_argument(kind, shape, None)) for kind, shape in parts)
@@ -140,7 +140,7 @@ def _argument(kind: str, shape: Any, value: Any) -> Any:
 
 
 def _split(kinds: str) -> list[str]:
-    """Return the types between commas that stand in no brackets."""
+    """Return the types between commas outside of brackets."""
     parts, depth = [""], 0
     for letter in kinds:
         depth += (letter in "[(") - (letter in "])")
@@ -170,7 +170,7 @@ def read_json(data: bytes, where: str) -> Trace:
 
 
 def write_json(trace: Trace, path: str | Path) -> None:
-    """Write a trace as JSON, one line for every node; the file appears when it is complete."""
+    """Write a trace as JSON, one line for every node, atomically."""
     with replacing(path) as unfinished, unfinished.open("w", encoding="utf-8") as sink:
         head = {"version": trace.version, **trace.attributes}
         sink.write(json.dumps(head)[:-1] + ', "workload_graph": [')
@@ -328,7 +328,7 @@ def read_protobuf(data: bytes, where: str) -> Trace:
 
 
 def write_protobuf(trace: Trace, path: str | Path) -> None:
-    """Write a trace as an .et file, which appears when it is complete."""
+    """Write a trace as an .et file, atomically."""
     metadata_class, node_class = message("GlobalMetadata"), message("Node")
     from google.protobuf.proto import serialize_length_prefixed
 

@@ -1,4 +1,4 @@
-"""A graph from calls that hand values to each other by name, as files of models have them."""
+"""A graph from calls that pass values to each other by name, as in files of models."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -55,13 +55,13 @@ def graph_of_calls(
     provenance: Mapping[str, Any],
     kept: Collection[str] = (),
 ) -> Graph:
-    """Return the graph of `calls`: those that must wait come later, the others stay in order.
+    """Return the graph of `calls`, with those that must wait moved back.
 
-    Files of models hold their nodes in no order of phases; here the forward pass comes first, then
-    the backward pass, then the optimizer. What waits for a later phase is part of it.
+    Files of models have no order of phases; here the forward pass comes first, then the backward
+    pass, then the optimizer. What waits for a later phase is part of it.
 
     A value is allocated by the call that makes it, and freed after the last one that uses it or a
-    form of it; those in `kept` outlive the graph.
+    view of it; those in `kept` outlive the graph.
     """
     makers = _makers(calls, where)
     waits = [
@@ -155,7 +155,7 @@ def _storages(
 
 
 def check_sizes(sizes: Iterable[str], known: Collection[str], where: str) -> None:
-    """Check that sizes that are given by name are among those that a model leaves open."""
+    """Check that the names of given sizes are among those that a model leaves open."""
     for name in sizes:
         if not known:
             raise InputError(f"{where}: --size {name} has no effect: the model leaves no size open")
@@ -168,5 +168,5 @@ def elements_of(tensor: TensorArgument | None) -> int:
 
 
 def bytes_of(tensor: TensorArgument | None) -> int:
-    """Return the bytes of a tensor; 0 where it, or the size of its type, is not known."""
+    """Return the bytes of a tensor; 0 if it, or the size of its type, is unknown."""
     return 0 if tensor is None else math.prod(tensor.shape) * BYTES.get(tensor.dtype, 0)

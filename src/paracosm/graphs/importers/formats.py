@@ -1,4 +1,4 @@
-"""The files that graphs can be imported from: how each is known, and who reads it."""
+"""The file formats that graphs can be imported from: how to recognise and read them."""
 
 import json
 import re
@@ -32,7 +32,7 @@ class Format:
     """One kind of file.
 
     `reader` is "module:function" of `paracosm.graphs`, imported when a file is read; it takes the
-    path, the `options` that have an effect, and what is `always` given.
+    path, the `options` that have an effect, and the constant arguments in `always`.
     """
 
     title: str
@@ -53,13 +53,12 @@ def import_graph(path: Path, format: str | None = None, **options: Any) -> Graph
 
     Args:
         path: the file, gzipped or not.
-        format: which of the formats; None to know it by its content.
-        options: those of the format; None and False stand for none.
+        format: one of the formats; None to detect it from the content.
+        options: those of the format; None and False mean not given.
 
     Raises:
         InputError: an unknown format, an option that has no effect on it, and what its reader
             refuses.
-        MissingExtraError: a Chakra trace in protobuf without protobuf.
     """
     if format is not None and format not in FORMATS:
         raise unknown("format", format, FORMATS)
@@ -113,12 +112,13 @@ def _of_text(data: bytes) -> str | None:
     if '"workload_graph"' in head or re.search(r'"paracosm_graph"', head):
         return "chakra"
     if re.search(r'"nodes"\s*:', head):
-        return "pytorch" if _is_observed(head) else "chakra"
+        is_observed = re.search(r'"(ctrl_deps|parent)"\s*:\s*\d', head)
+        return "pytorch" if is_observed else "chakra"
     return "chakra" if _is_messages(head.lstrip()) else None
 
 
 def _is_messages(head: str) -> bool:
-    """Whether objects stand one behind the other, as protobuf writes Chakra's messages."""
+    """Whether objects follow one another, as protobuf writes Chakra's messages."""
     try:
         first, end = json.JSONDecoder().raw_decode(head)
     except (ValueError, RecursionError):
@@ -127,7 +127,7 @@ def _is_messages(head: str) -> bool:
 
 
 def _of_keys(path: Path) -> str | None:
-    """Return the format of JSON by all of its keys: that which it begins with says nothing."""
+    """Return the format of JSON by all of its keys: the first one is not specific."""
     try:
         found = parse_json(read_bytes(path), str(path))
     except InputError:
@@ -138,10 +138,6 @@ def _of_keys(path: Path) -> str | None:
         if key in keys:
             return name
     return None
-
-
-def _is_observed(head: str) -> bool:
-    return re.search(r'"(ctrl_deps|parent)"\s*:\s*\d', head) is not None
 
 
 def _of_bytes(data: bytes) -> str | None:

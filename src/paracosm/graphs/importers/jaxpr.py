@@ -1,5 +1,5 @@
-"""A jaxpr that `jaxpr_export` dumped, as a graph. XLA fuses what stands apart here: durations that
-are estimated op by op are an upper bound of what the element-wise ones take."""
+"""A jaxpr that `jaxpr_export` dumped, as a graph. XLA fuses ops that are separate here: durations
+estimated op by op are an upper bound for element-wise ones."""
 
 import math
 import re

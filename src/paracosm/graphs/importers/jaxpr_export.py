@@ -1,12 +1,12 @@
 """Dump what JAX would compute as JSON, for `paracosm graph import`; needs JAX and nothing else.
 
-Copy this file beside your program, or take it from where Paracosm is installed:
+Copy this file next to your program, or take it from where Paracosm is installed:
 
     from jaxpr_export import export
     export("step.json", step, params, batch)
 
-Calls within calls are written out, and so is every pass of a scan. Of a while loop the body stands
-once, of a cond the branch with the most equations. Nothing is computed.
+Nested calls are expanded, and so is every pass of a scan. A while loop has its body once, a cond
+the branch with the most equations. Nothing is computed.
 """
 
 import json
@@ -61,7 +61,7 @@ def export(
 
 
 class _Dump:
-    """The file, as it is written: values by number, equations in their order."""
+    """The file under construction: values by number, equations in their order."""
 
     def __init__(self) -> None:
         self.tensors: list[list[Any]] = []
@@ -90,7 +90,7 @@ class _Dump:
         )
 
     def body(self, jaxpr: Any, known: dict[Any, int], stack: str) -> list[Any]:
-        """Write down the equations of a jaxpr; return the values that it puts out."""
+        """Write the equations of a jaxpr; return its output values."""
 
         def number(atom: Any) -> int | None:
             return None if hasattr(atom, "val") else known[atom]
@@ -117,7 +117,7 @@ class _Dump:
         return [number(atom) for atom in jaxpr.outvars]
 
     def inner(self, called: Any, inputs: list[Any], stack: str) -> list[Any]:
-        """Write down the equations of a jaxpr that is called."""
+        """Write the equations of a jaxpr that is called."""
         jaxpr = getattr(called, "jaxpr", called)
         known = dict(zip(jaxpr.invars, inputs, strict=True))
         for each in jaxpr.constvars:
@@ -125,7 +125,7 @@ class _Dump:
         return self.body(jaxpr, known, stack)
 
     def scan(self, params: Any, inputs: list[Any], stack: str) -> list[Any]:
-        """Write down every pass of a scan: a slice of what it goes over, then its body."""
+        """Write every pass of a scan: a slice of its inputs, then its body."""
         jaxpr, length = params["jaxpr"], params["length"]
         consts, carries = params["num_consts"], params["num_carry"]
         fixed, carry, over = (

@@ -1,10 +1,10 @@
 """A step of a PyTorch Kineto trace as a graph, with the durations that were traced.
 
 A node is a kernel, copy or memset, in the order of the launches; its op is the innermost one that
-was open on the host when it was launched ("aten.addmm"). It depends on what its stream ran before,
-and on what its stream waited for. A trace without a device has its outermost ops for nodes.
+was open on the host at the launch ("aten.addmm"). It depends on what its stream ran before, and on
+what its stream waited for. A trace without a device has its outermost ops as nodes.
 
-What the host does between launches is no node: `paracosm replay` plays it.
+What the host does between launches is not a node: `paracosm replay` plays it.
 """
 
 from dataclasses import replace

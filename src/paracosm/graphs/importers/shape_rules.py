@@ -1,6 +1,6 @@
-"""Rules that the shapes of ONNX and of TensorFlow have in common.
+"""Shape rules common to ONNX and TensorFlow.
 
-They raise one of `FAULTS` where a shape that they need is not known (None), or does not fit.
+They raise one of `FAULTS` if a shape that they need is unknown (None), or does not fit.
 """
 
 import math
@@ -33,7 +33,7 @@ def shapes_by(
 
 
 def shape_of(sizes: Sequence[Any]) -> Shape | None:
-    """Return a shape; None where a size is unknown (negative, no number) or out of all reason."""
+    """Return a shape; None if a size is unknown (negative, not a number) or absurdly large."""
     for size in sizes:
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             return None
@@ -41,7 +41,7 @@ def shape_of(sizes: Sequence[Any]) -> Shape | None:
 
 
 def like(shape: Sequence[int]) -> npt.NDArray[np.int8]:
-    """Return an array of a shape that takes no memory: NumPy's views say what becomes of it."""
+    """Return an array of a shape that takes no memory: NumPy's views then compute shapes."""
     return np.broadcast_to(np.int8(0), tuple(shape))
 
 

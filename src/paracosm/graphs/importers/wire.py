@@ -1,8 +1,8 @@
 """Protobuf messages as plain mappings, read without protobuf.
 
-The fields that are wanted are named by number; all others are passed over unread, so that the
-weights of a model of many gigabytes cost nothing. (Protocol Buffers, Encoding: a field is
-number * 8 + wire type, then a varint, 8 bytes, a length and that many bytes, or 4 bytes.)
+The wanted fields are given by number; all others are skipped unread, so that the weights of a model
+of many gigabytes cost nothing. (Protocol Buffers, Encoding: a field is number * 8 + wire type, then
+a varint, 8 bytes, a length and that many bytes, or 4 bytes.)
 """
 
 import struct
@@ -52,9 +52,9 @@ def schema(text: str) -> Schema:
 
 
 def decode(data: bytes, name: str, schema: Schema, where: str) -> Message:
-    """Return the message `name` that `data` are, with every field of the schema.
+    """Decode `data` as the message `name`, with every field of the schema.
 
-    Fields that the data lack are empty: 0, "", [], {}, or None for a message.
+    Missing fields are empty: 0, "", [], {}, or None for a message.
 
     Raises:
         InputError: cut off or damaged, with the byte and the field.

@@ -1,4 +1,4 @@
-"""The sizes of a decoder-only transformer, and those of models that people train."""
+"""The sizes of a decoder-only transformer, and those of well-known models."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,10 +15,10 @@ Recipe = Literal["megatron", "compiled", "eager"]
 class Transformer:
     """A decoder: a norm before each half of a layer, attention, then a perceptron or experts.
 
-    `recipe` says which kernels run and in which precision. "megatron": those of Megatron-LM in
-    2021, in half precision, with attention that writes its scores, dropout, and gradients reduced
-    in half precision. "compiled" and "eager": flash attention, no dropout, gradients reduced in
-    single precision; what is element by element is fused by a compiler, or an op at a time.
+    `recipe` defines the kernels and the precision. "megatron": those of Megatron-LM in 2021, in
+    half precision, with attention that writes its scores, dropout, and gradients reduced in half
+    precision. "compiled" and "eager": flash attention, no dropout, gradients reduced in single
+    precision; element-wise ops are fused by a compiler, or separate.
 
     Raises:
         InputError: a size that is not positive; sizes that do not divide each other; experts
@@ -134,7 +134,7 @@ class Transformer:
 
 
 def nearest_divisor(number: int, wanted: int) -> int:
-    """Return the divisor of a number that is nearest to the one that is wanted."""
+    """Return the divisor of a number that is nearest to the desired one."""
     fitting = [count for count in range(1, number + 1) if number % count == 0]
     return min(fitting, key=lambda count: abs(count - wanted))
 

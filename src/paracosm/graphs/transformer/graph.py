@@ -24,11 +24,11 @@ def transformer_graph(
 ) -> Graph:
     """Return one forward and backward pass and the update, on one of the ranks of a split.
 
-    Mixed precision, Adam, nothing recomputed; ops follow each other in one stream. Places are
+    Mixed precision, Adam, no recomputation; ops follow each other in one stream. Places are
     "embedding", "h.0.attention.qkv", ..., "norm", "head", "loss"; the gradient of weights, which
     only the optimizer waits for, is at "h.0.attention.qkv.weight". Collectives over the ranks of
     the split are nodes that communicate, with their "group" among their arguments; durations are
-    not known.
+    unknown.
 
     Args:
         model: its sizes.
@@ -36,7 +36,7 @@ def transformer_graph(
         split: how ranks share layers, sequences and experts; a number is that of those that share
             layers.
         stages: of a pipeline, with the same number of layers each. Between two of them Megatron's
-            ranks that share layers hand on a part of the activation each, and gather it.
+            ranks that share layers send a part of the activation each, and gather it.
 
     Raises:
         InputError: ranks that do not divide what they share, stages that do not divide the layers;
@@ -89,8 +89,8 @@ class _Row:
 def _nodes(rows: list[_Row], last: dict[str, int], split: Split) -> Iterator[Node]:
     """Yield the nodes of rows.
 
-    What is computed waits for the last result that was handed on; what is communicated also for all
-    that was issued before it, as a stream of collectives waits for that of kernels.
+    Computation waits for the previous result; communication also for everything issued before it,
+    as a stream of collectives waits for that of kernels.
     """
     ranks = {
         "tensor": tuple(range(split.tensor)),
@@ -185,7 +185,7 @@ def _first_norm(layer: int, model: Transformer) -> str:
 
 
 def _updates(share: Share, backward: list[Step]) -> Iterator[_Row]:
-    """Yield the optimizer step: of the tables, then of every layer, its experts apart."""
+    """Yield the optimizer step: of the tables, then of every layer, with experts separately."""
     size, model = share.gradient, share.model
     table = share.vocabulary + (0 if model.rotary else model.sequence)
     yield _Row("embedding", "optimizer", Step("", _adam(share, table * model.width)))

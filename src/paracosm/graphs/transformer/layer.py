@@ -46,11 +46,11 @@ class Step:
     kept: Kept = ()
     gradient: int = 0  # bytes of the gradient of weights that it makes
     of_weights: bool = False  # whether nothing but the optimizer waits for it
-    overlaps: bool = False  # whether the next step runs beside it, and the one after waits for both
+    overlaps: bool = False  # whether the next step overlaps it, and the one after waits for both
 
 
 def layer_forward(share: Share, layer: int) -> Iterator[Step]:
-    """Yield the forward pass of a layer; `layer` says whose loads of experts."""
+    """Yield the forward pass of a layer; `layer` selects the loads of experts."""
     local, gate = share.local, "mlp.gate" if share.model.gated else "mlp.up"
     last = "mlp.router" if share.model.experts and not share.model.shared else gate
     yield Step("attention.norm", norm(share), ((local, _projections(share)[-1][0]),))
@@ -76,7 +76,7 @@ def layer_forward(share: Share, layer: int) -> Iterator[Step]:
 
 
 def layer_backward(share: Share, layer: int) -> Iterator[Step]:
-    """Yield the backward pass, each gradient of weights being added to what there is already."""
+    """Yield the backward pass, which adds each gradient of weights to the existing one."""
     yield from _add_backward(share, "mlp.add")
     yield from _gather(share, "mlp.down")
     if share.model.experts:
@@ -174,11 +174,11 @@ def _attention_backward(share: Share) -> Iterator[Step]:
 
 
 def _ring(share: Share, *, backward: bool) -> Iterator[Step]:
-    """Yield attention to the keys of each rank of the ring, those of the next coming meanwhile.
+    """Yield attention to the keys of each rank of the ring, while the next ones are transferred.
 
     Every rank has an early and a late part of the sequence, so that causal attention takes all of
-    them as long (Brandon et al., "Striped Attention", 2023). Backward the gradients of keys and
-    values go around with them, and one step further: home.
+    them equally long (Brandon et al., "Striped Attention", 2023). In the backward pass the
+    gradients of keys and values travel with them, and one step further, back to their rank.
     """
     model, ranks = share.model, share.split.context
     length, head = model.sequence // ranks, model.head_width
@@ -249,7 +249,7 @@ def _activation(share: Share, size: int, *, backward: bool = False) -> Op:
 
 
 def _experts(share: Share, layer: int) -> Iterator[Step]:
-    """Yield what experts do with tokens, as long as it takes on the rank that gets the most."""
+    """Yield the experts' work on tokens, with the time of the rank that gets the most."""
     model, split = share.model, share.split
     sent, done = share.routed_tokens(layer)
     token = HALF * model.width
@@ -336,8 +336,8 @@ def _linear(share: Share, place: str, whole: int) -> Iterator[Step]:
 
 
 def _summed(share: Share, place: str, steps: Iterable[Step]) -> Iterator[Step]:
-    """Yield steps and the sum of their output, beside the last but those of weights that it may
-    overlap with: piece by piece, as products are done (Wang et al., "Overlap Communication with
+    """Yield steps and the sum of their output, concurrent with the last except gradients of
+    weights: piece by piece, as products are done (Wang et al., "Overlap Communication with
     Dependent Computation via Decomposition", 2023)."""
     found = list(steps)
     sums = list(_sum(share, place))
@@ -361,7 +361,7 @@ def linear_backward(
     """Yield the gradients of a linear map's input, weights and bias; of `groups` of them at once.
 
     In float8, tokens of the output's gradient are cast for both products, and those of the input,
-    of which the `first` map of several has one, for the second.
+    held by the `first` of several maps, for the second.
     """
     model, size = share.model, share.gradient
     float8 = share.split.float8 and not groups and place != "mlp.router"

@@ -1,4 +1,4 @@
-"""What one rank has of a transformer: of its heads and matrices, of a sequence, of its experts."""
+"""One rank's part of a transformer: of its heads and matrices, of a sequence, of its experts."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,10 +16,10 @@ from paracosm.rng import SimulationStream, generator
 class Split:
     """How ranks divide a transformer; each number is one of ranks.
 
-    Experts' loads are drawn for every layer anew: `routing` is "uniform"; "zipf(1.2)", in
+    Experts' loads are drawn anew for every layer: `routing` is "uniform"; "zipf(1.2)", in
     proportion to 1 / rank^1.2 of the experts in a random order; "dirichlet(0.5)", the smaller the
-    more uneven; or measured loads, "40+30+20+10", one for each expert. An expert takes `capacity`
-    times its even share of tokens at most, and drops the others; all of them where it is 0.
+    more uneven; or measured loads, "40+30+20+10", one for each expert. An expert takes at most
+    `capacity` times its even share of tokens, and drops the others; all of them if it is 0.
     """
 
     tensor: int = 1  # that share each layer
@@ -28,7 +28,7 @@ class Split:
     expert: int = 1  # that share the experts of each layer, and send tokens to each other
     routing: str = "uniform"
     capacity: float = 0.0
-    # whether gathers and sums along the sequence run beside the products that they feed or follow
+    # whether gathers and sums along the sequence overlap with the products that they feed or follow
     overlap: bool = False
     float8: bool = False  # whether linear maps of layers multiply numbers of one byte
     seed: int = 0  # of the loads
@@ -78,7 +78,7 @@ class Share:
 
     @property
     def local(self) -> int:
-        """Bytes of it where ranks that share layers divide it along the sequence."""
+        """Its bytes if the ranks that share layers divide it along the sequence."""
         return self.stream // (self.split.tensor if self.split.sequence else 1)
 
     @property
@@ -103,7 +103,7 @@ class Share:
         return HALF if self.model.recipe == "megatron" else 4
 
     def routed_tokens(self, layer: int) -> tuple[int, int]:
-        """Return the tokens that a rank sends to experts, and those that the busiest has to do."""
+        """Return the tokens that a rank sends to experts, and the number of the busiest rank."""
         model, split = self.model, self.split
         chosen = self.tokens * model.active
         most, _, dropped = routed(model, split, layer)
@@ -112,10 +112,10 @@ class Share:
 
 @lru_cache(maxsize=4096)
 def routed(model: Transformer, split: Split, layer: int) -> tuple[float, float, float]:
-    """Return which share of all choices the busiest rank gets, the busiest expert, and is dropped.
+    """Return the shares of all choices of the busiest rank and expert, and of dropped ones.
 
-    Tokens choose `active` experts each. Those beyond an expert's capacity are dropped (Lepikhin et
-    al., "GShard", 2020, section 2.2; Fedus et al., "Switch Transformers", 2021, equation 3).
+    Tokens choose `active` experts each. Those beyond an expert's capacity are dropped (Lepikhin
+    et al., "GShard", 2020, section 2.2; Fedus et al., "Switch Transformers", 2021, equation 3).
     """
     load = _loads(model, split, layer)
     kept = np.minimum(load, split.capacity / model.experts) if split.capacity else load
@@ -124,7 +124,7 @@ def routed(model: Transformer, split: Split, layer: int) -> tuple[float, float, 
 
 
 def describe_routing(model: Transformer, split: Split) -> str:
-    """Return how uneven experts' loads are and what is dropped, in the mean over layers."""
+    """Return how uneven experts' loads are and what is dropped, on average over layers."""
     found = np.array([routed(model, split, layer) for layer in range(model.layers)])
     most, _, dropped = found.mean(axis=0)
     return (

@@ -29,14 +29,14 @@ def build_job(
 ) -> Job:
     """Return the task graph of a job.
 
-    Ranks are the workers of the cluster in their order, with the speeds of their nodes, and where
-    the replica has them with the durations of their devices. The graph's batch is that of one
+    Ranks are the workers of the cluster in their order, with the speeds of their nodes, and with
+    the durations of their devices if the replica has them. The graph's batch is that of one
     micro-batch of one replica.
 
     Args:
         replica: a training step of one replica on one worker, with durations.
         cluster: with as many workers as the strategy has ranks.
-        strategy: how the job is spread.
+        strategy: how to parallelise the job.
         changes: of its collectives, and of messages between workers ("send").
         met: gets the kinds of the collectives that the job has.
 
@@ -99,7 +99,7 @@ def _check_gradients(plan: Plan) -> None:
 def check_changes(
     replica: Replica, cluster: Cluster, strategy: Strategy, changes: Sequence[Change]
 ) -> None:
-    """Refuse changes of collectives of which a job has none."""
+    """Refuse changes of collectives that a job does not have."""
     met: set[str] = set()
     if changes:
         build_job(replica, cluster, strategy, changes, met)
@@ -154,7 +154,7 @@ def _programs(
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Which rank has which place: tensor-parallel ranks next to each other, then those that share a
+    """The placement of ranks: tensor-parallel ranks are neighbours, then those that share a
     sequence, then data, then stages.
 
         rank = t + tensor x (c + context x (d + data x p))
@@ -163,8 +163,8 @@ class Layout:
                                          data groups (0 2) (1 3) (4 6) (5 7)
 
     Those that share shards, or experts, are neighbours among the ranks of a data group. `groups`
-    leads from a role to the ranks of each group, one row for each; messages have a role
-    at either end, and pairs (sender, receiver).
+    gives the ranks of each group by role, one row per group; messages have a role at either end,
+    and pairs (sender, receiver).
     """
 
     stage: Ints
@@ -197,9 +197,9 @@ class Layout:
     def concurrent_groups(
         self, group: Mapping[str, tuple[int, ...]], at_once: Sequence[Ints]
     ) -> dict[str, Ints]:
-        """Return the other groups that communicate with each of `group`, by its role.
+        """Return the other groups that communicate concurrently with each of `group`.
 
-        They are those of its kind with its number in `at_once`, which is by the order of `groups`.
+        They are those of its role with its number in `at_once`, which is in the order of `groups`.
         """
         found = {}
         for (names, groups), number in zip(self.groups.items(), at_once, strict=True):

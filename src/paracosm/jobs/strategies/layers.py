@@ -1,9 +1,8 @@
 """Layers of the model, and how tensor-parallel ranks split them.
 
-A place that has a number in it names a layer: "h.0.attention.qkv" is of "h.0". Places between
-those without one ("wte", "wpe"; "ln_f", "lm_head") come together as a layer of their own; in a
-model without any number, every module at the top is a layer. Nodes without a place belong to the
-layer before them.
+A place with a number in it names a layer: "h.0.attention.qkv" belongs to "h.0". Consecutive places
+without one ("wte", "wpe"; "ln_f", "lm_head") form a layer of their own; in a model without any
+number, every module at the top is a layer. Nodes without a place belong to the layer before them.
 
 Tensor parallelism: ranks split the matrices of every layer (Megatron-LM, Shoeybi et al. 2019).
 
@@ -11,16 +10,17 @@ Tensor parallelism: ranks split the matrices of every layer (Megatron-LM, Shoeyb
     tensor                          | sum    |                       | sum
 
 A graph that is captured with tensor parallelism has its collectives; a graph of one rank is split
-by estimate. In the longest list of layers ("h.0", "h.1", ...) all takes 1/t of the time, of the
-gradients and of the activations, but for what every rank does whole: norms (a place whose last name
-has "norm" in it, or is "ln", "ln_1") and the sums at the place of the layer itself ("h.0"). After
-every run of split ops the ranks sum up its output, and in the backward pass the gradient of its
-input, which is as large: in a transformer two all-reduces a layer each way. A layer of one op in
-each pass, as a per-layer profile has it, is split whole and followed by two of them. What is
-outside those layers (embedding, head, loss) every rank does whole. Nothing overlaps with the sums.
+by estimate. In the longest list of layers ("h.0", "h.1", ...) everything takes 1/t of the time, of
+the gradients and of the activations, except what every rank does in full: norms (a place whose last
+name has "norm" in it, or is "ln", "ln_1") and the sums at the place of the layer itself ("h.0").
+After every run of split ops the ranks sum up its output, and in the backward pass the gradient of
+its input, which is as large: in a transformer two all-reduces per layer and direction. A layer of
+one op in each pass, as in a per-layer profile, is split as a whole and followed by two of them.
+Outside those layers (embedding, head, loss) every rank does everything. Nothing overlaps with the
+sums.
 
-Heads of an attention stay whole. Where t does not divide them, all that is at the place of the
-attention takes what it takes on the ranks that have most of them: 2/12, of 12 heads on 8 ranks.
+Heads of an attention stay whole. If t does not divide them, everything at the place of the
+attention takes the time of the ranks with most of them: 2/12, of 12 heads on 8 ranks.
 """
 
 import re
@@ -166,9 +166,9 @@ def buckets_of(
 ) -> list[Bucket]:
     """Return the buckets of these backward rows, as PyTorch's DDP fills them after one iteration.
 
-    Gradients fill a bucket in the order in which they appear; the one that fills it up closes it
-    (Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB
-    2020, sections 3.2 and 4.2). `first` and `usual` bytes close the first one and the others.
+    Gradients fill a bucket in order of appearance; the one that fills it up closes it (Li et al.,
+    "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020, sections
+    3.2 and 4.2). `first` and `usual` bytes close the first one and the others.
     """
     buckets: list[Bucket] = []
     filled: list[int] = []
@@ -191,7 +191,7 @@ HOST = RESOURCES.index("host")
 
 
 def split(work: Work, layers: Layers, tensor: int, *, along_sequence: bool = False) -> Work:
-    """Return the work of one of `tensor` ranks, estimated from that of one rank that has all.
+    """Return the work of one of `tensor` ranks, estimated from that of a single rank.
 
     Along the sequence ranks divide norms and sums as well; each sum is a reduce-scatter, and a
     gather before the next split op.
@@ -245,8 +245,8 @@ def _along_sequence(sums: tuple[Sum, ...]) -> tuple[Sum, ...]:
 def weight_rows(graph: Graph, layers: Layers) -> frozenset[int]:
     """Return the backward nodes that only the optimizer waits for: gradients of weights.
 
-    They are at the place of a parameter ("h.0.mlp.weight"), or such that no other layer waits for
-    them, not even through others of their own layer.
+    They are at the place of a parameter ("h.0.mlp.weight"), or no other layer waits for them, not
+    even through others of their own layer.
     """
     rows = layers.backward_rows
     named = [name.endswith((".weight", ".bias")) for name in graph.names]
@@ -263,7 +263,7 @@ def weight_rows(graph: Graph, layers: Layers) -> frozenset[int]:
 
 
 def kept_gradients(work: Work, size: Ints, layers: Layers) -> float:
-    """Return the share of the bytes of gradients that is left where storages have these sizes."""
+    """Return the share of the bytes of gradients that remains if storages have these sizes."""
     storages = work.graph.storages
     of_one, left = (
         layers.gradient_bytes(storages.first, storages.last, each).sum()
@@ -302,7 +302,7 @@ def _inside(work: Work, place: str) -> Bools:
 
 
 def _numbered_most(layers: Layers) -> Bools:
-    """Return which nodes are of the most layers whose names differ in nothing but the number."""
+    """Return the nodes of the longest list of layers whose names differ only in the number."""
     lists = Counter(name.rpartition(".")[0] for name in layers.names if is_numbered(name))
     longest = max(lists, key=lists.__getitem__, default="")
     family = [is_numbered(name) and name.rpartition(".")[0] == longest for name in layers.names]
@@ -343,11 +343,11 @@ def _runs(
 
 
 def recomputed_of(graph: Graph, kind: str) -> Callable[[Sequence[int]], list[int]]:
-    """Return what computes again, of the nodes of a layer, those that a `kind` says.
+    """Return which nodes of a layer are recomputed under a `kind` of recomputation.
 
     "selective": all but attention and the first, third, ... matrix product (torchtitan,
-    `activation_checkpoint.selective_ac_option = "op"`). "attention": what makes scores, and what is
-    made of them, up to the product with the values.
+    `activation_checkpoint.selective_ac_option = "op"`). "attention": from the scores up to the
+    product with the values.
     """
     names = [_plain(op.name) for op in graph.ops]
 

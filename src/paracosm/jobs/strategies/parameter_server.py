@@ -1,6 +1,6 @@
 """Parameter servers: workers push gradients and pull parameters (Li et al., OSDI 2014).
 
-Synchronous: a server updates its parameters when the gradients of all workers are there.
+Synchronous: a server updates its parameters when the gradients of all workers have arrived.
 
     worker 0 | forward | backward |          | forward ...
     worker 1 | forward | backward    |       | forward ...
@@ -8,14 +8,14 @@ Synchronous: a server updates its parameters when the gradients of all workers a
     server                          |upd 1|upd 0|
     pulls                                 | 1 | 0 |
 
-Asynchronous: it updates with every worker's gradients as they come, first in, first out, and
-answers that worker alone, which goes on with what it gets.
+Asynchronous: it updates with every worker's gradients as they arrive, first in, first out, and
+answers that worker alone, which then continues.
 
 Gradients travel in buckets, as with DDP, and the parameters of each are divided evenly between all
 servers, as Li et al. divide ranges of keys, and MXNet's servers large arrays: a bucket is a message
-to every server. The servers are ranks of their own, behind the workers. An update takes its share,
-by bytes, of what the optimizer takes on a worker of speed 1; to add up the gradients of all workers
-takes nothing.
+to every server. The servers are ranks of their own, after the workers. An update takes its share,
+by bytes, of the optimizer's time on a worker of speed 1; adding up the gradients of all workers
+takes no time.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ from paracosm.network import Stations
 
 @dataclass(frozen=True, eq=False)
 class _Share:
-    """A part of the bucket `number` that one server has: bytes, and seconds of their update."""
+    """A server's part of the bucket `number`: bytes, and seconds of their update."""
 
     number: int
     bucket: Bucket
@@ -95,7 +95,7 @@ def parameter_server_job(replica: Replica, cluster: Cluster, strategy: Strategy)
 
 
 def _shares(plan: Plan, strategy: Strategy) -> list[_Share]:
-    """Return what every server has of every bucket; as many bytes as any other, or one more."""
+    """Return every server's part of every bucket; their bytes differ by at most one."""
     rows = plan.backward_rows(plan.parts[0])
     buckets = buckets_of(rows, plan.gradients, strategy.first_bucket, strategy.bucket, "data")
     if not buckets:
@@ -118,7 +118,7 @@ def _shares(plan: Plan, strategy: Strategy) -> list[_Share]:
 
 
 class _Pushes:
-    """Writes pushes behind the last gradient of every bucket."""
+    """Writes pushes after the last gradient of every bucket."""
 
     def __init__(self, rows: RowWriter, shares: list[_Share], *, lets_go: bool) -> None:
         self._rows, self._lets_go = rows, lets_go

@@ -28,10 +28,10 @@ DIVIDED = ("parameters", "gradients", "optimizer")
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A replica's work, and who does which part of it.
+    """A replica's work, and its distribution.
 
     Chunk c of rank p of a pipeline is `parts[c * pipeline + p]`. `gradients` are the bytes that
-    each node makes, `resident` those that a replica holds throughout, by what they are.
+    each node makes, `resident` those that a replica holds throughout, by kind.
     """
 
     strategy: Strategy
@@ -43,7 +43,7 @@ class Plan:
 
     @property
     def parameters(self) -> float:
-        """Bytes of a replica's parameters; where nobody says, as many as those of its gradients."""
+        """Bytes of a replica's parameters; by default, those of its gradients."""
         return self.resident.get("parameters") or float(self.gradients.sum())
 
     @cached_property
@@ -78,7 +78,7 @@ class Plan:
 
     @cached_property
     def deferred(self) -> frozenset[int]:
-        """Rows of the backward pass that a zero-bubble pipeline puts off: gradients of weights."""
+        """Rows of the backward pass that a zero-bubble pipeline defers: gradients of weights."""
         if self.strategy.schedule != "zero-bubble":
             return frozenset()
         return weight_rows(self.work.graph, self.layers)
@@ -87,7 +87,7 @@ class Plan:
     def halved(self) -> frozenset[int]:
         """Rows that make gradients of weights and others, in layers with none for weights alone.
 
-        Half of their time is put off: Qi et al. find both halves about equal (2023, section 2.1).
+        Half of their time is deferred: Qi et al. find both halves about equal (2023, section 2.1).
         """
         if self.strategy.schedule != "zero-bubble":
             return frozenset()
@@ -98,12 +98,12 @@ class Plan:
 
     @property
     def put_off(self) -> frozenset[int]:
-        """Rows with anything that is put off until after the backward pass."""
+        """Rows of which anything is deferred until after the backward pass."""
         return self.deferred | self.halved
 
     @cached_property
     def until(self) -> Ints:
-        """The last layer whose forward pass looks at what each node makes; -1 for none."""
+        """The last layer whose forward pass uses what each node makes; -1 for none."""
         return _last_readers(self.work.graph, self.layers, self.layers.layer)
 
     def sections(self, rows: Sequence[int]) -> list[tuple[int, list[int]]]:
@@ -116,8 +116,8 @@ class Plan:
     def backward_rows(self, part: "Part") -> list[int]:
         """Return the rows of a stage's backward pass in the order in which they run.
 
-        Where something is done before every layer, it is layer by layer, the last one first: an
-        order that can run, for no row has to wait for a layer before it.
+        If something is done before every layer, the order is layer by layer, the last one first; it
+        is valid, since no row waits for a layer before it.
         """
         strategy = self.strategy
         layered = strategy.sharding == "parameters" or strategy.offload
@@ -169,7 +169,7 @@ def layer_times(work: Work, layers: Layers) -> Floats:
 
 
 def _check_written(graph: Graph, strategy: Strategy) -> None:
-    """Check that the graph is divided as the strategy says, where only its writer can do so."""
+    """Check that the graph is divided as the strategy requires, where only its writer can."""
     for key, wanted in (
         ("cp", strategy.context),
         ("ep", strategy.expert),
@@ -186,7 +186,7 @@ def _check_written(graph: Graph, strategy: Strategy) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What one stage does: rows, those of the optimizer with the share of it.
+    """The work of one stage: rows, those of the optimizer with the share of it.
 
     Activations of `received` bytes come from the stage before, `sent` bytes go to the next one, and
     gradients of the same sizes back. `share` is that of the parameters, by the bytes of gradients.
@@ -238,8 +238,8 @@ def parts_of(
 def stages_of(layers: Layers, time: Floats, count: int, cut: Sequence[str]) -> list[int]:
     """Return the stage of every layer, from their seconds or from `cut`.
 
-    Without a cut the longest stage is as short as can be, and then each one, from the last on, has
-    as few layers as then can be.
+    Without a cut the longest stage is as short as possible, and then each one, from the last on,
+    has as few layers as possible.
     """
     if count > len(layers.names):
         raise InputError(
@@ -256,10 +256,10 @@ def stages_of(layers: Layers, time: Floats, count: int, cut: Sequence[str]) -> l
 def crossing_bytes(graph: Graph, layers: Layers, stage: Ints, count: int) -> list[int]:
     """Return the bytes that pass from each of `count` stages to the next, for one micro-batch.
 
-    They are what the forward pass of later stages looks at: what the nodes write that it waits for,
-    or their largest storage where that is less (an op may write more than what is looked at, a
-    layer as one node keeps more than what it hands on). Where nothing later waits for the stage or
-    those before, it is what the last node of the stage writes.
+    They are what the forward pass of later stages uses: what the nodes write that it waits for, or
+    their largest storage if that is less (an op may write more than is used, a layer as one node
+    keeps more than it passes on). If nothing later waits for the stage or those before, it is what
+    the last node of the stage writes.
     """
     sizes = np.zeros(len(graph), dtype=np.int64)
     there = graph.storages.first >= 0
@@ -281,7 +281,7 @@ def crossing_bytes(graph: Graph, layers: Layers, stage: Ints, count: int) -> lis
 
 
 def _last_readers(graph: Graph, layers: Layers, number: Ints) -> Ints:
-    """Return the largest number of the forward nodes that look at each node; -1 for none."""
+    """Return the largest number of the forward nodes that use each node; -1 for none."""
     until = np.full(len(graph), -1, dtype=np.int64)
     for row in layers.forward_rows:
         np.maximum.at(until, graph.predecessors(row), number[row])
@@ -322,10 +322,10 @@ def balanced(time: Floats, count: int) -> list[int]:
 def plans_of(
     replica: Replica, cluster: Cluster, strategy: Strategy, stage: Ints
 ) -> tuple[list[Plan], Ints]:
-    """Return the plan of each kind of device, and which one each worker follows.
+    """Return the plan of each kind of device, and the index of each worker's plan.
 
-    Where nobody says at which layers a pipeline is cut, the longest stage is as short as can be,
-    each by the slowest of its devices. `stage` is that of each worker.
+    Unless the cut of a pipeline is given, the longest stage is as short as possible, each timed on
+    the slowest of its devices. `stage` is that of each worker.
     """
     devices = [node.device or "" for node in cluster.nodes[: len(stage)]]
     known = [device if device in replica.elsewhere else "" for device in devices]

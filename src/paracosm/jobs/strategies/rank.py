@@ -6,9 +6,9 @@
     send                                   | y |                              | dx |
 
 A pass waits for what it receives, and sends when its last task is done. With recomputation (Chen et
-al. 2016) the forward pass keeps only what one layer hands to the next; before its backward pass
-each layer is computed again, so that one layer's activations are there at a time. The optimizer
-waits for all reductions; ZeRO 1 and 2 then gather what the other ranks have updated.
+al. 2016) the forward pass keeps only each layer's input; each layer is computed again before its
+backward pass, so that only one layer's activations are held at a time. The optimizer waits for all
+reductions; ZeRO 1 and 2 then gather what the other ranks have updated.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Chunk:
 
 
 def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
-    """Return what a rank of a stage does in an iteration."""
+    """Return the program of a rank of a stage for one iteration."""
     strategy = plan.strategy
     numbers = [stage + chunk * strategy.pipeline for chunk in range(strategy.chunks)]
     stages = [Stage(plan, plan.parts[n], costs, books) for n in numbers]
@@ -94,7 +94,6 @@ def rank_program(plan: Plan, stage: int, costs: Costs, books: Books) -> Program:
 
 
 def _chunk(stage: Stage) -> _Chunk:
-    """Return the blocks of a stage."""
     strategy, forward = stage.plan.strategy, forward_block(stage)
     stay = strategy.microbatches == 1 and strategy.sharding in ("none", "optimizer")
 
@@ -110,7 +109,7 @@ def _chunk(stage: Stage) -> _Chunk:
 
 
 def check_length(key: str, times: int, tasks: int) -> None:
-    """Check that so many tasks, so many times, make a program that can be held."""
+    """Check that a program of so many tasks is not too large to be held."""
     if tasks * times > LONGEST_PROGRAM:
         raise InputError(
             f"strategy: {key}={times} times {tasks:,} tasks are more than a rank may have, "
@@ -119,11 +118,11 @@ def check_length(key: str, times: int, tasks: int) -> None:
 
 
 def _resident(plan: Plan, numbers: list[int]) -> int:
-    """Return the bytes that a rank holds throughout: its share of what the replica holds.
+    """Return the bytes that a rank holds throughout: its share of the replica's.
 
-    What is sharded is divided once more, between the data-parallel ranks. Inputs are those of one
-    micro-batch, on every stage. Where several micro-batches add up their gradients, or gradients
-    are sharded, those are held throughout as well.
+    Sharded data is further divided between the data-parallel ranks. Inputs are those of one
+    micro-batch, on every stage. If several micro-batches add up their gradients, or gradients are
+    sharded, those are held throughout as well.
     """
     strategy = plan.strategy
     stage = SHARDINGS.index(strategy.sharding)
@@ -306,18 +305,18 @@ def forward_block(stage: Stage, pulled: Ready = MappingProxyType({})) -> Forward
 
 
 def _dependencies_of_later_block(ready: Ready, block: str) -> Ready:
-    """Return what a later block waits for, to whom these rows are those of another block."""
+    """Return what a later block waits for, for which these rows are another block's."""
     return {
         (lane, block if anchor == HERE else anchor): row for (lane, anchor), row in ready.items()
     }
 
 
 class Follower(Protocol):
-    """Writes what becomes of gradients, while the nodes that make them are written."""
+    """Writes the reductions or pushes of gradients, as the nodes that make them are written."""
 
     @property
     def freed(self) -> Mapping[int, int]:
-        """The task after which the gradients of a node are no longer needed whole."""
+        """The task after which the gradients of a node are no longer needed in full."""
 
     def after(self, row: int) -> None:
         """Write what becomes possible when a node is done."""
@@ -326,10 +325,10 @@ class Follower(Protocol):
 def backward_blocks(
     stage: Stage, forward: Forward, follow: Callable[[RowWriter], Follower] | None, *, stay: bool
 ) -> Passes:
-    """Return the backward pass of a micro-batch, and what of it is put off, where anything is.
+    """Return the backward pass of a micro-batch, and its deferred part, if any.
 
-    `follow` makes what reduces or pushes the gradients. They `stay` where this pass allocates
-    them, or go when they have been followed up.
+    `follow` makes the object that reduces or pushes the gradients. They `stay` where this pass
+    allocates them, or are released after that.
     """
     plan, part, writer = stage.plan, stage.part, stage.books.writer()
     came = {} if stage.is_last else receive(stage, writer, "gradients", part.sent)
@@ -443,7 +442,7 @@ def _needed_prefix(plan: Plan, layer: int, nodes: list[int]) -> list[int]:
 
 
 def offloaded(stage: Stage) -> dict[int, Held]:
-    """Return what the layers of a stage leave for their backward pass, and the host keeps."""
+    """Return what the layers of a stage keep for their backward pass in the host's memory."""
     plan = stage.plan
     if not plan.strategy.offload:
         return {}
@@ -457,7 +456,7 @@ OFFLOAD, RELOAD = "offload", "reload"
 
 
 def move(stage: Stage, rows: RowWriter, lane: str, layer: int, held: Held) -> int:
-    """Copy what a layer has left to the host, when it is there, or back."""
+    """Copy what a layer keeps to the host, once it is complete, or back."""
     plan = stage.plan
     size = sum(size for size, _ in held)
     after = row_anchors(rows.done(DEVICE), lane) if lane == OFFLOAD else []
@@ -468,7 +467,7 @@ def move(stage: Stage, rows: RowWriter, lane: str, layer: int, held: Held) -> in
 
 
 class Reloads:
-    """Writes the copies back of a backward pass, each beside that of the layer before it."""
+    """Writes the copies back of a backward pass, each next to that of the layer before it."""
 
     def __init__(
         self, stage: Stage, rows: RowWriter, away: Mapping[int, Held], layers: list[int]
@@ -483,7 +482,7 @@ class Reloads:
         """What is there again."""
 
     def begin(self, number: int) -> None:
-        """Wait for what the `number`-th layer needs, and let the next one come meanwhile."""
+        """Wait for what the `number`-th layer needs, and start the copy for the next one."""
         if number not in self._number:
             return
         place = self._number[number]
@@ -499,8 +498,8 @@ class Reloads:
 def optimizer_block(stage: Stage) -> Block:
     """Return the optimizer step of a stage.
 
-    Where optimizer states are sharded, a rank updates its share of the parameters, in that share of
-    the time and of the memory that the step takes for a while.
+    If optimizer states are sharded, a rank updates its share of the parameters, with that share of
+    the step's time and temporary memory.
     """
     plan, strategy, writer = stage.plan, stage.plan.strategy, stage.books.writer()
     share = {

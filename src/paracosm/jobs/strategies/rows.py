@@ -1,14 +1,14 @@
-"""Writes nodes of a graph into a block of tasks, and which memory they hold until when.
+"""Writes nodes of a graph into a block of tasks, with the memory that they hold.
 
-A node of an asynchronous device is two tasks: the host launches it, then the device has it. What
-the host only looks at (a view) passes on what it waits for. Lanes run in order, so that a task
-waits for no more than the last of its dependencies on each other lane, and for none on its own.
+A node of an asynchronous device is two tasks: the host launches it, then the device runs it. Nodes
+that only the host handles (a view) pass on their dependencies. Lanes run in order, so a task waits
+for no more than the last of its dependencies on each other lane, and for none on its own.
 
 A storage is held from the task of the node that allocates it to that of the last node of the stage
-that uses it. What the backward pass looks at is held for every micro-batch from its forward pass to
-its backward pass. What only other stages use is held until it has been sent; what they send, from
-the first task that looks at it until the backward pass is over. Gradients are held for good, or
-only until they have been added up, reduced or scattered.
+that uses it. What the backward pass uses is held for every micro-batch from its forward pass to its
+backward pass. What only other stages use is held until it has been sent; what they send, from the
+first task that uses it until the backward pass is over. Gradients are held throughout, or only
+until they have been added up, reduced or scattered.
 """
 
 from bisect import bisect_left
@@ -33,7 +33,7 @@ TimeOf = Callable[[str, str, int], float]
 class RowWriter:
     """Writes nodes of one rank's graph, in order.
 
-    `earlier` and `elsewhere` say what is there when nodes of earlier blocks, and of other stages,
+    `earlier` and `elsewhere` return what follows when nodes of earlier blocks, and of other stages,
     are done.
     """
 
@@ -59,7 +59,7 @@ class RowWriter:
         self._host_takes_time = work.host_takes_time
 
     def wait(self, ready: Ready) -> None:
-        """Let all that the device does from here on wait for this."""
+        """Make all later work of the device wait for this."""
         for lane in set(self.work.lane) | {COMPUTE}:
             if lane != self.work.host or lane == COMPUTE:
                 merge(self._awaited.setdefault(lane, {}), ready)
@@ -108,10 +108,10 @@ class RowWriter:
         return self._awaited.get(COMPUTE, {})
 
     def taken(self, row: int) -> int:
-        """Return the task from whose begin on there is what a node of this block allocates.
+        """Return the task from whose begin on a node of this block holds its allocation.
 
-        A host that runs ahead of its device takes memory, and hands it back, for what it issues
-        next: in the order of the device's tasks.
+        A host that runs ahead of its device allocates and frees memory for what it issues next: in
+        the order of the device's tasks.
         """
         task = self.row_of[row]
         place = bisect_left(self._computing, task)
@@ -119,14 +119,14 @@ class RowWriter:
         return self._computing[place] if runs_ahead else task
 
     def given(self, row: int) -> int:
-        """Return the task at whose end what a node of this block used last is let go."""
+        """Return the task at whose end the last uses of a node of this block are released."""
         task = self.row_of[row]
         place = max(bisect_left(self._computing, task) - 1, 0)
         return self._computing[place] if self._runs_ahead(row) and self._computing else task
 
     @property
     def end(self) -> int:
-        """The task at whose end what the block has used so far is let go."""
+        """The task at whose end the block's uses so far are released."""
         last = len(self.writer) - 1
         is_ahead = self.work.host != COMPUTE and self.writer.last.get(self.work.host) == last
         return self._computing[-1] if is_ahead and self._computing else last
@@ -159,7 +159,7 @@ class RowWriter:
         return {(lane, last_on(lane)): 0}
 
     def ready_of(self, row: int) -> Ready:
-        """Return what is there when a node of this block, or of an earlier one, is done."""
+        """Return what is available when a node of this block, or of an earlier one, is done."""
         if row in self.ready:
             return self.ready[row]
         return self._earlier.get(row, self._elsewhere)
@@ -172,7 +172,7 @@ def merge(into: Gathered, other: Ready) -> None:
 
 
 def row_anchors(ready: Ready, lane: str) -> list[Place]:
-    """Return what a task on `lane` waits for: the lane's order does the rest."""
+    """Return what a task on `lane` waits for: the lane's order implies the rest."""
     return [(anchor, after) for (other, anchor), after in ready.items() if other != lane]
 
 
@@ -183,7 +183,7 @@ Held = list[tuple[int, int]]
 def _storages(
     plan: Plan, makers: Sequence[int], users: Sequence[int] = ()
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield bytes, first and last node of what nodes allocate, or use that was there before."""
+    """Yield bytes, first and last node of what nodes allocate or reuse."""
     first, last = plan.work.graph.storages.first, plan.work.graph.storages.last
     chosen = np.isin(first, makers) | ((first < 0) & np.isin(last, users))
     columns = (each[chosen].tolist() for each in (plan.work.storage_size, first, last))
@@ -197,10 +197,10 @@ def hold_activations(
     forgotten: Mapping[int, int],
     sent_away: Mapping[int, int],
 ) -> Held:
-    """Take down what a forward pass allocates, and return what is still there when it is over.
+    """Record a forward pass's allocations, and return those still held at its end.
 
-    What rows make that are computed again is `forgotten` after a task; so is what is left of a
-    layer and `sent_away` by one.
+    What recomputed rows make is `forgotten` after a task; what remains of a layer may be
+    `sent_away` by one.
     """
     writer, backward = rows.writer, frozenset(part.backward)
     left: Held = []
@@ -224,7 +224,7 @@ def hold_activations(
 
 
 def kept_of_layers(plan: Plan, part: Part, forgotten: frozenset[int]) -> dict[int, Held]:
-    """Return what is left of each layer after its forward pass, for its backward pass."""
+    """Return what remains of each layer after its forward pass, for its backward pass."""
     backward, found = frozenset(part.backward), dict[int, Held]()
     for size, first, last in _storages(plan, part.forward):
         held = _bytes_passed_on(plan, first, size) if first in forgotten else size
@@ -236,20 +236,20 @@ def kept_of_layers(plan: Plan, part: Part, forgotten: frozenset[int]) -> dict[in
 def hold_recomputed(
     plan: Plan, part: Part, rows: RowWriter, again: frozenset[int], later: Held | None
 ) -> None:
-    """Take down what rows allocate that are computed again in a backward pass."""
+    """Record what recomputed rows allocate in a backward pass."""
     for size, first, last in _storages(plan, part.forward):
         if first in again:
             _hold(plan, rows, size - _bytes_passed_on(plan, first, size), first, last, later)
 
 
 def first_task(plan: Plan, nodes: Sequence[int], row_of: Mapping[int, int]) -> int:
-    """Return the first task of a pass on the device, which may look at what has come."""
+    """Return the first task of a pass on the device, which may use what has arrived."""
     here = (node for node in nodes if node in row_of)
     return next((row_of[node] for node in here if plan.work.lane[node] in DEVICE), 0)
 
 
 def release_kept(plan: Plan, left: Held, rows: RowWriter, later: Held | None) -> None:
-    """Take down in a backward pass what was left behind; what puts work off uses it `later`."""
+    """Record the use of what a forward pass left; deferred work uses it `later`."""
     for size, last in left:
         if later is not None and last in plan.put_off:
             later.append((size, last))
@@ -264,7 +264,7 @@ def hold_gradients(
     freed: Mapping[int, int] | None,
     later: Held | None,
 ) -> None:
-    """Take down what nodes of a backward pass allocate."""
+    """Record what nodes of a backward pass allocate."""
     for size, first, last in _storages(plan, nodes):
         if last < len(plan.work.graph):
             _hold(plan, rows, size, first, last, later)
@@ -276,7 +276,7 @@ def hold_gradients(
 
 
 def hold_updates(plan: Plan, rows: RowWriter, share: Mapping[int, float]) -> None:
-    """Take down what an optimizer step allocates, of every node the share that a rank does."""
+    """Record a rank's share of what an optimizer step allocates."""
     for whole, first, last in _storages(plan, list(share)):
         size = round(whole * share[first])
         if last < len(plan.work.graph):
@@ -300,7 +300,7 @@ def _hold(
 
 
 def _bytes_passed_on(plan: Plan, row: int, size: int) -> int:
-    """Return how many of the bytes that a node allocates later layers' forward passes look at."""
+    """Return how many of the bytes that a node allocates later layers' forward passes use."""
     if plan.until[row] <= plan.layers.layer[row]:
         return 0
     return min(size, int(plan.work.graph.bytes_written[row]) or size)

@@ -1,19 +1,19 @@
 """One stage of one rank: its messages, reductions of gradients and gathers of parameters.
 
-PyTorch's DDP reduces gradients in buckets, each as soon as its last gradient is there (Li et al.
+PyTorch's DDP reduces gradients in buckets, each as soon as its last gradient is complete (Li et al.
 2020, section 3.2.3), on a lane of its own that slows no computation down. With several
 micro-batches the gradients are added up, and reduced with the last one.
 
-ZeRO (Rajbhandari et al. 2020) and FSDP (Zhao et al. 2023) share what DDP copies. Stage 1 divides
-the optimizer's state: gradients are reduced and scattered, every rank updates its share, and all
-gather the parameters. Stage 2 divides the gradients as well, stage 3 (FSDP) also the parameters:
-each layer's are gathered before its forward and its backward pass, and dropped after. Gathers and
-scatters take turns on one lane, as NCCL's on one communicator; with `prefetch` = 1:
+ZeRO (Rajbhandari et al. 2020) and FSDP (Zhao et al. 2023) divide what DDP replicates. Stage 1
+divides the optimizer's state: gradients are reduced and scattered, every rank updates its share,
+and all gather the parameters. Stage 2 divides the gradients as well, stage 3 (FSDP) also the
+parameters: each layer's are gathered before its forward and its backward pass, and dropped after.
+Gathers and scatters take turns on one lane, as NCCL's on one communicator; with `prefetch` = 1:
 
     communication | gather 0 | gather 1 | gather 2 | ... | gather 1 | scatter 2 | gather 0 | ...
     compute                  | forward 0 | forward 1 |...| backward 2 | backward 1 | ...
 
-A gather waits until the layer `prefetch` + 1 places before it is done: so many are there at a time.
+A gather waits until the layer `prefetch` + 1 places before it is done: so many are held at a time.
 """
 
 import math
@@ -65,14 +65,14 @@ class Stage:
 
 
 def before(stage: Stage) -> Ready:
-    """Return what a pass waits for besides its own: what has been sent, where nothing overlaps."""
+    """Return what else a pass waits for: earlier sends, if nothing overlaps."""
     return {} if stage.plan.strategy.overlap else {("send", last_on("send")): 0}
 
 
 def receive(stage: Stage, writer: BlockWriter, what: str, size: int) -> Ready:
-    """Receive what another stage sends for the micro-batch, and return what its coming is.
+    """Receive what another stage sends for the micro-batch, and return its arrival.
 
-    It may come before it is needed; memory for it is another's matter.
+    It may arrive before it is needed; its memory is counted elsewhere.
     """
     role = f"{what} in"
     _, later = stage.costs.of_message(role, size)
@@ -91,8 +91,8 @@ def send(stage: Stage, rows: RowWriter, what: str, size: int) -> None:
 def collective(
     stage: Stage, writer: BlockWriter, name: str, kind: str, size: int, there: Ready, role: str
 ) -> int:
-    """Write a collective between ranks that share parameters, and what it takes from computing;
-    return the row of the collective."""
+    """Write a collective between ranks that share parameters, and its effect on computing; return
+    the row of the collective."""
     name = f"{name} of stage {stage.part.number}" if stage.part.stages > 1 else name
     seconds, anchors = stage.costs.of(role, kind, size), row_anchors(there, COMMUNICATION)
     if taken := stage.plan.work.interference.taken(size, seconds):
@@ -102,7 +102,7 @@ def collective(
 
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """Times of messages and collectives of one rank, and of all that are placed like it.
+    """Times of messages and collectives of one rank, and of all with equivalent places.
 
     `group` has the ranks that it communicates with in each role, `concurrent` other groups, a row
     each, that communicate in that role at the same time; `met` gets the kinds of all requested
@@ -161,7 +161,7 @@ class Costs:
 def reduced_buckets(stage: Stage, *, last: bool) -> list[Bucket]:
     """Return what a backward pass reduces, `last` of the micro-batches or not.
 
-    ZeRO 2 and 3 keep no whole gradients, and reduce them with every micro-batch; ZeRO 3 layer by
+    ZeRO 2 and 3 keep no complete gradients, and reduce them with every micro-batch; ZeRO 3 layer by
     layer.
     """
     plan, strategy, part = stage.plan, stage.plan.strategy, stage.part
@@ -181,7 +181,7 @@ def reduced_buckets(stage: Stage, *, last: bool) -> list[Bucket]:
 
 
 class Reductions:
-    """Writes the reductions of a backward pass, each behind the last node that it waits for."""
+    """Writes the reductions of a backward pass, each after the last node that it waits for."""
 
     def __init__(self, stage: Stage, rows: RowWriter, buckets: Sequence[Bucket]) -> None:
         self._stage, self._rows = stage, rows
@@ -224,7 +224,7 @@ class Gathers:
         self._ended: list[int] = []
 
     def begin(self, number: int) -> None:
-        """Gather what the `number`-th layer needs, and those that come ahead of their use."""
+        """Gather what the `number`-th layer needs, and those to be prefetched."""
         if number not in self._place:
             return
         unit = self._place[number]
@@ -240,7 +240,7 @@ class Gathers:
             self._ended.append(row)
 
     def close(self) -> None:
-        """Tell the blocks that follow when the last layers were dropped."""
+        """Mark for later blocks when the last layers were dropped."""
         for back in range(self._ahead + 1 if self._ended else 0):
             place = max(len(self._ended) - 1 - back, 0)
             self._rows.writer.mark(_dropped(back), self._ended[place])

@@ -1,4 +1,4 @@
-"""How a job is spread over workers: so many ways, in such an order, with so much held where."""
+"""How a job is parallelised: how many ways, in which order, and what is held where."""
 
 import math
 from collections.abc import Callable
@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to spread a job over `data` x `context` x `tensor` x `pipeline` workers.
+    """A job on `data` x `context` x `tensor` x `pipeline` workers.
 
     Raises:
         InputError: a value that cannot be, or has no effect beside the others.
@@ -30,7 +30,7 @@ class Strategy:
     tensor: int = 1  # ranks that split every layer between them
     # whether they divide norms and sums as well, along the sequence
     sequence: bool = False
-    # whether their gathers and sums run beside the products that they feed or follow
+    # whether their gathers and sums overlap with the products that they feed or follow
     async_tp: bool = False
     context: int = 1  # ranks that share each sequence, around a ring
     # of data- and context-parallel ranks, those that share the experts of each layer
@@ -107,7 +107,7 @@ class Strategy:
 
     @property
     def needs_sizes(self) -> bool:
-        """Whether only a graph that is written down from a transformer's sizes can do it."""
+        """Whether only a graph made from a transformer's sizes supports it."""
         return self.context > 1 or self.expert > 1 or self.float8 or self.async_tp
 
     def split(self, seed: int = 0) -> Split:
@@ -319,11 +319,11 @@ SPREAD = ("ddp", "zero1", "zero2", "zero3", "fsdp", "ps", "ps-async")
 
 
 def parse_strategy(text: str, workers: int | None = None) -> Strategy:
-    """Return the strategy that a text describes: names and key=value, with commas between.
+    """Read a strategy: names and key=value, separated by commas.
 
     Args:
         text: such as "fsdp, prefetch=2", "dp=8, tp=4" or "single".
-        workers: of the cluster. Where `dp` is not given, it is what is left of them.
+        workers: of the cluster. They determine `dp` if it is not given.
 
     Raises:
         InputError: a key, name or value that is unknown, cannot be read or is given twice; a
@@ -428,7 +428,7 @@ def _written(name: str, value: Any) -> str:
 
 
 def _spread(values: dict[str, Any], words: list[str], workers: int | None) -> dict[str, Any]:
-    """Return the values with the data-parallel ranks that are left."""
+    """Return the values with the remaining data-parallel ranks."""
     ways = {key: values.get(KEYS[key], 1) for key in ("tp", "cp", "pp")}
     others, dp = math.prod(ways.values()), values.get("data")
     if dp is None:

@@ -1,4 +1,4 @@
-"""What one rank has to do of a graph: lanes and durations of its nodes, and who they wait for."""
+"""The work of one rank: lanes, durations and dependencies of a graph's nodes."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Sum:
 
 @dataclass(frozen=True)
 class Interference:
-    """What a collective between replicas takes from the computing beside it.
+    """The slowdown of computing by a concurrent collective between replicas.
 
-    On a CPU with no core to spare the rank's own core copies, sends and adds up. On a GPU kernels
-    that communicate share multiprocessors and memory with those that compute.
+    On a CPU without an idle core the rank's own core copies, sends and adds up. On a GPU
+    communication kernels share multiprocessors and memory with those that compute.
     """
 
     per_byte: float = 0.0  # seconds of computing for each byte that is reduced or gathered
@@ -79,7 +79,7 @@ class Work:
 
     @property
     def host_takes_time(self) -> bool:
-        """Whether what the host does keeps a device waiting."""
+        """Whether the host's work keeps a device waiting."""
         return (
             self.host == COMPUTE
             or self.launch > 0
@@ -95,7 +95,7 @@ class Work:
 def work_of(replica: Replica, ways: Mapping[str, int] = MappingProxyType({})) -> Work:
     """Return the work of one rank, of so many by role; the graph is that of one rank.
 
-    Without `ways` nodes that communicate take the durations they have.
+    Without `ways` nodes that communicate keep their durations.
     """
     graph = replica.graph
     host = HOST if replica.asynchronous else COMPUTE
@@ -136,14 +136,14 @@ def _collectives(graph: Graph, ways: Mapping[str, int]) -> dict[int, Sum]:
                 f"between {len(group)} ranks: {key}={len(group)} fits, or a graph of one rank"
             )
         if ways[role] == 1:
-            continue  # between nobody knows how many: it takes the time it has
+            continue  # between an unknown number of ranks: it keeps its time
         size = max(op.bytes_read, op.bytes_written)
         found[row] = Sum(_collective_of(op.name), size, op.name, role)
     return found
 
 
 def _role_of(op: Op) -> str:
-    """Return between whom an op communicates: those that its arguments name as its group."""
+    """Return the role in which an op communicates: the one that its arguments name as its group."""
     named = decode_arguments(op.arguments)[1].get("group", TENSOR) if op.arguments else TENSOR
     return named if named in WITHIN else TENSOR
 
@@ -175,7 +175,7 @@ class Replica:
     elsewhere: Mapping[str, Floats] = field(default_factory=lambda: MappingProxyType({}))
 
     def on(self, device: str) -> Replica:
-        """Return the replica on another device; on its own where nothing is known of that."""
+        """Return the replica on another device, or unchanged if nothing is known of that."""
         if device not in self.elsewhere:
             return self
         return replace(self, duration=self.elsewhere[device], elsewhere=MappingProxyType({}))
@@ -187,7 +187,7 @@ class Replica:
 
     @property
     def examples(self) -> int | None:
-        """How many the graph's batch has; None where its provenance does not say."""
+        """The size of the graph's batch; None if its provenance lacks it."""
         said = self.graph.provenance
         examples = said.get("examples", said.get("batch"))
         return examples if isinstance(examples, int) else None

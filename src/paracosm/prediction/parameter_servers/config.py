@@ -202,7 +202,7 @@ class ThroughputFields(BaseModel):
         return NodeCalibration() if self.node is None else load_calibration(self.node)
 
     def _share_sigma(self, node: NodeCalibration) -> float:
-        """What was asked for, or what was measured over a network, or fair queueing."""
+        """The configured value, or the one measured over a network, or fair queueing."""
         if self.uneven is not None:
             return self.uneven
         if node.uneven is None or node.over_loopback("uneven"):

@@ -34,7 +34,7 @@ class StreamFit:
     model: StreamModel  # with an infinite window where none explains more than no window does
     errors: EndErrors  # of that model
     without: EndErrors  # of the best model without a window
-    largest: float  # bytes of the largest stream; windows above it cannot be told from none
+    largest: float  # bytes of the largest stream; windows above it have no effect
 
 
 def fit_streams(profile: JobProfile, *, bandwidth: float | None = None) -> StreamFit:
@@ -74,7 +74,7 @@ def fit_streams(profile: JobProfile, *, bandwidth: float | None = None) -> Strea
 
 
 def calibration_of(fit: StreamFit, profile: str) -> NodeCalibration:
-    """Return what a fit to the profile of this name tells of the node that received."""
+    """Return the calibration of the receiving node, from a fit to the profile of this name."""
     model, error = fit.model, fit.errors.average
     values: dict[str, tuple[float, float | None]] = {"bandwidth_in": (model.bandwidth, error)}
     values |= {name: (getattr(model, name), error) for name in ("burst", "alpha", "beta", "window")}
@@ -198,7 +198,7 @@ def downlink_streams(profile: JobProfile) -> Streams:
     order = np.argsort(begin, axis=1, kind="stable")  # one begun at the same time: by op
     traced = np.take_along_axis(np.isfinite(begin) & np.isfinite(end) & (end > 0), order, axis=1)
     if not traced.any():
-        raise InputError("the profile has no downlink stream: nothing tells how they are served")
+        raise InputError("the profile has no downlink stream to fit")
     return Streams(
         first=np.concatenate([[0], np.cumsum(traced.sum(axis=1))]).astype(np.int64),
         server=profile.server[ops][order][traced],

@@ -228,7 +228,7 @@ def _ranks(
     else:
         raise InputError(
             f"{path}: {call.kind} in a group of {call.group_size} ranks that the trace does not "
-            f"name, of {world or len(given)}: which meet, nobody says"
+            f"name, of {world or len(given)}: which of them meet is unknown"
         )
     missing = [rank for rank in ranks if rank not in given]
     if missing:
@@ -282,7 +282,7 @@ def offsets_between_clocks(
     agree = {rank: frozenset([rank]) for rank in offset}
 
     def settle(ranks: Sequence[int], late: Callable[[list[int], list[int]], float]) -> None:
-        """Let ranks agree; `late` is by how much some of them are behind the others."""
+        """Make ranks agree; `late` is by how much some of them are behind the others."""
         first = max(ranks, key=lambda rank: (len(agree[rank]), -rank))
         known = [rank for rank in ranks if rank in agree[first]]
         for rank in ranks:

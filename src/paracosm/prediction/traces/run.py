@@ -67,7 +67,7 @@ class Replays:
 
     @property
     def timeline(self) -> Timeline:
-        """The unchanged replay and, beside it, the one with all changes; of the first part."""
+        """The unchanged replay and the one with all changes, of the first part."""
         parts = [("", self.unchanged)]
         if self.scenarios:
             parts.append((f", {self.last.what_if}", self.last))

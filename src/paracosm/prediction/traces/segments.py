@@ -118,7 +118,7 @@ def _holes(window: Window, overs: "list[HandOver]", thread: int) -> list[tuple[f
 
 
 def _hand_over(window: Window, overs: "list[HandOver]", threads: ByThread) -> None:
-    """Let a backward pass begin after the loop's thread has started it, and the loop go on then."""
+    """Order a backward pass after its start by the loop's thread, and the loop after its end."""
     own = _Edges(threads.get(window.thread, []))
     others = {thread: _Edges(segments) for thread, segments in threads.items()}
     for over in overs:

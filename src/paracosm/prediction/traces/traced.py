@@ -68,7 +68,7 @@ class Segment:
     name: str
     work: str  # one of `WORK`
     step: str = "other"  # one of `STEPS` of a program
-    # Those that end before it begins, beside the one before it on its lane.
+    # Those that end before it begins, in addition to the one before it on its lane.
     after: "list[Segment]" = field(default_factory=list)
     # The collective that it is, or the messages that it sends and receives.
     calls: tuple[Collective, ...] = ()

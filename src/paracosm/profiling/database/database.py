@@ -37,9 +37,8 @@ from paracosm.profiling.samples import CACHES, IterationTiming, LinkTiming, OpTi
 class ProfileDatabase:
     """Timings of ops, transfers and iterations, by environment, in one file.
 
-    Every `add` is one transaction: all of it is on disk when it returns, or nothing. A set of
-    samples whose key is there already is not added again. Several processes may write at once;
-    each waits for its turn.
+    Every `add` is one transaction: all or nothing is on disk. A set of samples whose key is already
+    there is not added again. Several processes may write at once; each waits for its turn.
 
         with ProfileDatabase.open("profiles.db", create=True) as database:
             database.add(timings)
@@ -79,8 +78,9 @@ class ProfileDatabase:
     def add(self, timings: Iterable[OpTiming]) -> int:
         """Add timings of ops; return how many were not there already.
 
-        Where flops or bytes of an op differ from those that are known of it (another version
-        counted otherwise), those of the timing that was measured last hold for all its timings.
+        If one of them is invalid (NaN, no samples), none is added. Where flops or bytes of an op
+        differ from those in the database (another version counted otherwise), those of the timing
+        measured last hold for all its timings.
 
         Raises:
             InputError: a timing holds what cannot be (NaN, no samples), or the file cannot be
@@ -117,7 +117,7 @@ class ProfileDatabase:
         name: str | None = None,
         cache: str | None = None,
     ) -> list[OpTiming]:
-        """Return every set of samples of ops, sorted; of one environment, op name, cache if given.
+        """Return every set of samples of ops, sorted: of all, or of the given ones.
 
         Raises:
             InputError: the file is damaged (so all that read), or the cache is none of `CACHES`.
@@ -127,7 +127,7 @@ class ProfileDatabase:
     def find(
         self, ops: Iterable[Op], environment: Environment, cache: str
     ) -> dict[tuple[str, str], OpTiming]:
-        """Return what is known of `ops`, by (name, arguments); those nobody timed are left out.
+        """Return the timings of `ops` by (name, arguments), without those never timed.
 
         Several sets of samples of one op are pooled (see `pool`).
         """
@@ -145,7 +145,7 @@ class ProfileDatabase:
         return self._select(ITERATIONS, environment, {"fingerprint": fingerprint})
 
     def everything(self) -> Timings:
-        """Return all that the database holds."""
+        """Return the whole content of the database."""
         return Timings(tuple(self.timings()), tuple(self.links()), tuple(self.iterations()))
 
     def check(self) -> None:
@@ -161,8 +161,7 @@ class ProfileDatabase:
         self.everything()
 
     def contents(self, environments: Collection[Environment] | None = None) -> dict[str, Any]:
-        """Return what `paracosm db show --json` prints: of what, where, how many, how stable, since
-        when; of some environments, or of all."""
+        """Return what `paracosm db show --json` prints, of some environments or of all."""
         numbered = enumerate([environment for environment, _ in self.environments()], start=1)
         shown = {
             number: environment
@@ -303,12 +302,12 @@ def _links(timings: Iterable[LinkTiming]) -> list[dict[str, Any]]:
 
 
 def connect(path: Path, *, create: bool, readonly: bool) -> sqlite3.Connection:
-    """Return a connection to a file, in which the tables are made where there are none.
+    """Return a connection to a file, with the tables created if missing.
 
     The file keeps SQLite's rollback journal, not a write-ahead log: between two transactions
-    everything stands in the one file, so that it may be copied, lie on a network drive or in a
-    read-only folder. A journal lies beside it only while somebody writes, or after a crash, and the
-    next one to open the file rolls it back.
+    everything is in the one file, so it may be copied, or lie on a network drive or in a read-only
+    folder. A journal lies next to it only during a write, or after a crash; the next process to
+    open the file then rolls it back.
     """
     _look(path, create)
     # Never mode=ro: after a crash, reading begins with rolling the journal back.
@@ -331,7 +330,7 @@ def connect(path: Path, *, create: bool, readonly: bool) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Hold the right to write from here to the end: all of what is written, or nothing."""
+    """Hold the write lock to the end of the block; all of it is written, or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -360,8 +359,8 @@ PATIENCE = 30.0  # seconds to wait for another process that is writing
 _MEANINGS = {
     sqlite3.SQLITE_NOTADB: "is not a profile database",
     sqlite3.SQLITE_READONLY: "cannot be written: it was opened for reading, or is read-only",
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened, or no file be made beside it: see its permissions",
-    sqlite3.SQLITE_PERM: "cannot be opened: see its permissions",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened, or no file created next to it: check permissions",
+    sqlite3.SQLITE_PERM: "cannot be opened: check its permissions",
     sqlite3.SQLITE_BUSY: f"has been locked by another process for {PATIENCE:.0f} s: try again",
     sqlite3.SQLITE_NOMEM: "cannot be read: out of memory",
 }
@@ -374,8 +373,7 @@ _OF_THE_DISK = {
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn the errors of the file at `path` into an `InputError`, and those of the disk into an
-    `OSError`; defects of ours pass."""
+    """Turn errors of the file at `path` into an `InputError`, those of the disk into `OSError`."""
     try:
         yield
     except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):
@@ -386,7 +384,7 @@ def explained(path: Path) -> Iterator[None]:
         reason = " ".join(str(error).split())
         if code in _OF_THE_DISK:
             raise OSError(*_OF_THE_DISK[code], str(path)) from None
-        meaning = _MEANINGS.get(code, f"is damaged ({reason}): go back to a copy of it")
+        meaning = _MEANINGS.get(code, f"is damaged ({reason}): restore a copy of it")
         raise InputError(f'"{path}" {meaning}') from None
 
 
@@ -398,7 +396,7 @@ VERSION = 2
 
 
 def is_new(connection: sqlite3.Connection, path: Path) -> bool:
-    """Return whether nothing has been written to a file yet; refuse those of others."""
+    """Return whether nothing has been written to a file yet; refuse other programs' files."""
     application, version = _header(connection)
     if application != APPLICATION_ID:
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -408,13 +406,13 @@ def is_new(connection: sqlite3.Connection, path: Path) -> bool:
     if version != VERSION:
         what = "update Paracosm" if version > VERSION else "time the ops again, into another file"
         raise InputError(
-            f'"{path}" has schema version {version}, and this Paracosm knows {VERSION}: {what}'
+            f'"{path}" has schema version {version}, and this Paracosm supports {VERSION}: {what}'
         )
     return False
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    """Make the tables, unless another process was faster; the transaction is the caller's."""
+    """Create the tables, unless another process was faster, in the caller's transaction."""
     if _header(connection) == (APPLICATION_ID, VERSION):
         return
     for statement in Path(__file__).with_name("schema.sql").read_text("utf-8").split(";")[:-1]:

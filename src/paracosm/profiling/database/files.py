@@ -1,7 +1,7 @@
 """A database as one Parquet file, and back; or as CSV for a spreadsheet.
 
-A row is a set of samples. The column `table` says of what ("ops", "links", "iterations"); what the
-others of its kind have no use for is null. The environment is spelt out in columns of its own.
+A row is a set of samples. The column `table` is "ops", "links" or "iterations"; columns that the
+others use are null. The environment is spelt out in columns of its own.
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ COLUMNS: Mapping[str, type] = {
 def export(
     database: ProfileDatabase, path: str | Path, environments: Collection[Environment] | None = None
 ) -> Timings:
-    """Write what a database holds (of some environments) to a file, whose suffix says how; return
-    it.
+    """Write a database (or some of its environments) to a file, in the format of its suffix.
 
-    A file that was there is replaced at the end, whole.
+    An existing file is replaced at the end, as a whole.
 
     Raises:
         InputError: the suffix is none of `FORMATS`, or the file cannot be written.
@@ -71,8 +70,7 @@ def export(
 def load_export(path: str | Path) -> Timings:
     """Return what `export` wrote to the Parquet file at `path`.
 
-    Columns that it does not know are left aside, so that a file that went through another program
-    can be read.
+    Unknown columns are ignored, so that files that passed through other programs can be read.
 
     Raises:
         InputError: there is no such file, or it is no export of a database (with what is wrong).
@@ -139,18 +137,18 @@ def _read(path: Path) -> pyarrow.Table:
     version = (table.schema.metadata or {}).get(_VERSION_KEY, str(_VERSION).encode()).decode()
     if version != str(_VERSION):
         raise InputError(
-            f'"{path}" is an export of version {version}, and this Paracosm knows {_VERSION}: '
+            f'"{path}" is an export of version {version}, and this Paracosm supports {_VERSION}: '
             "export it again with the same version"
         )
     return table
 
 
 def merge(into: str | Path, others: Sequence[str | Path]) -> dict[Environment, Added]:
-    """Add all that `others` hold to the database `into`, which is made where there is none.
+    """Add all of `others` to the database `into`, which is created if missing.
 
-    What is there already, by its key, is not added again; so the same merge may be repeated, and
-    goes on where it was interrupted: every file is one transaction. Returned is how many sets of
-    samples were added, and how many had been there, by environment.
+    Sets of samples whose key is already there are not added again, and every file is one
+    transaction: a merge may be repeated, and continues where it was interrupted. Returns how many
+    sets were added, and how many had been there, by environment.
 
     Raises:
         InputError: one of the files cannot be used (nothing has been merged then), or `into`
@@ -182,9 +180,9 @@ def _holdings(source: Path) -> Timings:
 
 @contextlib.contextmanager
 def replacing_database(path: Path) -> Iterator[Path]:
-    """Yield a path to write to; at the end that file takes the place of `path`, at once.
+    """Yield a path to write to, which replaces `path` atomically at the end.
 
-    After an error or Ctrl-C it is removed, and what was at `path` is still there.
+    After an error or Ctrl-C it is removed, and `path` is unchanged.
     """
     with replacing(path) as unfinished:
         try:

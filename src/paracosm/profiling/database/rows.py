@@ -1,7 +1,7 @@
 """Timings as rows of a database or a file, and back.
 
-A row is flat: the fields of the op and of the statistics stand beside those of the timing, in the
-order in which the dataclasses have them. The environment is its JSON text.
+A row is flat: the fields of the op and of the statistics are among those of the timing, in the
+order of the dataclasses. The environment is its JSON text.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from paracosm.profiling.samples import CACHES, IterationTiming, LinkTiming, OpTi
 
 
 def choose_environments(environments: Sequence[Environment], asked: str) -> list[Environment]:
-    """Return the environment with a number ("2", as `paracosm db show` counts), or all whose
-    description has a text in it, upper and lower case alike."""
+    """Return the environment with a number ("2", as in `paracosm db show`), or all whose
+    description contains a text, ignoring case."""
     if asked.isdecimal() and 1 <= int(asked) <= len(environments):
         return [environments[int(asked) - 1]]
     found = [each for each in environments if asked.lower() in describe(each).lower()]
@@ -46,9 +46,9 @@ _CUT = 80  # characters of arguments that are not of the form that ops have
 def short_arguments(text: str) -> str:
     """Return "64x3x32x32 float32, 64x3x7x7, -, [2,2]" for the text of an op's arguments.
 
-    A tensor is its shape; its dtype follows where it is not that of the tensor before, its strides
-    where it is not contiguous. What is not given is "-". Named arguments are `name=value`. Texts of
-    another form, from another program, are shown as they are, cut where they are long.
+    A tensor is its shape, followed by its dtype if that differs from the previous tensor's, and its
+    strides if it is not contiguous. A missing argument is "-", a named one `name=value`. Texts of
+    another form are shown as they are, shortened if long.
     """
     try:
         args, kwargs = decode_arguments(text)
@@ -138,10 +138,10 @@ def insert(
 def select(
     connection: sqlite3.Connection, kind: Kind[Timing], where: Mapping[str, Any], wanted: str = ""
 ) -> list[Timing]:
-    """Return the timings whose columns are as `where` says; a value of None asks for nothing.
+    """Return the timings whose columns equal `where`; a value of None matches everything.
 
-    They are sorted by what they are, not by when they came: databases with equal contents answer
-    alike. `wanted` is JSON, pairs of a name and arguments: only these, in any order; "" for all.
+    They are sorted by content, not by insertion: databases with equal contents give equal answers.
+    `wanted` is JSON, pairs of a name and arguments, in any order, to be selected; "" for all.
     """
     asked = {column: value for column, value in where.items() if value is not None}
     source = f"{kind.view} AS t"
@@ -164,10 +164,10 @@ def select(
 
 
 def _refuse_damage(kind: Kind[Timing], rows: Sequence[Sequence[Any]]) -> None:
-    """SQLite reads a flipped bit without complaint as a value of another type."""
+    """Refuse values of another type, which is how SQLite returns some flipped bits."""
     for column, values in zip(kind.columns, zip(*rows, strict=True), strict=bool(rows)):
         if set(map(type, values)) != {TYPES[column]}:
-            raise InputError(f"is damaged (column {column}): go back to a copy of it")
+            raise InputError(f"is damaged (column {column}): restore a copy of it")
 
 
 def _flat(kind: Kind[Timing], timing: Timing) -> dict[str, Any]:
@@ -309,7 +309,7 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """How many sets of samples were added, and how many had been there already."""
+    """How many sets of samples were added, and how many were already there."""
 
     new: int = 0
     known: int = 0
@@ -319,17 +319,17 @@ class Added:
 
 
 def pool(timings: Iterable[OpTiming]) -> dict[tuple[str, str], OpTiming]:
-    """Return one timing for every (name, arguments) among timings of one environment and cache.
+    """Return one timing per (name, arguments) among timings of one environment and cache.
 
-    A pooled timing has the op of the newest set, the probe of those that probed (by count), the
-    latest date, all sources, and a key that follows from the sets' keys.
+    It has the op of the newest set, the mean probe of those that have one (weighted by count), the
+    latest date, all sources, and a key derived from the sets' keys.
     """
     sets = grouped(timings, lambda timing: (timing.op.name, timing.op.arguments))
     return {key: _one(members) for key, members in sets.items()}
 
 
 def grouped(timings: Iterable[Item], key: Callable[[Item], Group]) -> dict[Group, list[Item]]:
-    """Return timings by what `key` says of them, in the order in which it first does."""
+    """Group timings by `key`, in the order of their first occurrence."""
     groups: dict[Group, list[Item]] = {}
     for timing in timings:
         groups.setdefault(key(timing), []).append(timing)
@@ -345,8 +345,8 @@ def pool_spreads(spreads: Sequence[Spread]) -> Spread:
         variance = (sum (n_i - 1) v_i + sum n_i (m_i - M)^2) / (N - 1)
 
     (Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample
-    variances, 1979). Quantiles are the averages of the sets', weighted by count: exact where the
-    sets have one distribution, and between theirs in any case.
+    variances, 1979). Quantiles are averages of the sets', weighted by count: exact if the sets
+    have the same distribution, and always between theirs.
     """
     total = sum([each.count for each in spreads])
     mean = math.fsum([each.count * each.mean for each in spreads]) / total

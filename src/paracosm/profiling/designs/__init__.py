@@ -1,4 +1,4 @@
-"""Which shapes of an op to time, so that the time of other shapes can be told."""
+"""Sampling designs: which shapes of an op to time, so that other shapes can be estimated."""
 
 from paracosm.profiling.designs.design import design
 from paracosm.profiling.designs.families import families_named

@@ -1,13 +1,12 @@
-"""Sampling designs: which shapes of an op to time, so that the time of others can be told.
+"""Sampling designs: which shapes of an op to time, so that other shapes can be estimated.
 
 - *paper*: one argument at a time over a fixed number of values, the others at a base point (Huang
-  et al., sections 2 and 3: 16 values). How the values are spaced the paper does not say; here they
-  are spaced by equal factors from the smallest to the largest.
-- *random*: as many points, each argument drawn by equal factors from its range, independently.
-- *model-like*: as many points, each argument drawn from values that models have, and drawn again
-  where models have them, but not together (few channels on small feature maps).
+  et al., sections 2 and 3: 16 values). The paper does not give the spacing; here it is geometric.
+- *random*: each argument drawn log-uniformly from its range, independently.
+- *model-like*: each argument drawn from values common in models, and redrawn if models do not
+  combine them (few channels on small feature maps).
 
-The three have the same number of points, so that what they are worth can be compared.
+The three have the same number of points, so that their value can be compared.
 """
 
 import zlib
@@ -27,7 +26,7 @@ _TRIES = 50  # draws for each point that is wanted, before a family is held to b
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Ops beyond these are left out: they would cost all the time that there is."""
+    """Larger ops are left out: they would use up the whole budget."""
 
     bytes: float = 512e6  # read and written by one call
     flops: float = 2e10  # of one call
@@ -91,14 +90,14 @@ def design(
 
 
 def points_of(name: str, family: Family, values: int, seed: int = 0) -> Iterator[Point]:
-    """Yield points of a design: all that the paper's grid has; of the others without end."""
+    """Yield the points of a design: finitely many of the paper's grid, else without end."""
     sequence = np.random.SeedSequence(seed, spawn_key=(zlib.crc32(family.name.encode()),))
     return DESIGNS[name](family, values, np.random.default_rng(sequence))
 
 
 def values_of(argument: Argument, values: int) -> list[int]:
-    """Return `values` different integers over the range of an argument, or all that there are:
-    spaced by equal factors, or where those are closer than integers, the free ones next to them."""
+    """Return `values` different integers, geometrically spaced over an argument's range as far as
+    integers allow, or all that there are."""
     low, high = argument.bounds
     if high - low + 1 <= values:
         return list(range(low, high + 1))
@@ -134,7 +133,7 @@ def _random(family: Family, _: int, generator: np.random.Generator) -> Iterator[
 
 
 def _between(low: int, high: int, generator: np.random.Generator) -> int:
-    """Draw an integer; the chance of a value is about that of its surroundings in the logarithm."""
+    """Draw an integer about log-uniformly."""
     drawn = np.exp(generator.uniform(np.log(low - 0.5), np.log(high + 0.5)))
     return int(np.clip(np.round(drawn), low, high))
 
@@ -183,7 +182,7 @@ def _within_limits(
 
 
 def size_of(family: Family, values: int) -> int:
-    """Return how many points the paper's grid has: the base point, and the others of each line."""
+    """Return the number of points of the paper's grid: the base point, and each line's others."""
     return 1 + sum(
         len(set(values_of(argument, values)) - {argument.base}) for argument in family.arguments
     )
@@ -201,8 +200,7 @@ _ITEM_SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64":
 
 
 def counted(op: Op) -> Op:
-    """Return the op as the recorder of `graphs.capture` would note it, with its work: it runs once
-    on fake tensors, which computes nothing."""
+    """Return the op with its work, as recorded by `graphs.capture` in one run on fake tensors."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from paracosm.graphs.capture.calls import effects_of, encode_call, flops_of, traffic_of

@@ -1,4 +1,4 @@
-"""The families of ops that designs are made of: their arguments, calls, and ranges in models."""
+"""The families of ops in designs: their arguments, calls, and ranges in models."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,12 +13,12 @@ Point = Mapping[str, int]
 Call = tuple[list[Any], dict[str, Any]]
 """Positional and named arguments of an op, with `TensorArgument` for tensors."""
 
-FLOAT = "float32"  # stands for the design's dtype in the tables of families
+FLOAT = "float32"  # placeholder of the design's dtype in the tables of families
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One number that an op's arguments follow from."""
+    """One number that determines an op's arguments."""
 
     name: str  # "channels"
     typical: tuple[int, ...]  # values that models have, repeated where they are frequent
@@ -38,7 +38,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One op, and how a point becomes its arguments."""
+    """One op, and how a point determines its arguments."""
 
     op: str  # as a graph names it, "aten.convolution.default"
     arguments: tuple[Argument, ...]  # what a point has values for
@@ -53,7 +53,7 @@ class Family:
         return self.op.split(".")[1]
 
     def at(self, point: Point, dtype: str = FLOAT) -> Op:
-        """Return the op at a point; its flops and bytes are not counted yet."""
+        """Return the op at a point, without its flops and bytes."""
         args, kwargs = self.call(**point)
         return Op(self.op, encode_arguments(_as(dtype, args), _as(dtype, kwargs)))
 
@@ -91,7 +91,7 @@ def _as(dtype: str, value: Any) -> Any:
 
 
 def families_named(names: Sequence[str]) -> list[Family]:
-    """Return the families of some names; "all" is every one."""
+    """Return the families with these names; "all" is every one."""
     if not names:
         raise InputError(f"name at least one op, such as {next(iter(FAMILIES))}, or all")
     for name in names:
@@ -178,7 +178,7 @@ _CONVOLUTION = (
 def _shapes(
     batch: int, inputs: int, outputs: int, size: int, kernel: int, stride: int, depthwise: int
 ) -> tuple[Any, Any, Any, list[Any]]:
-    """Return input, weight and output, and what comes after them in a call."""
+    """Return input, weight and output, and the remaining arguments of a call."""
     groups = inputs if depthwise == 2 else 1
     made = inputs if depthwise == 2 else outputs
     padding = kernel // 2
@@ -205,7 +205,7 @@ def _convolution_backward(bias: int, **point: int) -> Call:
 def _plausible_convolution(
     inputs: int, outputs: int, size: int, kernel: int, stride: int, depthwise: int, **_: int
 ) -> bool:
-    """Whether models have such a layer: not much wider on one side, large kernels in front."""
+    """Whether models have such a layer: similar widths, and large kernels only near the input."""
     if inputs == 3:
         return _is_plausible_map(inputs, size) and outputs <= 128 and depthwise == 1
     after = -(-size // stride)
@@ -235,7 +235,7 @@ _EITHER = Argument("transposed", (1, 2, 3), 1)
 
 
 def _matrix(rows: int, columns: int, transposed: bool, batch: int = 0) -> TensorArgument:
-    """Return a matrix, or so many; the transpose of a row or a column is contiguous too."""
+    """Return a matrix, or a batch; the transpose of a row or a column is contiguous too."""
     shape = (batch, rows, columns) if batch else (rows, columns)
     if not transposed or rows == 1 or columns == 1:
         return tensor(*shape)
@@ -283,7 +283,7 @@ def _layer_norm_backward(batch: int, tokens: int, width: int) -> Call:
 
 
 def _elementwise(tensors: int, *rest: float) -> Callable[..., Call]:
-    """Return the call with so many tensors of one shape, and `rest` after them."""
+    """Return the call with this number of tensors of one shape, followed by `rest`."""
     return lambda **point: ([*[_activation(**point)] * tensors, *rest], {})
 
 
@@ -403,7 +403,7 @@ _ATTENTION = (
 
 
 def _split(batch: int, heads: int, tokens: int, head: int, parts: int) -> TensorArgument:
-    """Return one of `parts` that a projection [batch, tokens, parts x heads x head] is cut into."""
+    """Return one of `parts` equal parts of a projection [batch, tokens, parts x heads x head]."""
     row = parts * heads * head
     return _strided((batch, heads, tokens, head), (tokens * row, head, row, 1))
 

@@ -1,4 +1,4 @@
-"""How long an op takes that nobody timed: estimators trained from the timings of one device."""
+"""How long an op takes that was never timed: estimators trained from the timings of one device."""
 
 from paracosm.profiling.estimators.estimators import fit_estimators
 

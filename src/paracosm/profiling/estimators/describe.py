@@ -1,4 +1,4 @@
-"""The arguments of any op as flat numbers and categories, without code for the op."""
+"""The arguments of any op as flat numbers and categories, without op-specific code."""
 
 import json
 import math
@@ -39,7 +39,7 @@ class Description:
 
     @property
     def cell(self) -> str:
-        """Text that ops share which differ in sizes alone."""
+        """The text that ops share if they differ only in sizes."""
         return json.dumps([self.numbers, self.categories], sort_keys=True, separators=(",", ":"))
 
     @property
@@ -89,7 +89,7 @@ def describe(op: Op) -> Description:
 
 
 def _arguments(op: Op) -> tuple[list[Any], dict[str, Any]]:
-    if not op.arguments:  # nobody recorded them
+    if not op.arguments:  # not recorded
         return [], {}
     try:
         return decode_arguments(op.arguments)
@@ -98,7 +98,7 @@ def _arguments(op: Op) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _leaves(named: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield every argument that is no list, those inside lists, and lists of tensors as one."""
+    """Yield the arguments that are not lists, the items of lists, and lists of tensors as one."""
     for path, value in named:
         if not isinstance(value, list):
             yield path, value
@@ -139,11 +139,11 @@ _LARGEST_VECTOR = 64  # elements; a size that it divides is as aligned as can be
 
 
 def quantities(op: Op, args: Sequence[Any]) -> dict[str, float]:
-    """Return quantities that the time of `op` follows more closely than sizes, by name.
+    """Return quantities, by name, that predict the time of `op` better than sizes do.
 
-    Generic: work, bytes, and of every tensor its elements, its outer and inner dimensions and how
-    well the innermost one divides into vector registers. Of convolutions what matters are channels,
-    kernel and pixels. Those that span orders of magnitude are logarithms.
+    For all ops: work, bytes, and of every tensor its elements, its outer and inner dimensions and
+    the alignment of the innermost one to vector registers. For convolutions: channels, kernel and
+    pixels. Those that span orders of magnitude are logarithms.
     """
     flops, moved = math.log1p(op.flops), math.log1p(op.bytes_read + op.bytes_written)
     found = {
@@ -188,7 +188,7 @@ _CONVOLUTIONS = {"convolution": (0, 1, 3, 8), "convolution_backward": (1, 2, 4, 
 
 
 def _of_convolution(name: str, args: Sequence[Any]) -> dict[str, float] | None:
-    """Return None for arguments that are not a convolution's: the generic quantities serve them."""
+    """Return None if the arguments are not a convolution's; then the general quantities apply."""
     base = name.split(".")[1] if "." in name else name  # of "aten.convolution.default"
     places = _CONVOLUTIONS.get(base)
     if places is None or len(args) <= places[-1]:
@@ -249,7 +249,7 @@ class Layout:
 
 
 def layout_of(ops: Sequence[Description], view: str) -> Layout:
-    """Return the layout of what varies among `ops`; of columns that say the same, the first."""
+    """Return the layout of what varies among `ops`, without columns equivalent to earlier ones."""
     numbers = tuple(sorted({path for op in ops for path in _numbers_of(op, view)}))
     categories = tuple(sorted({pair for op in ops for pair in op.categories.items()}))
     count = len(numbers) + len(categories)
@@ -276,9 +276,9 @@ class Seen:
     high: Floats
 
     def outside(self, op: Description) -> float:
-        """Return how far `op` lies outside: the largest distance of a number from its range (the
-        logarithm of a ratio, for most); infinite if a category was never seen, or is missing, as
-        where an op's arguments were recorded in part or not at all."""
+        """Return how far `op` lies outside: the largest distance of a number from its range (for
+        most the logarithm of a ratio); infinite if a category is new, or missing because the op's
+        arguments were recorded incompletely."""
         if not set(op.categories.items()) <= set(self.categories):
             return math.inf
         if not set(self.always) <= op.categories.keys():
@@ -315,7 +315,7 @@ def _logarithm(value: float) -> float:
 
 
 def _different(columns: Floats) -> list[int]:
-    """Return the indices of columns that vary (standardised) and are not alike to one before."""
+    """Return the indices of columns that vary (standardised) and differ from all earlier ones."""
     kept: list[int] = []
     for index in np.flatnonzero(columns.any(axis=0)):
         alike = columns[:, kept].T @ columns[:, index] / len(columns)

@@ -1,4 +1,4 @@
-"""The estimators of one device: an estimate for any op."""
+"""The estimators of one device, which give an estimate for any op."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -44,7 +44,7 @@ _ROOM = math.log(2.0)  # beyond the ratios to the roofline that were measured
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """When the nearest timed op is believed, on this device."""
+    """When the nearest timed op is trusted, on this device."""
 
     radius: float  # greatest distance; 0 where neighbours err more than the chosen estimators
     # Of the interval (logarithm) over `softening` plus the distance; 0 where too few neighbours
@@ -72,8 +72,8 @@ class Estimators:
 
     An op is looked up among the timed ones, then scaled from its nearest neighbour, then given to
     the estimator that cross-validation chose for its type, or to the type's roofline if one of its
-    categories (a dtype, an order of strides) was never seen; an op of a type that was never timed
-    gets the roofline of the device. `Estimate.source` and `method` say which.
+    categories (a dtype, an order of strides) is new. An op of a type that was never timed gets the
+    roofline of the device. `Estimate.source` and `method` tell which.
     """
 
     # environment, cache: of the timings
@@ -139,22 +139,21 @@ def fit_estimators(
 ) -> Estimators:
     """Return estimators trained from `timings`, whose order does not matter.
 
-    Timings are brought to one speed first, by their speed probes (see `at_one_speed`).
+    Timings are first brought to one speed by their speed probes (see `at_one_speed`).
 
     Args:
         timings: of one environment and one cache state.
-        exclude: (name, arguments) of ops to be left out, as if they had never been timed: a model's
-            own ones, to see how well it is predicted from others.
-        only: op types that estimates are wanted of; every other gets a roofline, which is quick.
+        exclude: (name, arguments) of ops to ignore, such as a model's own, to see how well it is
+            predicted from others.
+        only: op types that estimates are needed for; every other gets a roofline, which is quick.
         method: one of `METHODS` for every op type, instead of the best of each.
         folds: of the cross-validation; at least 2.
-        seed: of its folds, and of what is random in fitting.
+        seed: of its folds, and of randomness in fitting.
         progress: called with the number of op types done and their total.
 
     Raises:
         InputError: no timings (left); timings of several environments or cache states; a time that
             is not positive; arguments of an op that cannot be read; an unknown method.
-        MissingExtraError: scikit-learn is not installed.
     """
     if method is not None and method not in METHODS:
         raise unknown("estimator", method, METHODS)
@@ -209,7 +208,7 @@ def _fit_type(
     method: str | None,
     seed: int,
 ) -> TypeEstimator:
-    """Return the estimator of one op type: the best that was held out, or the `method` if tried."""
+    """Return the estimator of one op type: the best on held-out ops, or the `method` if tried."""
     roofline = fit_roofline(ops, log_time, device.roofline)
     chosen, half_width = "roofline", device.few
     if held_out is not None:

@@ -1,8 +1,8 @@
-"""The estimators that compete for an op type, by name; where two do equally well, the later.
+"""The estimators that compete for an op type, by name; ties go to the later one.
 
 Each is fitted by a function of ops, logarithms of their times, the roofline of these samples and a
-seed; what it returns predicts logarithms of durations, each with the scale of its error. Another
-method is one more fit and one more line here (and one in `estimators`).
+seed; the result predicts logarithms of durations, each with the scale of its error. A new method is
+one more fit and one more line here (and one in `estimators`).
 """
 
 import math
@@ -60,7 +60,7 @@ class Network:
 
 
 def fit_mlp(ops: Sequence[Description], log_time: Floats, roofline: Roofline, seed: int) -> Network:
-    """Return the network fitted to `ops`; it makes no use of the `roofline`."""
+    """Return the network fitted to `ops`; the `roofline` is not used."""
     networks = require("sklearn.neural_network", "torch", "fitting estimators")
     layout = layout_of(ops, "raw")
     mean, scale = float(log_time.mean()), float(log_time.std()) or 1.0
@@ -74,7 +74,7 @@ def fit_mlp(ops: Sequence[Description], log_time: Floats, roofline: Roofline, se
         random_state=seed,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it stopped early, as told to
+        warnings.simplefilter("ignore")  # that it stopped early, as configured
         regressor.fit(layout.matrix(ops), (log_time - mean) / scale)
     weights = tuple(np.ascontiguousarray(each) for each in regressor.coefs_)
     return Network(layout, weights, tuple(regressor.intercepts_), mean, scale)
@@ -92,10 +92,10 @@ _NOISE = 0.1
 class GaussianProcess:
     """A Gaussian process over n samples in d columns, whose mean is the op type's roofline.
 
-    What it learns is the ratio of the time to the roofline. Far from all samples it returns to
-    their typical ratio, and its standard deviation says so. Rasmussen, Williams, "Gaussian
-    Processes for Machine Learning", 2006, algorithm 2.1; kernel: amplitude x Matern 3/2 with a
-    length scale for every column, and noise. scikit-learn fits it, arrays predict.
+    It learns the ratio of the time to the roofline. Far from all samples it returns to their
+    typical ratio, with a large standard deviation. Rasmussen, Williams, "Gaussian Processes for
+    Machine Learning", 2006, algorithm 2.1; kernel: amplitude x Matern 3/2 with a length scale for
+    every column, and noise. scikit-learn fits it, arrays predict.
     """
 
     roofline: Roofline
@@ -148,7 +148,7 @@ def fit_gaussian(
     ) + kernels.WhiteKernel(_NOISE, (1e-4, 1.0))
     process = processes.GaussianProcessRegressor(kernel, alpha=1e-8, optimizer=_few_steps)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it stopped early, as told to
+        warnings.simplefilter("ignore")  # that it stopped early, as configured
         process.fit(x, (residual - mean) / scale)
     function, white = process.kernel_.k1, process.kernel_.k2
     # Contiguous, as they come back from a file: so they add up in the same order.
@@ -170,7 +170,7 @@ def fit_gaussian(
 def _few_steps(
     objective: Callable[[Floats], Any], initial_theta: Floats, bounds: Floats
 ) -> tuple[Floats, float]:
-    """Minimise as scikit-learn does by default, but stop early; the names are its own."""
+    """Minimise with scikit-learn's default method, but stop early; the names are scikit-learn's."""
     options = {"maxiter": _GAUSSIAN_ITERATIONS}
     found = minimize(
         objective, initial_theta, method="L-BFGS-B", jac=True, bounds=bounds, options=options
@@ -198,7 +198,7 @@ FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How well the estimators of one op type did on ops that they had not seen."""
+    """How well the estimators of one op type did on held-out ops."""
 
     name: str
     samples: int  # distinct ops that were timed
@@ -224,12 +224,12 @@ def score_of(name: str, held_out: "HeldOut") -> Score:
     )
 
 
-_GOOD_ENOUGH = 0.02  # mean error of a roofline (a view's, a constant) that nobody need compete with
+_GOOD_ENOUGH = 0.02  # mean error of a roofline (a view's, a constant) that needs no competitor
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Of n ops of one type, each estimated from folds that it is not in."""
+    """The errors for n ops of one type, each estimated without the fold that it is in."""
 
     errors: Mapping[str, Floats]  # by method, (n,): logarithm of estimate over measured time
     scales: Mapping[str, Floats]  # by method, (n,): the scale of that error, as the method has it
@@ -238,8 +238,8 @@ class HeldOut:
 
     @property
     def best(self) -> str:
-        """The last of `METHODS` whose mean absolute error is the least, or greater by no more than
-        one standard error of the difference: the later ones generalise better."""
+        """The last of `METHODS` whose mean absolute error is within one standard error of the
+        difference from the least: later ones generalise better."""
         absolute = {method: np.abs(error) for method, error in self.errors.items()}
         least = min(absolute.values(), key=lambda each: float(each.mean()))
         noise = math.sqrt(len(least))
@@ -292,8 +292,8 @@ def hold_out(
 
 
 def fold_of(ops: Sequence[Description], folds: int, seed: int) -> Ints:
-    """Return the fold of every op; ops of equal sizes are in the same one, unless all sizes are
-    equal: an op would else be estimated from one that differs from it in a learning rate."""
+    """Return the fold of every op. Ops of equal sizes share one, unless all sizes are equal:
+    otherwise an op would be estimated from one that differs only in, say, a learning rate."""
     shapes: list[Any] = [op.shapes for op in ops]
     if len(set(shapes)) < 2:
         shapes = [op.arguments for op in ops]

@@ -1,8 +1,8 @@
 """time = launch + max(flops / peak, bytes / bandwidth), fitted to one op type or a whole device.
 
 Williams, Waterman, Patterson, "Roofline: an insightful visual performance model for multicore
-architectures", Communications of the ACM 52 (4), 2009; with a constant for the call itself. Ops
-that were timed, or differ a little from one that was, are looked up and scaled by it.
+architectures", Communications of the ACM 52 (4), 2009; with a constant for the call itself. Timed
+ops are looked up, and similar ones scaled by it.
 """
 
 import math
@@ -22,7 +22,7 @@ from paracosm.profiling.estimators.describe import Description, describe
 from paracosm.profiling.samples import OpTiming, Spread
 
 _OUTLIER = 0.2  # of the logarithm: from here on, errors count linearly instead of squared
-# Weight of the device's parameters beside one sample's: settles what samples leave open.
+# Weight of the device's parameters relative to one sample's: decides what samples leave open.
 _PRIOR = 0.1
 _WEAK_PRIOR = 0.01
 _WIDEST = 200.0  # of a parameter's logarithm: keeps a wild step of the search finite
@@ -50,8 +50,8 @@ def fit_roofline(
 ) -> Roofline:
     """Return the roofline with the least robust error of the logarithm.
 
-    The parameters are pulled a little towards `prior`, so that one sample suffices, and what
-    samples say nothing of (the peak of an op that counts no flops) is the prior's.
+    The parameters are regularised slightly towards `prior`, so that one sample suffices; the prior
+    decides what samples do not determine (the peak, for an op without flops).
     """
     flops, moved = _work(ops)
     times = np.exp(log_time)
@@ -174,13 +174,13 @@ LEAST = 10
 
 
 def conformal(scores: Floats, otherwise: float) -> float:
-    """Return the value below which the next score lies with probability `LEVEL`; `otherwise` where
-    there are fewer than `LEAST` scores: absolute errors over scales, of ops that no fit had seen.
+    """Return the value below which the next score lies with probability `LEVEL`.
 
-    As in split conformal prediction (Vovk, Gammerman, Shafer, "Algorithmic Learning in a Random
-    World", 2005; with errors divided by a scale: Lei et al., "Distribution-free predictive
-    inference for regression", Journal of the American Statistical Association 113, 2018, section
-    5.2). The interval of an op with scale s is exp(log_time +- q s), q what this returns.
+    Scores are absolute errors over scales, of held-out ops; `otherwise` is returned if they are
+    fewer than `LEAST`. Split conformal prediction (Vovk, Gammerman, Shafer, "Algorithmic Learning
+    in a Random World", 2005; with errors divided by a scale: Lei et al., "Distribution-free
+    predictive inference for regression", Journal of the American Statistical Association 113, 2018,
+    section 5.2). The interval of an op with scale s is exp(log_time +- q s), q the result.
     """
     if len(scores) < LEAST:
         return otherwise
@@ -248,8 +248,8 @@ def pool(
     """Return the distinct ops of `timings`, ordered by name and arguments, and their descriptions.
 
     The time of an op is the mean of its sets' durations, weighted by their samples. The interval is
-    that of its mean at another time: the standard error within sets, and the drift between sets of
-    the same op, where the device's timings have such.
+    for its mean at another time: the standard error within sets, and the drift between sets of the
+    same op, if the device's timings show any.
     """
     left_out = set(exclude)
     kept = [each for each in timings if (each.op.name, each.op.arguments) not in left_out]
@@ -278,7 +278,7 @@ def pool(
 
 
 def _sets_by_op(timings: Sequence[OpTiming]) -> Iterator[tuple[Op, list[Spread]]]:
-    """Yield every distinct op with its sets of samples, whatever the order of the input."""
+    """Yield every distinct op with its sets of samples, independent of the input's order."""
     ordered = sorted(timings, key=lambda each: (astuple(each.op), astuple(each.time)))
     for _, same in groupby(ordered, key=lambda each: (each.op.name, each.op.arguments)):
         found = list(same)
@@ -286,7 +286,7 @@ def _sets_by_op(timings: Sequence[OpTiming]) -> Iterator[tuple[Op, list[Spread]]
 
 
 def _error(spread: Spread, usual: float) -> float:
-    """Return the standard error of the mean, relative to it; of a single sample the `usual` one."""
+    """Return the relative standard error of the mean; the `usual` one for a single sample."""
     return spread.standard_error if spread.count > 1 else usual
 
 
@@ -321,10 +321,10 @@ _SOFTENING = 0.02  # of the distances by whose inverse neighbours are weighted
 class Cells:
     """The timed ops of one type, by cell: ops that differ in sizes alone.
 
-    Two ops are in one cell if all but the sizes of their tensors is equal: dtypes, orders of
+    Two ops are in one cell if everything but the sizes of their tensors is equal: dtypes, orders of
     strides, flags, kernel attributes such as stride, padding and groups. Their distance is the
     largest logarithm of a ratio of sizes: 0.1 means that no size differs by more than about 10 %.
-    Work is accounted for by the roofline: what is interpolated is the ratio of time to roofline.
+    The ratio of time to roofline is interpolated, which accounts for the work.
     """
 
     names: tuple[str, ...]  # the text of every cell
@@ -335,10 +335,10 @@ class Cells:
     def estimate(
         self, op: Description, roofline: Roofline, radius: float = FARTHEST
     ) -> tuple[float, float]:
-        """Return the logarithm of the time (seconds) of `op` and how far its nearest neighbour is.
+        """Return the logarithm of the time (seconds) of `op` and the nearest neighbour's distance.
 
-        Neighbours within `radius` count, the nearest four at most, each by the inverse of its
-        distance. Without any, the distance is infinite.
+        Up to four neighbours within `radius` count, weighted by the inverse of their distance.
+        Without any, the distance is infinite.
         """
         if op.cell not in self.names:
             return np.nan, np.inf

@@ -1,8 +1,8 @@
 """Job profiles on disk: one Parquet file, or the packed JSON of measured TensorFlow jobs.
 
 The Parquet file has a row for every op of every step: step, op (an index), resource, server, begin,
-end (seconds from the step's begin) and bytes. What is said once (names, dependencies, begins and
-ends of steps, provenance) stands in the file's metadata as JSON, under the key `METADATA`.
+end (seconds from the step's begin) and bytes. The rest (names, dependencies, begins and ends of
+steps, provenance) is in the file's metadata as JSON, under the key `METADATA`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def save_job_profile(profile: JobProfile, path: str | Path) -> None:
         "end": profile.end.ravel(),
         "bytes": np.tile(profile.size, steps),
     }
-    said = {
+    metadata = {
         "version": VERSION,
         "ops": list(profile.names),
         "kinds": list(profile.kinds),
@@ -71,7 +71,7 @@ def save_job_profile(profile: JobProfile, path: str | Path) -> None:
         "dropped": dict(profile.dropped),
         "provenance": dict(profile.provenance),
     }
-    table = pa.table(columns).replace_schema_metadata({METADATA: json.dumps(said)})
+    table = pa.table(columns).replace_schema_metadata({METADATA: json.dumps(metadata)})
     with sealing(path) as unfinished:
         parquet.write_table(table, unfinished, compression="zstd")
 
@@ -85,10 +85,10 @@ def load_job_profile(path: str | Path) -> JobProfile:
     path = Path(path)
     if is_packed(path):
         return load_packed(path)
-    table, said = _read(path)
+    table, metadata = _read(path)
     try:
-        names, steps = said["ops"], len(said["step_begin"])
-        if not all(isinstance(name, str) for name in (*names, *said["kinds"])):
+        names, steps = metadata["ops"], len(metadata["step_begin"])
+        if not all(isinstance(name, str) for name in (*names, *metadata["kinds"])):
             raise ValueError("ops and their kinds are texts")
         shape = (steps, len(names))
         rows = {name: table.column(name).combine_chunks() for name in _COLUMNS}
@@ -99,20 +99,20 @@ def load_job_profile(path: str | Path) -> JobProfile:
         one = slice(0, len(names))
         profile = JobProfile(
             names=tuple(names),
-            kinds=tuple(said["kinds"]),
+            kinds=tuple(metadata["kinds"]),
             resource=resource[one],
             server=rows["server"].to_numpy()[one].astype(np.int64),
             size=rows["bytes"].to_numpy()[one].astype(np.int64),
-            first_dependency=np.array(said["first_dependency"], np.int64),
-            dependencies=np.array(said["dependencies"], np.int64),
+            first_dependency=np.array(metadata["first_dependency"], np.int64),
+            dependencies=np.array(metadata["dependencies"], np.int64),
             begin=rows["begin"].to_numpy().reshape(shape),
             end=rows["end"].to_numpy().reshape(shape),
-            step_begin=np.array(said["step_begin"], float),
-            step_end=np.array(said["step_end"], float),
-            batch=said["batch"],
-            bandwidth=said["bandwidth"],
-            dropped={str(why): int(count) for why, count in said["dropped"].items()},
-            provenance=said["provenance"],
+            step_begin=np.array(metadata["step_begin"], float),
+            step_end=np.array(metadata["step_end"], float),
+            batch=metadata["batch"],
+            bandwidth=metadata["bandwidth"],
+            dropped={str(why): int(count) for why, count in metadata["dropped"].items()},
+            provenance=metadata["provenance"],
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
@@ -135,7 +135,7 @@ def _check_rows(rows: Mapping[str, pyarrow.Array], shape: tuple[int, int]) -> No
 
 
 def is_job_profile(path: str | Path) -> bool:
-    """Return whether a file is a job profile of either form, by its content."""
+    """Return whether the content of a file is a job profile of either form."""
     path = Path(path)
     try:
         begins = read_bytes(path, 4)
@@ -161,17 +161,18 @@ def _schema(path: Path) -> pyarrow.Schema:
 
 def _read(path: Path) -> tuple[pyarrow.Table, dict[str, Any]]:
     table = read_parquet(path, "job profile")
-    metadata = table.schema.metadata or {}
-    if METADATA not in metadata:
+    stored = table.schema.metadata or {}
+    if METADATA not in stored:
         raise InputError(f"{path}: a Parquet file, but no job profile")
-    said = parse_json(metadata[METADATA], f"{path}: a damaged job profile: its metadata")
-    if not isinstance(said, dict):
+    metadata = parse_json(stored[METADATA], f"{path}: a damaged job profile: its metadata")
+    if not isinstance(metadata, dict):
         raise InputError(f"{path}: a damaged job profile: its metadata must be a mapping")
-    if said.get("version") != VERSION:
+    version = metadata.get("version")
+    if version != VERSION:
         raise InputError(
-            f"{path}: a job profile of version {said.get('version')}, not {VERSION}: write it again"
+            f"{path}: a job profile of version {version}, not {VERSION}: write it again"
         )
-    return table, said
+    return table, metadata
 
 
 _PACKED_COLUMNS = ("name", "type", "res", "ps", "size", "deps")

@@ -1,4 +1,4 @@
-"""What one worker and its parameter servers did, op by op, and whether it can be believed."""
+"""What one worker and its parameter servers did, op by op, with checks of its plausibility."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ class JobProfile:
     # parsed; NaN where `begin` is
     end: Floats
     step_begin: Floats  # seconds from the first step's begin, (steps,)
-    # Seconds from the first step's begin, (steps,): when the worker was told that all is done
+    # Seconds from the first step's begin, (steps,): when the step was reported done to the worker
     step_end: Floats
     batch: int | None = None  # examples of a step, if known
     # Bytes/s of payload of the link that it was profiled on, if known
@@ -66,7 +66,7 @@ class JobProfile:
         return self.dependencies[self.first_dependency[op] : self.first_dependency[op + 1]]
 
     def of_steps(self, kept: Bools) -> "JobProfile":
-        """Return the profile of some of its steps, (steps,); `dropped` stays as it is."""
+        """Return the profile of some of its steps, (steps,); `dropped` is unchanged."""
         return replace(
             self,
             begin=self.begin[kept],
@@ -114,8 +114,8 @@ def job_profile_of(
 def tensors_of(profile: JobProfile) -> tuple[tuple[str, ...], Ints]:
     """Return the names of a job's tensors, and by op the tensor that it reads or updates, (ops,).
 
-    An op `pull/NAME` reads the tensor NAME and `update/NAME` updates it, as profiles of PyTorch
-    jobs have them; tensors are in the order of their pulls. All other ops have -1.
+    An op `pull/NAME` reads the tensor NAME and `update/NAME` updates it, as in profiles of PyTorch
+    jobs; tensors are in the order of their pulls. All other ops have -1.
 
     Raises:
         InputError: no op is called so, or a tensor is only read, or only updated.
@@ -138,7 +138,7 @@ def tensors_of(profile: JobProfile) -> tuple[tuple[str, ...], Ints]:
 
 
 def _ops_called(profile: JobProfile, begin: str, resource: int) -> dict[str, int]:
-    """Return the ops of a resource whose names begin so, by what follows in them."""
+    """Return the ops of a resource with this prefix, by the rest of their names."""
     return {
         name.removeprefix(begin): op
         for op, name in enumerate(profile.names)
@@ -151,7 +151,7 @@ EARLY = 1e-3
 
 
 def check_job_profile(profile: JobProfile, where: str) -> JobProfile:
-    """Return the profile without the steps that cannot be right, which are counted by reason."""
+    """Return the profile without implausible steps, which are counted by reason."""
     _check_shapes(profile, where)
     _check_ops(profile, where)
     _check_dependencies(profile, where)
@@ -236,8 +236,8 @@ def _check_dependencies(profile: JobProfile, where: str) -> None:
 
 
 def _faults(profile: JobProfile) -> list[tuple[str, Bools]]:
-    """Return what can be wrong with an op of a step, and where it is, (steps, ops); a transfer that
-    was not traced, with neither begin nor end, is not: its bytes are known."""
+    """Return the possible faults of an op of a step, with where they occur, (steps, ops). An
+    untraced transfer, with neither begin nor end, is no fault: its bytes are known."""
     transfer = np.isin(profile.resource, (DOWNLINK, UPLINK))
     untraced = transfer & np.isnan(profile.begin) & np.isnan(profile.end)
     begin, end = np.where(untraced, 0.0, profile.begin), np.where(untraced, 0.0, profile.end)
@@ -260,7 +260,7 @@ def dependencies_of(waits: Sequence[Iterable[int]]) -> tuple[Ints, Ints]:
 
 
 def dependents_of(first_dependency: Ints, dependencies: Ints) -> tuple[Ints, Ints]:
-    """Return the same the other way round: `dependents[first[i]:first[i + 1]]` wait for op i."""
+    """Return the inverse relation: `dependents[first[i]:first[i + 1]]` wait for op i."""
     ops = len(first_dependency) - 1
     waiting = np.repeat(np.arange(ops), np.diff(first_dependency))
     order = np.argsort(dependencies, kind="stable")
@@ -268,8 +268,7 @@ def dependents_of(first_dependency: Ints, dependencies: Ints) -> tuple[Ints, Int
 
 
 def in_order(waits: Ints, first_dependent: Ints, dependents: Ints) -> list[int]:
-    """Return ops, each behind those that it waits for (Kahn's algorithm); without those in
-    circles."""
+    """Return ops after those that they wait for (Kahn's algorithm), without those in cycles."""
     left, first, after = waits.tolist(), first_dependent.tolist(), dependents.tolist()
     order = [op for op, count in enumerate(left) if not count]
     for op in order:
@@ -281,8 +280,8 @@ def in_order(waits: Ints, first_dependent: Ints, dependents: Ints) -> list[int]:
 
 
 def smallest_first(sizes: Sequence[float], servers: int) -> list[int]:
-    """Return the server of each parameter, given their bytes: the one that holds least so far
-    (Li et al. 2020, section 5); of several, the first."""
+    """Return the server of each parameter, given their bytes: the first of those with least so far
+    (Li et al. 2020, section 5)."""
     held = [0.0] * servers
     found = []
     for size in sizes:
@@ -303,11 +302,10 @@ LONGER = 1.1  # times the median: where all steps last alike, next to nothing wo
 
 
 def without_interrupted(profile: JobProfile) -> JobProfile:
-    """Return the profile without steps whose computing on the worker is far out, which are counted.
+    """Return the profile without steps whose computing is an outlier; they are counted.
 
-    What stopped the machine for a second while it was profiled would be drawn again and again.
-    Steps that are slow once in a while belong to the job only if they are not that far out, or a
-    quarter of all: no more than a quarter is ever left out.
+    An interruption of a second while profiling would otherwise be drawn again and again. Occasional
+    slow steps belong to the job unless they are that far out; at most a quarter is left out.
     """
     own = profile.resource == WORKER
     computing = (profile.end[:, own] - profile.begin[:, own]).sum(axis=1)
@@ -320,11 +318,11 @@ def without_interrupted(profile: JobProfile) -> JobProfile:
 
 
 def summarize_profile(profile: JobProfile) -> dict[str, Any]:
-    """Return what a profile has in it.
+    """Return a summary of a profile.
 
-    Its `utilisation` is, by resource, the median share of a step in which one of its ops at least
-    was under way; of a link that includes the time in which its transfers waited for each other, or
-    for the other end. It is None where no step has times of its ops.
+    Its `utilisation` is, by resource, the median share of a step with at least one op under way;
+    for a link that includes the time in which its transfers waited for each other, or for the other
+    end. It is None if no step has times of its ops.
     """
     lengths = profile.step_end - profile.step_begin
     return {

@@ -1,4 +1,4 @@
-"""Measuring transfers: every scenario at every size, until the mean is known well enough."""
+"""Measuring transfers: every scenario at every size, until the mean is precise enough."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _BLOCK = 5  # rows that are ordered at a time
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """What to measure, and how well."""
+    """What to measure, and how precisely."""
 
     kinds: Sequence[str] = USUAL  # of `KINDS`
     sizes: Sequence[int] = tuple(4**power for power in range(5, 14))  # of messages, in bytes
@@ -89,16 +89,13 @@ def measure_links(
 ) -> Links:
     """Time transfers on this machine, in worker processes of their own.
 
-    Each sample is a row of calls long enough to be timed, divided by their number, and of the
-    slowest worker; `Links.timings` hold them by scenario and size. Copies of one core are timed by
-    its CPU time, whatever involves several processes by the wall clock, CUDA by events.
-
-    A scenario whose worker dies or hangs is given up, with one line, and the next one begins. On
-    Ctrl-C what was measured is returned.
+    Each sample is a row of calls long enough to be timed, divided by their number, on the slowest
+    worker. Copies of one core are timed by its CPU time, whatever involves several processes by
+    wall time, CUDA by events. A scenario whose worker dies or hangs is given up, with one line. On
+    Ctrl-C the timings so far are returned.
 
     Raises:
         InputError: unknown kinds, sizes too small for a scenario or too large for the memory.
-        MissingExtraError: PyTorch is not installed.
     """
     settings = settings or LinkSettings()
     asked = scenarios(settings.kinds, settings.ranks)
@@ -133,7 +130,7 @@ def measure_links(
 def _all(
     here: Sequence[Scenario], settings: LinkSettings, failed: dict[str, str]
 ) -> Generator[tuple[Scenario, int, Spread] | None, None, None]:
-    """Yield what each message of each scenario took; None for those that one failed at."""
+    """Yield the timing of each message of each scenario; None for those that one failed at."""
     largest = max(settings.sizes)
     for (processes, backend), group in groupby(here, lambda s: (s.processes, s.backend or "gloo")):
         points = [(each, each.message(size)) for each in group for size in settings.sizes]
@@ -219,8 +216,8 @@ def team(processes: int, backend: str, largest: int, timeout: float) -> Iterator
 
 class Team(Processes):
     def run(self, scenario: Scenario, size: int, times: int, rows: int) -> list[float]:
-        """Return seconds of one message of `size` bytes by row: those of the slowest worker, and of
-        CPU time the workers' mean."""
+        """Return by row the seconds of one message of `size` bytes: those of the slowest worker,
+        or for CPU time the workers' mean."""
         order = {"scenario": asdict(scenario), "size": size, "times": times, "rows": rows}
         self.order(dict.fromkeys(range(len(self._workers)), order))
         by_worker = [answer["seconds"] for answer in self.answers(str(scenario))]
@@ -229,7 +226,7 @@ class Team(Processes):
 
 
 def _shared_memory() -> int:
-    """Return the descriptor of memory that has no name, and so is never left behind."""
+    """Return the descriptor of anonymous memory, which is never left behind."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("paracosm")
     with tempfile.TemporaryFile() as file:
@@ -267,7 +264,7 @@ class Scenario:
 
 
 def scenarios(kinds: Sequence[str], ranks: Sequence[int]) -> list[Scenario]:
-    """Return the scenarios of some kinds, those together that one team of workers can do."""
+    """Return the scenarios of some kinds, grouped by what one team of workers can do."""
     for few in ranks:
         if few < 2:
             raise InputError(f"a collective needs at least 2 ranks, not {few}")
@@ -345,7 +342,7 @@ def rows(timings: Iterable[LinkTiming]) -> list[Row]:
 
 
 def _place(timing: LinkTiming) -> tuple[int, str, int, bool, str]:
-    """Return where in the table a timing stands: in the order of `KINDS`, uni-direct first."""
+    """Return the place of a timing in the table: in the order of `KINDS`, uni-direct first."""
     known = KINDS.index(timing.kind) if timing.kind in KINDS else len(KINDS)
     back = "bi-direct" in timing.scenario
     return known, timing.kind, timing.ranks, back, timing.scenario
@@ -398,9 +395,8 @@ class Line:
 def fit_line(sizes: Sequence[float], seconds: Sequence[float]) -> Line:
     """Return the line with the least relative errors, neither latency nor slope below 0.
 
-    Errors are relative, because times span five orders of magnitude, and all sizes matter; those
-    beyond a tenth count linearly, not by their squares (soft L1), because a cache that some sizes
-    fit in is no reason to be wrong about all others.
+    Errors are relative, because times span five orders of magnitude. Those beyond a tenth count
+    linearly instead of squared (soft L1), so that sizes that fit a cache do not distort the rest.
     """
     n, t = np.asarray(sizes, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
     if len(np.unique(n)) < 2:
@@ -444,10 +440,10 @@ def _robust(n: Floats, t: Floats) -> tuple[float, float]:
 
 
 def seconds_per_byte(timings: Iterable[LinkTiming], ranks: int) -> float | None:
-    """Return the seconds of a rank's core that each byte of gradients costs, by timings of "ddp"
-    between about so many ranks; None without any.
+    """Return the core seconds of a rank that each byte of gradients costs; None without timings.
 
-    Of all their bytes together, so that the large messages count most, as in a training step.
+    From timings of "ddp" between about so many ranks. It is the ratio of sums over all messages, so
+    that the large ones count most, as in a training step.
     """
     known = [timing for timing in timings if timing.kind == "ddp"]
     if not known:
@@ -462,8 +458,8 @@ def link_of(line: Line, kind: str, ranks: int) -> Line:
 
     A ring all-reduce of n bytes between p ranks is 2 (p - 1) steps of n / p bytes, an all-gather
     p - 1 steps of n (one rank's part), a reduce-scatter p - 1 steps of n / p, a broadcast down a
-    binomial tree ceil(log2 p) steps of n: as `cluster.collectives` has them, which so gives back
-    the line. What is added up on the way counts as transfer.
+    binomial tree ceil(log2 p) steps of n: the costs of `cluster.collectives`, which then give back
+    the line. Adding up on the way counts as transfer.
     """
     p = ranks
     steps, share = {

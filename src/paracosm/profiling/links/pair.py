@@ -1,10 +1,9 @@
-"""The link between two ranks of gloo: latency, bandwidth, what a message and what a byte costs.
+"""The link between two ranks of gloo: latency, bandwidth, costs per message and per byte.
 
-Both ranks run the same calls over the link that their job would have. A line through all-reduces
-of many sizes says what a message of a ring takes (`fit_line`, `link_of`); messages in a row, of
-which the latency of all but one passes meanwhile, say how much of that holds the sender; and what
-all-reduces and computing beside them take of the processor more than computing alone says how many
-bytes a second take a whole core.
+Both ranks run the same calls over the link that their job would use. A line through all-reduces of
+many sizes gives the time of a ring's message (`fit_line`, `link_of`). Consecutive messages, whose
+latencies overlap, show how much of it occupies the sender. All-reduces concurrent with computing
+take more processor time than computing alone: that gives the bytes per second that occupy a core.
 """
 
 import os
@@ -24,7 +23,7 @@ from paracosm.profiling.links.measure import fit_line, link_of
 from paracosm.units import format_bandwidth, format_duration
 
 SIZES = tuple(4**power for power in range(5, 13))  # bytes: 1 KiB to 16 MiB
-_BUCKETS, _BUCKET = 4, 4 << 20  # all-reduces beside computing, bytes of each
+_BUCKETS, _BUCKET = 4, 4 << 20  # all-reduces concurrent with computing, bytes of each
 _ALONE = 300  # computations without them
 _MATRIX = 192  # rows of what is multiplied meanwhile: it fits in the core's own cache
 _FEW, _MANY = 10, 210  # messages in a row
@@ -57,12 +56,7 @@ class PairLink:
 def calibrate_link(seconds: float = 0.5, timeout: float = 60.0) -> PairLink | None:
     """Measure as the rank that the environment names (RANK, MASTER_ADDR ...), or two ranks here.
 
-    Args:
-        seconds: for each size.
-        timeout: after which a silent peer is given up.
-
-    Returns:
-        None in rank 1, which rank 0 tells nothing.
+    `seconds` is for each size, `timeout` for a silent peer. Rank 1 returns None.
 
     Raises:
         InputError: the world is not of two ranks, or the other one fails.
@@ -126,7 +120,7 @@ def _measured(seconds: float, timeout: float) -> PairLink | None:
 
 
 def _all_reduces(size: int, seconds: float) -> list[float]:
-    """Return what each of a row of all-reduces took."""
+    """Return the seconds of each of a row of all-reduces."""
     import torch
     import torch.distributed as dist
 
@@ -139,11 +133,11 @@ def _all_reduces(size: int, seconds: float) -> list[float]:
 
 
 def _core_time_of_all_reduces() -> float:
-    """Return the seconds of a core that all-reduces take, and computing takes more beside them.
+    """Return the core seconds that all-reduces take, beyond those of concurrent computing alone.
 
-    With a core to spare it is the processor time of this process. With none it shows in the time
-    that passes, as does what the kernel does for messages in nobody's name; what other processes of
-    the machine take is left out as far as computing alone shows it.
+    With an idle core they are the processor time of this process. With none they show in elapsed
+    time, including unattributed kernel work on messages; the load of other processes is subtracted
+    as far as computing alone shows it.
     """
     import torch
     import torch.distributed as dist
@@ -174,7 +168,7 @@ def _clocks() -> tuple[float, float]:
 
 
 def _rows(count: int) -> list[float]:
-    """Return what rows of messages from rank 0 to rank 1 took, until an answer came."""
+    """Return the seconds of rows of messages from rank 0 to rank 1, until an answer came."""
     import torch
     import torch.distributed as dist
 

@@ -1,4 +1,4 @@
-"""Every scenario as a call that a worker process can time; what runs in the worker."""
+"""Every scenario as a call that a worker process can time, and the worker's main loop."""
 
 import datetime
 import json
@@ -40,7 +40,7 @@ class Transfer:
 
 
 def transfer(scenario: Scenario, size: int, member: Member) -> Transfer:
-    """Return the part of one worker in a scenario, with messages of `size` bytes."""
+    """Return one worker's part of a scenario, with messages of `size` bytes."""
     # One core's copies are timed by its CPU time; what waits for others, by the wall clock.
     host = HostClock(threads=scenario.processes)
     match scenario.kind:
@@ -72,7 +72,7 @@ def _touch(size: int) -> None:
 
 
 def _full(size: int, device: str = "cpu") -> torch.Tensor:
-    """Return memory that is really there: pages of zeros that nobody wrote are all the same one."""
+    """Return memory with its own pages: untouched zeros would all share one."""
     return torch.full((size,), 1, dtype=torch.uint8, device=device)
 
 
@@ -130,7 +130,7 @@ def _device_copy(scenario: Scenario, size: int) -> Callable[[], object]:
 
 
 def _between_devices(size: int, directions: int) -> Callable[[], object]:
-    """Copy from device 0 to device 1, and back at once if asked, on separate streams."""
+    """Copy from device 0 to device 1, and optionally back, on separate streams."""
     pairs = [(_full(size, f"cuda:{i}"), _full(size, f"cuda:{1 - i}")) for i in range(directions)]
     stream_on: Any = torch.cuda.Stream
     streams = [stream_on(device=f"cuda:{i}") for i in range(directions)]
@@ -180,7 +180,7 @@ def _collective(scenario: Scenario, size: int, member: Member, device: str) -> C
 
 
 class _Beside(HostClock):
-    """CPU time of all threads of this process, beyond that of another call."""
+    """CPU time of all threads of this process, minus that of another call."""
 
     def __init__(self, other: Callable[[], object]) -> None:
         super().__init__()
@@ -218,7 +218,7 @@ _WIDTH, _BATCH = 512, 32
 
 
 def _broadcast(message: torch.Tensor, ranks: int) -> Callable[[], object]:
-    """Broadcast from each rank in turn: one that always sent would run ahead of the others."""
+    """Broadcast from each rank in turn: a fixed root would run ahead of the others."""
     turn = 0
 
     def call() -> None:
@@ -230,7 +230,7 @@ def _broadcast(message: torch.Tensor, ranks: int) -> Callable[[], object]:
 
 
 def main() -> None:
-    """Serve orders until the input ends; what the last one prepared is kept for the next."""
+    """Serve orders until the input ends, keeping what the last one prepared for the next."""
     setup = json.loads(sys.argv[1])
     member = Member(setup["rank"], setup["ranks"], setup["memory"], tuple(setup["signals"]))
     answer = answering()

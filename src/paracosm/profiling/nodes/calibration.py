@@ -1,4 +1,4 @@
-"""What a node and its link add to a transfer: the numbers a simulation asks for, and their file."""
+"""Costs that a node and its link add to a transfer: the values for a simulation, and their file."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class NodeCalibration:
     # How unevenly connections that send at once share the link: standard deviation of ln(share /
     # equal share); 0 of fair queueing
     uneven: float | None = None
-    burst: float | None = None  # bytes that the link lets through at once after a pause
+    burst: float | None = None  # bytes that the link passes at once after a pause
     alpha: float | None = None  # seconds a byte of parsing what was received (section 3.2.1)
     beta: float | None = None  # seconds of parsing anything received
     # Bytes of a stream that are sent before another one has its turn (WIN, section 3.2.2); infinite
@@ -85,7 +85,7 @@ class NodeCalibration:
 
     @property
     def bandwidth(self) -> float | None:
-        """The smaller bandwidth of both ways, bytes/s; None if unknown or over loopback."""
+        """The smaller bandwidth of both directions, bytes/s; None if unknown or over loopback."""
         ways = {"bandwidth_out": self.bandwidth_out, "bandwidth_in": self.bandwidth_in}
         known = (value for name, value in ways.items() if not self.over_loopback(name))
         return min((value for value in known if value is not None), default=None)
@@ -153,7 +153,7 @@ def found_by(
     *,
     loopback: bool = False,
 ) -> NodeCalibration:
-    """Return a calibration of quantities, values with spreads, that were found in one way, now."""
+    """Return a calibration of quantities, values with spreads, found in one way, dated now."""
     when = now()
     found = {name: Found(how, by, when, spread, loopback) for name, (_, spread) in values.items()}
     known: dict[str, Any] = {name: value for name, (value, _) in values.items()}
@@ -161,7 +161,7 @@ def found_by(
 
 
 def _spread(values: Sequence[float]) -> float | None:
-    """Return how far rounds are apart; None of a single one, which does not tell."""
+    """Return the spread of rounds, relative to their median; None of a single one."""
     if len(values) < 2:
         return None
     return (max(values) - min(values)) / statistics.median(values)
@@ -207,7 +207,7 @@ class _File(BaseModel):
 
 
 def load_calibration(path: str | Path) -> NodeCalibration:
-    """Return the calibration that a YAML file holds; a key that is wrong is refused by name."""
+    """Return the calibration in a YAML file; unknown keys are refused."""
     if not Path(path).exists():
         raise InputError(f'no calibration at "{path}": paracosm calibrate --out {path} makes one')
     mapping = read_yaml(path, "calibration")
@@ -221,7 +221,7 @@ def load_calibration(path: str | Path) -> NodeCalibration:
 
 
 def save_calibration(calibration: NodeCalibration, path: str | Path) -> None:
-    """Write a calibration to a YAML file, from which it is read back equal."""
+    """Write a calibration to a YAML file, which `load_calibration` reads back equal."""
     mapping: dict[str, Any] = {
         name: write(value)
         for name, write in _WRITTEN.items()
@@ -278,7 +278,7 @@ class BandwidthSettings:
 
 @dataclass(frozen=True, slots=True)
 class Goodput:
-    """Bytes/s of payload between this host and a peer, one number a round."""
+    """Bytes/s of payload between this host and a peer, one number per round."""
 
     sent: tuple[float, ...]  # that the peer received, while it sent nothing
     received: tuple[float, ...]  # that this host received, while it sent nothing
@@ -287,7 +287,7 @@ class Goodput:
 
     @property
     def duplex(self) -> float:
-        """What both ways carry at once, relative to the sum of what each carries alone."""
+        """The rate of both directions at once, relative to the sum of each alone."""
         at_once = statistics.median(sum(pair) for pair in self.both)
         return at_once / (statistics.median(self.sent) + statistics.median(self.received))
 
@@ -338,7 +338,7 @@ SEGMENT = 1448
 
 @dataclass(frozen=True, slots=True)
 class ShareSettings:
-    """Over how many connections, and for how long."""
+    """The number of connections, and for how long."""
 
     connections: int = 4  # that send at once
     interval: float = 1.0  # seconds, about as long as a step of a job takes
@@ -359,7 +359,7 @@ class ShareSettings:
 
     @property
     def seconds(self) -> float:
-        """Of sending each way, with what does not count (`exchange.warm_up`)."""
+        """The duration of sending each way, including the warm-up (`exchange.warm_up`)."""
         counted = self.interval * self.intervals
         return counted + min(counted / 3, 1.0)
 
@@ -381,7 +381,7 @@ def measure_shares(
     settings: ShareSettings | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Shares:
-    """Return what connections to a peer carry that all send, then all receive."""
+    """Return what connections to a peer carry while all send, then all receive."""
     settings = settings or ShareSettings()
     how = (settings.seconds, settings.interval, settings.connections)
     sent, _ = peer.exchange.ask(SEND, *how)
@@ -395,18 +395,18 @@ def unevenness(carried: Sequence[Sequence[int]]) -> float:
     """Return the standard deviation of ln(share / equal share) within intervals.
 
     It is the root of the mean over intervals of the sample variance over connections of ln(bytes),
-    so it does not depend on how many connections there are. A connection that got less than a
-    segment counts as if it had got one; intervals in which the link stood still do not (`counted`).
-    Simulated transfers that share a port are served in proportion to log-normal weights, drawn anew
-    in each step of a worker: ln(bytes) varies as ln(weight) does.
+    so it does not depend on the number of connections. A connection with less than a segment counts
+    as if it had one; intervals in which the link stood still do not count (`counted`). Simulated
+    transfers through a port are weighted log-normally, drawn anew in each step of a worker:
+    ln(bytes) varies as ln(weight) does.
     """
     deviations = _deviations(carried)[counted(carried)]
     return float(np.sqrt(deviations.var(axis=1, ddof=1).mean()))
 
 
 def correlation(carried: Sequence[Sequence[int]]) -> float | None:
-    """Return how the ln(share) of a connection correlate between consecutive intervals: 1 where
-    it keeps its share; None where no two intervals in a row count, or all shares are equal."""
+    """Return the correlation of a connection's ln(share) between consecutive intervals: 1 if it
+    keeps its share; None if no two consecutive intervals count, or all shares are equal."""
     deviations, counts = _deviations(carried), counted(carried)
     both = counts[:-1] & counts[1:]
     now, later = deviations[:-1][both].ravel(), deviations[1:][both].ravel()
@@ -415,8 +415,8 @@ def correlation(carried: Sequence[Sequence[int]]) -> float | None:
 
 
 def counted(carried: Sequence[Sequence[int]]) -> Bools:
-    """Return which intervals tell of sharing, (intervals,): in the others all connections together
-    carried less than half of what they usually did, because one of the hosts was busy."""
+    """Return which intervals show sharing, (intervals,). In the others all connections together
+    carried less than half of the usual, because one of the hosts was busy."""
     total = np.array(carried).sum(axis=1)
     usual = np.median(total)
     if not usual > 0:

@@ -1,18 +1,17 @@
-"""What the two ends of a measurement say to each other over TCP, and the data that they send.
+"""The protocol between the two ends of a measurement over TCP, and the data that they send.
 
 Orders and answers have 16 bytes each: "PCLK", version, kind, two zeros, a number (float64, big
-endian). Whoever opened the connection orders, and first says TOKEN with the number that the other
-end has printed, or 0; the answer is 1, or 0 where it is another number, and the connection closed.
-PING is sent back as it is; END ends it all. SEND, RECEIVE and BOTH (the number is seconds) are
-followed by INTERVAL (seconds) and JOIN (a number of
-connections each way). The other end answers JOIN with a random number; the one who orders opens as
-many connections to the same port, says JOIN with that number plus i over the i-th, and the order is
-sent back. Zeros go over all of them until their receiver closes them; of BOTH, the first half
-carries what the one who orders sends. Who was told to receive then says in a REPORT how many bytes
-came over each connection in each interval, those of the first interval first.
+endian). The client opened the connection and sends orders, first TOKEN with the number that the
+server has printed, or 0; the answer is 1, or 0 for a wrong number, which closes the connection.
+PING is echoed; END ends the session. SEND, RECEIVE and BOTH (the number is seconds) are followed by
+INTERVAL (seconds) and JOIN (a number of connections each way). The server answers JOIN with a
+random number; the client opens as many connections to the same port, sends JOIN with that number
+plus i over the i-th, and the order is sent back. Zeros go over all of them until their receiver
+closes them; of BOTH, the first half carries what the client sends. The receiver then REPORTs the
+bytes of each connection in each interval, those of the first interval first.
 
-Only whoever was told the random number can open more connections, and only for as long as the end
-that waits needs to accept them.
+Only a client with the random number can open more connections, and only for as long as the server
+needs to accept them.
 """
 
 import contextlib
@@ -39,7 +38,7 @@ LONGEST = 60.0  # seconds that data may be asked for in one order
 
 SHORTEST = 0.05  # seconds of a round or an interval at least
 
-MOST_CONNECTIONS = 64  # that may be asked for each way, beside the first one
+MOST_CONNECTIONS = 64  # that may be requested for each way, in addition to the first one
 
 Table = tuple[tuple[int, ...], ...]
 """Bytes, (intervals, connections)."""
@@ -53,8 +52,8 @@ _PLACES = 2 * MOST_CONNECTIONS
 
 
 class Exchange:
-    """One end of the first connection, closed by who opened it; it waits `timeout` seconds for
-    anything, and all methods raise `InputError` if the other end is gone or says something else."""
+    """One end of the first connection, closed by the client. It waits `timeout` seconds for
+    anything; all methods raise `InputError` if the other end is gone or breaks the protocol."""
 
     def __init__(self, connection: socket.socket, peer: str, timeout: float) -> None:
         connection.settimeout(timeout)
@@ -79,7 +78,7 @@ class Exchange:
                 "the same version of Paracosm at both ends"
             )
         if not PING <= kind <= TOKEN or zero or not (math.isfinite(number) and number >= 0):
-            raise InputError(f"{self.peer} said nothing that there is: {said!r}")
+            raise InputError(f"{self.peer} sent an unknown message: {said!r}")
         return kind, number
 
     def expect(self, kind: int) -> float:
@@ -108,7 +107,7 @@ class Exchange:
         return tuple(sent), received
 
     def answer(self, kind: int, seconds: float) -> None:
-        """Do what the other end orders with SEND, RECEIVE or BOTH."""
+        """Carry out the other end's SEND, RECEIVE or BOTH."""
         interval, count = self.expect(INTERVAL), self.expect(JOIN)
         most = LONGEST / SHORTEST
         if not (
@@ -130,7 +129,7 @@ class Exchange:
 
     @contextmanager
     def _accepted(self, count: int) -> Iterator[list[socket.socket]]:
-        """Ask the other end for connections to the port that it knows; close them in the end."""
+        """Ask the other end for connections to the port that it knows; close them at the end."""
         token = float(secrets.randbelow(1 << 45) * _PLACES)
         until = time.monotonic() + self.timeout
         found: dict[int, socket.socket] = {}
@@ -154,7 +153,7 @@ class Exchange:
 
     @contextmanager
     def _opened(self, count: int) -> Iterator[list[socket.socket]]:
-        """Open connections that the other end asks for; close them in the end."""
+        """Open connections that the other end asks for; close them at the end."""
         token = self.expect(JOIN)
         address = self._connection.getpeername()[:2]
         with ExitStack() as kept:
@@ -203,7 +202,7 @@ class Exchange:
     def receive_over(
         self, connections: Sequence[socket.socket], seconds: float, interval: float
     ) -> Table:
-        """Return bytes that came over each connection in each interval, both in seconds, from
+        """Return the bytes received over each connection in each interval, both in seconds, from
         the first byte on; the first quarter, at most 1 s, does not count."""
         counts = [[0] * len(connections) for _ in range(intervals_of(seconds, interval))]
         for since, place, size in self._arrivals(connections, seconds):
@@ -217,7 +216,7 @@ class Exchange:
     def _arrivals(
         self, connections: Sequence[socket.socket], seconds: float
     ) -> Iterator[tuple[float, int, int]]:
-        """Yield what comes, for ever: seconds since the warm-up, place of the connection, bytes."""
+        """Yield arrivals without end: seconds since the warm-up, index of the connection, bytes."""
         buffer = memoryview(bytearray(_PIECE))
         begun: float | None = None
         with selectors.DefaultSelector() as open_ones:
@@ -273,7 +272,7 @@ def intervals_of(seconds: float, interval: float) -> int:
 
 
 def _send_over(connections: Sequence[socket.socket], seconds: float) -> None:
-    """Send zeros over all connections until their receiver has closed them, for so long at most."""
+    """Send zeros over all connections until the receiver has closed them, for `seconds` at most."""
     piece = bytes(_PIECE)
     until = time.monotonic() + seconds
     with selectors.DefaultSelector() as open_ones:
@@ -301,8 +300,8 @@ class Peer:
 
 @contextmanager
 def connected(host: str, port: int, timeout: float = 10.0, token: int = 0) -> Iterator[Peer]:
-    """Connect to a peer that runs `paracosm calibrate serve`, and is given up after `timeout`
-    seconds of silence; say goodbye in the end. `token` is what it has printed, if anything."""
+    """Connect to a peer that runs `paracosm calibrate serve`; end the session at the end. `timeout`
+    is in seconds of silence, `token` what the peer has printed, if anything."""
     if not 0 < timeout < float("inf"):
         raise InputError(f"a timeout must be above 0 and finite, not {timeout:g}")
     try:

@@ -1,4 +1,4 @@
-"""Traces that PyTorch's profiler (Kineto) wrote: one rank's spans as arrays, and what they show."""
+"""Traces of PyTorch's profiler (Kineto): one rank's spans as arrays, and their interpretation."""
 
 from paracosm.timeline.kineto.device import op_times
 from paracosm.timeline.kineto.read import is_kineto, read_kineto

@@ -1,4 +1,4 @@
-"""What ran on the device: every span of a window, with its call, its collective and its waits."""
+"""The spans of the device in a window, with their calls, collectives and waits."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ def device_spans(trace: KinetoTrace, window: Window) -> DeviceSpans:
     rows = trace.of("kernel", "copy", "memset")
     calls = trace.of("runtime", "other")
     calls = calls[trace.correlation[calls] >= 0]
-    # Of several calls with one correlation (runtime and driver) the outermost stands first.
+    # Of several calls with one correlation (runtime and driver) the outermost comes first.
     numbers, first = np.unique(trace.correlation[calls], return_index=True)
     place = np.searchsorted(numbers, trace.correlation[rows])
     place = np.minimum(place, max(len(numbers) - 1, 0))
@@ -61,12 +61,12 @@ def device_spans(trace: KinetoTrace, window: Window) -> DeviceSpans:
 
 
 class Calls:
-    """Finds what is said of the collective, or of the messages, that a kernel is.
+    """Finds the description of the collective, or of the messages, that a kernel carries out.
 
-    New traces say all of it at the kernel, older ones at the op that called it
-    (`record_param_comms`) or the range below (`nccl:all_reduce`), which enclose the launch; the
-    oldest have the kernel's name. Calls that are coalesced (`batch_isend_irecv`) are launched as
-    one kernel after the last of them: its launch is in none of their ranges.
+    New traces have it at the kernel, older ones at the op that called it (`record_param_comms`) or
+    the range below (`nccl:all_reduce`), which enclose the launch; the oldest have only the kernel's
+    name. Coalesced calls (`batch_isend_irecv`) are launched as one kernel after the last of them:
+    its launch is in none of their ranges.
     """
 
     def __init__(self, trace: KinetoTrace, spans: DeviceSpans) -> None:
@@ -85,7 +85,7 @@ class Calls:
     def of(self, row: int, call: int) -> tuple[Collective, ...]:
         """Return what the span in `row` is; `call` launched it, or -1.
 
-        Nothing for other kernels, several messages where one kernel sends and receives them.
+        Empty for other kernels, several messages if one kernel sends and receives them.
         """
         trace = self._trace
         own, kind = trace.collectives.get(row), collective_of(trace.text(row))
@@ -94,14 +94,14 @@ class Calls:
         together = self._coalesced.get(call, [])
         if together and all(each.is_message for each in together):
             return tuple(together)
-        said = [own] if own is not None else []
+        known = [own] if own is not None else []
         if call >= 0:
-            said += self._around(int(trace.lane[call]), float(trace.begin[call]))
-        found = _merged([*said, *together])
+            known += self._around(int(trace.lane[call]), float(trace.begin[call]))
+        found = _merged([*known, *together])
         return (found if found.kind else replace(found, kind=kind),)
 
     def _coalesce(self, lane: int, launches: Ints) -> None:
-        """Note, for launches on a thread, the calls before that launched nothing themselves."""
+        """Record, for launches on a thread, the preceding calls without launches of their own."""
         trace = self._trace
         begins = trace.begin[launches]
         reached = -np.inf
@@ -131,17 +131,17 @@ class Calls:
         return [trace.collectives[row] for row in near.tolist() if trace.end[row] >= time]
 
 
-def _merged(said: Sequence[Collective]) -> Collective:
-    ranks = next((each.ranks for each in said if each.ranks), ())
-    place = next((each.place for each in said if each.place >= 0), -1)
+def _merged(known: Sequence[Collective]) -> Collective:
+    ranks = next((each.ranks for each in known if each.ranks), ())
+    place = next((each.place for each in known if each.place >= 0), -1)
     there = ranks[place] if 0 <= place < len(ranks) else place if not ranks else -1
     return Collective(
-        kind=next((each.kind for each in said if each.kind), ""),
-        size=next((each.size for each in said if each.size >= 0), -1),
-        group=next((each.group for each in said if each.group), ""),
-        group_size=next((each.group_size for each in said if each.group_size), 0),
+        kind=next((each.kind for each in known if each.kind), ""),
+        size=next((each.size for each in known if each.size >= 0), -1),
+        group=next((each.group for each in known if each.group), ""),
+        group_size=next((each.group_size for each in known if each.group_size), 0),
         ranks=ranks,
-        peer=next((each.peer for each in said if each.peer >= 0), there),
+        peer=next((each.peer for each in known if each.peer >= 0), there),
     )
 
 

@@ -60,7 +60,7 @@ def read_kineto(path: Path, *, inputs: bool = False) -> KinetoTrace:
 def open_kineto(path: Path, *, inputs: bool = False) -> "KinetoFile":
     """Read the trace of one rank, of any size; the arguments and errors are `read_kineto`'s.
 
-    More than a million spans are kept on disk, where temporary files are.
+    More than a million spans are kept on disk, in the folder for temporary files.
     """
     file = KinetoFile(path, inputs)
     header: dict[str, Any] = {}
@@ -102,7 +102,7 @@ def is_kineto(path: Path) -> bool:
 
 
 class KinetoFile:
-    """All that a file says, of which parts can be had as traces."""
+    """The content of a file, of which parts can be extracted as traces."""
 
     def __init__(self, path: Path, inputs: bool) -> None:
         self.path = path
@@ -115,7 +115,7 @@ class KinetoFile:
         self._lanes: dict[Lane, int] = {}
         self._lane_keys: dict[tuple[Any, ...], int] = {}
         self._kinds: dict[Any, int] = {}
-        self._said: dict[Collective | Synchronisation, int] = {}
+        self._details: dict[Collective | Synchronisation, int] = {}
         self._inputs: dict[int, Inputs] = {}
         self._base = 0  # nanoseconds
         self._unfinished = 0
@@ -172,19 +172,19 @@ class KinetoFile:
         if correlation is None:
             correlation = -1
             self._uncorrelated += device
-        record, said = get("Record function id", -1), -1
+        record, detail = get("Record function id", -1), -1
         if category == _SYNC:
             wait, record = _synchronisation(name, arguments)
-            said = self._said.setdefault(wait, len(self._said))
+            detail = self._details.setdefault(wait, len(self._details))
         elif "Collective name" in arguments or (not device and name.startswith(_COMMUNICATION)):
-            said = self._said.setdefault(_collective(name, arguments), len(self._said))
+            detail = self._details.setdefault(_collective(name, arguments), len(self._details))
         if self._keeps_inputs and "Input Dims" in arguments:
             types = arguments.get("Input type") or ()
             self._inputs[len(self._rows)] = Inputs(tuple(arguments["Input Dims"]), tuple(types))
         code = self._names.setdefault(name, len(self._names))
         sequence = get("Sequence number", -1)
         self._rows.append(
-            begin, duration, correlation, record, sequence, code, lane, said, category
+            begin, duration, correlation, record, sequence, code, lane, detail, category
         )
 
     def _lane_of(self, process: Any, number: Any, device: Any = None) -> int:
@@ -197,7 +197,7 @@ class KinetoFile:
         return self._lanes.setdefault(lane, len(self._lanes))
 
     def finish(self, header: dict[str, Any]) -> None:
-        """Take note of what stands outside of the events."""
+        """Record what is outside of the events."""
         if not len(self._rows):
             raise InputError(f"{self.path}: the trace has no spans: nothing was profiled")
         distributed = header.get("distributedInfo")
@@ -206,7 +206,7 @@ class KinetoFile:
         self.rank = None if rank is None else _number(rank, 0)
         self.world_size = None if world is None else _number(world, 0)
         self._base = _number(header.get("baseTimeNanoseconds"), 0)
-        waits = any(isinstance(each, Synchronisation) for each in self._said)
+        waits = any(isinstance(each, Synchronisation) for each in self._details)
         missing = {
             "distributedInfo: which rank this is": "rank" not in distributed,
             f"correlation of {self._uncorrelated:,} spans of the device": self._uncorrelated,
@@ -229,9 +229,9 @@ class KinetoFile:
         return self._rows.counts([self._rows.origin + round(edge * 1e9) for edge in edges])
 
     def part(self, begin: float, end: float) -> KinetoTrace:
-        """Return what touches a time, in seconds from the origin, with what belongs to it.
+        """Return the spans that touch a time, in seconds from the origin, and related ones.
 
-        That is what its calls launched, and the calls that had launched what ran in it.
+        These are what its calls launched, and the calls that had launched what ran in it.
         """
         first, last = (self._rows.origin + round(time * 1e9) for time in (begin, end))
         touched = self._rows.where(
@@ -256,14 +256,14 @@ class KinetoFile:
         order = _order(rows)
         origin = self._rows.origin
         begin, duration = rows["begin"][order], rows["duration"][order]
-        said, record, category = (rows[each][order] for each in ("said", "record", "category"))
+        detail, record, category = (rows[each][order] for each in ("detail", "record", "category"))
         place = np.empty(len(order) if self._inputs else 0, dtype=np.int64)
         if self._inputs:  # then these are all rows
             place[order] = np.arange(len(order))
         collectives, waits = {}, {}
-        texts = list(self._said)
-        for row in np.flatnonzero(said >= 0).tolist():
-            what = texts[said[row]]
+        texts = list(self._details)
+        for row in np.flatnonzero(detail >= 0).tolist():
+            what = texts[detail[row]]
             if isinstance(what, Collective):
                 collectives[row] = what
             else:
@@ -300,7 +300,7 @@ def _category(word: Any) -> int:
 
 
 def _order(rows: Table) -> Ints:
-    """Return the rows by begin; an op before what is in it, and calls as they were made."""
+    """Return the rows by begin; an op before those within it, and calls in their order."""
     outer = np.where(np.isin(rows["category"], (_OP, _ANNOTATION)), -rows["duration"], 1)
     return np.lexsort((-rows["duration"], rows["correlation"], outer, rows["begin"]))
 

@@ -1,4 +1,4 @@
-"""Spans as they are read from a file, held in memory or, of large files, on disk."""
+"""Spans read from a file, held in memory or, for large files, on disk."""
 
 import struct
 import tempfile
@@ -20,7 +20,7 @@ ROW = np.dtype(
     [
         *(("begin", "<i8"), ("duration", "<i8")),  # nanoseconds
         *(("correlation", "<i8"), ("record", "<i8"), ("sequence", "<i8")),
-        *(("name", "<i4"), ("lane", "<i4"), ("said", "<i4"), ("category", "<i1")),  # codes
+        *(("name", "<i4"), ("lane", "<i4"), ("detail", "<i4"), ("category", "<i1")),  # codes
     ]
 )
 _PACKED = struct.Struct("<5q3ib")
@@ -43,7 +43,7 @@ class Rows:
         return self._count
 
     def append(self, *values: int) -> None:
-        """Take down one span by its columns; ValueError where one is no whole number."""
+        """Append one span by its columns; ValueError if one is not a whole number."""
         try:
             self._last += _PACKED.pack(*values)
         except struct.error:
@@ -83,7 +83,7 @@ class Rows:
         times: tuple[int, int] | None = None,
         correlations: tuple[int, int] | None = None,
     ) -> Table:
-        """Return the rows that are wanted, of which it is known where they can be."""
+        """Return the matching rows, skipping chunks that cannot have any."""
         found = [np.empty(0, dtype=ROW)]
         limits = [(times, self._times), (correlations, self._correlations)]
 
@@ -97,7 +97,7 @@ class Rows:
         return np.concatenate(found)
 
     def counts(self, edges: Sequence[int]) -> Ints:
-        """Return how many begin between edges, which ascend."""
+        """Return how many spans begin between edges, which ascend."""
         total = np.zeros(max(len(edges) - 1, 0), dtype=np.int64)
         for rows in self._read():
             total += np.diff(np.searchsorted(np.sort(rows["begin"]), edges))

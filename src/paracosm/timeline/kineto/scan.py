@@ -21,12 +21,11 @@ _WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
 
 
 class Scanner:
-    """The values of a file, one by one: a file of any size is never held as a whole.
+    """The values of a file of any size, one by one, without holding all of it.
 
-    It is unpacked and decoded in chunks. Each value is taken from the text at hand by the JSON
-    decoder of the standard library; one that does not end there is tried again with more text.
-    Numbers with a point are left as text, because a nanosecond of the year 2024 does not fit in a
-    float.
+    It is unpacked and decoded in chunks. Each value is parsed from the text at hand by the JSON
+    decoder of the standard library; one that is incomplete is tried again with more text. Numbers
+    with a point are left as text, because a nanosecond of the year 2024 does not fit in a float.
 
     Raises:
         InputError: from every method, where the file cannot be unpacked, ends too early, or is no
@@ -55,7 +54,7 @@ class Scanner:
                 return ""
 
     def take(self, wanted: str, what: str) -> None:
-        """Go past the character that must come next in `what`."""
+        """Consume the character that must come next in `what`."""
         found = self.peek()
         if found != wanted:
             raise self.broken(f"{what} continues with {found!r}, not {wanted!r}", bool(found))
@@ -124,7 +123,7 @@ class Scanner:
             self.take(",", "a mapping")
 
     def broken(self, why: str, known: bool = True) -> InputError:
-        """Return the error at the place that is reached; the file is cut off if it is not known."""
+        """Return the error at the current position; if it is unknown, the file is cut off."""
         passed = self._text[: self._at].encode("utf-8", "surrogateescape")
         place = self._before + len(passed)
         if not known:
@@ -136,7 +135,7 @@ class Scanner:
         return any(word.startswith(rest) for word in _WORDS)
 
     def _more(self) -> bool:
-        """Read on, as much as is held already at least; return whether there was anything."""
+        """Read at least as much as is held already; return whether there was anything."""
         if self._ended:
             return False
         held = len(self._text) - self._at

@@ -1,4 +1,4 @@
-"""What a Kineto trace holds: one row for every span, in arrays; its steps, and what they are at."""
+"""The content of a Kineto trace: one row per span, in arrays; its steps, and their phases."""
 
 import re
 from bisect import bisect_right
@@ -21,7 +21,7 @@ driver; what runs on the device: a kernel, a copy, a memset; a wait that the pro
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Where spans stand: a thread of the host, or a stream of a device."""
+    """The place of spans: a thread of the host, or a stream of a device."""
 
     kind: str  # "thread" or "stream"
     owner: str  # the process, or the device
@@ -29,15 +29,15 @@ class Lane:
 
     @property
     def name(self) -> str:
-        """For people: "stream 7"."""
+        """The name for display: "stream 7"."""
         return f"{self.kind} {self.number}"
 
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """What the arguments of a span say of a collective, or of a message between two ranks."""
+    """A collective, or a message between two ranks, from the arguments of a span."""
 
-    kind: str  # "all_reduce", ..., "send", "recv"; "" where it is not said
+    kind: str  # "all_reduce", ..., "send", "recv"; "" if unknown
     size: int = -1  # bytes that go in, on this rank; -1: unknown
     group: str = ""  # name of the process group, or ""
     group_size: int = 0  # ranks in it, or 0
@@ -52,7 +52,7 @@ class Collective:
 
 @dataclass(frozen=True, slots=True)
 class Synchronisation:
-    """What the profiler has seen of a wait."""
+    """The profiler's record of a wait."""
 
     kind: str  # "stream", "context" (the whole device), "event", or "stream wait event"
     stream: str  # that is waited for, or for the last kind, that waits; "" for none
@@ -62,7 +62,7 @@ class Synchronisation:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What `record_shapes=True` tells of an op's arguments."""
+    """The record of an op's arguments under `record_shapes=True`."""
 
     shapes: tuple[Any, ...]  # [] of what is no tensor, a list of shapes of a list of tensors
     types: tuple[str, ...]  # "float", "c10::Half", "Scalar", ...; "" of what is not there
@@ -70,7 +70,7 @@ class Inputs:
 
 @dataclass(frozen=True, eq=False)
 class KinetoTrace:
-    """The n complete spans of one rank's trace, by begin; an op stands before what is in it."""
+    """The n complete spans of one rank's trace, by begin; an op comes before those within it."""
 
     path: Path
     rank: int | None  # of "distributedInfo", as `world_size`
@@ -178,7 +178,7 @@ _BACKWARD = re.compile(r"autograd::engine|torch::autograd::|\w+Backward\d*$")
 def collective_of(name: str) -> str:
     """Return the kind of a collective by the name of its kernel or call; "" for any other name.
 
-    Of kernels of NCCL whose name does not tell (`ncclDevKernel_Generic`) it is "collective".
+    For kernels of NCCL with an unspecific name (`ncclDevKernel_Generic`) it is "collective".
     """
     small = re.sub(r"[^a-z]", "", name.lower())
     if not small.startswith(("nccl", "rccl", "msccl")):
@@ -193,7 +193,7 @@ def bytes_of(dtype: str) -> int:
 
 
 def is_annotation(name: str) -> bool:
-    """Whether a span that a file calls an op is a range around ops (in files up to 2021)."""
+    """Whether a span that a file marks as an op is a range around ops (in files up to 2021)."""
     return _ANNOTATION.match(name) is not None
 
 
@@ -226,7 +226,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What is played: from `begin` to `end` on the host, in seconds from the trace's origin."""
+    """The time to be played: from `begin` to `end` on the host, in seconds from the origin."""
 
     begin: float
     end: float
@@ -275,7 +275,7 @@ def chosen_steps(path: Path, marked: Sequence[Step], numbers: Sequence[int]) -> 
 
 
 def _main_thread(trace: KinetoTrace) -> int:
-    """Return the thread of the steps, or that with the most ops which is none of autograd's."""
+    """Return the thread of the steps, or of the most ops outside autograd."""
     for row, _ in _marks(trace):
         if trace.lanes[lane := int(trace.lane[row])].kind == "thread":
             return lane
@@ -288,7 +288,7 @@ def _main_thread(trace: KinetoTrace) -> int:
 
 
 def backward_threads(trace: KinetoTrace) -> set[int]:
-    """Return the threads of autograd's backward passes, where they are not the loop's.
+    """Return the threads of autograd's backward passes, other than the loop's.
 
     The loop's thread is that of the steps; without any, one whose first op is no backward pass's.
     """
@@ -327,7 +327,7 @@ class Ranges:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """What the threads of a trace are at, at every instant."""
+    """What the threads of a trace are doing, at every instant."""
 
     engine: frozenset[int]  # threads on which autograd runs backward passes alone
     backward: Ranges
@@ -335,7 +335,7 @@ class Steps:
     loading: Ranges
 
     def of(self, lane: int, time: float) -> str:
-        """Return the step of the training, one of `STEPS`, that a thread is at."""
+        """Return the step of the training, one of `STEPS`, that a thread is in."""
         if lane < 0 or self.loading.covers(lane, time):
             return "other"
         if lane in self.engine or self.backward.covers(lane, time):
@@ -344,7 +344,7 @@ class Steps:
 
 
 def steps_of_training(trace: KinetoTrace) -> Steps:
-    """Return what the names of ops and annotations say."""
+    """Return what the names of ops and annotations indicate."""
 
     def named(is_meant: Callable[[str], bool]) -> Ranges:
         codes = [code for code, name in enumerate(trace.names) if is_meant(name)]

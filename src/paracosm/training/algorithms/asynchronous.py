@@ -103,7 +103,7 @@ class AdaptiveDCASGD(ASGD):
     """s <- decay s + (1 - decay) g_i * g_i,
     theta <- theta - eta (g_i + strength / sqrt(s + epsilon) * g_i * g_i * (theta - theta_read_i)).
 
-    * , / and sqrt are elementwise; s (MeanSquare) is kept beside the parameters and begins as 0;
+    * , / and sqrt are elementwise; s (MeanSquare) is kept with the parameters and begins as 0;
     epsilon is 1e-7. Zheng et al., "Asynchronous Stochastic Gradient Descent with Delay
     Compensation", 2017, section 6 (DC-ASGD-a, with strength 2 and decay 0.95 on CIFAR-10). Its
     authors' code (Multiverso) keeps an s of each worker's gradients instead.
@@ -311,7 +311,7 @@ class Ringmaster(Algorithm):
 
 @dataclass(frozen=True)
 class Rennala(Algorithm):
-    """theta <- theta - eta mean of the first `gradients` gradients at theta, whoever brings them.
+    """theta <- theta - eta mean of the first `gradients` gradients at theta, from any worker.
 
     A worker is answered at once with the parameters as they are: a fast one brings several of the
     gradients. One of older parameters is ignored. Tyurin, Richtarik, "Optimal Time Complexities of

@@ -115,7 +115,7 @@ class StreamingDiLoCo(DiLoCo):
                 under_way[fragment] = me.all_reduce_begin(fragment, change)
 
     def _exchanges(self) -> Iterator[tuple[int, bool, int]]:
-        """Yield step, whether the mean is taken (or sent for), and fragment, in order, for ever."""
+        """Yield step, whether the mean is taken (or sent for), and fragment, without end."""
 
         def at(delay: int, is_taken: bool) -> Iterator[tuple[int, bool, int]]:
             for begin in count(0, self.steps):

@@ -42,7 +42,7 @@ class Codec:
     # Whether the sum of messages is as large as one of them, so that a ring can reduce them.
     # Otherwise an all-reduce gathers those of all workers at each.
     adds_up: ClassVar[bool] = False
-    # Whether what a message comes to depends on those that the client sent before.
+    # Whether the result of a message depends on those that the client sent before.
     remembers: ClassVar[bool] = False
 
     @property

@@ -171,7 +171,7 @@ class _Outbox:
 
 @dataclass(eq=False, slots=True)
 class _Wanted:
-    """A pending gradient that a later message depends on, so that nobody can discard it."""
+    """A pending gradient that a later message depends on, so that it cannot be discarded."""
 
     pending: Any
 

@@ -1,4 +1,4 @@
-"""An ONNX model as plain data: its nodes, its values, and what is known of them."""
+"""An ONNX model as plain data: its nodes and its values, as far as they are known."""
 
 import ast
 import re
@@ -24,7 +24,7 @@ LARGEST_VALUE = 4096
 
 @dataclass(frozen=True, slots=True)
 class OnnxNode:
-    """A node: what it calls, the module that it is of, and its attributes as plain data."""
+    """A node: its op, its module, and its attributes as plain data."""
 
     op: str
     module: str
@@ -56,7 +56,7 @@ class Model:
 def read_model(data: bytes, where: str, sizes: Mapping[str, int]) -> Model:
     """Return the model of an ONNX file.
 
-    `sizes` gives those that the file has by name; "batch" stands for a first one without.
+    `sizes` gives those that the file has by name; "batch" stands for an unnamed first one.
     """
     found = decode(data, "ModelProto", ONNX, where)
     graph = found["graph"]
@@ -135,7 +135,7 @@ def _declare(
         if given is None and position == 0 and (named or not dim["dim_value"]):
             given = sizes.get("batch")
         size = given if given is not None else -1 if named else dim["dim_value"]
-        # A size of 0 that nobody gives is how an unknown one is written.
+        # An unknown size may be written as 0.
         if size < 0 or (size == 0 and not named and given is None):
             size = -1
             unknown.append(named or ("batch" if position == 0 else f"size {position}"))

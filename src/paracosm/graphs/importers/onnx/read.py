@@ -1,16 +1,16 @@
-"""ONNX files as graphs: the forward pass, and on demand the backward pass that would train it.
+"""ONNX files as graphs: the forward pass, and optionally the backward pass that would train it.
 
 Work: products by their formula (a multiply-add is two; a bias counts nothing, as in PyTorch's
-counter); views, constants and ops that only move data count none; any other op one for each element
-of its largest tensor: exact for element-wise ops, a lower bound for softmax, norms and the like.
+counter); views, constants and ops that only move data count none; any other op one per element of
+its largest tensor: exact for element-wise ops, a lower bound for softmax, norms and the like.
 
-ONNX has forward passes only. For every op on the way from a parameter to an output, a rule says
+ONNX has forward passes only. For every op on the way from a parameter to an output, a rule defines
 which of its inputs and outputs the gradient needs (they are kept until then), and how much it
 computes. Products have one node for each gradient, as kernel libraries do:
 
     Y = X W        dX = dY W^T        dW = X^T dY        db = column sums of dY
 
-Gradients that meet are added. The gradient of a parameter outlives the pass.
+Gradients of one value are added. The gradient of a parameter outlives the pass.
 """
 
 import math
@@ -166,7 +166,7 @@ _MOVES = frozenset(
 
 
 def flops_of(node: OnnxNode, tensors: Mapping[str, TensorArgument]) -> int:
-    """Return the floating-point operations of a node; 0 where its shapes are not known."""
+    """Return the floating-point operations of a node; 0 if its shapes are unknown."""
     inputs = [tensors.get(value) for value in node.inputs]
     outputs = [tensors.get(value) for value in node.outputs]
     if node.op in VIEWS or node.op in _MOVES or node.op in OPAQUE:
@@ -286,7 +286,7 @@ def training_calls(
 
 
 class _Backward:
-    """The backward pass, as it is written down: values that need gradients, and their parts."""
+    """The backward pass under construction: values that need gradients, and their parts."""
 
     def __init__(self, tensors: Tensors, parameters: set[str], where: str) -> None:
         self.tensors, self.where = tensors, where
@@ -306,7 +306,7 @@ class _Backward:
                     self.needed.add(value)
 
     def begin(self, outputs: Sequence[str]) -> None:
-        """Write down the gradient of the loss by the outputs."""
+        """Write the gradient of the loss by the outputs."""
         for value in outputs:
             gradient = self.new(value)
             flops = elements_of(self.tensors.get(value))
@@ -314,7 +314,7 @@ class _Backward:
             self.parts[value] = [gradient]
 
     def step(self, call: Call) -> None:
-        """Write down the gradients of a call's inputs, if any of its outputs has one."""
+        """Write the gradients of a call's inputs, if any of its outputs has one."""
         coming = [self.sum_of(value) for value in call.outputs if value in self.parts]
         wanted = [value for value in _slots(call) if value in self.needed]
         if not coming or not wanted:
@@ -347,7 +347,7 @@ class _Backward:
                           ("input", "weight")[slot])  # fmt: skip
 
     def summed(self, call: Call, coming: str) -> None:
-        """Hand the gradient of a sum on; to what was broadcast, reduced."""
+        """Pass the gradient of a sum on, reduced to the shape of broadcast inputs."""
         shape = self.tensors.get(call.outputs[0])
         for slot, value in enumerate(call.inputs):
             if value not in self.needed:
@@ -372,7 +372,7 @@ class _Backward:
                  resource, call.attributes)  # fmt: skip
 
     def sum_of(self, value: str) -> str:
-        """Return the gradient of a value, written down as a sum where several have come in."""
+        """Return the gradient of a value, as a written sum if there are several parts."""
         parts = self.parts[value]
         while len(parts) > 1:
             one, other, *rest = parts

@@ -1,7 +1,7 @@
 """Shapes of the values that an ONNX file leaves open, op by op in the order in which they run.
 
-The few whole numbers that shapes are made of (Shape, Gather, Concat, ...) are computed on the way.
-An op without a rule here leaves its outputs without shapes.
+The few whole numbers that determine shapes (Shape, Gather, Concat, ...) are computed on the way. An
+op without a rule here leaves its outputs without shapes.
 """
 
 import math
@@ -20,7 +20,7 @@ Values = npt.NDArray[Any]
 
 
 def infer_shapes(model: Model) -> None:
-    """Enter the shapes and types that follow from those that `model` has."""
+    """Add the shapes and types that follow from those that `model` has."""
     for node in model.nodes:
         shapes = [getattr(model.tensors.get(value), "shape", None) for value in node.inputs]
         values = [model.constants.get(value) for value in node.inputs]

@@ -1,18 +1,18 @@
-"""PyTorch execution traces: their calls, and which of these are ops that a device carries out.
+"""PyTorch execution traces: their calls, and which of these are ops that a device executes.
 
     1.0.1          {"name", "id", "rf_id", "parent", "inputs": [...], "input_shapes": [...], ...}
     1.0.2-chakra.0.0.4 and later
                    {"id", "name", "ctrl_deps", "inputs": {"values", "shapes", "types"}, "attrs"}
 
 Traces that `chakra_trace_link` has joined with the profiler's have more: a call may have its time
-on the host in microseconds ("inclusive_dur"), and kernels ("cat") stand in the calls that launched
-them.
+on the host in microseconds ("inclusive_dur"), and kernels ("cat") are nested in the calls that
+launched them.
 
 A tensor is [tensor id, storage id, offset, elements, bytes of an element, device].
 
-PyTorch's ops call each other: linear calls addmm, which calls kernels of its own. What counts is
-the outermost op with a kernel of its own, the one that a TorchDispatchMode sees; ops that only call
-others (CompositeImplicitAutograd) are looked into.
+PyTorch's ops call each other: linear calls addmm, which calls kernels of its own. Nodes are the
+outermost ops with a kernel of their own, those that a TorchDispatchMode sees; ops that only call
+others (CompositeImplicitAutograd) are replaced by these.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ COMPOSITE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """An op that counts: its phase, and the modules that it stands in, where they were recorded.
+    """An op that becomes a node: its phase, and its enclosing modules, if they were recorded.
 
-    It may hand a gradient to its parameter (`accumulates`).
+    It may pass a gradient to its parameter (`accumulates`).
     """
 
     call: ObservedCall
@@ -78,7 +78,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What a call inherits from those that it stands in."""
+    """What a call inherits from those that enclose it."""
 
     phase: str = "forward"
     place: str = ""
@@ -198,7 +198,7 @@ class _Storage:
 
 
 def is_view(unit: Unit) -> bool:
-    """Whether an op puts out only what it was given, and changes nothing."""
+    """Whether an op returns only its inputs, and changes nothing."""
     if _MUTATED.search(unit.call.schema) or not unit.call.made or unit.call.name == COLLECTIVE:
         return False
     given = {use.storage for use in unit.call.read}
@@ -208,14 +208,14 @@ def is_view(unit: Unit) -> bool:
 def book(
     units: Sequence[Unit],
 ) -> tuple[list[tuple[int, ...]], list[tuple[tuple[int, int], ...]], dict[str, int]]:
-    """Return dependencies and memory of units, which stand in the order of issue.
+    """Return dependencies and memory of units, which are in the order of issue.
 
     For each unit ids of those that it waits for, and (bytes, id of the last user or -1) of what it
-    allocates; and the bytes that were there before, by what they are.
+    allocates; and the bytes from before, by kind.
 
     An op waits for the last writer of all that it touches, and for the readers since of what it
-    writes. A storage is known by its address; where an op puts out what it was not given, the
-    address has been handed out anew, and what lay there before was freed after its last user.
+    writes. A storage is identified by its address; if an op returns an address that is not among
+    its inputs, it was allocated anew, and the previous storage was freed after its last user.
     """
     held: dict[int, _Storage] = {}
     lives: list[_Life] = []
@@ -267,7 +267,7 @@ def _storages_written(unit: Unit) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class TensorUse:
-    """A tensor among the arguments of a call: the storage that it lies in, and its bytes."""
+    """A tensor among the arguments of a call: its storage, and its bytes."""
 
     storage: int
     size: int
@@ -275,11 +275,11 @@ class TensorUse:
 
 @dataclass(frozen=True, slots=True)
 class ObservedCall:
-    """A call as the observer wrote it down; ids ascend in the order in which calls begin.
+    """A call as recorded by the observer; ids ascend in the order in which calls begin.
 
-    `parent` is the call that it stands in, `record` the id by which the profiler knows it or -1,
-    `sequence` the number that a forward op and its gradient share or -1; `read` and `made` are the
-    tensors in `inputs` and `outputs`.
+    `parent` is the enclosing call, `record` the profiler's id of it or -1, `sequence` the number
+    that a forward op and its gradient share or -1; `read` and `made` are the tensors in `inputs`
+    and `outputs`.
     """
 
     id: int
@@ -385,7 +385,7 @@ def _call(node: Any, position: int, where: str) -> ObservedCall:
 
 
 def _attributes(node: dict[str, Any]) -> dict[str, Any]:
-    """Return what stands in "attrs", or in older schemas in the node itself."""
+    """Return the content of "attrs", or in older schemas of the node itself."""
     found = {key: value for key, value in node.items() if key not in ("inputs", "outputs", "attrs")}
     listed = node.get("attrs")
     for each in listed if isinstance(listed, list) else ():
@@ -431,11 +431,11 @@ _ALIKE = 0.8
 def joined(
     calls: Mapping[int, ObservedCall], times: Sequence[OpSpan], where: str
 ) -> dict[int, OpSpan]:
-    """Return the times of calls by their ids, as far as they are met.
+    """Return the times of calls by their ids, as far as they can be matched.
 
-    Both traces count record functions: what the execution trace calls "rf_id" is the profiler's
-    "Record function id", since PyTorch 2.2. Traces without it are aligned: the calls of each thread
-    are found where as many names as possible are the same in the same order.
+    Both traces count record functions: the execution trace's "rf_id" is the profiler's "Record
+    function id", since PyTorch 2.2. Traces without it are aligned: the calls of each thread are
+    placed so that as many names as possible agree in order.
     """
     wanted = sorted((c for c in calls.values() if c.record > 0), key=lambda c: c.record)
     by_record = {time.record: time for time in times if time.record > 0}

@@ -1,4 +1,4 @@
-"""PyTorch execution traces as graphs: the ops that ran, in their order, by what they touch."""
+"""PyTorch execution traces as graphs: the ops that ran, in order, with their data dependencies."""
 
 import math
 import re
@@ -133,7 +133,7 @@ _INIT = "## process_group:init ##"
 
 
 def kind_of(call: ObservedCall) -> str:
-    """Return what a collective is, "all_reduce"; as the trace names it where that is not known."""
+    """Return the kind of a collective, "all_reduce"; the trace's own name if it is unknown."""
     named = call.attributes.get("collective_name")
     values = call.inputs.values
     texts = [value for value in values if isinstance(value, str)] if not named else [named]
@@ -170,7 +170,7 @@ def _described(value: Any) -> list[dict[str, Any]]:
 
 
 def ranks_of(call: ObservedCall, groups: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the ranks that a collective runs among; nothing where the trace does not say."""
+    """Return the ranks that a collective runs among; empty if the trace lacks them."""
     named = call.attributes.get("pg_name")
     if isinstance(named, str) and named in groups:
         return groups[named]
@@ -199,10 +199,10 @@ _MOVES = frozenset(
 
 
 def flops_of(call: ObservedCall) -> int:
-    """Return the floating-point operations of a call; 0 where the trace lacks its shapes.
+    """Return the floating-point operations of a call; 0 if the trace lacks its shapes.
 
-    Products by PyTorch's own formulas (a multiply-add is two), moves none, any other op one for
-    each element of its largest tensor.
+    Products by PyTorch's own formulas (a multiply-add is two), moves none, any other op one per
+    element of its largest tensor.
     """
     name = call.name.rpartition("::")[2]
     if name in _MOVES:
@@ -238,10 +238,10 @@ def _matrices(a: list[int], b: list[int]) -> int:
 
 
 def _convolution(name: str, call: ObservedCall) -> int:
-    """Two for each element of what is put out and of the kernel that makes it.
+    """Two for each element of the output and of the kernel that makes it.
 
-    Gradients: as much again for each that is asked for (the output mask of
-    convolution_backward; two of cudnn's and mkldnn's own).
+    Gradients: as much again for each that is requested (the output mask of convolution_backward;
+    two of cudnn's and mkldnn's own).
     """
     shapes = call.inputs.shapes
     if name.endswith("_backward"):
@@ -257,7 +257,7 @@ def _attention(inputs: Any, outputs: Any, values: Any) -> int:
 
 
 def _attention_backward(inputs: Any, outputs: Any, values: Any) -> int:
-    """Scores once more, and the gradients of queries, keys, values and of the scores themselves."""
+    """The scores once more, and the gradients of queries, keys, values and scores."""
     query, key, value = inputs[1:4]
     return int(2 * math.prod(query[:-1]) * key[-2] * (3 * query[-1] + 2 * value[-1]))
 

@@ -124,7 +124,7 @@ def _call(
         outputs.append(value)
     inputs = [known.tensors.get(value) for value in node.inputs]
     waits = {position[name] for name in node.control}
-    # Outputs whose shapes nobody knows are waited for by the name of the node.
+    # Outputs of unknown shapes are waited for by the name of the node.
     waits |= {position[value.rpartition(":")[0]] for value in node.inputs}
     written = sum(bytes_of(variables.get(value)) for value in node.inputs)
     return Call(
@@ -176,7 +176,7 @@ def _gradients(nodes: Sequence[TfNode]) -> set[str]:
 def _resident(
     nodes: Sequence[TfNode], known: Known, variables: Mapping[str, TensorArgument]
 ) -> dict[str, int]:
-    """Return what is held: variables (those made beside another are the optimizer's), inputs."""
+    """Return what is held: variables (those of optimizers separately), inputs."""
     held = {"parameters": 0, "optimizer": 0, "inputs": 0}
     names = {node.name for node in nodes if node.op in _VARIABLES}
     for node in nodes:
@@ -265,12 +265,12 @@ def is_update(op: str) -> bool:
 
 
 def puts_out_nothing(op: str) -> bool:
-    """Whether an op is there for what it changes alone."""
+    """Whether an op exists only for its side effect."""
     return is_update(op) or op.startswith(("Assign", "Save", "Restore", "Summary", "Write"))
 
 
 def phase_by_name(name: str, op: str) -> str:
-    """Return the phase that an op's type or its scopes say."""
+    """Return the phase that an op's type or its scopes indicate."""
     scopes = name.split("/")
     if any(_OTHER.match(scope) for scope in scopes[:1]):
         return "other"
@@ -294,7 +294,7 @@ def module_path(name: str) -> str:
 def flops_of(
     op: str, inputs: Sequence[TensorArgument | None], outputs: Sequence[TensorArgument | None]
 ) -> int:
-    """Return floating-point operations; 0 where the shapes are not known."""
+    """Return floating-point operations; 0 if the shapes are unknown."""
     plain = op.removeprefix("_Fused").removeprefix("Resource")
     if op in HOST or plain in _MOVES or _COPIES.search(op):
         return 0
@@ -317,7 +317,7 @@ def flops_of(
 def _convolution(
     op: str, inputs: Sequence[TensorArgument | None], outputs: Sequence[TensorArgument | None]
 ) -> int:
-    """Two for each element of the output and of the kernel that makes it; so for gradients."""
+    """Two for each element of the output and of the kernel that makes it; gradients likewise."""
     out = outputs[0] if outputs else None
     if op.endswith("BackpropInput"):
         weight, moved = inputs[1], inputs[2] if len(inputs) > 2 else None

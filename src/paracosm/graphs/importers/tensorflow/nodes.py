@@ -1,4 +1,4 @@
-"""The nodes of a TensorFlow graph as plain data, with the functions it calls written out."""
+"""The nodes of a TensorFlow graph as plain data, with its functions expanded."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -101,7 +101,7 @@ def shape_proto(found: Message | None) -> tuple[int, ...] | None:
 
 
 def constant_of(node: TfNode) -> Ints | None:
-    """Return the whole numbers of a Const that has few; None of any other."""
+    """Return the whole numbers of a Const that has few; None for any other."""
     tensor = (node.attributes.get("value") or {}).get("tensor")
     if tensor is None:
         return None
@@ -139,7 +139,7 @@ def _write_out(
     where: str,
     depth: int,
 ) -> dict[str, str]:
-    """Enter nodes, and instead of calls the nodes of their functions."""
+    """Add nodes, and instead of calls the nodes of their functions."""
     if depth > _DEPTH or len(nodes) > _LARGEST:
         raise InputError(f"{where}: functions that call each other without an end")
     ops = {node["name"]: node["op"] for node in found}

@@ -1,8 +1,8 @@
 """One traced step of TensorFlow as a graph with measured durations: RunMetadata or timeline.
 
-A device's executor and its streams are listed apart: "/job:.../device:GPU:0" has when the host
-issued an op, "/device:GPU:0/stream:all" when its kernels ran, "/device:GPU:0/memcpy" the copies. An
-op with kernels takes as long as they do; one of a GPU's executor without any is the host's.
+A device's executor and its streams are separate: "/job:.../device:GPU:0" has when the host issued
+an op, "/device:GPU:0/stream:all" when its kernels ran, "/device:GPU:0/memcpy" the copies. An op
+with kernels takes as long as they do; one of a GPU's executor without any is the host's.
 """
 
 import bisect
@@ -101,7 +101,7 @@ def is_stream(device: str) -> bool:
 
 
 def kernel_node(name: str) -> str:
-    """Return the node that a kernel is of: "fc/MatMul" of "fc/MatMul:MatMul"."""
+    """Return the node of a kernel: "fc/MatMul" of "fc/MatMul:MatMul"."""
     return re.split(r":|@@", name)[0]
 
 
@@ -191,9 +191,9 @@ def read_run_metadata(path: Path, *, step_stats: bool = False) -> Graph:
 
 
 def run_metadata_ops(data: bytes, where: str, *, step_stats: bool = False) -> list[StepOp]:
-    """Return the ops that a RunMetadata has traced, of all devices, as they stand in it.
+    """Return the ops that a RunMetadata has traced, of all devices, in its order.
 
-    The data are those of the field `step_stats` alone where that is said.
+    With `step_stats`, the data are those of that field alone.
 
     Raises:
         InputError: damaged, no step was traced.

@@ -1,4 +1,4 @@
-"""Which gradients a step makes: of which size and parameter, and when each is whole."""
+"""The gradients of a step: size, parameter, and when each is complete."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class Gradient:
 def gradients_of(
     trace: KinetoTrace, step: WorkerStep, threads: Sequence[int]
 ) -> tuple[Gradient, ...]:
-    """Return the gradients of a step in the order in which they were whole; those of several
-    backward passes over one batch's pieces after the last pass, and needed by the first."""
+    """Return the gradients of a step in the order of completion. With several backward passes over
+    parts of one batch, they are ready after the last pass, and needed by the first."""
     ops = trace.of("op")
     within = (trace.begin[ops] >= step.called) & (trace.begin[ops] < step.returned)
     rows = np.asarray(ops[within & np.isin(trace.lane[ops], threads)], np.int64)
@@ -206,12 +206,11 @@ def _as_pushed(
 class Consumers:
     """Finds the ops of the forward pass that take the parameters.
 
-    Autograd hands a gradient to its parameter (`AccumulateGrad`) at once when the last op that
-    contributes to it has run, before any other
-    (`torch/csrc/autograd/functions/accumulate_grad.cpp`: its sequence number is the highest there
-    is). So that op is the one before it. Of the ops of the forward pass, the last one with its
-    sequence number is the one whose gradient it is, and it takes the parameter. Backward passes run
-    from the last use to the first: for parameters with several uses, this is the first.
+    Autograd accumulates a gradient (`AccumulateGrad`) as soon as the last op that contributes to it
+    has run, before any other (`torch/csrc/autograd/functions/accumulate_grad.cpp`: its sequence
+    number is the highest possible). So that op precedes it. Its gradient belongs to the last op of
+    the forward pass with its sequence number, which takes the parameter. Backward passes run from
+    the last use to the first: for parameters with several uses, this is the first.
     """
 
     def __init__(self, trace: KinetoTrace, rows: Ints) -> None:
@@ -234,8 +233,8 @@ class Consumers:
 
     def of(self, row: int) -> tuple[int, str]:
         """Return the row of the op that takes the parameter of an `AccumulateGrad`, and how it
-        was found: by "sequence number", "as recomputed" (the backward pass ran the forward pass
-        again: by name and shapes), or -1, "not found"."""
+        was found: by "sequence number", "as recomputed" (the backward pass repeated the forward
+        pass: by name and shapes), or -1, "not found"."""
         at = int(np.searchsorted(self._begins, self._trace.begin[row])) - 1
         if at < 0:
             return -1, "not found"
@@ -275,14 +274,13 @@ class Parameter:
 
 
 def parameters_of_model(options: CaptureOptions) -> tuple[Parameter, ...]:
-    """Return a model's parameters in the order in which a backward pass hands them gradients.
+    """Return a model's parameters in the order in which a backward pass computes their gradients.
 
-    The order is found by a step on fake tensors, which computes nothing. Parameters that are frozen
-    or not used have no gradient and are not among them; one that is tied has its first name.
+    The order is found by a step on fake tensors, which computes nothing. Frozen or unused
+    parameters have no gradient and are left out; a tied one has its first name.
 
     Raises:
         InputError: the model cannot be made or does not run.
-        MissingExtraError: PyTorch is not installed.
     """
     require("torch", "torch", "the parameters of a model")
     import torch
@@ -362,7 +360,7 @@ CHECKPOINT = "CheckpointFunction"
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of the worker's computing."""
+    """An interval of the worker's computing."""
 
     name: str
     # begin, end: seconds from the trace's origin
@@ -405,8 +403,8 @@ def worker_steps(trace: KinetoTrace) -> WorkerSteps:
 
     On a host alone, a segment is an outermost op of the training loop's thread or of autograd's.
     With a device, it is what one such op launched there, from the begin of the first kernel to the
-    end of the last; where streams overlap, the time counts for what began first. The optimizer's
-    range is a segment, whatever is in it; a reentrant checkpoint is none, but what it runs.
+    end of the last; where streams overlap, the time belongs to what began first. The optimizer's
+    range is one segment; a reentrant checkpoint is replaced by the ops that it runs.
     """
     window = window_of(trace)
     threads = tuple(sorted({window.thread, *backward_threads(trace)} - {-1}))
@@ -433,7 +431,7 @@ def _whole(trace: KinetoTrace, window: Window) -> Step:
 
 
 def _outermost(trace: KinetoTrace, lane: int) -> Ints:
-    """Return the rows of a thread's ops and ranges of optimizers that are in no other of them."""
+    """Return the rows of a thread's ops and optimizer ranges that are not nested in others."""
     optimizer = [code for code, name in enumerate(trace.names) if name.startswith(OPTIMIZER)]
     around = [code for code, name in enumerate(trace.names) if CHECKPOINT in name]
     ops, ranges = trace.of("op"), trace.of("annotation")
@@ -501,7 +499,7 @@ def _segment(trace: KinetoTrace, row: int, begin: float, end: float) -> Segment:
 
 
 def _one_after_another(segments: Sequence[Segment], begin: float) -> tuple[Segment, ...]:
-    """Return segments, which stand by begin, of which each begins when those before have ended."""
+    """Return segments sorted by begin, each moved to begin when those before have ended."""
     reached = begin
     found = []
     for segment in segments:

@@ -1,4 +1,4 @@
-"""A Kineto trace of one process as the profile of a worker whose parameters lie on a server."""
+"""A Kineto trace of one process as the profile of a worker with a parameter server."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -42,16 +42,15 @@ def job_profile_of_trace(
 
     The worker computes what the trace shows, in that order, with the time between two ops as an op
     of its own. Each parameter is pulled at the step's begin and needed by the first op that takes
-    it; its gradient is pushed when autograd has it whole, or when the program has clipped or
-    unscaled it. What the optimizer does moves to the server: its seconds are shared out among the
-    parameters by their bytes, and what follows it in the program waits for all of them.
-
-    Transfers take no time in the profile: they were never made.
+    it; its gradient is pushed when autograd has completed it, or the program has clipped or
+    unscaled it. The optimizer's work moves to the server: its seconds are divided among the
+    parameters by their bytes, and what follows it in the program waits for all of them. Transfers
+    take no time in the profile: there were none.
 
     Args:
         path: of the trace; recorded with `ProfilerActivity.CPU`, best with `record_shapes=True`.
-        parameters: of the model, in the order of their gradients, as `parameters_of_model` gives
-            them: they name the parameters, and tell their bytes where the trace does not.
+        parameters: of the model, in the order of their gradients, from `parameters_of_model`; they
+            supply names, and bytes where the trace lacks them.
         batch: examples of a step; taken from the shapes if they show it.
         servers: how many; each parameter goes to the one that has the fewest bytes so far, in the
             order of their use (Li et al. 2020, section 5).
@@ -120,7 +119,7 @@ class _Step:
 
     @property
     def looks(self) -> tuple[object, ...]:
-        """What must be the same for all steps of a profile."""
+        """The properties that all steps of a profile must share."""
         return (
             tuple((segment.name, segment.optimizer) for segment in self.step.segments),
             tuple((gradient.shape, gradient.dtype) for gradient in self.gradients),
@@ -129,7 +128,7 @@ class _Step:
 
 
 def _alike(found: Sequence[_Step], path: Path) -> tuple[_Step, list[_Step], dict[str, int]]:
-    """Return the first of the steps that most are like, all of those, and how many are not."""
+    """Return the first of the most frequent kind of steps, all of those, and the others' number."""
     training = [each for each in found if each.gradients]
     if not training:
         raise InputError(f"{path}: none of the {len(found)} steps that are marked has gradients")
@@ -161,8 +160,8 @@ class Placement:
 
 
 def placement_of(step: WorkerStep, gradients: Sequence[Gradient]) -> Placement:
-    """Return where a step's transfers go: an op that launched nothing itself, such as a view, hands
-    its need on to the next segment; the device has a gradient when it has ended all before it."""
+    """Return where a step's transfers go. An op that launched nothing itself, such as a view,
+    passes its need on to the next segment; a device's gradient is ready after all before it."""
     segments = list(enumerate(step.segments))
     needed = [
         next((at for at, segment in segments if segment.returned > each.needed), 0)
@@ -176,9 +175,8 @@ def placement_of(step: WorkerStep, gradients: Sequence[Gradient]) -> Placement:
 
 
 def batch_of(trace: KinetoTrace, step: WorkerStep, gradients: Sequence[Gradient]) -> int | None:
-    """Return the first size of what the first layer takes, if a loss has so many rows; else
-    None: of sequences, whose loss has a row for each token, shapes do not tell which size is the
-    batch."""
+    """Return the first size of the first layer's input, if a loss has so many rows, else None. For
+    sequences, whose loss has a row per token, shapes do not determine the batch."""
     known = [each for each in gradients if each.shape and each.consumer >= 0]
     first = min(known, key=lambda each: each.needed, default=None)
     if first is None:
@@ -196,7 +194,7 @@ def batch_of(trace: KinetoTrace, step: WorkerStep, gradients: Sequence[Gradient]
 
 
 def _size_beside_parameter(trace: KinetoTrace, first: Gradient) -> int | None:
-    """Return the first size of what the layer takes beside its parameter."""
+    """Return the first size of the layer's input other than its parameter."""
     lane = trace.lane[first.consumer]
     for row in sorted(trace.inputs):
         around = trace.begin[row] <= first.needed and trace.end[row] >= trace.end[first.consumer]
@@ -219,10 +217,10 @@ class _Plan:
 def _plan(
     step: WorkerStep, placement: Placement, parameters: Sequence[Parameter], servers: int
 ) -> _Plan:
-    """Return the ops of a step, in this order: the pulls in the order of their first use; the
-    worker's, of which each waits for the one before (the time between two segments is an op of the
-    kind `Host`); the pushes in the order in which gradients are ready; the updates. The optimizer's
-    segments are cut out of the worker's time and what follows moves up."""
+    """Return the ops of a step, in this order: the pulls in the order of first use; the worker's,
+    each waiting for the one before (the time between two segments is an op of kind `Host`); the
+    pushes in the order in which gradients are ready; the updates. The optimizer's segments are
+    removed from the worker's time, and what follows moves up."""
     work: list[tuple[str, str]] = []  # names and kinds of the worker's ops
     op_of: dict[int, int] = {}
     resumes = -1
@@ -304,7 +302,7 @@ def _times(plan: _Plan, step: WorkerStep, servers: int) -> tuple[Floats, Floats,
 
 
 def _made_unique(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names with a number behind those that were there before ("host", "host#2", ...)."""
+    """Return names with a number appended to repeated ones ("host", "host#2", ...)."""
     met: dict[str, int] = {}
     found = []
     for name in names:

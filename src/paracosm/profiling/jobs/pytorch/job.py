@@ -60,11 +60,10 @@ class Goodput:
 
 @contextlib.contextmanager
 def started(options: JobOptions, workers: int, module: str) -> Iterator[Processes]:
-    """Start servers and workers, each running a module, and end them with the block, whatever
-    happens in it.
+    """Start servers and workers, each running a module; they end with the block in any case.
 
-    All of them have to be on one machine, be it in network namespaces of their own: they find each
-    other by a file, and their times are those of its monotonic clock.
+    They must be on one machine, possibly in network namespaces of their own: they meet through a
+    file, and their times are those of its monotonic clock.
     """
     require("torch", "torch", "a PyTorch job")
     processes = options.servers + workers
@@ -105,8 +104,8 @@ class Job:
     def profile(self, steps: int, progress: Callable[[int, int], None] | None = None) -> JobProfile:
         """Run steps of one worker, of which the first three are not profiled.
 
-        On Ctrl-C the profile has the steps that there are, and "interrupted" in its provenance; the
-        job can do nothing else then.
+        After Ctrl-C the profile has the steps so far, and "interrupted" in its provenance; the job
+        cannot be used any further.
         """
         options = self.options
         goodput = self.goodput()
@@ -128,7 +127,7 @@ class Job:
             "transport": "gloo, one message a tensor",
             "clock": "monotonic, of one machine",
             **{name: getattr(options, name) for name in FACTS},
-            "model": Path(options.model).name,  # nobody else has the folder
+            "model": Path(options.model).name,  # the folder is of no use to others
             "goodput": asdict(goodput),
             "ended": ended,
         }
@@ -137,7 +136,7 @@ class Job:
         return replace(profile, bandwidth=bandwidth, provenance=provenance)
 
     def goodput(self, seconds: float = 0.5) -> Goodput:
-        """Measure what the job's own transport makes of the link between server 0 and worker 0."""
+        """Measure the goodput of the job's own transport between server 0 and worker 0."""
         down, _ = self._exchange(_FEW, 0)
         count = max(_FEW, min(_MANY, round(seconds * down / _MESSAGE)))
         alone_down, _ = self._exchange(count, 0)
@@ -155,12 +154,12 @@ class Job:
 def _profile(
     made: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], servers: int
 ) -> JobProfile:
-    """Return the profile of the steps of a worker that said `made` of itself.
+    """Return the profile of a worker's steps, which described itself in `made`.
 
     The ops of a step are a pull of each parameter, the segments that the worker computes, and for
-    each gradient its push and the update. A segment waits for the one before it, as a module runs
-    one line after the other, and for the pulls that it is the first to need; a push for the segment
-    that makes its gradient; an update for its push. Parameter i is on server i modulo their number.
+    each gradient its push and the update. A segment waits for the one before it and for the pulls
+    that it is the first to need; a push for the segment that makes its gradient; an update for its
+    push. Parameter i is on server i modulo their number.
     """
     parameters, segments = made["parameters"], made["segments"]
     pulls = {name: i for i, (name, _) in enumerate(parameters)}

@@ -1,4 +1,4 @@
-"""What a job of PyTorch is asked to be: its model, its data, and where it runs."""
+"""The options of a PyTorch job: its model, its data, and where it runs."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ class JobOptions:
             check_trainable(self.model, self.data)
 
     def capture(self) -> CaptureOptions:
-        """Return how the model and its examples are made where there is no data set."""
+        """Return the model and its examples if there is no data set."""
         return CaptureOptions(self.model, self.batch, self.shape, self.classes, dropout=True)
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What one process of a job is told when it is started."""
+    """What one process of a job gets when it is started."""
 
     options: JobOptions
     rank: int  # servers come first
@@ -111,21 +111,20 @@ class Setup:
 
     @property
     def number(self) -> int:
-        """Of the worker."""
+        """The worker's number."""
         return self.rank - self.options.servers
 
     @classmethod
     def of_json(cls, text: str) -> Setup:
-        """Return what `asdict` has made JSON of."""
+        """Read the JSON of `asdict`."""
         found = json.loads(text)
         return cls(JobOptions(**found.pop("options")), **found)
 
 
 def load(options: JobOptions, worker: int = 0) -> tuple[Workload, Callable[[], None]]:
-    """Make the model, with the same parameters in every process, and what it is fed.
+    """Return the workload, with the same parameters in every process, and its feeder.
 
-    Returns:
-        The workload, and what puts the worker's next minibatch into it.
+    The feeder puts the worker's next minibatch into the workload.
     """
     import torch
 

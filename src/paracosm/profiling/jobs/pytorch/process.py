@@ -1,6 +1,6 @@
-"""A process of a job: takes orders from its standard input, a line of JSON each, and answers so.
+"""A process of a job: reads orders from its standard input and answers, one line of JSON each.
 
-Who starts it and tells it what to do is in `job`.
+`job` starts it and sends the orders.
 """
 
 import json
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def run_role(serve: Role, work: Role) -> None:
-    """Be what the setup says, a server or a worker; say how it fails."""
+    """Run as the server or worker that the setup describes; report failures."""
     setup = Setup.of_json(sys.argv[1])
     answer = answering()
     orders = _orders()
@@ -79,7 +79,7 @@ def own_tensors(setup: Setup, options: JobOptions) -> dict[int, torch.Tensor]:
 
 
 def start_server(setup: Setup, orders: Iterator[Order], answer: Answer) -> Server:
-    """Meet the others and serve every worker from here on, in threads of their own."""
+    """Meet the others, then serve every worker in a thread of its own."""
     like = own_tensors(setup, setup.options)
     join(setup)
     answer(ready=True)
@@ -100,7 +100,7 @@ def start_server(setup: Setup, orders: Iterator[Order], answer: Answer) -> Serve
 
 
 def start_worker(worker: Worker, workload: Workload, setup: Setup, answer: Answer) -> None:
-    """Meet the others and say what a step is made of."""
+    """Meet the others and report the parts of a step."""
     environment = environment_here(threads=setup.options.threads, pinned=False)
     join(setup)
     answer(
@@ -113,7 +113,7 @@ def start_worker(worker: Worker, workload: Workload, setup: Setup, answer: Answe
 
 
 def obey(order: Order, worker: Worker, steps: Iterator[Step], answer: Answer) -> None:
-    """Measure the goodput, or run steps that are told one by one."""
+    """Measure the goodput, or run steps and report each."""
     if order["do"] == "goodput":
         down, up = worker.goodput(order["down"], order["up"], order["size"])
         answer(down=down, up=up)
@@ -126,7 +126,7 @@ def obey(order: Order, worker: Worker, steps: Iterator[Step], answer: Answer) ->
 def steps_of(
     worker: Worker, options: JobOptions, number: int, feed: Callable[[], None]
 ) -> Iterator[Step]:
-    """Run a step whenever the next one is asked for, each with the next minibatch."""
+    """Run a step, with the next minibatch, whenever the next one is requested."""
     random = generator(options.seed, TrainingStream.COMPUTE, number)
     while True:
         feed()
@@ -135,7 +135,7 @@ def steps_of(
 
 
 def _orders() -> Iterator[Order]:
-    """Return orders as they come; whatever is being done ends when the input does."""
+    """Yield orders as they arrive; the process ends when the input does."""
     waiting: queue.SimpleQueue[Order] = queue.SimpleQueue()
 
     def listen() -> None:

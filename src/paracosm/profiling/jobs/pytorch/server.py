@@ -28,7 +28,7 @@ class Store:
     """
 
     def __init__(self, tensors: Mapping[int, Tensor], lr: float) -> None:
-        """`tensors` by number."""
+        """Keep `tensors` by number."""
         self._tensors, self._lr = dict(tensors), lr
         self._lock = threading.Lock()
 
@@ -45,18 +45,18 @@ class Store:
             return begin, time.monotonic()
 
     def wait_for_updates(self, worker: int) -> None:
-        """Wait until every gradient of the worker is applied, which `push` has done here."""
+        """Wait until every gradient of the worker is applied; here `push` has done that."""
 
     def leave(self, worker: int) -> None:
-        """Wait no longer for a worker, which nobody does here."""
+        """Stop waiting for a worker; here nobody does."""
 
 
 class Server:
-    """What serves workers, each in a thread of its own, until their connections break."""
+    """Serves workers, each in a thread of its own, until their connections break."""
 
     def __init__(self, store: Store, pushed: Sequence[int], rate: float | None) -> None:
-        """`pushed` are the numbers of the store's tensors, in the order of their gradients;
-        `rate`, in bytes/s, is that of a port by waiting."""
+        """`pushed` are the numbers of the store's tensors, in the order of their gradients; `rate`,
+        in bytes/s, is that of a port simulated by waiting."""
         self.store = store
         self.pushed = pushed
         self._down = None if rate is None else Port(rate)
@@ -65,9 +65,9 @@ class Server:
     def serve(self, rank: int, worker: int, like: Mapping[int, Tensor]) -> None:
         """Serve one worker, the process of that rank.
 
-        All tensors, as they are at the request, are sent in their order while gradients come in;
-        each is applied as soon as it is there, whatever other workers do. The worker is told when
-        each gradient had arrived, and when its update began and ended.
+        All tensors, as they are at the request, are sent in order while gradients arrive; each is
+        applied on arrival, independently of other workers. The worker then gets the times at which
+        each gradient arrived, and its update began and ended.
         """
         gradients = {i: torch.zeros_like(like[i]) for i in self.pushed}
         with ThreadPoolExecutor(1) as updates, ThreadPoolExecutor(1) as sending:
@@ -117,10 +117,10 @@ class Server:
 
 
 class Port:
-    """Carries bytes of several workers at once, each at an even share of the rate.
+    """Carries bytes of several workers at once, each at an equal share of the rate.
 
-    Nothing is sent here: whoever calls `carry` waits for as long as a fluid link would take, and
-    sends over one that is much faster.
+    Nothing is sent here: callers of `carry` wait for as long as a fluid link would take, and send
+    over one that is much faster.
     """
 
     def __init__(self, rate: float) -> None:
@@ -131,7 +131,7 @@ class Port:
         self._at = time.monotonic()  # until when `_left` is right
 
     def carry(self, worker: int, size: int) -> None:
-        """Wait until so many bytes of a worker, who has no others under way, have passed."""
+        """Wait until `size` bytes of a worker, which has no others under way, have passed."""
         with self._changed:
             self._pass_until(time.monotonic())
             self._left[worker] = float(size)

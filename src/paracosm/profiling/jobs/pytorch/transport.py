@@ -26,7 +26,7 @@ _FILLER = 3_000_000
 
 
 def join(setup: Setup) -> None:
-    """Meet the other processes; their gloo never gives up, for whoever started them does."""
+    """Meet the other processes; gloo's time-outs are disabled, since the parent process has one."""
     os.environ["GLOO_SOCKET_IFNAME"] = setup.interface or loopback()
     ranks = setup.options.servers + setup.workers
     dist.init_process_group(
@@ -41,10 +41,9 @@ def join(setup: Setup) -> None:
 def exchange(peer: int, sent: int, received: int, size: int) -> float:
     """Send and receive messages at once, and return the bytes/s of those received, if any.
 
-    Gloo carries the messages of one direction between two processes whole, one after the other, as
-    they were handed over; the two directions do not wait for each other. The clock begins before
-    the first byte is under way: a process that wakes up late would find messages that had been
-    there for a while, and take the link for faster than it is.
+    Gloo carries the messages of one direction between two processes one after the other; the two
+    directions are independent. The clock begins before the first byte is under way: a process that
+    wakes up late would find messages that had arrived earlier, and overestimate the link.
     """
     source, target = torch.zeros(size, dtype=torch.uint8), torch.zeros(size, dtype=torch.uint8)
     begin = time.monotonic()
@@ -59,6 +58,6 @@ def exchange(peer: int, sent: int, received: int, size: int) -> float:
 
 
 def posted(work: Any) -> Any:
-    """Return a message that has been handed over, which is None for processes of other groups."""
+    """Return a posted message, which is None for processes of other groups."""
     assert work is not None, "this process belongs to the group"
     return work

@@ -41,7 +41,7 @@ class Step:
     # By gradient, in the order of the segments: when it was handed over, when the server had
     # it, when its update began and ended
     pushed: list[list[float]]
-    end: float  # when all servers had said that they are done
+    end: float  # when all servers had reported that they are done
     loss: float  # of the parameters that were pulled
 
 
@@ -62,7 +62,7 @@ class Worker:
         self.take(workload)
 
     def take(self, workload: Workload) -> None:
-        """Train another workload from here on, whose segments are the same."""
+        """Switch to another workload with the same segments."""
         self._hooks.close()
         self.parameters = trained(workload)
         self._numbers = {name: i for i, (name, _) in enumerate(self.parameters)}
@@ -71,7 +71,7 @@ class Worker:
         self._hooks.enter_context(watching(workload, sorted(layers), self._reached))
 
     def step(self) -> Step:
-        """Run one step. Without servers, the gradients stay with the parameters."""
+        """Run one step. Without servers, the gradients stay in the parameters."""
         for _, parameter in self.parameters:
             parameter.grad = None
         count = len(self.parameters)
@@ -115,7 +115,7 @@ class Worker:
         return received, float(answer)
 
     def _pull(self, server: int) -> Future[None]:
-        """Ask a server for its parameters, and note in another thread when each is there."""
+        """Ask a server for its parameters, and record in another thread when each arrives."""
         numbers = range(server, len(self.parameters), self._servers)
         works = [
             posted(dist.irecv(self.parameters[i][1].detach(), server, tag=PULL + i))
@@ -164,7 +164,7 @@ class Worker:
 
 
 def _least_seconds(segments: Sequence[Segment], waiting: tuple[float, float] | None) -> list[float]:
-    """Share the seconds of each pass by floating-point operations, or equally if there are none."""
+    """Divide the seconds of each pass by floating-point operations, or equally without any."""
     if waiting is None:
         return [0.0] * len(segments)
     least = []
@@ -192,7 +192,7 @@ class Boundary:
 
 @dataclass(frozen=True)
 class Segment:
-    """Computing from one boundary to the next."""
+    """Computing between two boundaries."""
 
     name: str  # "forward/" and a layer, or "backward/" and the parameter whose gradient ends it
     begin: Boundary
@@ -203,10 +203,10 @@ class Segment:
 
 
 def find_segments(workload: Workload) -> list[Segment]:
-    """Run one step here to see in which order layers run and gradients are made.
+    """Run one step to find the order in which layers run and gradients are made.
 
-    A parameter is needed by the module that has it or, if that is never called, by the nearest one
-    around it that is: functions may use the parameters of a module without calling it.
+    A parameter is needed by its module or, if that is never called, by the nearest enclosing one
+    that is: functions may use the parameters of a module without calling it.
     """
     module = workload.module
     before = {name: buffer.clone() for name, buffer in module.named_buffers()}
@@ -251,7 +251,7 @@ def forward_and_backward(workload: Workload, reached: Callable[[Boundary], None]
 def watching(
     workload: Workload, layers: Sequence[str], reached: Callable[[Boundary], None]
 ) -> Iterator[None]:
-    """Have `reached` called when a layer's forward begins, and when a gradient is made."""
+    """Call `reached` when a layer's forward begins, and when a gradient is made."""
     handles: list[Any] = []
     modules = dict(workload.module.named_modules())
     for name in layers:

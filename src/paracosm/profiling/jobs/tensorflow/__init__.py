@@ -1,4 +1,4 @@
-"""Job profiles from what TensorFlow traces of its steps."""
+"""Job profiles from TensorFlow's traces of its steps."""
 
 from paracosm.profiling.jobs.tensorflow.read import ScriptSettings, profile_script, read_steps
 

@@ -1,7 +1,7 @@
 """A process of a user's training script: a parameter server, or the worker whose steps are traced.
 
-Its argument is a JSON object, see `script`. It says what there is to say, a line of JSON each, to
-what was its standard output; what the script prints goes to standard error.
+Its argument is a JSON object, see `script`. It answers in lines of JSON on what was its standard
+output; the script's output goes to standard error.
 """
 
 import importlib
@@ -42,11 +42,11 @@ _GRAPHS = 3  # steps whose partitioned graphs are asked for: all have the same, 
 
 
 def trace_sessions(folder: Path, steps: int, warmup: int, answer: Answer) -> None:
-    """Let every `Session.run` of this process be traced, and keep those that are training steps.
+    """Trace every `Session.run` of this process, and keep those that are training steps.
 
-    A training step has transfers in both directions. `answer` is told of each: "step" its number,
-    "span" nanoseconds at which it was asked for and done, "pause" seconds that keeping it took; and
-    "done" in the end, when there are enough and the process ends.
+    A training step has transfers in both directions. `answer` gets of each: "step" its number,
+    "span" nanoseconds of its request and end, "pause" seconds that keeping it took; and "done" at
+    the end, when there are enough and the process ends.
     """
     tensorflow = require("tensorflow", "tensorflow", "profiling a TensorFlow job")
     config = tensorflow.compat.v1
@@ -94,7 +94,7 @@ def trace_sessions(folder: Path, steps: int, warmup: int, answer: Answer) -> Non
 
 
 def _is_training(metadata: Any) -> bool:
-    """Whether the worker got a tensor and a server did."""
+    """Whether both the worker and a server received a tensor."""
     received = {
         device.device.startswith("/job:ps/")
         for device in metadata.step_stats.dev_stats

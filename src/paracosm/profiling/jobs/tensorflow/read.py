@@ -33,14 +33,13 @@ from paracosm.profiling.processes import Processes, WorkerError, check_memory_fo
 def read_steps(
     paths: Sequence[Path], progress: Callable[[int, int], None] | None = None
 ) -> JobProfile:
-    """Return the profile in RunMetadata of a job of one worker, a step a file.
+    """Return the profile in RunMetadata of a job of one worker, one file per step.
 
-    What the steps have in common is taken from them: ops that most of them ran, and tensors that
-    went from one machine to the other. Steps that lack an op, ran others, or have times that cannot
-    be, are left out and counted; a transfer may lack its times, which servers do not always hand
-    over. A step lasts from the begin of the worker's
-    first op to the end of the last op; where steps were not traced one after the other, the gap
-    between them is the median of the others, or 0.
+    It has what the steps have in common: ops that most of them ran, and tensors that went from one
+    machine to another. Steps that lack an op, ran others, or have impossible times are left out and
+    counted; a transfer may lack its times, which servers do not always return. A step lasts from
+    the begin of the worker's first op to the end of the last op; if steps were not traced
+    consecutively, the gap between them is the median of the others, or 0.
 
     Args:
         paths: RunMetadata (or StepStats) in protobuf's binary form, gzipped or not.
@@ -90,7 +89,7 @@ def profile_of_steps(
             f"offset, in each of {len(alike)} steps"
         )
     kept = ~times.early
-    told = {
+    facts = {
         "source": "TensorFlow step statistics",
         **provenance,
         "tensors_matched": "by the partitioned graph" if structure.exact else "by names and order",
@@ -100,11 +99,11 @@ def profile_of_steps(
         "transfers_never_traced": [ops[column].name for column in times.placed],
         "between_servers": dict(zip(("transfers", "bytes"), columns.between_servers, strict=True)),
     }
-    return _profile(alike, ops, times, kept, dict(dropped), told, where)
+    return _profile(alike, ops, times, kept, dict(dropped), facts, where)
 
 
 def _without_duplicates(steps: Sequence[Records], dropped: Counter[str]) -> list[Records]:
-    """Leave out a step that two files tell of, but for the one that tells more."""
+    """Of two files of the same step, leave out the one with less content."""
     once: list[Records] = []
     for step in steps:
         if once and step.base == once[-1].base:
@@ -259,11 +258,11 @@ EVIDENT = 1e-3
 def clock_offset(down: Sequence[Floats], up: Sequence[Floats]) -> float:
     """Return the seconds that a server's clock is ahead of the worker's; 0 if nothing shows it.
 
-    A tensor comes after it was sent. With a server that is d ahead, the end of a transfer minus
-    that of the op that made its tensor (`down`, `up`: by step, NaN is passed over) is at least -d
-    on the downlink and at least d on the uplink. The shortest of each direction take about as long,
-    so d is half of their difference, as NTP has it (RFC 5905, section 8). The median over the steps
-    is taken, and no offset unless most steps cannot be explained without one.
+    A tensor arrives after it was sent. With a server that is d ahead, the end of a transfer minus
+    that of the op that made its tensor (`down`, `up`: by step, NaN is ignored) is at least -d on
+    the downlink and at least d on the uplink. The shortest of each direction take about as long, so
+    d is half of their difference, as in NTP (RFC 5905, section 8). The result is the median over
+    the steps, or 0 unless most steps contradict synchronised clocks.
     """
     offsets, shown = [], 0
     for downs, ups in zip(down, up, strict=True):
@@ -276,7 +275,7 @@ def clock_offset(down: Sequence[Floats], up: Sequence[Floats]) -> float:
 
 @dataclass(frozen=True)
 class ScriptSettings:
-    """How a script is run."""
+    """How to run a script."""
 
     servers: int = 1  # parameter servers
     warmup: int = 5  # training steps that are run before those that are kept
@@ -298,18 +297,17 @@ def profile_script(
     settings: ScriptSettings | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> JobProfile:
-    """Run a training script as it is on this machine, and return what its steps did, op by op.
+    """Run a training script unchanged on this machine, and return what its steps did, op by op.
 
-    Every process gets its task by TF_CONFIG, and by {job}, {task}, {servers} and {workers} wherever
-    they stand in the arguments. The worker's sessions are traced (FULL_TRACE); what it runs that
-    sends nothing to a server, such as initialization, is no training step. The script is ended as
-    soon as enough steps are there. If it ends before, or is interrupted, the profile has those that
-    there are; "ended" in its provenance is "enough", "by itself" or "interrupted".
+    Every process gets its task by TF_CONFIG, and by {job}, {task}, {servers} and {workers} in the
+    arguments. The worker's sessions are traced (FULL_TRACE); those that send nothing to a server,
+    such as initialization, are not training steps. The script is ended as soon as there are enough
+    steps. If it ends earlier, or is interrupted, the profile has those so far; "ended" in its
+    provenance is "enough", "by itself" or "interrupted".
 
     Raises:
         InputError: there is no such script; it failed, ended or took too long without a training
             step, or uses ParameterServerStrategy; what `read_steps` refuses.
-        MissingExtraError: TensorFlow is not installed.
     """
     if steps < 1:
         raise InputError(f"steps: {steps}, but at least 1 is needed")
@@ -320,22 +318,22 @@ def profile_script(
     wanted = settings or ScriptSettings()
     check_memory_for(1 + wanted.servers)
     with Processes("paracosm.profiling.jobs.tensorflow.process", wanted.timeout) as processes:
-        said: list[dict[str, Any]] = []
+        answers: list[dict[str, Any]] = []
         ended = "enough"
         try:
             _start(processes, script, arguments, steps, wanted)
             for answer in _answers(processes, wanted.servers):
-                said.append(answer)
+                answers.append(answer)
                 if progress is not None and "step" in answer:
                     progress(answer["step"] + 1, steps)
         except KeyboardInterrupt:
             ended = "interrupted"
-            if not any("step" in answer for answer in said):
+            if not any("step" in answer for answer in answers):
                 raise
         except WorkerError as error:
             raise InputError(f"{script}: {error}") from None
         processes.end()
-        return _profile_found(script, said, ended, processes.folder)
+        return _profile_found(script, answers, ended, processes.folder)
 
 
 def _start(
@@ -382,10 +380,10 @@ def _filled(argument: str, words: dict[str, str]) -> str:
 
 
 def _profile_found(
-    script: Path, said: Sequence[dict[str, Any]], ended: str, folder: Path
+    script: Path, answers: Sequence[dict[str, Any]], ended: str, folder: Path
 ) -> JobProfile:
-    told = {key: value for answer in said for key, value in answer.items()}
-    kept = [answer for answer in said if "step" in answer]
+    details = {key: value for answer in answers for key, value in answer.items()}
+    kept = [answer for answer in answers if "step" in answer]
     if not kept:
         raise InputError(
             f"{script}: it ended without a training step: no tf.compat.v1.Session ran one that "
@@ -403,8 +401,8 @@ def _profile_found(
         for each in kept
     ]
     provenance = {
-        "framework": told["framework"],
+        "framework": details["framework"],
         "script": script.name,
-        "ended": "by itself" if "ended" in told else ended,
+        "ended": "by itself" if "ended" in details else ended,
     }
     return profile_of_steps(steps, str(script), provenance)

@@ -1,4 +1,4 @@
-"""One traced step of TensorFlow: read, and sorted into runs of nodes and tensors received."""
+"""One traced step of TensorFlow, read and sorted into runs of nodes and received tensors."""
 
 import math
 import re
@@ -38,7 +38,7 @@ class TracedStep:
     # Of all partitions by name; empty where no partitioned graph was traced
     nodes: Mapping[str, Node]
     sizes: Mapping[str, int]  # bytes of tensors by the node that makes them, where they were traced
-    # Nanoseconds at which the worker asked for the step and was told that it is done, if known
+    # Nanoseconds at which the worker requested the step and it was reported done, if known
     span: tuple[int, int] | None = None
     pause: float = 0.0  # seconds after the step that went into keeping it, which belong to no step
 
@@ -91,7 +91,7 @@ _DEVICE = re.compile(r"/job:(?P<job>[^/]+)(/replica:\d+)?/task:(?P<task>\d+)(/|$
 
 @dataclass(frozen=True, slots=True, order=True)
 class Device:
-    """One process of the job, as devices name it: "/job:ps/task:0"."""
+    """One process of the job, as in the names of devices: "/job:ps/task:0"."""
 
     job: str
     task: int
@@ -133,7 +133,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Receive:
-    """One tensor that came from another device; bytes, and times as those of a run."""
+    """One tensor received from another device; bytes, and times like those of a run."""
 
     size: int
     begin: float
@@ -188,7 +188,7 @@ def _times(op: StepOp, base: int) -> tuple[float, float]:
 
 
 def _time_kernels(runs: dict[Key, Run], traced: Sequence[StepOp], base: int) -> None:
-    """Set times of accelerator nodes by their kernels: the executor only issues them."""
+    """Set times of accelerator nodes from their kernels, which the executor only launches."""
     every = [op for op in traced if op.device.endswith("stream:all")] or list(traced)
     kernels: dict[str, list[tuple[float, float]]] = {}
     for op in sorted(every, key=lambda op: (op.start, op.name)):
@@ -207,7 +207,7 @@ def _time_kernels(runs: dict[Key, Run], traced: Sequence[StepOp], base: int) -> 
 
 
 def device_of(name: str) -> Device | None:
-    """Return the device of a name; None of one that has no job, as a GPU's streams do."""
+    """Return the device of a name; None if it has no job, such as a GPU's stream."""
     found = _DEVICE.match(name)
     return None if found is None else Device(found["job"], int(found["task"]))
 

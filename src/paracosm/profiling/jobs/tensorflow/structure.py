@@ -1,10 +1,10 @@
-"""Which op of a step waits for which, and what is transferred between the worker and its servers.
+"""The dependencies of a step's ops, and the transfers between the worker and its servers.
 
-Where tensors leave a device TensorFlow puts a pair of nodes that it does not trace: `_Send` and
-`_Recv` ("w/read_S24", "w/read_S25" of the node "w/read"; "w/read/_7" in older versions). What it
-does trace is how long the tensor took ("edge_12_w/read"). The partitioned graph, where it was
-traced, says which pair has which tensor. Without it, tensors and receiving nodes of one sender are
-taken in the order of their numbers, which TensorFlow gives to both in the same pass.
+For each tensor that leaves a device TensorFlow inserts a pair of nodes that it does not trace:
+`_Send` and `_Recv` ("w/read_S24", "w/read_S25" of the node "w/read"; "w/read/_7" in older
+versions). It does trace how long the tensor took ("edge_12_w/read"). The partitioned graph, if
+traced, tells which pair has which tensor. Without it, tensors and receiving nodes of one sender are
+matched in the order of their numbers, which TensorFlow assigns to both in the same pass.
 """
 
 import re
@@ -32,7 +32,7 @@ _DEEPEST = 1000  # nodes that were not traced, one behind the other
 
 @dataclass(slots=True)
 class Transfer:
-    """A tensor that goes from one device to another, all its times in a step."""
+    """A tensor that goes from one device to another, with all its times in a step."""
 
     source: Device
     target: Device
@@ -47,7 +47,7 @@ class Structure:
     waits: Mapping[Key, frozenset[Key]]  # of each run, those at its own device that it waits for
     # Between devices, each once, however many times it is made in a step
     transfers: Sequence[Transfer]
-    exact: bool  # whether the partitioned graph has said what is sent where
+    exact: bool  # whether the transfers are from the partitioned graph
     # How many inputs no record says anything about, and how many tensors a partitioned graph
     # sends that none receives, or receives that none sends
     not_traced: int
@@ -103,7 +103,7 @@ class StructureFinder:
     def wait(
         self, key: Key, device: Device, value: str, waits: set[Key], receiving: Receiving
     ) -> None:
-        """Enter what an input of a run stands for: runs at its device, or nodes that receive."""
+        """Add an input of a run: runs at its device, or nodes that receive."""
         name = value.removeprefix("^").partition(":")[0]
         open_, seen = [name], {name}
         while open_:
@@ -126,7 +126,7 @@ class StructureFinder:
         )
 
     def last_before(self, keys: Iterable[Key], key: Key) -> set[Key]:
-        """Return of several runs of one node the last that began before a run of another."""
+        """Of several runs of a node, return the last that began before a run of another node."""
         runs = self.records.runs
         found = [each for each in keys if each != key]
         if len(found) < 2 or len({each[:2] for each in found}) > 1:
@@ -138,7 +138,7 @@ class StructureFinder:
         return self.transfers.setdefault((source, target, tensor), Transfer(source, target, tensor))
 
     def named_by_graph(self, receiving: Receiving) -> Named:
-        """Return sender, tensor and runs of the sender by the device and the node that receive."""
+        """Return sender, tensor and the sender's runs by the device and the node that receive."""
         sources = {edge[1:3]: edge[0] for edge in self.records.receives}
         named = {}
         for device, value in receiving:
@@ -153,7 +153,7 @@ class StructureFinder:
         return named
 
     def runs_behind(self, node: Node) -> list[Key]:
-        """Return the runs that make what a node gets, through nodes that were not traced."""
+        """Return the runs that make a node's input, through nodes that were not traced."""
         found: list[Key] = []
         open_, seen = list(node.inputs), set(node.inputs)
         while open_:
@@ -167,7 +167,7 @@ class StructureFinder:
         return sorted(found)
 
     def named_by_number(self, receiving: Receiving) -> Named:
-        """Return the same, without a graph, by names and the numbers in them."""
+        """Do as `named_by_graph` without a graph, by names and the numbers in them."""
         groups: dict[tuple[Device, str, bool], list[str]] = {}
         for (device, value), receivers in receiving.items():
             node = _receiver(value)[0]
@@ -193,7 +193,7 @@ class StructureFinder:
         return named
 
     def senders_of(self, transfer: Transfer) -> list[Key]:
-        """Return the runs of the node by which a tensor is named, or of what orders its ops."""
+        """Return the runs of the node after which a tensor is named, or of what orders its ops."""
         node = _node_of(transfer.tensor)
         controls = [
             name for device, name in self.runs
@@ -207,7 +207,7 @@ class StructureFinder:
 
 
 def _only_order(value: str, receivers: Iterable[Key]) -> bool:
-    """Whether nobody gets what a node receives but one that is there to be waited for."""
+    """Whether a node that receives is only waited for, and its value never used."""
     node = _receiver(value)[0]
     return all(_receiver(name) != (name, 0) and _receiver(name)[0] == node
                for _, name, _ in receivers)  # fmt: skip
@@ -247,7 +247,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the columns of a profile are: all runs, then all transfers."""
+    """The columns of a profile: all runs, then all transfers."""
 
     keys: Sequence[Key]
     kinds: Sequence[str]  # the runs' ops' types
@@ -276,7 +276,7 @@ class Columns:
 
 
 def columns_of(structure: Structure, reference: Records, steps: Sequence[Records]) -> Columns:
-    """Return the columns of steps that ran the same nodes; all of them tell bytes of tensors."""
+    """Return the columns of steps that ran the same nodes; all of them supply bytes of tensors."""
     keys = list(reference.runs)
     column = {key: number for number, key in enumerate(keys)}
     waits = [{column[other] for other in structure.waits[key]} for key in keys]
@@ -334,8 +334,8 @@ def _size(transfer: Transfer, steps: Sequence[Records]) -> int:
         )
     if not seen:
         raise InputError(
-            f"{steps[0].step.where}: {transfer.tensor}: no file tells how many bytes it has: add "
-            "one RunMetadata of the same job that does"
+            f"{steps[0].step.where}: {transfer.tensor}: its size is in no file: add one "
+            "RunMetadata of the same job that has it"
         )
     return seen.most_common(1)[0][0]
 
@@ -352,7 +352,7 @@ def _last_before(keys: Iterable[Key], time: float, reference: Records) -> list[K
 def _by_number(
     receivers: Iterable[Key], times: Sequence[float], reference: Records
 ) -> Mapping[int, list[Key]]:
-    """Return the runs that wait for each time that a tensor came: for the last before them."""
+    """Return the runs that wait for each arrival of a tensor: for the last one before them."""
     found: dict[int, list[Key]] = {}
     for key in sorted(receivers):
         before = sum(end <= reference.runs[key].begin for end in times)
