@@ -3,14 +3,24 @@ compiled code on disk by the time stamp of the file that defines a function, and
 its callees in other files: after editing, delete `*.nbi` and `*.nbc`.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numba
 import numpy as np
+from numba.core import cgutils, imputils, types
 from numba.core.registry import CPUDispatcher
+from numba.core.typing import templates
+from numba.extending import intrinsic, models, register_model
 
+_Decorator = Callable[[Any], Any]
 _njit: Any = numba.njit
+_utilities: Any = cgutils
+_intrinsic: _Decorator = intrinsic
+_resolver: _Decorator = templates.infer_getattr
+_getter = cast(Callable[[Any], _Decorator], imputils.lower_getattr_generic)
+_model = cast(Callable[[Any], _Decorator], register_model)
 # An unused entry from C takes a tenth of the compile time.
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
@@ -97,6 +107,73 @@ def inlined(function: Callable[..., Any]) -> Any:
 def columns(kind: str, *names: str) -> list[tuple[str, str]]:
     """Return fields of one type, such as "i8", for the dtype of a record."""
     return [(name, kind) for name in names]
+
+
+@_intrinsic
+def reference(_: Any, value: Any) -> Any:
+    """Return a named tuple by reference, as are named tuples in it, for as long as the caller runs.
+
+    By value a call hands over every field of every array by itself: with a hundred arrays that
+    takes more time to compile, and to run, than most functions do.
+    """
+
+    def store(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return _utilities.alloca_once_value(builder, given[0])
+
+    return Reference(value)(value), store
+
+
+@_intrinsic
+def dereference(_: Any, pointer: Any) -> Any:
+    """Return the named tuple that a reference is of, for a callee that takes it by value."""
+
+    def load(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return builder.load(given[0])
+
+    return pointer.target(pointer), load
+
+
+class Reference(types.Type):
+    """The type of a named tuple by reference."""
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+        # Symbols have the names of their arguments' types: short ones are sooner read.
+        words = f"{target.instance_class.__module__} {target}"
+        digest = hashlib.sha256(words.encode()).hexdigest()[:16]
+        super().__init__(name=f"{target.instance_class.__name__}{digest}")
+
+    @property
+    def instance_class(self) -> Any:
+        return self.target.instance_class
+
+
+_NAMED = (types.NamedTuple, types.NamedUniTuple)
+
+
+@_model(Reference)
+class _Pointer(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        start: Any = super().__init__
+        start(manager, kind, manager[kind.target].get_value_type().as_pointer())
+
+
+@_resolver
+class _Fields(templates.AttributeTemplate):
+    key = Reference
+
+    def generic_resolve(self, value: Any, attr: str) -> Any:  # type: ignore[override]
+        if attr not in value.target.fields:
+            return None
+        kind = value.target.types[value.target.fields.index(attr)]
+        return Reference(kind) if isinstance(kind, _NAMED) else kind
+
+
+@_getter(Reference)
+def _field(context: Any, builder: Any, pointer: Any, value: Any, name: str) -> Any:
+    place = pointer.target.fields.index(name)
+    field = _utilities.gep_inbounds(builder, value, 0, place)
+    return field if isinstance(pointer.target.types[place], _NAMED) else builder.load(field)
 
 
 class _Part(CPUDispatcher):

@@ -22,8 +22,7 @@ INNER = {
     *("_copy_shared", "_copy_edge", "_update_edge", "acquire", "release", "begin_together"),
     *("read_clock", "_check", "nanoseconds"),
     # with the arrays of a relaxation, made together for the rows of its matrix
-    *("advance", "rebuild", "observe", "set_limits", "norm_of", "sample", "mark", "exchange"),
-    *("fresh_residual", "<lambda>"),
+    *("advance", "set_limits", "norm_of"),
     # with what is made together, from one size, by the function that calls
     *("play_steps", "play_schedule", "_draw_first", "_store", "_group"),
 }

@@ -16,8 +16,7 @@ from paracosm.faults.fault import (
 )
 from paracosm.faults.models import DataFault, Stale, Stop
 from paracosm.relaxation.kernel import arrays as k
-from paracosm.relaxation.kernel.observe import mark
-from paracosm.relaxation.kernel.tournament_tree import rebuild, set_key
+from paracosm.relaxation.kernel.tournament_tree import set_key
 from paracosm.relaxation.methods import BlockJacobi, method_gain
 from paracosm.relaxation.state import (
     Run,
@@ -92,7 +91,7 @@ def _inject(run: Run, fault: Fault, rng: np.random.Generator) -> None:
         )
     if a.counters[k.MARKS] < a.history.marks.shape[0]:
         run.faults.append((words, before, isinstance(fault.model, DataFault)))
-    mark(a.watched, k.FAULT)
+    run.enter(k.MARK_FAULT)
 
 
 def _hit_processor(run: Run, fault: Fault, rng: np.random.Generator) -> str:
@@ -114,7 +113,7 @@ def _stop(run: Run, who: int, until: float) -> None:
         # Everybody waits for it at the barrier.
         first = clock.winner.size // 2
         clock.key[first : first + run.spec.processors] += (until - run.virtual_time) * run.ticks
-        rebuild(clock)
+        run.enter(k.REBUILD)
         return
     set_key.py_func(clock, who, inf)
     now = float(run.arrays.gauges[k.NOW])

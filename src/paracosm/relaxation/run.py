@@ -230,7 +230,7 @@ def _run(
             announce(warning)
     loop: Any = advance  # what is on disk may be of an older source
     if announce is not None and not any(Path(loop.stats.cache_path).glob("*advance-*.nbi")):
-        announce("compiling the simulator, once on this machine: some 20 seconds")
+        announce("compiling the simulator, once on this machine: some 12 seconds")
     started = time.perf_counter()
 
     last = -1

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from math import inf, isfinite, nan
-from typing import Any
 
 import numpy as np
 
@@ -15,8 +14,6 @@ from paracosm.relaxation.fault_injection import schedule_faults
 from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.functions import user_functions
 from paracosm.relaxation.kernel.halo import BYTES
-from paracosm.relaxation.kernel.loop import advance
-from paracosm.relaxation.kernel.observe import observe, sample
 from paracosm.relaxation.kernel.prepare import prepare
 from paracosm.relaxation.result import Mark, RelaxationResult, Spans, Staleness, Status, What
 from paracosm.relaxation.spec import RunSpec
@@ -79,7 +76,7 @@ def _prepare_run(spec: RunSpec) -> Run:
         run.tolerance = config.tolerance * (run.initial_residual if config.relative else 1.0)
         rules = arrays.rules._replace(limit=float(run.tolerance))
         run.arrays = arrays._replace(rules=rules)
-    sample(run.arrays.watched)
+    run.enter(k.SAMPLE)
     schedule_faults(run)
     for instant, pattern in spec.patterns[1:]:
         run.at(instant, partial(change_pattern, run, pattern))
@@ -109,7 +106,7 @@ def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
     slice_size, most, before = _FIRST_SLICE, _FIRST_SLICE, time.perf_counter()
     while True:
         until = min(run.agenda[0].time if run.agenda else inf, spec.max_time)
-        answer = _advance(run, until, min(most, spec.most_relaxations))
+        answer = run.enter(k.PLAY, 0, until * run.ticks, min(most, spec.most_relaxations, 2.0**62))
         ending: Ending = None
         if answer == k.CALL_ROWS:
             ask_rows(run)
@@ -148,25 +145,6 @@ def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
             return ending
 
 
-def _advance(run: Run, until: float, most: float) -> int:
-    given = run.arrays, float(until * run.ticks), float(min(most, 2.0**62))
-    if run.loop is None:
-        run.loop = _compiled_for(given)
-    return int(run.loop(*given))
-
-
-def _compiled_for(given: tuple[Any, ...]) -> Callable[..., Any]:
-    """Return the loop for such arguments: dispatch by Numba takes a millisecond at every call."""
-    import numba
-
-    dispatcher: Any = advance
-    typeof: Any = numba.typeof
-    types = tuple(map(typeof, given))
-    dispatcher.compile(types)
-    entry: Callable[..., Any] = dispatcher.overloads[types].entry_point
-    return entry
-
-
 def _next_slice(size: int, seconds: float) -> int:
     factor = _SLICE_SECONDS / max(seconds, 1e-3)
     return int(max(1000, size * min(4.0, max(0.25, factor))))
@@ -190,7 +168,7 @@ def _next_event(run: Run, until: float) -> Ending:
         a.gauges[k.SHIFT] = min(a.gauges[k.SHIFT], spec.max_time * run.ticks - a.gauges[k.NOW])
         return "stopped", f"stopped at virtual time {spec.max_time:g} s"
     heapq.heappop(run.agenda).act()
-    answer = observe(run.arrays.watched)
+    answer = run.enter(k.OBSERVE)
     return _judge(run, answer) if answer in (k.DETECTED, k.DIVERGED) else None
 
 
@@ -219,7 +197,7 @@ def _result(run: Run, status: Status, reason: str, wall_time: float) -> Relaxati
     counters, gauges = a.counters, a.gauges
     residual = true_norm(run)
     if a.history.rows[counters[k.SAMPLES] - 1, 1] < counters[k.RELAXATIONS]:
-        sample(a.watched)
+        run.enter(k.SAMPLE)
     history = a.history.rows[: counters[k.SAMPLES]]
     updates = a.flight.updates[:processors].copy()
     return RelaxationResult(

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 
 from paracosm.arrays import Floats, Ints
-from paracosm.compiled import compiled_whole
 from paracosm.errors import InputError
 from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.arrays import State
-from paracosm.relaxation.kernel.blocks import fresh_residual
 from paracosm.relaxation.kernel.functions import UserFunctions
-from paracosm.relaxation.kernel.halo import exchange, with_more_room
-from paracosm.relaxation.kernel.loop import begin, rows_in_flight, schedule
+from paracosm.relaxation.kernel.halo import with_more_room
+from paracosm.relaxation.kernel.loop import advance, rows_in_flight
 from paracosm.relaxation.kernel.observe import norm_of, set_limits
 from paracosm.relaxation.kernel.prepare import CHOICE_OF, blocks_of, slots_for
 from paracosm.relaxation.partition import Pattern
@@ -50,7 +48,7 @@ class Run:
     faults: list[tuple[str, float, bool]] = field(default_factory=list)
     corrupted: bool = False  # whether a fault struck A or b
     false_detections: int = 0  # how often the residual test said converged, and was wrong
-    loop: Callable[..., Any] | None = None
+    entry: Callable[..., Any] | None = None  # of the compiled loop
     order: Iterator[int] = field(default_factory=itertools.count)
     # until when processors are stopped, or write stale values
     down: dict[int, float] = field(default_factory=dict)
@@ -71,6 +69,13 @@ class Run:
         """Schedule an event at a later virtual time."""
         heapq.heappush(self.agenda, ScheduledEvent(time, next(self.order), act, revives))
 
+    def enter(self, what: int, who: int = 0, until: float = 0.0, most: float = 0.0) -> int:
+        """Enter the compiled loop for `what`, one of those in `kernel.arrays`."""
+        given = self.arrays, what, who, float(until), float(most)
+        if self.entry is None:
+            self.entry = _compiled_for(given)
+        return int(self.entry(*given))
+
     def move_to(self, time: float) -> None:
         """Move the clock to `time`, where no processor is due."""
         gauges = self.arrays.gauges
@@ -79,10 +84,21 @@ class Run:
         self.arrays.counters[k.VERDICT] = 0  # of the instant before
 
 
+def _compiled_for(given: tuple[Any, ...]) -> Callable[..., Any]:
+    """Return the loop for such arguments: dispatch by Numba takes a millisecond at every call."""
+    import numba
+
+    dispatcher: Any = advance
+    typeof: Any = numba.typeof
+    types = tuple(map(typeof, given))
+    dispatcher.compile(types)
+    entry: Callable[..., Any] = dispatcher.overloads[types].entry_point
+    return entry
+
+
 def begin_update(run: Run, who: int) -> None:
     """Make a processor read and compute now."""
-    now = float(run.arrays.gauges[k.NOW])
-    while (answer := _begin(run.arrays, run.arrays.watched, who, now)) != k.GO_ON:
+    while (answer := run.enter(k.BEGIN, who)) != k.GO_ON:
         if answer != k.GROW:
             raise refused(run, answer)
         grow(run)
@@ -90,13 +106,9 @@ def begin_update(run: Run, who: int) -> None:
 
 def schedule_update(run: Run, who: int) -> None:
     """Begin an update of a processor now: draw its completion."""
-    answer = _schedule(run.arrays, who, float(run.arrays.gauges[k.NOW]))
+    answer = run.enter(k.SCHEDULE, who)
     if answer != k.GO_ON:
         raise bad_time(run, answer)
-
-
-_begin = compiled_whole(lambda s, w, who, instant: begin(s, w, who, instant))
-_schedule = compiled_whole(lambda s, who, instant: schedule(s, who, instant))
 
 
 def refused(run: Run, answer: int) -> Exception:
@@ -115,7 +127,7 @@ def refused(run: Run, answer: int) -> Exception:
     rows = (a.flight.chosen if chosen else a.blocks.rows)[first:end]
     matrix = () if run.spec.problem.map is not None else (a.rows_of_a, a.matrix.b)
     if a.rules.distributed:
-        exchange(a.iterate, a.halos, who)
+        run.enter(k.EXCHANGE, who)
     raised = _raised(run, "values", (a.iterate.x, rows, *matrix, np.empty(rows.size)))
     return raised or InputError(
         f"processor {who}, update {number}: a compiled function raised an exception, and did not "
@@ -211,14 +223,15 @@ def _set_slots(run: Run, room: Ints, in_flight: list[_Update]) -> None:
 def norm(run: Run) -> float:
     """Return the norm of the residual as the loop knows it."""
     a = run.arrays
-    return float(norm_of(a.rules, a.iterate.residual, a.gauges[k.SQUARE]))
+    return float(norm_of(a.rules.infinity, a.iterate.residual, a.gauges[k.SQUARE]))
 
 
 def compute_residual(run: Run) -> None:
     """Compute the residual anew: b - A x, or G(x) - x."""
     a = run.arrays
     if run.functions.map is None:
-        square = float(fresh_residual(a.matrix, a.iterate))
+        run.enter(k.FRESH_RESIDUAL)
+        square = float(a.gauges[k.SQUARE])
     else:
         rows, out = np.arange(run.spec.problem.n), np.empty(run.spec.problem.n)
         given = run.functions.map(a.iterate.x, rows, out)
@@ -312,14 +325,14 @@ def _ask_values_of(run: Run, function: Callable[..., Any], who: int) -> None:
     out = a.flight.values[slot : slot + end - first]
     arguments = (out,) if run.spec.problem.map is not None else (run.A, a.matrix.b, out)
     if a.rules.distributed:
-        exchange(a.iterate, a.halos, who)
+        run.enter(k.EXCHANGE, who)
     a.iterate.x.flags.writeable = False  # what the loop keeps is not for others to change
     try:
         given = function(a.iterate.x, rows, *arguments)
     finally:
         a.iterate.x.flags.writeable = True
         if a.rules.distributed:
-            exchange(a.iterate, a.halos, who)
+            run.enter(k.EXCHANGE, who)
     if given is None:
         return
     try:

@@ -40,6 +40,9 @@ FAULT, ROLLBACK, CHECKPOINT = range(3)
 # What the loop does next.
 START, NEXT, GATHER, READ, WRITE = range(5)
 
+# What the loop is entered for.
+PLAY, BEGIN, SCHEDULE, OBSERVE, SAMPLE, MARK_FAULT, REBUILD, EXCHANGE, FRESH_RESIDUAL = range(9)
+
 # The whole numbers of a run.
 (
     STAGE,
@@ -293,26 +296,8 @@ class Spans(NamedTuple):
     times: Floats
 
 
-class Watched(NamedTuple):
-    """What an update writes and what is looked at after it: `w` in functions.
-
-    A call hands over every array by itself, so that less of them compile, and run, faster.
-    """
-
-    rules: Rules
-    matrix: Matrix
-    blocks: Blocks
-    iterate: Iterate
-    flight: Flight
-    tally: Tally
-    checkpoint: Checkpoint
-    history: History
-    counters: Ints
-    gauges: Floats
-
-
 class State(NamedTuple):
-    """Everything that the loop works on: `s` in its functions."""
+    """Everything that the loop works on: `s` in its functions, by reference."""
 
     rules: Rules
     matrix: Matrix
@@ -337,7 +322,3 @@ class State(NamedTuple):
     update: Any  # compiled functions of the user's, or ones that are never called
     pattern: Any
     time: Any
-
-    @property
-    def watched(self) -> Watched:
-        return Watched(*(getattr(self, name) for name in Watched._fields))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from paracosm.compiled import compiled_whole, inlined, subroutine
+from paracosm.compiled import inlined, subroutine
 
 # How a processor computes new values: all rows from what it read; with a momentum term; one row
 # after the other; all of the block at once; by a function of the user's.
@@ -10,13 +10,13 @@ JACOBI, MOMENTUM, SWEEP, SOLVE, USER = range(5)
 
 
 @inlined
-def propose(w: Any, factors: Any, who: Any, residual: Any, rows: Any, first: Any, end: Any) -> None:
+def propose(s: Any, who: Any, residual: Any, rows: Any, first: Any, end: Any) -> None:
     """Compute new values for `rows[first:end]` from the iterate and the residual as read.
 
     Eq. (8) of the paper, x_i = (b_i - sum over j != i of a_ij x_j) / a_ii, is x_i + r_i / a_ii.
     """
-    rules, iterate, values, slot = w.rules, w.iterate, w.flight.values, w.flight.slot[who]
-    x, gain = iterate.x, w.matrix.gain
+    rules, iterate, values, slot = s.rules, s.iterate, s.flight.values, s.flight.slot[who]
+    x, gain = iterate.x, s.matrix.gain
     method = rules.method
     if method == JACOBI:
         for place in range(first, end):
@@ -29,10 +29,10 @@ def propose(w: Any, factors: Any, who: Any, residual: Any, rows: Any, first: Any
             carried = rules.momentum * (x[row] - previous[row])
             values[slot + place - first] = x[row] + gain[row] * residual[row] + carried
     elif method == SWEEP:
-        _sweep(w.matrix, w.iterate, residual, rows, first, end, values, slot)
+        _sweep(s.matrix, iterate, residual, rows, first, end, values, slot)
     elif method == SOLVE:
-        block = w.flight.block[who]
-        _solve(factors, w.iterate, residual, rules.omega, block, rows, first, end, values, slot)
+        block = s.flight.block[who]
+        _solve(s.factors, iterate, residual, rules.omega, block, rows, first, end, values, slot)
 
 
 @subroutine
@@ -96,17 +96,17 @@ def _solve(
 
 
 @inlined
-def commit(w: Any, who: Any, rows: Any, first: Any, end: Any) -> Any:
+def commit(s: Any, who: Any, rows: Any, first: Any, end: Any) -> Any:
     """Write new values, and what they do to the residual; return the change of its square."""
-    x, residual, values, slot = w.iterate.x, w.iterate.residual, w.flight.values, w.flight.slot[who]
-    if w.rules.method == MOMENTUM:
+    x, residual, values, slot = s.iterate.x, s.iterate.residual, s.flight.values, s.flight.slot[who]
+    if s.rules.method == MOMENTUM:
         for place in range(first, end):
-            w.iterate.previous[rows[place]] = x[rows[place]]
-    pointer, index, data = w.matrix.pointer, w.matrix.row, w.matrix.data
+            s.iterate.previous[rows[place]] = x[rows[place]]
+    pointer, index, data = s.matrix.pointer, s.matrix.row, s.matrix.data
     if pointer.size == 0:
-        if w.matrix.coefficients.size == 0:
-            return _commit_map(w.iterate, rows, first, end, values, slot)
-        return _commit_stencil(w.matrix, w.iterate, rows, first, end, values, slot)
+        if s.matrix.coefficients.size == 0:
+            return _commit_map(s.iterate, rows, first, end, values, slot)
+        return _commit_stencil(s.matrix, s.iterate, rows, first, end, values, slot)
     change = 0.0
     for place in range(first, end):
         row = rows[place]
@@ -169,7 +169,7 @@ def _scatter(matrix: Any, residual: Any, plane: Any, line: Any, column: Any, ste
     return change
 
 
-@compiled_whole
+@subroutine
 def fresh_residual(matrix: Any, iterate: Any) -> Any:
     """Compute b - A x anew, and return its square."""
     x, residual = iterate.x, iterate.residual

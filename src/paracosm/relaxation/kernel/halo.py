@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.compiled import compiled_whole, subroutine
+from paracosm.compiled import subroutine
 from paracosm.errors import InputError
 from paracosm.network.compiled import make_traffic, next_end, pop_end, request, settle
 from paracosm.network.stations import Connection, Stations
@@ -25,8 +25,6 @@ def send(
     iterate: Any, halos: Any, ports: Any, draws: Any, counters: Any, who: Any, instant: Any
 ) -> None:
     """Send what processor `who` has just written to all who read it."""
-    if ports is not None:
-        _advance_network(halos, ports, draws, instant)
     for position in range(halos.out_pointer[who], halos.out_pointer[who + 1]):
         link = halos.out[position]
         if halos.missed[link] < 0:
@@ -99,8 +97,13 @@ def _request_ports(halos: Any, ports: Any, link: Any, now: Any) -> None:
 
 
 @subroutine
-def _advance_network(halos: Any, ports: Any, draws: Any, instant: Any) -> None:
-    """Advance the network up to and including an instant; its rates are settled after it."""
+def move_network(halos: Any, ports: Any, draws: Any, instant: Any) -> None:
+    """Move the network, if there is one, up to and including an instant, before who sends or reads.
+
+    Its rates are settled after it.
+    """
+    if ports is None:
+        return
     now = _picoseconds(halos, instant)
     if 0 <= ports.unsettled[0] < now:
         settle(ports.traffic, ports.unsettled[0])
@@ -166,8 +169,6 @@ def receive(halos: Any, ports: Any, draws: Any, counters: Any, who: Any, instant
     Returns how many updates had been written when all that it now knows was the newest there was.
     """
     known = counters[UPDATES]
-    if ports is not None:
-        _advance_network(halos, ports, draws, instant)
     for position in range(halos.into_pointer[who], halos.into_pointer[who + 1]):
         link = halos.into[position]
         seen = instant
@@ -220,7 +221,7 @@ def gather(matrix: Any, halos: Any, iterate: Any, rows: Any, first: Any, end: An
         halos.residual[row] = total
 
 
-@compiled_whole
+@subroutine
 def exchange(iterate: Any, halos: Any, who: Any) -> None:
     """Swap what `who` knows of others' rows with what they are, around a function of the user's."""
     for position in range(halos.into_pointer[who], halos.into_pointer[who + 1]):

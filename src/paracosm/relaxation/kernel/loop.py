@@ -16,11 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.compiled import compiled_whole, inlined, subroutine
+from paracosm.compiled import compiled_whole, dereference, inlined, reference, subroutine
 from paracosm.relaxation.kernel import arrays as k
-from paracosm.relaxation.kernel.blocks import USER, commit, propose
-from paracosm.relaxation.kernel.halo import exchange, gather, receive, send
-from paracosm.relaxation.kernel.observe import norm_of, nothing_new, observe, save, watch
+from paracosm.relaxation.kernel.blocks import USER, commit, fresh_residual, propose
+from paracosm.relaxation.kernel.halo import exchange, gather, move_network, receive, send
+from paracosm.relaxation.kernel.observe import (
+    mark,
+    norm_of,
+    nothing_new,
+    observe,
+    sample,
+    save,
+    watch,
+)
 from paracosm.relaxation.kernel.tournament_tree import rebuild, set_key
 from paracosm.timing.compiled import draw, uniform
 
@@ -29,12 +37,31 @@ MOST_INSTANTS = 2_000_000
 
 
 @compiled_whole
-def advance(s: Any, until: Any, most: Any) -> Any:
-    """Play instants up to `until` (clock and shift) and `most` relaxations; return why it ended."""
-    w = k.Watched(
-        s.rules, s.matrix, s.blocks, s.iterate, s.flight,
-        s.tally, s.checkpoint, s.history, s.counters, s.gauges,
-    )  # fmt: skip
+def advance(state: Any, what: Any, who: Any, until: Any, most: Any) -> Any:
+    """Play instants up to `until` (clock and shift) and `most` relaxations; return why it ended.
+
+    Or do one thing of what playing does: an entry of its own would compile all that once more.
+    """
+    s = reference(state)
+    if what == k.BEGIN:
+        move_network(s.halos, s.ports, s.draws, s.gauges[k.NOW])
+        return begin(s, who, s.gauges[k.NOW])
+    if what == k.SCHEDULE:
+        return schedule(s, who, s.gauges[k.NOW])
+    if what == k.OBSERVE:
+        return observe(s)
+    if what == k.SAMPLE:
+        sample(s)
+    elif what == k.MARK_FAULT:
+        mark(s, k.FAULT)
+    elif what == k.REBUILD:
+        rebuild(s.clock)
+    elif what == k.EXCHANGE:
+        exchange(s.iterate, s.halos, who)
+    elif what == k.FRESH_RESIDUAL:
+        s.gauges[k.SQUARE] = fresh_residual(s.matrix, s.iterate)
+    if what != k.PLAY:
+        return k.GO_ON
     rules, clock, flight, halos = s.rules, s.clock, s.flight, s.halos
     counters, gauges = s.counters, s.gauges
     key, due = clock.key, flight.due
@@ -55,7 +82,7 @@ def advance(s: Any, until: Any, most: Any) -> Any:
         if counters[k.STAGE] == k.NEXT:
             instant = key[1]
             if gauges[k.NEXT_CHECKPOINT] < min(instant, until - gauges[k.SHIFT]) < np.inf:
-                save(w, instant, until)
+                save(s, instant, until)
             if instant + gauges[k.SHIFT] > until or instant == np.inf:
                 return k.PAUSED
             if instant > rules.last_instant:
@@ -82,7 +109,8 @@ def advance(s: Any, until: Any, most: Any) -> Any:
                 if who < 0:
                     break
                 if not starting:
-                    write(s, w, who, instant)
+                    move_network(halos, s.ports, s.draws, instant)
+                    write(s, who, instant)
                 reason = schedule(s, who, instant)
                 if reason != k.GO_ON:
                     return reason
@@ -103,9 +131,10 @@ def advance(s: Any, until: Any, most: Any) -> Any:
                 continue
         if counters[k.STAGE] == k.READ:
             if counters[k.POSITION] == 0 and (rules.component or rules.own_block):
-                watch(w)
+                watch(s)
             while counters[k.POSITION] < counters[k.DUE]:
-                reason = begin(s, w, due[counters[k.POSITION]], instant)
+                move_network(halos, s.ports, s.draws, instant)
+                reason = begin(s, due[counters[k.POSITION]], instant)
                 if reason != k.GO_ON:
                     return reason
                 counters[k.POSITION] += 1
@@ -115,9 +144,9 @@ def advance(s: Any, until: Any, most: Any) -> Any:
             if starting or not rules.at_start:
                 continue  # to write
         counters[k.STAGE] = k.NEXT
-        if nothing_new(w):
+        if nothing_new(s):
             continue
-        reason = observe(w)
+        reason = observe(s)
         if reason != k.GO_ON:
             return reason
 
@@ -149,8 +178,8 @@ def _next_due(s: Any, instant: Any) -> Any:
     return -1
 
 
-@inlined
-def write(s: Any, w: Any, who: Any, instant: Any) -> None:
+@subroutine
+def write(s: Any, who: Any, instant: Any) -> None:
     """Write the values of an update that is complete."""
     rules, blocks, iterate, flight = s.rules, s.blocks, s.iterate, s.flight
     tally, halos, draws, counters = s.tally, s.halos, s.draws, s.counters
@@ -161,7 +190,7 @@ def write(s: Any, w: Any, who: Any, instant: Any) -> None:
         watched = rules.error_limit >= 0.0 and not rules.infinity
         if watched:
             gauges[k.ERROR] -= _error_of(iterate, rows, first, end)
-        gauges[k.SQUARE] += commit(w, who, rows, first, end)
+        gauges[k.SQUARE] += commit(s, who, rows, first, end)
         if watched:
             gauges[k.ERROR] += _error_of(iterate, rows, first, end)
         staleness = counters[k.UPDATES] - flight.read_at[who]
@@ -193,7 +222,7 @@ def _error_of(iterate: Any, rows: Any, first: Any, end: Any) -> Any:
     return square
 
 
-@inlined
+@subroutine
 def schedule(s: Any, who: Any, instant: Any) -> Any:
     """Begin an update of processor `who`: draw its durations, and set its clock."""
     rules, clock, flight, spans = s.rules, s.clock, s.flight, s.spans
@@ -274,15 +303,15 @@ def rows_in_flight(blocks: Any, flight: Any, who: Any) -> Any:
     return blocks.pointer[block], blocks.pointer[block + 1], False
 
 
-@inlined
-def begin(s: Any, w: Any, who: Any, instant: Any) -> Any:
+@subroutine
+def begin(s: Any, who: Any, instant: Any) -> Any:
     """Let processor `who` read, and compute the values that it will write."""
     rules, matrix, rows_of_a, blocks = s.rules, s.matrix, s.rows_of_a, s.blocks
     iterate, flight, tally, halos = s.iterate, s.flight, s.tally, s.halos
     draws, choices, counters, gauges = s.draws, s.choices, s.counters, s.gauges
     update, pattern = s.update, s.pattern
     if who == rules.processors:  # the residual processor
-        gauges[k.SEEN] = norm_of(rules, iterate.residual, gauges[k.SQUARE])
+        gauges[k.SEEN] = norm_of(rules.infinity, iterate.residual, gauges[k.SQUARE])
         return k.GO_ON
     if flight.stale[who]:
         return k.GO_ON  # a fault: what it writes comes from what it read before
@@ -323,13 +352,13 @@ def begin(s: Any, w: Any, who: Any, instant: Any) -> Any:
         for place in range(first, end):
             tally.offered[who] += residual[rows[place]] ** 2
     if rules.method != USER:
-        propose(w, s.factors, who, residual, rows, first, end)
+        propose(s, who, residual, rows, first, end)
     elif rules.compiled_values:
         slot = flight.slot[who]
         out = flight.values[slot : slot + end - first]
         if rules.distributed:
             exchange(iterate, halos, who)
-        raised = update(iterate.x, rows[first:end], rows_of_a, matrix.b, out)
+        raised = update(iterate.x, rows[first:end], dereference(rows_of_a), matrix.b, out)
         if rules.distributed:
             exchange(iterate, halos, who)
         if raised:

@@ -17,9 +17,9 @@ FRESH_AGAIN_AT = 1e-12
 
 
 @inlined
-def nothing_new(w: Any) -> Any:
+def nothing_new(s: Any) -> Any:
     """Check quickly, at every instant, whether `observe` has nothing to do."""
-    rules, iterate, counters, gauges = w.rules, w.iterate, w.counters, w.gauges
+    rules, iterate, counters, gauges = s.rules, s.iterate, s.counters, s.gauges
     square = gauges[k.SQUARE]
     if not gauges[k.SUM_AGAIN] <= square <= gauges[k.RAISE_AT]:
         return False
@@ -41,10 +41,10 @@ def nothing_new(w: Any) -> Any:
     return square > rules.limit**2
 
 
-@compiled_whole
-def observe(w: Any) -> Any:
+@subroutine
+def observe(s: Any) -> Any:
     """Look at the residual once, after an instant; return `GO_ON`, or why the loop stops."""
-    rules, matrix, iterate, counters, gauges = w.rules, w.matrix, w.iterate, w.counters, w.gauges
+    rules, matrix, iterate, counters, gauges = s.rules, s.matrix, s.iterate, s.counters, s.gauges
     square = gauges[k.SQUARE]
     if square < gauges[k.SUM_AGAIN]:
         square = 0.0
@@ -63,11 +63,11 @@ def observe(w: Any) -> Any:
     gauges[k.SQUARE] = square
     if rules.alpha > 0.0 and not rules.component:
         if not square <= rules.alpha**2 * gauges[k.KEPT]:
-            _roll_back(w)
+            _roll_back(s)
             square = gauges[k.SQUARE]
         gauges[k.KEPT] = square
     if counters[k.RELAXATIONS] >= gauges[k.NEXT_SAMPLE]:
-        sample(w)
+        sample(s)
     if not square <= gauges[k.LARGEST]:
         return k.DIVERGED
     if rules.error_limit >= 0.0 and _error_reached(rules, iterate, counters, gauges):
@@ -79,7 +79,7 @@ def observe(w: Any) -> Any:
             return k.DETECTED if square <= rules.limit**2 else k.GO_ON
         small = _within(iterate.residual, _NOTHING, rules.limit, counters, k.WITNESS)
         return k.DETECTED if small else k.GO_ON
-    if counters[k.VERDICT] == 1 and (rules.detect == k.PROCESSOR or _sum_is_small(rules, w.tally)):
+    if counters[k.VERDICT] == 1 and (rules.detect == k.PROCESSOR or _sum_is_small(rules, s.tally)):
         return k.DETECTED
     return k.GO_ON
 
@@ -137,9 +137,9 @@ def _within(values: Any, center: Any, limit: Any, counters: Any, witness: Any) -
 
 
 @compiled_whole
-def norm_of(rules: Any, residual: Any, square: Any) -> Any:
+def norm_of(infinity: Any, residual: Any, square: Any) -> Any:
     """Return the configured norm."""
-    if not rules.infinity:
+    if not infinity:
         return sqrt(max(square, 0.0))
     largest = 0.0
     for row in range(residual.size):
@@ -148,11 +148,11 @@ def norm_of(rules: Any, residual: Any, square: Any) -> Any:
     return largest
 
 
-@compiled_whole
-def sample(w: Any) -> None:
+@subroutine
+def sample(s: Any) -> None:
     """Add a row to the history; when it is full, keep every other one, and sample half as often."""
-    rules, iterate, counters, gauges = w.rules, w.iterate, w.counters, w.gauges
-    rows = w.history.rows
+    rules, iterate, counters, gauges = s.rules, s.iterate, s.counters, s.gauges
+    rows = s.history.rows
     if counters[k.SAMPLES] == rows.shape[0]:
         half = rows.shape[0] // 2
         for row in range(half):
@@ -163,7 +163,7 @@ def sample(w: Any) -> None:
     row = counters[k.SAMPLES]
     rows[row, 0] = gauges[k.NOW] + gauges[k.SHIFT]
     rows[row, 1] = counters[k.RELAXATIONS]
-    rows[row, 2] = norm_of(rules, iterate.residual, gauges[k.SQUARE])
+    rows[row, 2] = norm_of(rules.infinity, iterate.residual, gauges[k.SQUARE])
     rows[row, 3] = np.nan
     if iterate.solution.size > 0:
         error = 0.0
@@ -175,10 +175,10 @@ def sample(w: Any) -> None:
     gauges[k.NEXT_SAMPLE] = counters[k.RELAXATIONS] + gauges[k.SAMPLE_EVERY]
 
 
-@compiled_whole
-def mark(w: Any, what: Any) -> None:
+@subroutine
+def mark(s: Any, what: Any) -> None:
     """Note a fault, a rollback or a checkpoint, and the residual after it, while there is room."""
-    marks, counters, gauges = w.history.marks, w.counters, w.gauges
+    marks, counters, gauges = s.history.marks, s.counters, s.gauges
     row = counters[k.MARKS]
     # Checkpoints are many and all alike: they leave half of the room to the others.
     room = marks.shape[0] // 2 if what == k.CHECKPOINT else marks.shape[0]
@@ -186,35 +186,35 @@ def mark(w: Any, what: Any) -> None:
         marks[row, 0] = gauges[k.NOW] + gauges[k.SHIFT]
         marks[row, 1] = counters[k.RELAXATIONS]
         marks[row, 2] = what
-        marks[row, 3] = norm_of(w.rules, w.iterate.residual, gauges[k.SQUARE])
+        marks[row, 3] = norm_of(s.rules.infinity, s.iterate.residual, gauges[k.SQUARE])
         counters[k.MARKS] = row + 1
 
 
 @subroutine
-def save(w: Any, instant: Any, until: Any) -> None:
+def save(s: Any, instant: Any, until: Any) -> None:
     """Take the checkpoints due before `instant` and, with costs, `until`: the last one counts."""
-    rules, counters, gauges = w.rules, w.counters, w.gauges
+    rules, counters, gauges = s.rules, s.counters, s.gauges
     span = (instant - gauges[k.NEXT_CHECKPOINT]) / rules.interval
     left = until - gauges[k.SHIFT] - gauges[k.NEXT_CHECKPOINT]
     missed = np.floor(min(span, left / (rules.interval + rules.cost)))
     if missed > 0.0 and gauges[k.NEXT_CHECKPOINT] + missed * rules.interval >= instant:
         missed -= 1.0
-    for row in range(w.iterate.x.size):
-        w.checkpoint.x[row] = w.iterate.x[row]
-    for row in range(w.checkpoint.residual.size):
-        w.checkpoint.residual[row] = w.iterate.residual[row]
+    for row in range(s.iterate.x.size):
+        s.checkpoint.x[row] = s.iterate.x[row]
+    for row in range(s.checkpoint.residual.size):
+        s.checkpoint.residual[row] = s.iterate.residual[row]
     gauges[k.NOW] = gauges[k.NEXT_CHECKPOINT] + missed * rules.interval
     counters[k.CHECKPOINTS] += int(min(missed + 1.0, 2.0**53))
     gauges[k.SHIFT] += rules.cost * (missed + 1)
     gauges[k.NEXT_CHECKPOINT] += (missed + 1) * rules.interval
-    mark(w, k.CHECKPOINT)
+    mark(s, k.CHECKPOINT)
 
 
 @subroutine
-def watch(w: Any) -> None:
+def watch(s: Any) -> None:
     """Compare residuals of the rows of those who read with the last time; roll back if one grew."""
-    rules, blocks, iterate, flight = w.rules, w.blocks, w.iterate, w.flight
-    tally, counters = w.tally, w.counters
+    rules, blocks, iterate, flight = s.rules, s.blocks, s.iterate, s.flight
+    tally, counters = s.tally, s.counters
     alarm = False
     for position in range(counters[k.DUE]):
         who = flight.due[position]
@@ -227,7 +227,7 @@ def watch(w: Any) -> None:
             tally.local[who] = FLAGGED
             alarm = True
     if alarm:
-        _roll_back(w)
+        _roll_back(s)
 
 
 # In place of a local residual: nothing known yet; the block is to go back.
@@ -244,10 +244,10 @@ def _own_square(blocks: Any, iterate: Any, flight: Any, who: Any) -> Any:
 
 
 @subroutine
-def _roll_back(w: Any) -> None:
+def _roll_back(s: Any) -> None:
     """Restore everything, or the blocks whose residual grew too much; results in flight survive."""
-    rules, matrix, blocks, iterate = w.rules, w.matrix, w.blocks, w.iterate
-    flight, tally, checkpoint, gauges = w.flight, w.tally, w.checkpoint, w.gauges
+    rules, matrix, blocks, iterate = s.rules, s.matrix, s.blocks, s.iterate
+    flight, tally, checkpoint, gauges = s.flight, s.tally, s.checkpoint, s.gauges
     some = False
     if rules.own_block:
         for who in range(rules.processors):
@@ -270,8 +270,8 @@ def _roll_back(w: Any) -> None:
     set_limits(gauges, fresh_residual(matrix, iterate))
     gauges[k.ERROR_AGAIN] = np.inf
     gauges[k.SHIFT] += rules.restore
-    w.counters[k.ROLLBACKS] += 1
-    mark(w, k.ROLLBACK)
+    s.counters[k.ROLLBACKS] += 1
+    mark(s, k.ROLLBACK)
 
 
 @subroutine

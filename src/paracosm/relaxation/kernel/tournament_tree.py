@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.compiled import compiled_whole, inlined
+from paracosm.compiled import inlined, subroutine
 from paracosm.relaxation.kernel.arrays import Clock
 
 
@@ -14,11 +14,11 @@ def new_clock(players: int) -> Clock:
     winner = np.zeros(2 * leaves, np.int32)
     winner[leaves:] = np.arange(leaves)
     clock = Clock(np.full(2 * leaves, np.inf), winner, np.zeros(leaves))
-    rebuild(clock)
+    rebuild.py_func(clock)
     return clock
 
 
-@compiled_whole
+@subroutine
 def rebuild(clock: Any) -> None:
     """Play all matches again, after several keys changed."""
     key, winner = clock.key, clock.winner
