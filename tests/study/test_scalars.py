@@ -1,9 +1,10 @@
-"""Scalars for TensorBoard: read back with TensorBoard's own reader."""
+"""Scalars: read back with TensorBoard's own reader; what a client of MLflow is asked for."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -61,3 +62,67 @@ def test_what_cannot_be_written_is_refused_before_the_run(
     assert main(flags) == 2
     assert 'pip install "paracosm[tensorboard]"' in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+class Recorder:
+    """What is asked of an MLflow server, in place of its client."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, tuple[object, ...]]] = []
+
+    def get_experiment_by_name(self, name: str) -> None:
+        return None
+
+    def create_experiment(self, name: str) -> str:
+        return f"of {name}"
+
+    def create_run(self, experiment: str, run_name: str) -> SimpleNamespace:
+        self.asked.append(("run", (experiment, run_name)))
+        return SimpleNamespace(info=SimpleNamespace(run_id=run_name))
+
+    def log_param(self, run: str, key: str, value: object) -> None:
+        self.asked.append(("parameter", (run, key, value)))
+
+    def log_batch(self, run: str, metrics: list[tuple[str, float, int, int]]) -> None:
+        assert len(metrics) <= 1000  # MLflow's limit of a request
+        self.asked += [("metric", (run, *metric)) for metric in metrics]
+
+    def set_terminated(self, run: str) -> None:
+        self.asked.append(("end", (run,)))
+
+
+def test_mlflow_gets_arguments_and_every_metric(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client, places = Recorder(), []
+
+    def connect(tracking_uri: str) -> Recorder:
+        places.append(tracking_uri)
+        return client
+
+    monkeypatch.setitem(sys.modules, "mlflow.tracking", SimpleNamespace(MlflowClient=connect))
+    entities = SimpleNamespace(Metric=lambda *fields: fields)
+    monkeypatch.setitem(sys.modules, "mlflow.entities", entities)
+    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(entities=entities))
+    monkeypatch.chdir(tmp_path)
+    flags = [*RELAX, "--processors", "1,2", "--out", "out", "--mlflow"]
+    assert main([*flags, "logged"]) == 0
+    assert places == [f"sqlite:///{tmp_path}/logged/mlflow.db"]
+    asked = client.asked
+    runs = ["processors=1", "processors=2"]
+    assert [given for what, given in asked if what == "run"] == [("of paracosm", r) for r in runs]
+    assert ("parameter", ("processors=2", "processors", 2)) in asked
+    assert [given for what, given in asked if what == "end"] == [(r,) for r in runs]
+    rows = RunFolder.open(tmp_path / "out" / runs[0]).metrics().to_pylist()
+    assert [given for what, given in asked if what == "metric" and given[0] == runs[0]] == [
+        (
+            *(runs[0], f"{row['name']}/{row['node']}".rstrip("/"), row["value"]),
+            *(round(1000 * row["virtual_time"]), row["step"]),
+        )
+        for row in rows
+    ]
+    monkeypatch.setitem(sys.modules, "mlflow.tracking", None)
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    assert main([*flags, "logged", "--force"]) == 2
+    assert 'pip install "paracosm[mlflow]"' in capsys.readouterr().err
+    assert main([*RELAX, "--mlflow", "logged"]) == 2

@@ -17,6 +17,8 @@ EXTRAS = {
     "torch": ("torch", "train, emulate, graph capture, profile ops"),
     "report": ("matplotlib", "images, relax tune, pictures in notebooks"),
     "tune": ("optuna", "relax tune"),
+    "tensorboard": ("tensorboard", "--tensorboard"),
+    "mlflow": ("mlflow", "--mlflow"),
     "dask": ("distributed", "--backend dask"),
     "ray": ("ray", "--backend ray"),
     "metis": ("pymetis", "relax with METIS partitions"),

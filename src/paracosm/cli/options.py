@@ -42,6 +42,9 @@ Scheduler = Annotated[
 Scalars = Annotated[
     Path | None, Option("--tensorboard", help="folder for the metrics as scalars of TensorBoard")
 ]
+Mlflow = Annotated[
+    str | None, Option("--mlflow", help="MLflow server or folder for the metrics: http://host:5000")
+]
 ForceFile = Annotated[bool, Option("--force", help="replace the file")]
 Json = Annotated[bool, Option("--json", help="print the summary as JSON, and nothing else")]
 Quiet = Annotated[bool, Option("--quiet", help="print nothing but errors")]
@@ -60,6 +63,7 @@ class RunFlags:
     backend: BackendName = HERE.name
     scheduler: Scheduler = None
     tensorboard: Scalars = None
+    mlflow: Mlflow = None
     json: Json = False
     quiet: Quiet = False
 
@@ -95,7 +99,7 @@ def with_run_flags(
     run = [
         flag.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for flag in own
-        if scalars or flag.name != "tensorboard"
+        if scalars or flag.name not in ("tensorboard", "mlflow")
     ]
     flags = {f.name: f for model in reversed(models) for f in _flags_of(model, positional)}
     order = dict.fromkeys(f.name for model in models for f in _flags_of(model, positional))

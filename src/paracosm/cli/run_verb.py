@@ -31,7 +31,7 @@ from paracosm.studies import (
     run_point,
     run_sweep,
 )
-from paracosm.studies.scalars import check_scalars, write_scalars
+from paracosm.studies.scalars import check_mlflow, check_scalars, log_to_mlflow, write_scalars
 
 
 def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: bool = False) -> int:
@@ -54,8 +54,11 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
     check_folder(flags.out, flags.force)
     if flags.tensorboard is not None:
         check_scalars(flags.tensorboard, flags.force)
+    if flags.mlflow is not None:
+        check_mlflow()
     for conflict, message in (
         (flags.tensorboard and not flags.out, "--tensorboard needs a run folder: give --out"),
+        (flags.mlflow and not flags.out, "--mlflow needs a run folder: give --out"),
         (log and flags.json, "--log and --json both write to standard output: give one of them"),
         (log and flags.quiet, "--log prints and --quiet does not: give one of them"),
         (log and not alone, "--log works on a single run, and the study has a grid: leave it out"),
@@ -102,8 +105,8 @@ def _run_one(point: Point, flags: RunFlags, log: bool) -> int:
         summary = run_point(point, out, flags.force, hooks).summary
     if out is not None:
         write_report_of([out])
-    if flags.tensorboard is not None and out is not None:
-        write_scalars({"": RunFolder.open(out)}, flags.tensorboard)
+    if out is not None:
+        _write_elsewhere({"": RunFolder.open(out)}, flags)
     if not flags.quiet:
         show_summary(summary, out, flags.json, said)
     return _exit_code(point.kind, [summary])
@@ -120,12 +123,17 @@ def _run_sweep_of(study: Study, points: list[Point], out: Path, flags: RunFlags)
             again = "the same command" + (", without --force," if flags.force else "")
             raise typer.Abort(f"interrupted: {again} resumes where it stopped") from None
     write_report_of([out / point.name for point in points], out)
-    if flags.tensorboard is not None:
-        runs = {point.name: RunFolder.open(out / point.name) for point in points}
-        write_scalars(runs, flags.tensorboard)
+    _write_elsewhere({point.name: RunFolder.open(out / point.name) for point in points}, flags)
     if not flags.quiet:
         show_sweep(rows, out, flags.json)
     return _exit_code(study.kind, [row.summary for row in rows])
+
+
+def _write_elsewhere(runs: Mapping[str, RunFolder], flags: RunFlags) -> None:
+    if flags.tensorboard is not None:
+        write_scalars(runs, flags.tensorboard)
+    if flags.mlflow is not None:
+        log_to_mlflow(runs, flags.mlflow)
 
 
 def write_report_of(runs: list[Path], folder: Path | None = None) -> None:

@@ -72,7 +72,7 @@ PANELS = ("Common", "Job", "Cluster", "Parameter servers", "Output", "Advanced")
 """Of a help. Common are the flags of its examples; a flag without another panel is of the job."""
 
 _OF_RUNS = {
-    **dict.fromkeys(("out", "force", "json", "quiet", "tensorboard"), "Output"),
+    **dict.fromkeys(("out", "force", "json", "quiet", "tensorboard", "mlflow"), "Output"),
     **dict.fromkeys(("seed", "jobs", "backend", "scheduler"), "Advanced"),
 }
 

@@ -1,9 +1,11 @@
-"""The metrics of runs as scalars for TensorBoard."""
+"""The metrics of runs as scalars for TensorBoard and MLflow."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from paracosm.errors import InputError, require
 from paracosm.studies.run_folder import RunFolder
@@ -38,9 +40,68 @@ def write_scalars(runs: Mapping[str, RunFolder], path: Path) -> None:
     for name, run in runs.items():
         writer = files.EventFileWriter(str(path / name))
         for row in run.metrics().to_pylist():
-            tag = f"{row['name']}/{row['node']}" if row["node"] else row["name"]
-            value = values.Summary.Value(tag=tag, simple_value=row["value"])
+            value = values.Summary.Value(tag=_tag(row), simple_value=row["value"])
             summary, step = values.Summary(value=[value]), row["step"]
             event = events.Event(wall_time=row["virtual_time"], step=step, summary=summary)
             writer.add_event(event)
         writer.close()
+
+
+def check_mlflow() -> None:
+    """Refuse what needs MLflow where it is not installed.
+
+    Raises:
+        MissingExtraError: it is not.
+    """
+    require("mlflow.tracking", "mlflow", "--mlflow")
+
+
+def log_to_mlflow(runs: Mapping[str, RunFolder], where: str) -> None:
+    """Log each run to MLflow, in its experiment "paracosm": arguments as parameters, metrics.
+
+    The names of metrics are TensorBoard's tags; their timestamps are virtual time, in
+    milliseconds, from 0.
+
+    Args:
+        runs: by name; "" is named as its folder.
+        where: the address of a tracking server or of a database, or a folder for mlflow.db.
+
+    Raises:
+        InputError: MLflow cannot write there.
+    """
+    mlflow = require("mlflow.tracking", "mlflow", "--mlflow")
+    entities = require("mlflow.entities", "mlflow", "--mlflow")
+    uri = where
+    if "://" not in where:
+        Path(where).mkdir(parents=True, exist_ok=True)
+        uri = f"sqlite:///{Path(where).resolve() / 'mlflow.db'}"
+    try:
+        client = mlflow.MlflowClient(tracking_uri=uri)
+        known = client.get_experiment_by_name("paracosm")
+        experiment = known.experiment_id if known else client.create_experiment("paracosm")
+        for name, run in runs.items():
+            started = client.create_run(experiment, run_name=name or run.path.name)
+            identity = started.info.run_id
+            arguments = {"seed": run.study.get("seed"), **run.study.get(run.kind or "", {})}
+            for key, value in arguments.items():
+                client.log_param(identity, key, value)
+            logged = [
+                entities.Metric(
+                    _UNNAMEABLE.sub("_", _tag(row)), row["value"],
+                    round(1000 * row["virtual_time"]), row["step"],
+                )
+                for row in run.metrics().to_pylist()
+            ]  # fmt: skip
+            for start in range(0, len(logged), _MOST):
+                client.log_batch(identity, metrics=logged[start : start + _MOST])
+            client.set_terminated(identity)
+    except Exception as error:  # of MLflow, or of whatever driver the address names
+        raise InputError(f"--mlflow: {where}: cannot be written: {str(error)[:200]}") from None
+
+
+_UNNAMEABLE = re.compile(r"[^\w\-. /]")
+_MOST = 1000  # metrics in a request of MLflow
+
+
+def _tag(row: Mapping[str, Any]) -> str:
+    return f"{row['name']}/{row['node']}" if row["node"] else str(row["name"])
