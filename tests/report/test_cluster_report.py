@@ -12,6 +12,7 @@ from written_page import figures_of, page_of, text_of
 
 from paracosm.cli.run_verb import show_summary
 from paracosm.report import write_images
+from paracosm.report.answers import answer
 from paracosm.results import read_summary
 from paracosm.studies.run_folder import RunFolder
 from paracosm.timeline import Timeline
@@ -185,3 +186,11 @@ def test_scaling_is_an_image_as_well(tmp_path: Path) -> None:
     files = write_images([make_job(tmp_path / "run")], tmp_path / "images")
     assert {"scaling.png", "ranks.png", "timeline.png"} <= {file.name for file in files}
     assert all(file.stat().st_size > 4000 for file in files)
+
+
+def test_more_than_the_ideal_is_explained() -> None:
+    """With ZeRO, 16 workers that each update a sixteenth are faster than 16 single ones."""
+    above = [row(1, 0.0), row(16, -0.05)]
+    said = answer(read_summary(SUMMARY | above[-1] | {"throughput": above}))
+    assert "105 % of ideal (workers that each update all parameters): an iteration" in said
+    assert "80 % of ideal: an iteration" in answer(read_summary(SUMMARY))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import math
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -220,10 +221,9 @@ SMALL = {"problem": "laplace2d:5", "processors": 3, "fault": ["uniform(-100, 100
 SPACE = "alpha=1.05..20, omega=1..500"
 
 
-def small(seed: int = 0, jobs: int = 1, ran: Callable[[int], None] | None = None) -> Tuning:
-    case = config(**SMALL)
-    backend = Backend(jobs=jobs)
-    return tune(case, parse_space(SPACE), seeds=4, trials=8, seed=seed, backend=backend, ran=ran)
+def small(jobs: int = 1, **changes: Any) -> Tuning:
+    changes = {"seeds": 4, "trials": 8, "backend": Backend(jobs=jobs), **changes}
+    return tune(config(**SMALL), parse_space(SPACE), **changes)
 
 
 def test_a_search_can_be_made_again_and_counts_its_runs() -> None:
@@ -232,6 +232,18 @@ def test_a_search_can_be_made_again_and_counts_its_runs() -> None:
     assert first == second
     assert small(seed=1) != first
     assert sum(counted) == count_runs(config(**SMALL), parse_space(SPACE), 4, 8)
+
+
+def test_optuna_opens_the_storage_and_a_tuning_is_in_it_once(tmp_path: Path) -> None:
+    storage = f"sqlite:///{tmp_path / 'x.db'}"
+    for _ in range(2):
+        found = small(storage=storage)
+    (name,) = optuna.get_all_study_names(storage)
+    study = optuna.load_study(study_name=name, storage=storage)
+    assert [trial.value for trial in study.trials] == [
+        trial.measured.ratio.median for trial in found.trials
+    ]
+    assert study.best_trial.number == found.best.number
 
 
 @pytest.mark.slow

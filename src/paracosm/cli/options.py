@@ -45,6 +45,9 @@ Scalars = Annotated[
 Mlflow = Annotated[
     str | None, Option("--mlflow", help="MLflow server or folder for the metrics: http://host:5000")
 ]
+Storage = Annotated[
+    str | None, Option(help="Optuna storage that gets the trials: sqlite:///tuning.db")
+]
 ForceFile = Annotated[bool, Option("--force", help="replace the file")]
 Json = Annotated[bool, Option("--json", help="print the summary as JSON, and nothing else")]
 Quiet = Annotated[bool, Option("--quiet", help="print nothing but errors")]

@@ -15,6 +15,7 @@ from paracosm.cli.options import (
     ForceFile,
     Quiet,
     RunFlags,
+    Storage,
     StudyFile,
     check_folder,
     check_output,
@@ -73,6 +74,7 @@ def tune(
             )
         ),
     ] = 20.0,
+    storage: Storage = None,
     **arguments: Any,
 ) -> int:
     """Find alpha and omega, and more, that minimise the time to tolerance under faults.
@@ -108,7 +110,7 @@ def tune(
         try:
             tuning = search(
                 config, varied, seeds=seeds, trials=trials, seed=first, limit=limit,
-                backend=where, ran=ran,
+                backend=where, ran=ran, storage=storage,
             )  # fmt: skip
         except BaseException:
             if folder is not None:

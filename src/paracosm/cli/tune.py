@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from paracosm.cli.display import counter, printer, show_result
-from paracosm.cli.options import RunFlags, with_run_flags
+from paracosm.cli.options import RunFlags, Storage, with_run_flags
 from paracosm.cli.run_verb import write_report_of
 from paracosm.errors import InputError
 from paracosm.studies import load_study
@@ -34,9 +34,7 @@ def tune(
     maximize: Annotated[str | None, Option(help="number to be large: final_accuracy")] = None,
     trials: Annotated[int, Option(min=1, help="points of the search")] = 30,
     seeds: Annotated[int, Option(min=1, help="runs of each trial")] = 3,
-    storage: Annotated[
-        str | None, Option(help="Optuna storage that gets the trials: sqlite:///tuning.db")
-    ] = None,
+    storage: Storage = None,
     **arguments: Any,
 ) -> int:
     """Find the arguments of a study with which it is fastest, or learns best.

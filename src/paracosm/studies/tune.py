@@ -230,7 +230,9 @@ def tune(
             seed=study.seed, multivariate=True, n_startup_trials=_STARTUP, constant_liar=True
         )
         search = optuna.create_study(sampler=sampler, direction=direction)
-        copy = None if storage is None else _stored(optuna, storage, direction, wanted)
+        copy = (
+            None if storage is None else stored(optuna, storage, direction, objective.name, wanted)
+        )
         for start in range(0, trials, _BESIDE):
             numbers = range(start, min(start + _BESIDE, trials))
             drawn = {name: each.distribution for name, each in space.items()}
@@ -244,8 +246,7 @@ def tune(
                 values, suggested, outcomes(named, searched), strict=True
             ):
                 told = search.tell(trial, reached)
-                if copy is not None and len(copy.trials) == len(done):
-                    copy.add_trial(told)
+                add_trial(copy, told, len(done))
                 done.append((each, reached))
         best = min(done, key=lambda each: -each[1] if objective.maximize else each[1])[0]
         compared: dict[str, Mapping[str, Any]] = {"best": best}
@@ -285,10 +286,10 @@ def _write(
         beside.write_text(yaml.safe_dump(asked, sort_keys=False), encoding="utf-8")
 
 
-def _stored(optuna: Any, url: str, direction: str, wanted: Mapping[str, Any]) -> Any:
-    """Return the Optuna study of this tuning in a storage; each tuning has its own."""
+def stored(optuna: Any, url: str, direction: str, objective: str, wanted: Mapping[str, Any]) -> Any:
+    """Return the Optuna study of the tuning `wanted` in a storage; each tuning has its own."""
     digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()[:8]
-    name = f"{direction} {wanted[TUNE][direction]} {digest}"
+    name = f"{direction} {objective} {digest}"
     try:
         return optuna.create_study(
             storage=url, study_name=name, direction=direction, load_if_exists=True
@@ -297,6 +298,12 @@ def _stored(optuna: Any, url: str, direction: str, wanted: Mapping[str, Any]) ->
         raise InputError(
             f"--storage: {url}: cannot be opened, write sqlite:///tuning.db: {str(error)[:200]}"
         ) from None
+
+
+def add_trial(copy: Any, told: Any, number: int) -> None:
+    """Add a trial to the study that `stored` returned, if any, unless it is there already."""
+    if copy is not None and len(copy.trials) == number:
+        copy.add_trial(told)
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from paracosm.errors import InputError, require
 from paracosm.faults import INTERVALS, CheckpointPolicy, advice, mean_time_between_faults
 from paracosm.files import replacing
 from paracosm.relaxation.config import RelaxConfig
-from paracosm.results import TuningSummary
+from paracosm.results import TuningSummary, to_builtin
 from paracosm.studies.run_folder import TRIALS, TUNE, RunFolder
-from paracosm.studies.tune import quiet
+from paracosm.studies.tune import add_trial, quiet, stored
 from paracosm.studies.tuning_runs import (
     Outcomes,
     Parameter,
@@ -41,6 +41,7 @@ def tune(
     limit: float = 20.0,
     backend: Backend = HERE,
     ran: Ran | None = None,
+    storage: str | None = None,
 ) -> Tuning:
     """Minimise the median time to tolerance over seeds, by a tree-structured Parzen estimator.
 
@@ -61,6 +62,7 @@ def tune(
         limit: times the fault-free time at which a run counts as not converging.
         backend: where runs run.
         ran: called after each run.
+        storage: address of an Optuna storage that gets the trials, for optuna-dashboard.
 
     Raises:
         InputError: a parameter cannot be tuned, or the iteration does not converge even without
@@ -84,14 +86,18 @@ def tune(
     status: Status = "done"
     try:
         with quiet(optuna):
-            study = _study(optuna, space, trials, seed, suggestions)
+            study, copy = _study(optuna, space, trials, seed, suggestions), None
+            if storage is not None:
+                asked_for = [seeds, trials, seed, limit, *map(str, space)]
+                wanted = {**to_builtin(config.model_dump()), TUNE: asked_for}
+                copy = stored(optuna, storage, "minimize", "time over fault-free", wanted)
             for number in range(trials):
                 asked = study.ask(_distributions(optuna, space))
                 values = {each.name: each.rounded(asked.params[each.name]) for each in space}
                 setting = _setting(policy, values)
                 found = runs.outcomes(setting, searched, ran, whole=False)
                 done.append(Trial(number, values, setting, found))
-                study.tell(asked, found.ratio.median)
+                add_trial(copy, study.tell(asked, found.ratio.median), number)
         best = _best(done)
         runs.fault_free(fresh, ran)
         for name, setting in _compared(best, config, suggestions).items():
