@@ -46,8 +46,8 @@ def test_a_search_prints_the_best_with_its_spread_and_leaves_its_files(
     page = (out / "report.html").read_text()
     said = printed.splitlines()[0]
     assert said == (
-        f"Best of 5 trials: alpha={best['alpha']:g}, omega={best['omega']:g}, {median:.3g} times "
-        "the time without faults."
+        f"Best of 5 trials: alpha={best['alpha']:g}, omega={best['omega']:g} s, {median:.3g} "
+        "times the time without faults."
     )
     assert said in page
     figures = json.loads(re.search(r'id="figures-data">(.*?)</script>', page)[1])

@@ -245,9 +245,14 @@ def profile_answer(summary: ProfileSummary) -> str:
     return f"{summary.distinct_ops:,} ops, {summary.timings:,} timings{time_text}."
 
 
+def tuned(name: str, value: float) -> str:
+    """Return a value of a tuned parameter with its unit: omega is a duration."""
+    return format_duration(value) if name == "omega" else f"{value:g}"
+
+
 def tuning_answer(summary: TuningSummary) -> str:
     """Say which values are best, and how long a run takes with them."""
-    values = ", ".join(f"{name}={summary.best[name]:g}" for name in summary.space)
+    values = ", ".join(f"{name}={tuned(name, summary.best[name])}" for name in summary.space)
     ratio = summary.best["in_search"]["time_over_fault_free"]["median"]
     best = "Interrupted, not validated: best" if summary.status == "interrupted" else "Best"
     return (

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from paracosm.report.answers import tuned
 from paracosm.report.chart import (
     WIDE,
     Axis,
@@ -44,12 +45,14 @@ Trials = Mapping[str, Floats]
 
 
 def _best(summary: TuningSummary) -> str:
-    return ", ".join(f"{name} {summary.best[name]:g}" for name in summary.space)
+    return ", ".join(f"{name} {tuned(name, summary.best[name])}" for name in summary.space)
 
 
 def _near(summary: TuningSummary) -> str:
     bounds = {name: found for name, found in summary.near_best.items() if found[0] < found[1]}
-    return ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in bounds.items())
+    return ", ".join(
+        f"{name} {tuned(name, low)} to {tuned(name, high)}" for name, (low, high) in bounds.items()
+    )
 
 
 FIGURES: Mapping[str, Figure] = {

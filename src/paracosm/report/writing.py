@@ -402,7 +402,7 @@ def _flattened(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         if isinstance(value, Mapping):
             flat |= _flattened(value, f"{prefix}{key}.")
         elif isinstance(value, list):
-            flat[f"{prefix}{key}"] = "; ".join(map(str, value))
+            flat |= {f"{prefix}{key}": "; ".join(map(str, value))} if value else {}
         elif isinstance(value, bool):
             flat[f"{prefix}{key}"] = "yes" if value else "no"
         elif value is not None:
