@@ -17,6 +17,8 @@ import numpy as np
 from fuzz import prepared
 
 TRAIN = "train --timing-only --updates 5"
+SELDOM = "train --timing-only --compute 8us --availability onoff(exponential(1us),exponential(1ms))"
+OTHER_GPU = "predict --model resnet50 --batch 4 --hardware h100-sxm"
 MTX = "%%MatrixMarket matrix coordinate real general\n"
 
 WRITTEN: dict[str, str | bytes] = {
@@ -71,6 +73,12 @@ CASES = (
     (f"{TRAIN} --out \udcff", "not UTF-8 text"),
     (f"{TRAIN} --out /dev/full", "cannot write a run folder here"),
     (f"{TRAIN} --out {{study}}/inside", "Not a directory"),
+    (f"{TRAIN} --clients 9 --availability onoff(1us,1ms)", "the job makes no progress"),
+    (f"{SELDOM} --clients 9", "the job makes no progress"),
+    (SELDOM, "the job makes no progress"),
+    (f"{TRAIN} --workers 1000000", "a training has 100,000 at most"),
+    ("train --timing-only --compute 1ms --until 1000000h", "updates by then"),
+    ("train --timing-only --workers 1,2,4..1000000", "needs a folder to write"),
     ("train --updates 5 --shards sizes(1e9)", "at most 10"),
     ("train --updates 5 --shards bootstrap(999999999999)", "at most 10,000,000"),
     ("train --updates 5 --privacy examples(clip=1,noise=1e308)", "at most 1e+09"),
@@ -83,10 +91,16 @@ CASES = (
     ("relax --matrix {text}", "not a Matrix Market file"),
     ("relax --problem laplace2d:4 --rhs {broken}", "not a NumPy file of numbers"),
     ("relax --problem laplace2d:4 --speeds 1,1,nan,1", "speeds: each has to be finite"),
+    ("relax --problem laplace2d:4 --processors 2 --latency 1e12s", "are under way on one link"),
     ("relax --problem laplace2d:0", ""),
     ("relax --problem laplace2d:100000000000", ""),
     ("predict --model llama-8b --batch 1 --hardware nothing --workers 8 --strategy ddp", ""),
+    (f"{OTHER_GPU} --measured resnet50,~batch~1e-308:~180~ms", "measured: batch: input should be"),
     ("report {forged} --out {out}/a.html", "damaged: it is not what was written"),
+    (
+        "emulate {emulated} --world-size 8 --bandwidth 1Gbit/s --beside {forged}",
+        "damaged: it is not what was written",
+    ),
 )  # fmt: skip
 """Commands (`~` is a blank), and a part of the line that refuses them; None of those that run."""
 

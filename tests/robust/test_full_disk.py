@@ -29,7 +29,29 @@ COMMANDS: Mapping[str, str] = {
     "trace": "trace {run} --out {out}.json.gz",
     "db merge": "db merge {db} --out {out}.db",
     "db export": "db export {db} --out {out}.parquet",
+    "graph export": "graph export {graph} --out {out}.et",
+    "hardware add": "hardware add {datasheet}",
+    "train, gradients": "train --updates 4 --workers 2 --out {out}",
+    "train, scalars": "train --timing-only --updates 50 --out {out} --tensorboard {out}.tb",
+    "relax tune": "relax tune --problem laplace2d:4 --processors 2 --time 1ms --fault "
+    "'uniform(-1,1) every 10ms' --checkpoint alpha=2,omega=10,cost=1ms --seeds 1 --trials 2 "
+    "--tune alpha=1.05..20 --out {out}",
+    "tune": "tune {sweep_of_one} --seeds 1 --trials 2 --tune workers=1..2 --out {out}",
+    "relax measure": "relax measure --problem laplace2d:4 --threads 1 --repeats 1 "
+    "--tolerance 1e-2 --out {out}.json",
+    "profile ops": "profile ops --model mlp --shape 4 --db {out}.db --budget 0.1s --no-iterations",
+    "profile grid": "profile grid --ops relu --values 2 --budget 0.1s --db {out}.db",
+    "profile job": "profile job mlp --framework pytorch --steps 2 --shape 4 --out {out}.profile",
+    "graph capture": "graph capture mlp --batch 4 --out {out}.graph",
+    "measure link": "measure link --kinds host-copy --sizes 1KiB --seconds 10ms --db {out}.db",
+    "calibrate": "calibrate --rounds 1 --seconds 0.1s --connections 1 --parsing none "
+    "--interval 50ms --intervals 4 --out {out}.yaml",
+    "calibrate, of a profile": "calibrate {network} --out {out}.yaml",
+    "calibrate link": "calibrate link {out}.yaml --seconds 0.05s",
+    "emulate": "emulate --world-size 4 --bandwidth 1Gbit/s --output none --out {out} {script}",
+    "emulate, on the wire": "emulate --world-size 4 --mode wire --output none --out {out} {script}",
 }
+"""Each verb that writes."""
 
 FULL_AFTER = (0, 1, 10, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 1_000_000, 4_000_000)
 """Bytes of any one file, after which writing fails."""
@@ -39,10 +61,15 @@ FULL_AFTER = (0, 1, 10, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 1_000_000
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     import sys
 
-    sys.path.append(str(Path(__file__).parents[1] / "profiling"))
+    sys.path += [str(Path(__file__).parents[1] / room) for room in ("planning", "profiling")]
+    import torch
+    from profiled_network import save_network
     from some_timings import some
+    from sound import SCRIPT, TEXTS
 
     from paracosm.profiling.database import ProfileDatabase
+
+    torch.set_num_threads(1)  # a pool of threads would not survive a fork
 
     folder = tmp_path_factory.mktemp("files")
     run, sweep, db = folder / "run", folder / "sweep.yaml", folder / "a.db"
@@ -50,14 +77,24 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     sweep.write_text("train: {timing_only: true, updates: 100}\nover: {workers: [1, 2]}\n")
     with ProfileDatabase.open(db, create=True) as database:
         database.add(some(300))
+    texts = {"sweep_of_one.yaml": "train: {timing_only: true, updates: 100}\n", "s.py": SCRIPT}
+    for name, text in {**TEXTS, **texts}.items():
+        (folder / name).write_text(text)
+    onnx, graph = DATA / "importers" / "convnet.onnx", folder / "a.graph"
+    assert main(["graph", "import", str(onnx), "--out", str(graph)]) == 0
     return {
+        "network": save_network(folder),
+        "graph": graph,
+        "datasheet": folder / "datasheet.yaml",
+        "sweep_of_one": folder / "sweep_of_one.yaml",
+        "script": folder / "s.py",
         "run": run,
         "sweep": sweep,
         "db": db,
         "profile": DATA / "psthroughput" / "profile.json.gz",
         "trace": DATA / "kineto" / "resnet.json.gz",
         "steps": DATA / "tensorflow_job" / "mlp.pb.gz",
-        "onnx": DATA / "importers" / "convnet.onnx",
+        "onnx": onnx,
     }
 
 
@@ -77,18 +114,22 @@ def full_after(size: int, arguments: list[str]) -> Child:
     return forked(limited)
 
 
-LONG = {"plan", "predict", "replay"}
+EVERYDAY = {
+    *("train", "train, a sweep", "relax", "graph import", "graph export", "profile import"),
+    *("hardware add", "report", "trace", "db merge", "db export"),
+}
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in COMMANDS]
+    "name", [n if n in EVERYDAY else pytest.param(n, marks=pytest.mark.slow) for n in COMMANDS]
 )
 def test_a_full_disk_is_one_line_and_leaves_what_can_be_read(
-    name: str, places: dict[str, Path], tmp_path: Path
+    name: str, places: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codes = []
     for size in FULL_AFTER:
         out = tmp_path / str(size)
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / f"{size}.config"))
         child = full_after(size, shlex.split(COMMANDS[name].format(**places, out=out)))
         codes.append(child.wait())
         said = child.said

@@ -48,8 +48,12 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
             f"{wanted.kind} {study}"
         )
     wanted = wanted.with_arguments(flags.seed, given)
-    points = wanted.points(where)
     alone = not wanted.is_sweep
+    if flags.out is None and not alone:
+        what = " and ".join(wanted.counts)
+        what = f"a list of {what} is a sweep, which" if what else "a study with a grid"
+        raise InputError(f"{where}: {what} needs a folder to write: give --out")
+    points = wanted.points(where)
     many = "--jobs" if flags.jobs > 1 else "--backend"
     check_folder(flags.out, flags.force)
     if flags.tensorboard is not None:
@@ -71,10 +75,7 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
             raise InputError(message)
     if alone:
         return _run_one(points[0], flags, log)
-    if flags.out is None:
-        what = " and ".join(wanted.counts)
-        what = f"a list of {what} is a sweep, which" if what else "a study with a grid"
-        raise InputError(f"{where}: {what} needs a folder to write: give --out")
+    assert flags.out is not None
     return _run_sweep_of(wanted, points, flags.out, flags)
 
 

@@ -12,7 +12,7 @@ from paracosm.emulation.peers import peers_of
 from paracosm.emulation.rank_records import is_measured
 from paracosm.emulation.records import MEASUREMENT, Group, Record, RecordReader
 from paracosm.errors import InputError, require
-from paracosm.results import EmulationSummary
+from paracosm.results import EmulationSummary, without_digest
 
 
 def check_emulation(config: EmulateConfig) -> None:
@@ -63,7 +63,9 @@ def predicted_time(folder: Path) -> float:
         summary = read_json(folder / "summary.json", "summary")
     except InputError:
         raise InputError(f"{folder}: not the folder of a finished run") from None
-    found = summary.get("iteration_time")
+    if not isinstance(summary, dict):
+        raise InputError(f"{folder}: its summary holds no mapping of names to values")
+    found = without_digest(summary, f"{folder}: its summary").get("iteration_time")
     if isinstance(found, dict):
         found = found.get("median")
     if not isinstance(found, int | float) or not found > 0:

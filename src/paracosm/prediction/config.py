@@ -30,6 +30,7 @@ from paracosm.prediction.parameter_servers.config import (
 )
 from paracosm.profiling.jobs import JobProfile
 from paracosm.quantities import Bandwidth, Duration
+from paracosm.validation import validated
 
 if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
@@ -442,7 +443,8 @@ class PredictConfig(ThroughputFields, ClusterFields):
 
     def _with(self, **values: Any) -> PredictConfig:
         given = {name: getattr(self, name) for name in self.model_fields_set} | values
-        return PredictConfig(**{name: value for name, value in given.items() if value is not None})
+        given = {name: value for name, value in given.items() if value is not None}
+        return validated(PredictConfig, given, "what_if")
 
     @cached_property
     def jobs(self) -> list[tuple[int, Strategy]]:

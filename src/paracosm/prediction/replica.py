@@ -30,6 +30,7 @@ from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import IterationTiming
 from paracosm.quantities import read_duration
 from paracosm.units import format_duration
+from paracosm.validation import validated
 
 if TYPE_CHECKING:
     from paracosm.profiling.estimators.roofline import Estimate
@@ -193,7 +194,7 @@ def _corrected(
         asked, seconds = read_measured(config.measured)
         if config.launch is not None:
             asked["launch"] = config.launch
-        other = PredictConfig(**asked, hardware=config.hardware)
+        other = validated(PredictConfig, asked | {"hardware": config.hardware}, "measured")
         whole = _catalogued(other, hardware, 1, say, seed)
         correction = corrected_by(
             seconds,

@@ -1,6 +1,12 @@
 """Typed results: one summary for each kind of run."""
 
-from paracosm.results.json_object import JsonObject, to_builtin, to_json
+from paracosm.results.json_object import (
+    JsonObject,
+    to_builtin,
+    to_json,
+    with_digest,
+    without_digest,
+)
 from paracosm.results.summaries import (
     SUMMARIES,
     Chance,
@@ -58,4 +64,6 @@ __all__ = [
     "read_summary",
     "to_builtin",
     "to_json",
+    "with_digest",
+    "without_digest",
 ]

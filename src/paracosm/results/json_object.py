@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -147,6 +148,27 @@ def to_json(value: object) -> str:
     """Return indented JSON that every parser reads: NaN and the infinities become null."""
     text = json.dumps(_finite(to_builtin(value)), indent=2, ensure_ascii=False, allow_nan=False)
     return f"{text}\n"
+
+
+def with_digest(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a summary with what shows later that it was damaged."""
+    return {**summary, "digest": _digest(summary)}
+
+
+def without_digest(summary: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the content of a `summary.json` as it was before `with_digest`.
+
+    Raises:
+        InputError: it has another digest.
+    """
+    found = {key: value for key, value in summary.items() if key != "digest"}
+    if summary.get("digest") not in (None, _digest(found)):
+        raise InputError(f"{where}: damaged: it is not what was written (see its digest)")
+    return found
+
+
+def _digest(summary: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(to_json(summary).encode(), digest_size=16).hexdigest()
 
 
 def _finite(value: Any) -> Any:

@@ -7,7 +7,6 @@ run folder for each point.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 from collections.abc import Callable, Collection, Mapping
@@ -24,7 +23,7 @@ from paracosm.backends import versions
 from paracosm.data_files import parse_json, parse_yaml
 from paracosm.errors import InputError
 from paracosm.files import Lock, read_bytes, replacing, sealing, unwritable
-from paracosm.results import SUMMARIES, Summary, to_builtin, to_json
+from paracosm.results import SUMMARIES, Summary, to_builtin, to_json, with_digest, without_digest
 from paracosm.studies.kinds import KINDS
 from paracosm.studies.metrics_file import (
     MetricsWriter,
@@ -205,7 +204,7 @@ class RunFolder:
         if timeline is not None:
             timeline.save(self.path / "timeline.parquet")
         finished = {**summary, "status": summary.get("status", "done")}
-        _write(self.path / "summary.json", to_json({**finished, "digest": _digest(finished)}))
+        _write(self.path / "summary.json", to_json(with_digest(finished)))
         stream.unlink()
         self.__dict__.pop("summary", None)
         self._release()
@@ -265,11 +264,7 @@ class RunFolder:
         file = self.path / "summary.json"
         if not file.exists():
             return None
-        found = _mapping(file, parse_json)
-        digest = found.pop("digest", None)
-        if digest is not None and digest != _digest(found):
-            raise InputError(f"{file}: damaged: it is not what was written (see its digest)")
-        return found
+        return without_digest(_mapping(file, parse_json), str(file))
 
     @property
     def results(self) -> Summary:
@@ -385,11 +380,6 @@ def _mapping(file: Path, parse: Callable[[bytes, str], Any]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError(f"{file}: cannot be read: it holds no mapping of names to values")
     return value
-
-
-def _digest(summary: Mapping[str, Any]) -> str:
-    """Return what a damaged summary is noticed by."""
-    return hashlib.blake2b(to_json(summary).encode(), digest_size=16).hexdigest()
 
 
 def _write(file: Path, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
     BeforeValidator,
@@ -48,6 +48,7 @@ from paracosm.units import format_duration, parse_number
 MEASURED = "measured"
 
 MOST_UPDATES = 100_000_000
+MOST_WORKERS = 100_000  # each is a coroutine
 
 
 def _compute(value: Any) -> Distribution | str:
@@ -483,6 +484,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
 
     def check(self, cluster: Cluster) -> None:
         """Raise InputError if a name is unknown, or the run is impossible on that cluster."""
+        self._check_length(len(cluster.workers))
         is_needed = "model" not in self.without_effect()
         if is_needed and not (self.timing_only and self.costless_messages()):
             self.check_learning()
@@ -500,6 +502,21 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             )
         self.changed(cluster)
         self.failures_on(cluster)
+
+    def _check_length(self, workers: int) -> None:
+        """Refuse a run that would not end in days: messages may slow it down tenfold."""
+        if workers > MOST_WORKERS:
+            raise InputError(f"workers: a training has {MOST_WORKERS:,} at most, not {workers:,}")
+        compute = self.compute_distribution()
+        if self.schedule or self.last_update < inf or compute is None or not compute.mean():
+            return
+        gradients = workers * cast(float, self.until_time) / compute.mean()
+        updates = gradients / max(1, self.algorithm.gradients_per_update(workers))
+        if updates > 10 * MOST_UPDATES:
+            raise InputError(
+                f"until: up to {updates:.2g} updates by then, and a run has {MOST_UPDATES:,} at "
+                "most: let it end earlier"
+            )
 
     def failures_on(self, cluster: Cluster) -> Failures | None:
         """Return failures and recovery of a run on the engine; None where nothing fails."""

@@ -46,8 +46,10 @@ from paracosm.training.store import Contribution, Numerics, Saved, Store
 from paracosm.units import format_duration
 
 _IN_VAIN = 10_000
-"""Failures without progress between them, and as many again for every hundred workers, that a job
+"""Failures beyond those of `_PER_UPDATE`, and as many again for every hundred workers, that a job
 may have before it is given up."""
+_PER_UPDATE = 100
+"""Failures for each update, and one more for each worker, while a job still makes progress."""
 
 
 class FailingJob(Job):
@@ -102,7 +104,7 @@ class FailingJob(Job):
             check_known(self._availability, self._until, "worker")
         self._coming = ComingFailures(failures, self._clock, *nodes, self._availability)
         self._away: dict[str, float] = {}  # workers, until when
-        self._in_vain = (0, 0)  # most updates so far, failures since
+        self._in_vain = (0, 0)  # most updates so far, failures beyond those that they allow
         self._saved: list[Saved] = [store.save() for store in self.stores]
         self._at_save = (0.0, 0, 0)  # the engine's clock, updates, contributions
 
@@ -376,11 +378,14 @@ class FailingJob(Job):
     def _count_in_vain(self) -> None:
         most, failures = self._in_vain
         updates = self.record.updates
-        self._in_vain = (updates, 0) if updates > most else (most, failures + 1)
+        allowed = max(0, updates - most) * (_PER_UPDATE + len(self.workers))
+        failures = max(0, failures + 1 - allowed)
+        self._in_vain = (max(most, updates), failures)
         if failures > _IN_VAIN + _IN_VAIN * len(self.workers) // 100:
             raise InputError(
-                f"the job makes no progress: nodes failed or left {failures:,} times since update "
-                f"{most:,}: make failures rarer, or restarts and checkpoints more frequent"
+                f"the job makes no progress: nodes failed or left {failures:,} times more than "
+                f"{_PER_UPDATE + len(self.workers)} for each of {updates:,} updates: make failures "
+                "rarer, or restarts and checkpoints more frequent"
             )
 
     def _standstill(self, deadlock: DeadlockError | None) -> InputError:

@@ -106,7 +106,7 @@ class ParameterServer(Worker):
 
     def _contribution(self, push: Push) -> Contribution:
         if self._places is not None:
-            self._places.in_vain = 0
+            self._places.in_vain = max(0, self._places.in_vain - _LOST_PER_DONE)
         gradient, payload, read_version, second = push
         self._team.bytes_sent += message_size(self._team.push_sizes[self._index], second)
         return Contribution(gradient, payload, self._part, read_version, self._store, second)
@@ -161,7 +161,8 @@ class ParameterServer(Worker):
         await self.wait()
 
 
-_IN_VAIN = 10_000
+_LOST_PER_DONE = 100  # clients, while the job still makes progress
+_IN_VAIN = 10_000  # clients lost beyond those
 
 
 class Places:
@@ -188,7 +189,7 @@ class Places:
         self._answer_again = answer_again
         self._workers = workers
         self._note = note
-        self.in_vain = 0  # times that a client was lost since one was done
+        self.in_vain = 0  # clients lost beyond so many for each that was done
         self._vacant: dict[str, None] = {}
         self._timer: Timer | None = None
 
@@ -244,8 +245,9 @@ class Places:
             self.in_vain += 1
             if self.in_vain > _IN_VAIN:
                 raise InputError(
-                    f"the job makes no progress: {_IN_VAIN:,} clients in a row went or dropped out "
-                    "before they were done; let them stay longer, or compute faster"
+                    f"the job makes no progress: {_IN_VAIN:,} clients went or dropped out before "
+                    f"they were done, beyond {_LOST_PER_DONE} for each that was done: let them "
+                    "stay longer, or compute faster"
                 )
             self._server.send(self._server.name, Lost(place.name), tag=Tag.PUSH)
 

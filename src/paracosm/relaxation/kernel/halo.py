@@ -175,20 +175,28 @@ def receive(halos: Any, ports: Any, draws: Any, counters: Any, who: Any, instant
         if ports is not None and ports.route[link] >= 0:
             seen = _instant(halos, _picoseconds(halos, instant))
         _send_waiting(halos, draws, link, instant)
-        best = -1
-        for message in range(halos.under_way[link]):
-            if halos.arrival[link, message] <= seen:
-                number = halos.number[link, message]
-                if number > halos.version[link]:
-                    halos.version[link] = number
-                    best = halos.buffer[link, message]
-        if best >= 0:
-            for place in range(halos.link[link], halos.link[link + 1]):
-                halos.have[place] = halos.payload[best, place]
-        _drop_arrived(halos, link, seen)
+        # In order, the first under way is the next to arrive.
+        if not (halos.ordered[0] and halos.under_way[link] and halos.arrival[link, 0] > seen):
+            _take_newest(halos, link, seen)
         if halos.missed[link] >= 0:
             known = min(known, halos.missed[link])
     return known
+
+
+@subroutine
+def _take_newest(halos: Any, link: Any, seen: Any) -> None:
+    """Take the newest values that have arrived over a link."""
+    best = -1
+    for message in range(halos.under_way[link]):
+        if halos.arrival[link, message] <= seen:
+            number = halos.number[link, message]
+            if number > halos.version[link]:
+                halos.version[link] = number
+                best = halos.buffer[link, message]
+    if best >= 0:
+        for place in range(halos.link[link], halos.link[link + 1]):
+            halos.have[place] = halos.payload[best, place]
+    _drop_arrived(halos, link, seen)
 
 
 @subroutine
@@ -233,6 +241,8 @@ def exchange(iterate: Any, halos: Any, who: Any) -> None:
 
 BYTES = 8  # of one value
 _CAPACITY = 4  # messages under way on a link, to begin with
+MOST_UNDER_WAY = 8192  # each update looks at all that are under way to its processor
+_MOST_BYTES = 2**29  # of what they carry
 
 
 def no_links() -> Halos:
@@ -332,6 +342,11 @@ def _ports(stations: Stations, sent: Sequence[tuple[Connection, int]]) -> Ports 
 def with_more_room(halos: Halos) -> Halos:
     """Return the same halos with room for twice as many messages under way."""
     links, capacity = halos.arrival.shape
+    if capacity >= MOST_UNDER_WAY or halos.payload.nbytes > _MOST_BYTES:
+        raise InputError(
+            f"{halos.fullest[0]:,} messages are under way on one link: give a shorter latency, or "
+            "end the run earlier (max_time, max_sweeps)"
+        )
 
     def doubled(array: np.ndarray, axis: int) -> np.ndarray:
         return np.concatenate([array, np.zeros_like(array)], axis=axis)
