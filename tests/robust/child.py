@@ -126,11 +126,13 @@ def _end_of(folder: Path) -> str:
 def _be_child(arguments: Sequence[str], folder: Path) -> None:
     import atexit
     import tempfile
+    import weakref
 
     os.setsid()
     os.environ |= {"PARACOSM_CACHE": str(folder), "HOME": str(folder)}
     os.environ.pop("XDG_CONFIG_HOME", None)
     os.environ |= {"TMPDIR": str(folder / "tmp"), "TORCHINDUCTOR_CACHE_DIR": str(folder)}
+    os.environ.pop("XDG_CONFIG_HOME", None)
     tempfile.tempdir = None
     atexit._clear()
     os.chdir(folder)
@@ -156,7 +158,9 @@ def _be_child(arguments: Sequence[str], folder: Path) -> None:
         sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
         code = main(list(arguments))
         atexit._run_exitfuncs()
-        sys.stdout.flush()
+        weakref.finalize._exitfunc()  # type: ignore[attr-defined]  # which atexit no longer has
+        if not sys.stdout.closed:
+            sys.stdout.flush()
     except BaseException:
         import traceback
 

@@ -190,6 +190,7 @@ def prepared(folder: Path, long: bool) -> dict[str, Path]:
     """Write sound files, and import here what commands import, once for all children."""
     sound = folder / "sound"
     sound.mkdir()
+    os.environ["XDG_CONFIG_HOME"] = str(folder / "config")  # not the user's
     files = sound_files(sound)
     os.environ["XDG_CONFIG_HOME"] = str(sound)  # `hardware add` writes there
     import torch

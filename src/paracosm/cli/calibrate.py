@@ -72,7 +72,7 @@ def calibrate(
         Option(help="payload bandwidth of the profiled link, such as 200Mbit/s (estimated)"),
     ] = None,
     seconds: Annotated[str, Option(help="of sending in a round")] = "3s",
-    rounds: Annotated[int, Option(min=1, help="out, in, and both ways at once")] = 3,
+    rounds: Annotated[int, Option(min=1, max=1000, help="out, in, and both ways at once")] = 3,
     connections: Annotated[
         int, Option(min=1, help="that share the link, to measure fairness; 1: not measured")
     ] = 4,

@@ -197,8 +197,14 @@ def flag(name: str, kind: Any, option: Any, default: Any = None) -> inspect.Para
 
 
 def duration(flag: str, text: str) -> float:
-    """Return the value of a flag in seconds."""
-    return named(flag, parse_duration, text)
+    """Return the value of a flag in seconds: of this machine's time, a week at most."""
+    seconds = named(flag, parse_duration, text)
+    if seconds > _WEEK:
+        raise InputError(f"{flag}: a week at most, not {text}")
+    return seconds
+
+
+_WEEK = 7 * 86400.0
 
 
 def named(flag: str, parse: Callable[[str], Value], text: str) -> Value:

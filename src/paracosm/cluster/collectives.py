@@ -126,6 +126,8 @@ def group_classes(cluster: Cluster, groups: Ints, at_once: Ints | None = None) -
     Groups of one class cost the same, whatever they communicate. Those with the same number in
     `at_once` do so at the same time; without it, each does so alone.
     """
+    if len(groups) == 1:
+        return np.zeros(1, dtype=np.int64)
     topology = cluster.topology
     shape = np.zeros((len(groups), 1), dtype=np.int64)
     if isinstance(topology, Hierarchical):

@@ -15,10 +15,15 @@ from paracosm.errors import InputError, require
 from paracosm.results import EmulationSummary, without_digest
 
 
+MOST_RANKS = 100_000
+
+
 def check_emulation(config: EmulateConfig) -> None:
     """Raise InputError for a job that cannot be run, changed and unchanged."""
     if config.script is None:
         raise InputError("missing script: paracosm emulate ... train.py")
+    if config.world > MOST_RANKS:
+        raise InputError(f"world_size: {MOST_RANKS:,} at most, not {config.world:,}")
     if config.measured is not None:
         load_measured(config.measured, config.world)
     elif not config.is_module and not config.script.is_file():

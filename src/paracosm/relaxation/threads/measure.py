@@ -233,8 +233,8 @@ def _check(
         raise InputError(f"threads: {', '.join(map(str, threads))} names a number twice")
     if not 0 < tolerance < np.inf:
         raise InputError(f"tolerance: give a residual norm above 0, not {tolerance}")
-    if repeats < 1:
-        raise InputError(f"repeats: give 1 or more, not {repeats}")
+    if not 1 <= repeats <= 10_000:
+        raise InputError(f"repeats: give 1 to 10,000, not {repeats:,}")
 
 
 def _environment() -> dict[str, Any]:
