@@ -14,7 +14,6 @@ from paracosm.emulation.records import MEASUREMENT, Group, Record, RecordReader
 from paracosm.errors import InputError, require
 from paracosm.results import EmulationSummary, without_digest
 
-
 MOST_RANKS = 100_000
 
 
