@@ -97,6 +97,8 @@ CASES = (
     ("relax measure --problem laplace2d:4 --threads 1 --repeats 1000000000", "1 to 10,000"),
     ("calibrate --rounds 1000000 --parsing none", "1<=x<=1000"),
     ("measure link --kinds host-copy --seconds 1000000s", "--seconds: a week at most"),
+    ("tune {relax} --trials 1000000 --tune processors=1..2 --out {out}/a", "1<=x<=10000"),
+    ("profile job mlp --framework pytorch --steps 1000000000", "1<=x<=1000000"),
     ("emulate --world-size 1000000 --bandwidth 1Gbit/s {script}", "100,000 at most"),
     ("predict --model llama-8b --batch 1 --hardware nothing --workers 8 --strategy ddp", ""),
     (f"{OTHER_GPU} --measured resnet50,~batch~1e-308:~180~ms", "measured: batch: input should be"),

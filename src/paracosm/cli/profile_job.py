@@ -52,7 +52,7 @@ def job(
             )
         ),
     ] = None,
-    steps: Annotated[int, Option(min=1, help="to profile")] = 100,
+    steps: Annotated[int, Option(min=1, max=1_000_000, help="to profile")] = 100,
     servers: Annotated[int, Option(min=1, help="parameter servers")] = 1,
     batch: Annotated[
         int | None,

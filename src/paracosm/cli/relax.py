@@ -63,8 +63,8 @@ def tune(
             'factor), processors, blocks: "alpha=1.05..20, omega=1..500"',
         ),
     ] = None,
-    seeds: Annotated[int, Option(min=1, help="runs of each trial")] = 20,
-    trials: Annotated[int, Option(min=1, help="points of the search")] = 60,
+    seeds: Annotated[int, Option(min=1, max=10_000, help="runs of each trial")] = 20,
+    trials: Annotated[int, Option(min=1, max=10_000, help="points of the search")] = 60,
     limit: Annotated[
         float,
         Option(

@@ -32,8 +32,8 @@ def tune(
     space: Space = None,
     minimize: Annotated[str | None, Option(help="number to be small: final_loss")] = None,
     maximize: Annotated[str | None, Option(help="number to be large: final_accuracy")] = None,
-    trials: Annotated[int, Option(min=1, help="points of the search")] = 30,
-    seeds: Annotated[int, Option(min=1, help="runs of each trial")] = 3,
+    trials: Annotated[int, Option(min=1, max=10_000, help="points of the search")] = 30,
+    seeds: Annotated[int, Option(min=1, max=10_000, help="runs of each trial")] = 3,
     storage: Storage = None,
     **arguments: Any,
 ) -> int:
