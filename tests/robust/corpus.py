@@ -92,6 +92,7 @@ CASES = (
     ("relax --problem laplace2d:4 --rhs {broken}", "not a NumPy file of numbers"),
     ("relax --problem laplace2d:4 --speeds 1,1,nan,1", "speeds: each has to be finite"),
     ("relax --problem laplace2d:4 --processors 2 --latency 1e12s", "are under way on one link"),
+    ("relax --problem laplace2d:4 --max-sweeps 1e12 --tolerance 0", "or equal to 1000000000"),
     ("relax --problem laplace2d:0", ""),
     ("relax --problem laplace2d:100000000000", ""),
     ("relax measure --problem laplace2d:4 --threads 1 --repeats 1000000000", "1 to 10,000"),

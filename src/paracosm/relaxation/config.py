@@ -222,7 +222,7 @@ class RelaxConfig(ClusterFields):
         description="norm of the error to reach; the solution is computed directly",
     )
     max_time: Duration | None = Field(None, gt=0, description="virtual time to stop at")
-    max_sweeps: float = Field(100_000.0, gt=0, le=1e12, description="sweeps to stop after")
+    max_sweeps: float = Field(100_000.0, gt=0, le=1e9, description="sweeps to stop after")
     detect: Annotated[Detection, PlainValidator(parse_detection), _TEXT] = Field(
         "ideal",
         validate_default=True,

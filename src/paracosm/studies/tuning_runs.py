@@ -152,7 +152,7 @@ class Simulations:
                 )
             spec = spec.changed(method=replace(spec.method, omega=setting.relaxation))
         if "max_sweeps" not in self.config.model_fields_set:
-            spec = spec.changed(max_sweeps=1e12)
+            spec = spec.changed(max_sweeps=1e9)
         return replace(
             spec.changed(checkpoint=setting.checkpoint, max_time=end),
             horizon=fault_free if setting.is_policy_alone else None,
