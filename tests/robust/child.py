@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 WIDEST = 1000
 """Characters of a line that a person is shown."""
@@ -135,6 +136,8 @@ def _be_child(arguments: Sequence[str], folder: Path) -> None:
     os.environ.pop("XDG_CONFIG_HOME", None)
     tempfile.tempdir = None
     atexit._clear()
+    finalizers: Any = weakref.finalize
+    finalizers._registry.clear()  # its parent's
     os.chdir(folder)
     for number, path in ((0, os.devnull), (1, str(folder / "stdout")), (2, str(folder / "stderr"))):
         mode = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -158,7 +161,7 @@ def _be_child(arguments: Sequence[str], folder: Path) -> None:
         sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
         code = main(list(arguments))
         atexit._run_exitfuncs()
-        weakref.finalize._exitfunc()  # type: ignore[attr-defined]  # which atexit no longer has
+        finalizers._exitfunc()  # which atexit has no more
         if not sys.stdout.closed:
             sys.stdout.flush()
     except BaseException:

@@ -8,7 +8,7 @@ TIMING = "train --timing-only --updates 20 --workers 2"
 SMALL = "--updates 4 --workers 2"
 FAULTY = (
     "--problem laplace2d:4 --processors 2 --time 1ms --fault uniform(-1,1)~every~10ms "
-    "--checkpoint alpha=2,omega=10,cost=1ms"
+    "--checkpoint omega=10,cost=1ms"
 )
 PLANNED = "--model mlp --data digits --bandwidth 10MB/s --target loss<=1.9 --updates 20 --seeds 1"
 
