@@ -23,6 +23,7 @@ MTX = "%%MatrixMarket matrix coordinate real general\n"
 
 WRITTEN: dict[str, str | bytes] = {
     "list.yaml": "[1, 2]",
+    "model.yaml": "predict: {model: {}, batch: 1}\n",
     "two.yaml": "train: {}\nrelax: {}\n",
     "twice.yaml": "train: {workers: 2, workers: 3}\n",
     "octal.yaml": "train: {workers: 010, timing_only: true}\n",
@@ -46,6 +47,7 @@ WRITTEN: dict[str, str | bytes] = {
 
 CASES = (
     ("train {list}", "a study has one of the keys"),
+    ("predict {model}", "model: input should be a valid string"),
     ("train {two}", "got train and relax"),
     ("train {twice}", "is given twice"),
     ("train {octal}", "no decimal number"),

@@ -59,7 +59,9 @@ def _model(value: Any) -> Any:
     if isinstance(value, str) and value.startswith(SIZES):
         architecture(value.removeprefix(SIZES))
         return value
-    return value if value is None or value in ARCHITECTURES else canonical(value, ARCHITECTURES)
+    if not isinstance(value, str) or value in ARCHITECTURES:
+        return value
+    return canonical(value, ARCHITECTURES)
 
 
 class PredictConfig(ThroughputFields, ClusterFields):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from paracosm.errors import InputError
-from paracosm.files import temporary_folder
+from paracosm.files import FULL, temporary_folder
 from paracosm.profiling.environment import free_memory
 from paracosm.units import format_size
 
@@ -146,7 +146,7 @@ class Processes:
         more = os.read(_pipe(self._workers[number].stdout).fileno(), 1 << 16)
         self._heard[number] += more
         if not more:
-            raise WorkerError(self._failure_text(number, "ended"))
+            raise self._failure(number, "ended")
         # One that nobody waits for says nothing but that it failed.
         if self._heard[number].startswith((b'{"error"', b'{"refused"')):
             self._complete_message(number)
@@ -160,8 +160,13 @@ class Processes:
         if "refused" in answer:
             raise InputError(str(answer["refused"]))
         if "error" in answer:
-            raise WorkerError(self._failure_text(number, str(answer["error"])))
+            raise self._failure(number, str(answer["error"]))
         return answer
+
+    def _failure(self, number: int, reason: str) -> Exception:
+        text = self._failure_text(number, reason)
+        full = next((code for code in FULL if os.strerror(code) in text), None)
+        return WorkerError(text) if full is None else OSError(full, text)
 
     def _failure_text(self, number: int, reason: str) -> str:
         """Describe the first failure: the others only report a closed connection."""
