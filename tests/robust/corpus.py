@@ -23,6 +23,7 @@ MTX = "%%MatrixMarket matrix coordinate real general\n"
 
 WRITTEN: dict[str, str | bytes] = {
     "list.yaml": "[1, 2]",
+    "title.yaml": f"devices: {{mine: {{title: {'a' * 5000}, source: here, memory: 16GiB}}}}\n",
     "model.yaml": "predict: {model: {}, batch: 1}\n",
     "two.yaml": "train: {}\nrelax: {}\n",
     "twice.yaml": "train: {workers: 2, workers: 3}\n",
@@ -47,6 +48,7 @@ WRITTEN: dict[str, str | bytes] = {
 
 CASES = (
     ("train {list}", "a study has one of the keys"),
+    ("hardware show {title}", "title: string should have at most 200"),
     ("predict {model}", "model: input should be a valid string"),
     ("train {two}", "got train and relax"),
     ("train {twice}", "is given twice"),

@@ -40,8 +40,8 @@ WithUnit = BeforeValidator(_with_unit)
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    title: str = Field(description="its full name")
-    source: str = Field(description="the document that the numbers are from")
+    title: str = Field(max_length=200, description="its full name")
+    source: str = Field(max_length=800, description="the document that the numbers are from")
     assumed: dict[str, str] = Field({}, description="by the field: why it is what it is")
 
     @model_validator(mode="after")
