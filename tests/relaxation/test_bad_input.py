@@ -64,7 +64,7 @@ def test_matrices(matrix: Any, words: list[str]) -> None:
 
 def test_a_zero_on_the_diagonal_matters_only_where_it_divides() -> None:
     zero = with_entry(2, 2, 0.0)
-    for update in ("jacobi", "gauss-seidel", "sor(1.1)", "coordinate"):
+    for update in ("jacobi", "gauss-seidel", "sor(1.1)", "coordinate", "anderson"):
         refused("diagonal", zero, method=update)
     for update in ("richardson(0.1)", "second-order-richardson(0.1)"):
         relax(zero, method=update, max_sweeps=3)
@@ -111,6 +111,9 @@ def test_vectors(given: dict[str, Any], words: list[str]) -> None:
         ({"method": "sor(2.5)"}, ["above 0 and below 2"]),
         ({"method": "jacobi(omega=0)"}, ["omega"]),
         ({"method": "coordinate(0)"}, ["count"]),
+        ({"method": "anderson(2.5)"}, ["window is a whole number from 0 to 100"]),
+        ({"method": "anderson", "pattern": "random"}, ["each row has one processor"]),
+        ({"method": "anderson", "pattern": "contiguous; cyclic after 3s"}, ["fixed blocks"]),
         ({"read": "begin"}, ["read: "]),
         ({"read": "gauss-seidel", "method": "block-jacobi"}, ["block-jacobi"]),
         ({"norm": 1}, ["norm: "]),

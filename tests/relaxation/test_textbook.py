@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from anderson import least_residual, relax_in_turn
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
 from scipy.sparse import csr_array
@@ -115,6 +116,64 @@ def test_second_order_richardson() -> None:
     np.testing.assert_allclose(found.x, x, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize(("window", "every"), [(1, 1), (3, 1), (4, 3), (2, 5)])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_anderson_mixes_each_block_by_itself(
+    system: tuple[Any, Array, Array], window: int, every: int
+) -> None:
+    """Three blocks of unequal speed, which read and write at once, in the order of their times."""
+    A, b, x0 = system
+    blocks = np.array_split(np.arange(b.size), [b.size // 4, b.size // 2])
+    times = [1.0, 1.31, 0.47]
+    found = relax(
+        A, b, x0, method=f"anderson({window}, {every}, omega=0.9)", pattern=list(blocks),
+        time=times, read="completion", tolerance=None, max_time=9,
+    )  # fmt: skip
+    ends = sorted(
+        (number * time, who)
+        for who, time in enumerate(times)
+        for number in range(1, found.updates[who] + 1)
+    )
+    turns = [blocks[who] for _, who in ends]
+    expected = relax_in_turn(A, b, x0, turns, window, every, 0.9)
+    np.testing.assert_allclose(found.x, expected, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_anderson_in_one_block_is_a_jacobi_step_from_the_iterate_of_gmres(
+    system: tuple[Any, Array, Array],
+) -> None:
+    """Walker and Ni 2011, theorem 2.2, for the system D^-1 A x = D^-1 b."""
+    A, b, x0 = system
+    scaled, right = A.toarray() / A.diagonal()[:, None], b / A.diagonal()
+    for sweeps in (1, 2, 5, 9):
+        found = relax(
+            A, b, x0, method="anderson(window=20)", processors=1, time=1, tolerance=None,
+            max_sweeps=sweeps + 1,
+        )  # fmt: skip
+        best = least_residual(scaled, right, x0, sweeps)
+        np.testing.assert_allclose(found.x, best + right - scaled @ best, rtol=1e-6, atol=1e-7)
+
+
+def test_anderson_with_nothing_to_mix_is_jacobi() -> None:
+    given = {"processors": 6, "time": "normal(10, 3)", "max_sweeps": 40}
+    jacobi, mixed = (relax(LAPLACIAN, method=each, **given) for each in ("jacobi", "anderson(0)"))
+    assert jacobi.x.tobytes() == mixed.x.tobytes()
+    assert mixed.updates.tolist() == jacobi.updates.tolist()
+
+
+def test_anderson_solves_in_fewer_sweeps_with_few_processors_and_in_more_with_many() -> None:
+    """A mixture takes what others wrote for an error of its own step; many write much."""
+    problem, given = load_problem("laplace2d:10", seed=6), {"time": "normal(10, 3)"}
+    sweeps = {
+        (method, p): float(relax(problem, method=method, processors=p, **given).sweeps[-1])
+        for method in ("jacobi", "anderson")
+        for p in (1, 10)
+    }
+    assert sweeps["anderson", 1] < 0.6 * sweeps["jacobi", 1]
+    assert sweeps["anderson", 10] > 1.5 * sweeps["jacobi", 10]
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("omega", [1.0, 0.8])
 def test_block_jacobi(system: tuple[Any, Array, Array], omega: float) -> None:
@@ -182,7 +241,9 @@ def test_a_coordinate_is_relaxed_as_by_jacobi() -> None:
 @pytest.mark.parametrize(
     "spec", ["laplace2d:9x11", "laplace2d9:8", "laplace3d:4x5x6", "convection-diffusion:8,angle=30"]
 )
-@pytest.mark.parametrize("update", ["jacobi(omega=0.9)", "second-order-richardson(0.05, 0.3)"])
+@pytest.mark.parametrize(
+    "update", ["jacobi(omega=0.9)", "second-order-richardson(0.05, 0.3)", "anderson"]
+)
 def test_without_a_matrix_the_same(spec: str, update: str) -> None:
     problem = load_problem(spec, start="random", seed=2)
     given = {"method": update, "processors": 6, "time": "normal(10, 2)", "max_sweeps": 60}

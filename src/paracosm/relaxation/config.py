@@ -145,7 +145,7 @@ class RelaxConfig(ClusterFields):
         "jacobi",
         validate_default=True,
         description="jacobi, gauss-seidel, sor(1.5), block-jacobi, richardson, "
-        "second-order-richardson, coordinate, ...",
+        "second-order-richardson, coordinate, anderson, ...",
     )
     read: Literal["start", "completion", "gauss-seidel"] = Field(
         "start",

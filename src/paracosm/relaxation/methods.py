@@ -112,7 +112,36 @@ class Coordinate(Method):
             raise InputError(f"coordinate: count is a whole number from 1, not {self.count}")
 
 
-_ALL = (Jacobi, GaussSeidel, SOR, BlockJacobi, Richardson, SecondOrderRichardson, Coordinate)
+@dataclass(frozen=True)
+class Anderson(Method):
+    """Jacobi, and at every k-th update of a processor the mixture of its last steps.
+
+    With the block's values y and steps f = omega D^-1 r of this update and of `window` before it,
+    and their differences dY, dF: y + f - (dY + dF) g, where g minimises |f - dF g| (Anderson, J.
+    ACM 12(4), 1965, as in Walker and Ni, SIAM J. Numer. Anal. 49(4), 2011; with every > 1 the
+    alternating method of Pratapa, Suryanarayana, Pask, J. Comput. Phys. 306, 2016). Each processor
+    mixes its own rows, so nobody waits; to it, what others wrote meanwhile is an error of f.
+    """
+
+    window: int = 3
+    every: int = 1
+    name: ClassVar[str] = "anderson"
+    positional: ClassVar[tuple[str, ...]] = ("window", "every", "omega")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for what, least, most in (("window", 0, 100), ("every", 1, 1_000_000)):
+            value = getattr(self, what)
+            if not least <= value <= most or int(value) != value:
+                raise InputError(
+                    f"anderson: {what} is a whole number from {least} to {most:,}, not {value}"
+                )
+
+
+_ALL = (
+    *(Jacobi, GaussSeidel, SOR, BlockJacobi, Richardson, SecondOrderRichardson, Coordinate),
+    Anderson,
+)
 METHODS: dict[str, type[Method]] = {method.name: method for method in _ALL}
 
 
@@ -128,7 +157,8 @@ def parse_method(text: str | Method) -> Method:
     numbers: dict[str, Any] = {}
     for key, value in bind(name, positional, named, names).items():
         number = parse_number(value, signed=True)
-        numbers[key] = int(number) if key == "count" and number == int(number) else number
+        whole = key in ("count", "window", "every") and number == int(number)
+        numbers[key] = int(number) if whole else number
     return METHODS[name](**numbers)
 
 

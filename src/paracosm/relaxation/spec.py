@@ -12,10 +12,10 @@ from paracosm.cluster import Cluster
 from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.methods import (
+    Anderson,
     BlockJacobi,
     Coordinate,
     Method,
-    SecondOrderRichardson,
     gauss_seidel_of,
     method_divides,
 )
@@ -171,8 +171,8 @@ def check_spec(spec: RunSpec) -> None:
             "block-jacobi solves the equations of fixed blocks: not with a pattern function",
         ),
         (
-            isinstance(spec.method, BlockJacobi) and len(spec.patterns) > 1,
-            "block-jacobi solves the equations of fixed blocks: not with a pattern that changes",
+            isinstance(spec.method, BlockJacobi | Anderson) and len(spec.patterns) > 1,
+            f"{config.method} needs fixed blocks: not with a pattern that changes",
         ),
         (
             not own_blocks and by_blocks,
@@ -195,10 +195,10 @@ def check_spec(spec: RunSpec) -> None:
             "distributed memory: rows stay with their processor; use one fixed pattern",
         ),
         (
-            isinstance(spec.method, SecondOrderRichardson)
-            and spec.method.beta != 0
+            spec.method is not None
+            and (getattr(spec.method, "beta", 0) != 0 or isinstance(spec.method, Anderson))
             and not (own_blocks and spec.pattern.rows.size == problem.n),
-            "second-order-richardson needs a pattern in which each row has one processor",
+            f"{config.method} needs a pattern in which each row has one processor",
         ),
         (
             isinstance(spec.method, Coordinate) and spec.method.count > problem.n,

@@ -9,6 +9,7 @@ import numpy as np
 from paracosm.arrays import Floats
 from paracosm.errors import InputError, unknown
 from paracosm.relaxation.methods import (
+    Anderson,
     BlockJacobi,
     Coordinate,
     Method,
@@ -220,9 +221,11 @@ def _digits(value: float) -> str:
 
 
 def spectrum_of(spec: RunSpec) -> SpectralRadius | None:
-    """Return rho(|C|) of the run's iteration matrix, computed or bounded; None for a map."""
+    """Return rho(|C|) of the run's iteration matrix, computed or bounded; None where there is none:
+    for a map, and for Anderson's mixture, which is no linear map.
+    """
     method, problem = spec.method, spec.problem
-    if spec.problem.map is not None:
+    if problem.map is not None or isinstance(method, Anderson):
         return None
     name, omega, beta = _with_known_matrix(method, spec)
     return iteration_radius(problem.A, name, omega=omega, beta=beta, stencil=problem.stencil)

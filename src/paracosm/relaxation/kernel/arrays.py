@@ -93,6 +93,7 @@ class Rules(NamedTuple):
     method: int
     omega: float  # relaxation factor of local solves
     momentum: float
+    mix_every: int  # updates of a processor between two mixtures
     at_start: bool  # read at the start of an update; otherwise at its completion
     after_copy: bool  # read when the first phase of an update, the copy, is complete
     barrier: float  # what a barrier costs, of a synchronous iteration; negative: asynchronous
@@ -166,7 +167,7 @@ class Factors(NamedTuple):
 
 
 class Iterate(NamedTuple):
-    """The iterate and what follows from it; all of shape (n,)."""
+    """The iterate and what follows from it; all of shape (n,) but for the last three."""
 
     x: Floats
     residual: Floats  # b - A x, kept up to date by every relaxation
@@ -174,6 +175,9 @@ class Iterate(NamedTuple):
     work: Floats  # scratch of Gauss-Seidel sweeps and local solves, as `stamp`
     stamp: Ints
     solution: Floats  # empty when it is not known, or not asked for
+    past: Floats  # values and steps of the last updates to be mixed, shape (2, window + 1, n)
+    basis: Floats  # and their differences, orthogonalised, of one block, shape (2, window, n)
+    pairs: Ints  # how many each processor has had, shape (p,)
 
 
 class Clock(NamedTuple):

@@ -1,12 +1,16 @@
 """One update of one processor: compute new values for its rows, and write them."""
 
+from math import sqrt
 from typing import Any
 
 from paracosm.compiled import inlined, subroutine
 
 # How a processor computes new values: all rows from what it read; with a momentum term; one row
-# after the other; all of the block at once; by a function of the user's.
-JACOBI, MOMENTUM, SWEEP, SOLVE, USER = range(5)
+# after the other; all of the block at once; by a function of the user's; by mixing its last steps.
+JACOBI, MOMENTUM, SWEEP, SOLVE, USER, MIX = range(6)
+
+# A step that is so nearly a combination of newer ones adds rounding errors only.
+DEPENDENT = 1e-8
 
 
 @inlined
@@ -33,6 +37,8 @@ def propose(s: Any, who: Any, residual: Any, rows: Any, first: Any, end: Any) ->
     elif method == SOLVE:
         block = s.flight.block[who]
         _solve(s.factors, iterate, residual, rules.omega, block, rows, first, end, values, slot)
+    elif method == MIX:
+        _mix(iterate, gain, rules.mix_every, who, residual, rows, first, end, values, slot)
 
 
 @subroutine
@@ -93,6 +99,71 @@ def _solve(
     for local in range(size):
         row = rows[first + local]
         values[slot + local] = x[row] + omega * work[factors.column_order[offset + local]]
+
+
+@subroutine
+def _mix(
+    iterate: Any,
+    gain: Any,
+    every: Any,
+    who: Any,
+    residual: Any,
+    rows: Any,
+    first: Any,
+    end: Any,
+    values: Any,
+    slot: Any,
+) -> None:
+    """Take a Jacobi step, and at every k-th update replace it by Anderson's mixture.
+
+    Differences of steps are orthogonalised, the newest first, and those of values with them: what
+    the step has along each of them is exchanged for its own value and step.
+    """
+    x, past, basis, left = iterate.x, iterate.past, iterate.basis, iterate.work
+    window, size, count = basis.shape[1], end - first, iterate.pairs[who]
+    newest = count % (window + 1)
+    for place in range(size):
+        row = rows[first + place]
+        left[place] = gain[row] * residual[row]
+        past[0, newest, row] = x[row]
+        past[1, newest, row] = left[place]
+        values[slot + place] = x[row] + left[place]
+    iterate.pairs[who] = count + 1
+    if (count + 1) % every != 0:
+        return
+    kept = 0
+    for age in range(min(window, count)):
+        now, before = (count - age) % (window + 1), (count - age - 1) % (window + 1)
+        for place in range(size):
+            row = rows[first + place]
+            basis[0, kept, place] = past[0, now, row] - past[0, before, row]
+            basis[1, kept, place] = past[1, now, row] - past[1, before, row]
+        length = _dot(basis[1, kept], basis[1, kept], size)
+        for other in range(kept):
+            share = _dot(basis[1, other], basis[1, kept], size)
+            for place in range(size):
+                basis[0, kept, place] -= share * basis[0, other, place]
+                basis[1, kept, place] -= share * basis[1, other, place]
+        square = _dot(basis[1, kept], basis[1, kept], size)
+        if not square > DEPENDENT**2 * length:
+            continue
+        scale = 1.0 / sqrt(square)
+        for place in range(size):
+            basis[0, kept, place] *= scale
+            basis[1, kept, place] *= scale
+        share = _dot(basis[1, kept], left, size)
+        for place in range(size):
+            left[place] -= share * basis[1, kept, place]
+            values[slot + place] -= share * (basis[0, kept, place] + basis[1, kept, place])
+        kept += 1
+
+
+@inlined
+def _dot(a: Any, b: Any, size: Any) -> Any:
+    total = 0.0
+    for place in range(size):
+        total += a[place] * b[place]
+    return total
 
 
 @inlined

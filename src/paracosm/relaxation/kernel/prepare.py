@@ -25,12 +25,13 @@ from paracosm.relaxation.kernel.arrays import (
     State,
     Tally,
 )
-from paracosm.relaxation.kernel.blocks import JACOBI, MOMENTUM, SOLVE, SWEEP, USER
+from paracosm.relaxation.kernel.blocks import JACOBI, MIX, MOMENTUM, SOLVE, SWEEP, USER
 from paracosm.relaxation.kernel.functions import UserFunctions
 from paracosm.relaxation.kernel.halo import halo_links, no_links
 from paracosm.relaxation.kernel.tournament_tree import new_clock
 from paracosm.relaxation.methods import (
     SOR,
+    Anderson,
     BlockJacobi,
     Coordinate,
     GaussSeidel,
@@ -61,6 +62,7 @@ def prepare(spec: RunSpec, functions: UserFunctions) -> State:
     n = problem.n
     method = spec.method
     momentum = method.beta if isinstance(method, SecondOrderRichardson) else 0.0
+    shape = (method.window, n) if isinstance(method, Anderson) else (0, 0)
     blocks = blocks_of(pattern)
     draws, phase_rows = _draws(spec)
     counters, gauges = np.zeros(k.COUNTERS, np.int64), np.zeros(k.GAUGES)
@@ -90,6 +92,9 @@ def prepare(spec: RunSpec, functions: UserFunctions) -> State:
             work=np.zeros(n),
             stamp=np.zeros(n, np.int64),
             solution=np.zeros(0) if problem.solution is None else problem.solution.copy(),
+            past=np.zeros((2, shape[0] + 1, shape[1])),
+            basis=np.zeros((2, *shape)),
+            pairs=np.zeros(processors, np.int64),
         ),
         clock=new_clock(processors + 1),
         flight=flight,
@@ -136,12 +141,15 @@ def _rules(spec: RunSpec, functions: UserFunctions, momentum: float, last_instan
         kind = SWEEP
     elif isinstance(method, BlockJacobi):
         kind = SOLVE
+    elif isinstance(method, Anderson):
+        kind = MIX
     tolerance = -1.0 if config.tolerance is None else config.tolerance
     # Numba compiles anew for every mixture of whole and real numbers.
     return Rules(
         method=kind,
         omega=1.0 if method is None or method.omega is None else float(method.omega),
         momentum=float(momentum),
+        mix_every=int(method.every if isinstance(method, Anderson) else 1),
         at_start=spec.read == "start",
         after_copy=spec.reads_after_copy,
         barrier=float(-1.0 if spec.barrier is None else spec.barrier * spec.ticks),
@@ -220,7 +228,7 @@ def _matrix(spec: RunSpec) -> Matrix:
     )
 
 
-_STENCIL_METHODS = (Jacobi, Richardson, SecondOrderRichardson, Coordinate)
+_STENCIL_METHODS = (Jacobi, Richardson, SecondOrderRichardson, Coordinate, Anderson)
 
 
 def _flight(spec: RunSpec, blocks: Blocks) -> Flight:
