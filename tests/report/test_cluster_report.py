@@ -121,6 +121,14 @@ def test_figures_of_a_sweep_are_there_and_valid_for_plotly(tmp_path: Path) -> No
         go.Figure(figure)  # raises for any property that Plotly does not know
 
 
+def test_energy_by_workers_is_there_where_the_nodes_power_is_known(tmp_path: Path) -> None:
+    rows = [{**row, "energy": 250.0 * row["workers"]} for row in SCALING]
+    folder = make_job(tmp_path / "run", throughput=rows)
+    chart = figures_of(page_of(tmp_path, folder))["energy_by_workers"]
+    assert chart["data"][0]["y"] == [250, 1000, 4000]
+    assert "16 workers: 4 kJ" in str(chart["data"])
+
+
 def test_the_ideal_stands_beside_the_curve(tmp_path: Path) -> None:
     figures = figures_of(page_of(tmp_path, make_job(tmp_path / "run")))
     lines = {

@@ -146,6 +146,13 @@ def test_where_nothing_was_computed_throughput_decides() -> None:
     assert [chart.name for chart in training_charts(Trials(runs, None))] == ["throughput"]
 
 
+def test_energy_is_drawn_where_the_nodes_power_is_known() -> None:
+    runs = [trial(1.0, {"workers": w}, energy=200.0 * w) for w in (1, 2, 4)]
+    chart = {each.name: each for each in training_charts(Trials(runs, GOAL))}["energy"]
+    line = next(mark for mark in chart.marks if isinstance(mark, Curve))
+    assert line.y.tolist() == [200, 400, 800]
+
+
 def test_nothing_is_compared_where_only_the_seed_differs() -> None:
     runs = Trials([trial(1.0, {"seed": 0}), trial(2.0, {"seed": 1})], GOAL)
     assert sweep_sentence(runs) is None

@@ -73,8 +73,12 @@ def _rate(rate: float) -> str:
     return f"{rate:,.1f}" if rate >= 10 else f"{rate:.3g}"
 
 
+def _joules(summary: Summary) -> float | None:
+    return rows[-1].energy if (rows := summary.get("throughput")) else None
+
+
 def _energy(summary: Summary) -> str | None:
-    joules = rows[-1].energy if (rows := summary.get("throughput")) else None
+    joules = _joules(summary)
     what = "a step" if isinstance(summary, ThroughputSummary) else "an iteration"
     return None if joules is None else f"{format_energy(joules)} {what}"
 
@@ -109,6 +113,7 @@ QUANTITIES = (
     Quantity("iteration", "Iteration time", _number("iteration_time"), "s"),
     Quantity("varied_efficiency", "Efficiency", _number("efficiency"), "%"),
     Quantity("peak_memory", "Peak memory", _number("peak_memory"), "B"),
+    Quantity("energy", "Energy of an iteration, or a step", _joules, "J"),
 )
 
 

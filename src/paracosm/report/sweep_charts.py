@@ -36,6 +36,7 @@ from paracosm.report.sweeps import Trial, Trials, design_of, runs_side_by_side
 from paracosm.report.view import Run, argument, design_name
 from paracosm.units import (
     format_duration,
+    format_energy,
     format_size,
     parse_bandwidth,
     parse_duration,
@@ -65,6 +66,7 @@ UNITS: Mapping[str, tuple[Callable[[float], tuple[float, str]], Callable[[float]
     "s": (time_unit, format_duration),
     "B": (size_unit, format_size),
     "%": (lambda _: (100.0, "%"), "{:.1%}".format),
+    "J": (lambda _: (1.0, "J"), format_energy),
 }
 """Unit of a quantity -> the one that suits the largest of several, and how one is written."""
 

@@ -26,7 +26,7 @@ from paracosm.report.sweeps import (
 from paracosm.report.train_words import final_quality, is_at_chance
 from paracosm.report.view import Run, design_name
 from paracosm.results import TrainingSummary
-from paracosm.units import format_duration
+from paracosm.units import format_duration, format_energy
 
 if TYPE_CHECKING:
     from paracosm.studies import Series
@@ -239,5 +239,11 @@ def training_metrics(trials: Trials) -> list[Metric]:
             *("throughput", "Throughput", "examples/s"),
             lambda trial: trial.summary.examples_per_second,
             "{:,.0f} examples/s".format,
+        ),
+        Metric(
+            *("energy", "Energy of the run", "J"),
+            lambda trial: trial.summary.energy,
+            format_energy,
+            "have no power in their cluster file",
         ),
     ]

@@ -12,7 +12,7 @@ from paracosm.report.throughput import MODELS, RESOURCES, ideal_examples
 from paracosm.report.timeline_charts import lane_timeline, part_bars
 from paracosm.report.view import Run
 from paracosm.results import JobSummary, ThroughputRow, ThroughputSummary
-from paracosm.units import format_duration
+from paracosm.units import format_duration, format_energy
 
 WIDE = {JobSummary: 16, ThroughputSummary: 32}
 """Ratio of numbers of workers from which axes are logarithmic."""
@@ -57,6 +57,7 @@ def scaling_charts(runs: Sequence[Run]) -> list[Chart | None]:
             lambda row: (row.breakdown or {})["exposed_communication"] / (row.iteration_time or 1),
             "{:.1%}".format,
         ),
+        _energy(rows, x, "Energy of an iteration"),
         _parts(next(iter(rows.values()))) if len(runs) == 1 else None,
     ]
 
@@ -70,6 +71,7 @@ def throughput_charts(runs: Sequence[Run]) -> list[Chart | None]:
     return [
         _steps(rows, x),
         _efficiency(rows, x) if several else None,
+        _energy(rows, x, "Energy of a step") if several else None,
         None if of_one is None else _busy(*of_one, x),
         None if of_one is None else _gains(*of_one, x),
     ]
@@ -131,6 +133,14 @@ def _efficiency(rows: Rows, x: Axis) -> Chart:
         lambda row: row.efficiency,
         "{:.1%}".format,
     )
+
+
+def _energy(rows: Rows, x: Axis, title: str) -> Chart | None:
+    highest = max(row.energy or 0.0 for each in rows.values() for row in each)
+    if not highest:
+        return None  # the cluster file says no power
+    y = Axis("J", limits=(0.0, 1.05 * highest))
+    return _chart("energy_by_workers", title, rows, x, y, lambda row: row.energy, format_energy)
 
 
 def _examples(rows: Rows, x: Axis) -> Chart:
