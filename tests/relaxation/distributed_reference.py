@@ -140,12 +140,15 @@ def relaxed(
     late: Callable[[int, int], float],
     until: float,
     at_start: bool,
-) -> tuple[Any, list[tuple[float, int]], int]:
-    """Return x, (instant, processor) of all updates, and how many messages left.
+    tree: int = 0,
+) -> tuple[Any, list[tuple[float, int]], int, list[tuple[float, float, float]]]:
+    """Return x, (instant, processor) of all updates, how many messages left, and what processor 0
+    was told: (instant, sum of squared residuals, true one).
 
     Args:
         duration: (processor, number of its update) -> seconds.
         late: (number of the link, of its message) -> seconds that it is late besides.
+        tree: updates between two sums of residuals that go from i to (i - 1) // 2; 0: none do.
     """
     names = [node.name for node in cluster.nodes]
     owner = np.empty(b.size, int)
@@ -155,8 +158,14 @@ def relaxed(
     for i, j in zip(*A.nonzero(), strict=True):
         if owner[i] != owner[j]:
             wanted.setdefault((int(owner[j]), int(owner[i])), set()).add(int(j))
-    pairs = sorted(wanted)
-    rows_of = [np.array(sorted(wanted[pair])) for pair in pairs]
+    links = [(*pair, 0) for pair in wanted]
+    if tree:
+        links += [(child, (child - 1) // 2, 1) for child in range(1, len(blocks))]
+    links.sort()
+    pairs, is_sum = [link[:2] for link in links], [link[2] for link in links]
+    rows_of = [np.array(sorted(wanted.get(pair, [0]))) for pair in pairs]
+    rows_of = [rows[:1] if sums else rows for rows, sums in zip(rows_of, is_sum, strict=True)]
+    keys = np.argsort(np.argsort(is_sum, kind="stable")).tolist()
     waiting: list[Any] = [None] * len(pairs)
     on_wire: list[Any] = [None] * len(pairs)
     arrived: list[list[tuple[float, Any]]] = [[] for _ in pairs]
@@ -179,7 +188,9 @@ def relaxed(
         there = now + (round(channel.latency * PS) if channel.pipelined else 0)
         # A link keeps the order of its messages.
         before = arrived[link][-1][0] if arrived[link] else 0.0
-        arrived[link].append((max(before, there / PS + late(link, sent[link])), on_wire[link]))
+        arrived[link].append(
+            (max(before, there / PS + late(keys[link], sent[link])), on_wire[link])
+        )
         sent[link] += 1
         on_wire[link] = None
         if waiting[link] is not None:
@@ -189,26 +200,44 @@ def relaxed(
     knows = [x0.copy() for _ in blocks]
     pending = [np.zeros(0)] * len(blocks)
     counts, updates = [0] * len(blocks), []
+    own: list[Any] = [None] * len(blocks)
+    told = []
 
     def read(who: int, now: float) -> None:
         network.play(round(now * PS))
+        below = 0.0
         for link, (_, target) in enumerate(pairs):
             if target == who:
+                newest = inf
                 for there, values in arrived[link]:
                     if there <= round(now * PS) / PS:
-                        knows[who][rows_of[link]] = values
+                        newest = values
+                        if not is_sum[link]:
+                            knows[who][rows_of[link]] = values
+                below += newest if is_sum[link] else 0.0
         rows = blocks[who]
+        if tree and counts[who] % tree == 0:
+            own[who] = below + np.sum((b - A @ knows[who])[rows] ** 2)
         pending[who] = knows[who][rows] + (b - A @ knows[who])[rows] / A.diagonal()[rows]
+
+    def iterate() -> Any:
+        x = np.empty(b.size)
+        for who, rows in enumerate(blocks):
+            x[rows] = knows[who][rows]
+        return x
 
     def write(who: int, now: float) -> None:
         network.play(round(now * PS))
         knows[who][blocks[who]] = pending[who]
         for link, (source, _) in enumerate(pairs):
-            if source == who:
-                waiting[link] = knows[who][rows_of[link]].copy()
+            if source == who and not (is_sum[link] and own[who] is None):
+                waiting[link] = own[who] if is_sum[link] else knows[who][rows_of[link]].copy()
                 if on_wire[link] is None:
                     ask(link)
         network.play(round(now * PS))
+        if who == 0 and own[who] is not None:
+            told.append((now, own[who]))
+        own[who] = None
         updates.append((now, who))
         counts[who] += 1
         heapq.heappush(due, (now + duration(who, counts[who]), who))
@@ -228,8 +257,7 @@ def relaxed(
         if at_start:
             for who in together:
                 read(who, now)
-    x = np.empty(b.size)
-    for who, rows in enumerate(blocks):
-        x[rows] = knows[who][rows]
+        if told and told[-1][0] == now:
+            told[-1] = (*told[-1], np.sum((b - A @ iterate()) ** 2))
     in_ports = sum(message is not None for message in on_wire)
-    return x, updates, sum(sent) + in_ports
+    return iterate(), updates, sum(sent) + in_ports, told

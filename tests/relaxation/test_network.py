@@ -226,15 +226,18 @@ def test_messages_that_share_travel_as_in_an_exact_program(data: st.DataObject) 
         return float(parse_distribution(text).from_uniform(u)[0])
 
     link_keys, time_keys = stream_keys(seed, MESSAGES, 12), stream_keys(seed, TIMES, processors)
-    x, updates, messages = relaxed(
+    tree = data.draw(st.sampled_from([0, 1, 3]))
+    x, updates, messages, told = relaxed(
         A, b, x0, blocks, cluster, lambda who, number: draw(time_keys, time, who, number),
         lambda link, number: draw(link_keys, jitter, link, number) if jitter else 0.0, 20.0,
-        read == "start",
+        read == "start", tree,
     )  # fmt: skip
-    found = relax(
-        A, b, x0, pattern=blocks, time=time, read=read, seed=seed, tolerance=None, max_time=20.0,
-        cluster=cluster, latency_jitter=jitter,
-    )  # fmt: skip
+    test = f"tree({tree})" if tree else "ideal"
+    given: dict[str, Any] = {
+        "pattern": blocks, "time": time, "read": read, "seed": seed, "cluster": cluster,
+        "latency_jitter": jitter, "detect": test, "max_time": 20.0,
+    }  # fmt: skip
+    found = relax(A, b, x0, tolerance=None, **given)
     np.testing.assert_allclose(found.x, x, rtol=1e-10, atol=1e-12)
     order = np.lexsort((found.spans.processor, found.spans.end))[: len(updates)]
     ends, who = np.array(updates).T
@@ -242,6 +245,16 @@ def test_messages_that_share_travel_as_in_an_exact_program(data: st.DataObject) 
     assert found.spans.processor[order].tolist() == who.tolist()
     assert found.updates.sum() == len(updates)
     assert found.messages == messages
+    known = [total for _, total, _ in told if 1e-12 < total < inf]  # more than rounding errors
+    if known:
+        first = float(np.linalg.norm(b - A @ x0))
+        limit = min(1.0001 * float(np.sqrt(np.median(known))), 0.9 * first)
+        small = [(now, true) for now, total, true in told if total <= limit**2]
+        right = [now for now, true in small if true <= limit**2]
+        found = relax(A, b, x0, tolerance=limit, **given)
+        assert found.virtual_time == pytest.approx(right[0] if right else 20.0, rel=1e-12)
+        wrong = [now for now, _ in small if not right or now < right[0]]
+        assert found.false_detections == len(wrong)
 
 
 def test_more_than_the_clock_of_the_network_can_count_is_refused() -> None:

@@ -130,7 +130,9 @@ def test_a_long_history_is_thinned_evenly() -> None:
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
-    st.sampled_from(["processor(time=7s)", "processor(time=normal(30, 10))", "local", "local(9)"]),
+    st.sampled_from(
+        ["processor(time=7s)", "processor(time=normal(30, 10))", "local", "local(9)", "tree(2)"]
+    ),
     st.sampled_from(["start", "completion"]),
     st.sampled_from(["normal(10, 2)", "10", "lognormal(10, 1)"]),
     st.sampled_from([1e-2, 1e-6, 1e-11]),
@@ -163,6 +165,41 @@ def test_a_residual_processor_by_hand() -> None:
 
 def test_a_residual_processor_works_as_long_as_the_others_unless_told() -> None:
     assert run(time=10, detect="processor").virtual_time == run(time=10).virtual_time + 10
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_a_tree_of_residuals_by_hand(every: int) -> None:
+    """In step, a sum has residuals of one update that counts ago from 1 and 2, of two from 3 to 6,
+    and of three from 7.
+    """
+    noticed = run(time=10, detect=f"tree(every={every})")
+    x, squares = PROBLEM.x0, []
+    for _ in range(1000):
+        r = PROBLEM.b - PROBLEM.A @ x
+        squares.append(np.sum(r.reshape(8, 8) ** 2, axis=1))
+        x = x + r / 4
+    ago = every * np.array([0, 1, 1, 2, 2, 2, 2, 3])
+    sums = {t: sum(squares[s][who] for who, s in enumerate(t - ago)) for t in range(12, 1000)}
+    begun = next(t for t, total in sums.items() if t % every == 0 and total <= 1e-12)
+    assert noticed.virtual_time == begun * 10 + 10
+    assert noticed.messages == 0
+
+
+def test_sums_of_residuals_are_messages() -> None:
+    given = {"time": 10, "latency": "1ms", "tolerance": None, "max_time": 100.0}
+    ideal, noticed = run(**given), run(**given, detect="tree(every=2)")
+    # Ten updates of each of the seven that have a parent; every other one sends 8 bytes.
+    assert noticed.messages - ideal.messages == noticed.detection_messages == 7 * 5
+    assert noticed.bytes_sent - ideal.bytes_sent == 7 * 5 * 8
+    assert noticed.x.tobytes() == ideal.x.tobytes()
+
+
+@pytest.mark.parametrize("norm", [2, inf])
+@pytest.mark.parametrize("by", ["processor(time=7s)", "local(9)", "tree(2)"])
+def test_when_an_ideal_observer_would_have_stopped(by: str, norm: float) -> None:
+    ideal = run(norm=norm)
+    assert run(norm=norm, detect=by).first_within == ideal.virtual_time
+    assert np.isnan(ideal.first_within)
 
 
 @pytest.mark.parametrize("every", [1, 4])

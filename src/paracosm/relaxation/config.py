@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast, get_args
 
 from pydantic import (
     BeforeValidator,
@@ -35,7 +35,7 @@ from paracosm.relaxation.times import MeasuredTimes, Times, parse_times
 from paracosm.timing import Distribution, parse_distribution
 from paracosm.units import parse_number
 
-By = Literal["ideal", "processor", "local"]
+By = Literal["ideal", "processor", "local", "tree"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,10 @@ class Detection:
             "processor": a separate processor reads x, computes the norm, and knows it a while later
             (Algorithm 3 of Coleman, Jensen, Sosonkina). "local": every processor adds the residual
             of its own rows to a shared sum at every k-th update, and processor 0 looks at the sum
-            after each of its updates (Algorithm 4).
+            after each of its updates (Algorithm 4). "tree": the same sum, by messages: with every
+            k-th update, processor i sends its own residual and what it last received from 2 i + 1
+            and 2 i + 2 to (i - 1) // 2, and processor 0 decides (after Gbikpi-Benissan, Magoules,
+            "Distributed asynchronous convergence detection without detection protocol", 2019).
         time: how long the residual processor takes; None: as long as measured, or an update.
         every: k.
     """
@@ -59,33 +62,34 @@ class Detection:
     def __str__(self) -> str:
         if self.by == "processor":
             return "processor" if self.time is None else f"processor(time={self.time})"
-        return f"local(every={self.every})" if self.by == "local" else "ideal"
+        return self.by if self.by == "ideal" else f"{self.by}(every={self.every})"
 
 
 def parse_detection(value: str | Detection) -> Detection:
-    """Return the test of "ideal", "processor", "processor(time=20ms)" or "local(every=10)"."""
+    """Return the test of "ideal", "processor(time=20ms)", "local(every=10)" or "tree(every=10)"."""
     if isinstance(value, Detection):
         return value
     if not isinstance(value, str):
-        raise InputError(f"residual test: write ideal, processor or local, not {value!r}")
+        raise InputError(f"residual test: write ideal, processor, local or tree, not {value!r}")
     text = value.strip()
     if text.startswith("processor(") and text.endswith(")"):
         inside = text[len("processor(") : -1].strip()
         return Detection("processor", parse_distribution(inside.removeprefix("time=").strip()))
     name, positional, named = parse_expression(text, "residual test")
-    if name not in ("ideal", "processor", "local"):
-        raise unknown("residual test", name, ("ideal", "processor", "local"))
+    if name not in get_args(By):
+        raise unknown("residual test", name, get_args(By))
     given = [*positional, *named.values()]
-    if (given and name != "local") or set(named) - {"every"} or len(given) > 1:
+    if (given and name not in ("local", "tree")) or set(named) - {"every"} or len(given) > 1:
         raise InputError(
-            f'cannot read "{text}": write ideal, processor(time=20ms) or local(every=10)'
+            f'cannot read "{text}": write ideal, processor(time=20ms), local(every=10) or '
+            "tree(every=10)"
         )
     if not given:
         return Detection(cast(By, name))
     every = parse_number(given[0])
     if not 1 <= every <= 1e9 or every != int(every):
-        raise InputError(f"local: every is a whole number from 1 to 1e9, not {given[0]}")
-    return Detection("local", every=int(every))
+        raise InputError(f"{name}: every is a whole number from 1 to 1e9, not {given[0]}")
+    return Detection(cast(By, name), every=int(every))
 
 
 Function = Callable[..., Any]
@@ -226,7 +230,7 @@ class RelaxConfig(ClusterFields):
     detect: Annotated[Detection, PlainValidator(parse_detection), _TEXT] = Field(
         "ideal",
         validate_default=True,
-        description="residual test: ideal, processor(time=20ms) or local(every=10)",
+        description="residual test: ideal, processor(time=20ms), local(every=10) or tree(every=10)",
     )
 
     # Faults and recovery.

@@ -200,6 +200,7 @@ def _corrupt_message(
     """Corrupt the newest message under way to a processor, else the values it received last."""
     halos = run.arrays.halos
     links = halos.into[halos.into_pointer[who] : halos.into_pointer[who + 1]]
+    links = links[halos.rows[halos.link[links]] >= 0]
     if links.size == 0:
         return ""
     link = int(rng.choice(links))

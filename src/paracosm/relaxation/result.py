@@ -92,8 +92,10 @@ class RelaxationResult:
         marks: the first 10,000 faults, rollbacks and checkpoints (of these fewer), in order.
         checkpoints, rollbacks, faults: how many there were.
         false_detections: how often the residual test said converged and a fresh residual did not.
+        first_within: virtual time at which an ideal observer would have stopped; NaN if it did.
         growth_rate: factor by which the residual grows each sweep, where it diverged; else NaN.
-        messages, bytes_sent: in distributed memory.
+        messages, bytes_sent: in distributed memory; `detection_messages` of them carry sums of
+            residuals.
         spec: the specification of the run.
         fault_free_time: virtual time of the same iteration without faults, where it was run; NaN.
         last_update: virtual time of each processor's last update, shape (p,).
@@ -122,8 +124,10 @@ class RelaxationResult:
     rollbacks: int
     faults: int
     false_detections: int
+    first_within: float
     growth_rate: float
     messages: int
+    detection_messages: int
     bytes_sent: int
     last_update: Floats = field(repr=False)
     spans: Spans = field(repr=False)
@@ -235,7 +239,7 @@ def summarise(
             "median": float(np.median(result.updates)),
             "most": int(result.updates.max()),
         },
-        detection={"by": str(config.detect), "false_detections": result.false_detections},
+        detection=_detection(spec, result),
         durations=_durations(spec),
         messages={"count": result.messages, "bytes": result.bytes_sent} if clustered else None,
         cluster=None if spec.cluster is None else describe_cluster(spec.cluster),
@@ -248,6 +252,17 @@ def summarise(
 
 def _number(value: float) -> float | None:
     return value if isfinite(value) else None
+
+
+def _detection(spec: RunSpec, result: RelaxationResult) -> dict[str, Any]:
+    """Return what the residual test cost: its false detections, and how late it was."""
+    late = result.virtual_time - result.first_within
+    return {
+        "by": str(spec.config.detect),
+        "false_detections": result.false_detections,
+        "late_by": _number(late) if result.status == "converged" else None,
+        "messages": result.detection_messages,
+    }
 
 
 def _radius(radius: SpectralRadius) -> summaries.SpectralRadius:

@@ -227,8 +227,10 @@ def _result(run: Run, status: Status, reason: str, wall_time: float) -> Relaxati
         rollbacks=int(counters[k.ROLLBACKS]),
         faults=run.struck,
         false_detections=run.false_detections,
+        first_within=float(gauges[k.REACHED]) / run.ticks if gauges[k.REACHED] >= 0 else nan,
         growth_rate=growth_rate(run) if status == "diverged" else nan,
         messages=int(a.halos.sent.sum()),
+        detection_messages=int(a.halos.sent[a.halos.rows[a.halos.link[:-1]] < 0].sum()),
         bytes_sent=int((a.halos.sent * np.diff(a.halos.link)).sum()) * BYTES
         if a.rules.distributed
         else 0,

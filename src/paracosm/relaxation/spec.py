@@ -164,7 +164,7 @@ def check_spec(spec: RunSpec) -> None:
         ),
         (
             config.synchronous and config.detect.by == "processor",
-            "a synchronous iteration has no residual processor: its test is ideal or local",
+            "a synchronous iteration has no residual processor: its test is ideal, local or tree",
         ),
         (
             own_rows and isinstance(spec.method, BlockJacobi),
@@ -183,8 +183,9 @@ def check_spec(spec: RunSpec) -> None:
             f"processor: a test takes at least a thousandth of an update, not {test}",
         ),
         (
-            config.detect.by == "local" and (not own_blocks or isinstance(spec.method, Coordinate)),
-            "a local residual test needs fixed blocks, each relaxed by its own processor",
+            config.detect.by in ("local", "tree")
+            and (not own_blocks or isinstance(spec.method, Coordinate)),
+            "a sum of local residuals needs fixed blocks, each relaxed by its own processor",
         ),
         (
             spec.cluster is not None and problem.map is not None and not problem.A.nnz,

@@ -59,7 +59,16 @@ def relaxation_answer(summary: RelaxationSummary) -> str | None:
             f"{_few(summary.sweeps)} sweeps."
         )
     twin = "" if summary.twin is None else _twin(summary, summary.twin)
-    return " ".join(filter(None, [f"{said[0].upper()}{said[1:]}", twin]))
+    return " ".join(filter(None, [f"{said[0].upper()}{said[1:]}", _noticed(summary), twin]))
+
+
+def _noticed(summary: RelaxationSummary) -> str:
+    """Say how late a residual test was, and how often it was wrong before."""
+    late, wrong = (summary.detection.get(key) for key in ("late_by", "false_detections"))
+    if late is None:
+        return ""
+    before = f" and {_count(wrong, 'false detection')}" if wrong else ""
+    return f"It was noticed {_short(late)}{before} after it was so."
 
 
 def _diverged(summary: RelaxationSummary) -> str:

@@ -30,6 +30,7 @@ GO_ON = -1
 IDEAL = 0  # an observer who sees the residual at every instant, at no cost
 PROCESSOR = 1  # a processor that does nothing else (Algorithm 3)
 LOCAL = 2  # the sum of local residuals, each contributed every k-th update (Algorithm 4)
+TREE = 3  # the same sum, which each passes on to its parent in a binary tree
 
 # Which block a processor updates next.
 FIXED, IN_TURN, AT_RANDOM = range(3)
@@ -83,8 +84,9 @@ PLAY, BEGIN, SCHEDULE, OBSERVE, SAMPLE, MARK_FAULT, REBUILD, EXCHANGE, FRESH_RES
     LARGEST,  # square above which the iteration has diverged
     BAD,  # the duration that is wrong
     SLOWEST,  # duration between two barriers
+    REACHED,  # when the residual was first small enough, where it is not the ideal test; or -1
     GAUGES,
-) = range(18)
+) = range(19)
 
 
 class Rules(NamedTuple):
@@ -110,7 +112,7 @@ class Rules(NamedTuple):
     ticks: float  # ticks in a second; 0: time is continuous
     phases: int  # durations that make one update
     joint: bool  # all phases from one uniform number
-    detect: int  # IDEAL, PROCESSOR or LOCAL
+    detect: int  # IDEAL, PROCESSOR, LOCAL or TREE
     every: int  # updates between two contributions to the sum of local residuals
     limit: float  # residual norm to reach; negative: never
     infinity: bool  # the norm is the largest component, not the Euclidean one
@@ -232,7 +234,7 @@ class Halos(NamedTuple):
     residual: Floats  # of each row as its own processor knows it, shape (n,)
     have: Floats  # values on all links, one link behind the other
     link: Ints  # link k's values are at `link[k]:link[k + 1]`
-    rows: Ints  # that they are values of
+    rows: Ints  # that they are values of; -1: a sum of squared local residuals (TREE)
     out_pointer: Ints  # links by sender
     out: Ints
     into_pointer: Ints  # links by receiver
@@ -273,8 +275,8 @@ class Tally(NamedTuple):
     """Counts: staleness by `2^bin_shift` updates a bin; local residuals, squared, -1 for none."""
 
     staleness: Ints  # shape (bins,); the last one holds everything beyond
-    offered: Floats  # each processor's local residual when it last read
-    contribution: Floats  # what of it is in the sum of all, shape (p,)
+    offered: Floats  # each processor's local residual when it last read; TREE: its subtree's
+    contribution: Floats  # what of it is in the sum of all, or sent to the parent, shape (p,)
     local: Floats  # as `offered`, for checkpoint policies
     busy: Floats  # how long the updates of each processor take that have begun, shape (p + 1,)
 

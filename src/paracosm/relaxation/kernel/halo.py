@@ -22,17 +22,30 @@ from paracosm.timing.compiled import draw, uniform
 
 @subroutine
 def send(
-    iterate: Any, halos: Any, ports: Any, draws: Any, counters: Any, who: Any, instant: Any
+    iterate: Any,
+    halos: Any,
+    ports: Any,
+    draws: Any,
+    counters: Any,
+    who: Any,
+    instant: Any,
+    offered: Any,
 ) -> None:
-    """Send what processor `who` has just written to all who read it."""
+    """Send what processor `who` has just written to all who read it.
+
+    `offered` is the sum of squared residuals for its parent in the tree of detection; -1: none.
+    """
     for position in range(halos.out_pointer[who], halos.out_pointer[who + 1]):
         link = halos.out[position]
+        first, end = halos.link[link], halos.link[link + 1]
+        if halos.rows[first] < 0 and offered < 0.0:
+            continue
         if halos.missed[link] < 0:
             halos.missed[link] = counters[UPDATES] - 1
         _send_waiting(halos, draws, link, instant)
-        first, end = halos.link[link], halos.link[link + 1]
         for place in range(first, end):
-            halos.waiting[place] = iterate.x[halos.rows[place]]
+            row = halos.rows[place]
+            halos.waiting[place] = iterate.x[row] if row >= 0 else offered
         if halos.wait_count[link] < 0:
             halos.wait_count[link] = counters[UPDATES] - 1
         if halos.free_at[link] <= instant:
@@ -178,7 +191,7 @@ def receive(halos: Any, ports: Any, draws: Any, counters: Any, who: Any, instant
         # In order, the first under way is the next to arrive.
         if not (halos.ordered[0] and halos.under_way[link] and halos.arrival[link, 0] > seen):
             _take_newest(halos, link, seen)
-        if halos.missed[link] >= 0:
+        if halos.missed[link] >= 0 and halos.rows[halos.link[link]] >= 0:
             known = min(known, halos.missed[link])
     return known
 
@@ -236,7 +249,8 @@ def exchange(iterate: Any, halos: Any, who: Any) -> None:
         link = halos.into[position]
         for place in range(halos.link[link], halos.link[link + 1]):
             row = halos.rows[place]
-            iterate.x[row], halos.have[place] = halos.have[place], iterate.x[row]
+            if row >= 0:
+                iterate.x[row], halos.have[place] = halos.have[place], iterate.x[row]
 
 
 BYTES = 8  # of one value
@@ -276,16 +290,21 @@ def halo_links(spec: RunSpec, jitter: int) -> tuple[Halos, Ports | None]:
     reader = np.repeat(owner, np.diff(A.indptr))
     writer = owner[A.indices]
     outside = np.flatnonzero(reader != writer)
-    # One place for each (reader, row) that is read from outside, grouped by link.
-    wanted = np.stack([writer[outside], reader[outside], A.indices[outside].astype(np.int64)])
+    # One place for each (reader, row) that is read from outside, grouped by link, and one for the
+    # sum of residuals that goes from each processor to its parent, on a link of its own.
+    halo = np.zeros(outside.size, np.int64)
+    wanted = np.stack([writer[outside], reader[outside], halo, A.indices[outside].astype(np.int64)])
+    if spec.config.detect.by == "tree":
+        child, same = np.arange(1, processors), np.ones(processors - 1, np.int64)
+        wanted = np.append(wanted, [child, (child - 1) // 2, same, -same], axis=1)
     places, inverse = np.unique(wanted, axis=1, return_inverse=True)
     source = A.indices.astype(np.int64)
-    source[outside] = -1 - inverse.ravel()
-    pairs, first = np.unique(places[:2], axis=1, return_index=True)
+    source[outside] = -1 - inverse.ravel()[: outside.size]
+    pairs, first = np.unique(places[:3], axis=1, return_index=True)
     links = pairs.shape[1]
     link = np.append(first, places.shape[1]).astype(np.int64)
     stations = Stations(cluster)
-    channels = [stations.connect(names[a], names[b]) for a, b in pairs.T.tolist()]
+    channels = [stations.connect(names[a], names[b]) for a, b, _ in pairs.T.tolist()]
     sent = list(zip(channels, (BYTES * np.diff(link)).tolist(), strict=True))
     into = np.argsort(pairs[1], kind="stable")
     shape = (links, _CAPACITY)
@@ -294,9 +313,9 @@ def halo_links(spec: RunSpec, jitter: int) -> tuple[Halos, Ports | None]:
         source=source,
         data=A.data.copy() if problem.map is None else np.zeros(0),
         residual=np.zeros(n),
-        have=problem.x0[places[2]].copy(),
+        have=np.where(places[3] < 0, np.inf, problem.x0[places[3]]),
         link=link,
-        rows=places[2].astype(np.int64),
+        rows=places[3].astype(np.int64),
         out_pointer=_pointer(pairs[0], processors),
         out=np.arange(links, dtype=np.int64),
         into_pointer=_pointer(pairs[1], processors),
@@ -304,7 +323,10 @@ def halo_links(spec: RunSpec, jitter: int) -> tuple[Halos, Ports | None]:
         occupancy=ticks * np.array([each.link.occupancy(size) for each, size in sent], np.float64),
         latency=ticks * np.array([each.link.propagation(size) for each, size in sent], np.float64),
         jitter=np.full(links, jitter, np.int64),
-        streams=stream_keys(spec.seed, RelaxationStream.MESSAGES, links),
+        # Sums of residuals come last, so that they change no halo's random numbers.
+        streams=stream_keys(spec.seed, RelaxationStream.MESSAGES, links)[
+            np.argsort(np.argsort(pairs[2], kind="stable"))
+        ],
         ordered=np.array([spec.config.order == "ordered"]),
         ticks=np.array([ticks]),
         free_at=np.full(links, -np.inf),
@@ -330,8 +352,10 @@ def _ports(stations: Stations, sent: Sequence[tuple[Connection, int]]) -> Ports 
     demand = [channel.demand(size) for channel, size in sent]
     if not any(each.stations and asked for (each, _), asked in zip(sent, demand, strict=True)):
         return None
+    # Two links join those that are neighbours in the tree of detection as well: each has a message.
+    rooms = np.bincount([each.number for each, _ in sent]).tolist()
     return Ports(
-        traffic=make_traffic(stations.sharing, stations.routes, stations.capacity, [1] * len(sent)),
+        traffic=make_traffic(stations.sharing, stations.routes, stations.capacity, rooms),
         route=np.array([each.number if each.stations else -1 for each, _ in sent], np.int64),
         demand=np.array(demand, np.float64),
         propagation=np.array([each.propagation(size) for each, size in sent], np.int64),

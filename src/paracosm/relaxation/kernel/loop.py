@@ -202,13 +202,15 @@ def write(s: Any, who: Any, instant: Any) -> None:
         if staleness > counters[k.STALEST]:
             counters[k.STALEST] = staleness
         tally.staleness[min(staleness >> rules.bin_shift, tally.staleness.size - 1)] += 1
+        offered = tally.offered[who]
         if rules.distributed:
-            send(iterate, halos, s.ports, draws, counters, who, instant)
-        if rules.detect == k.LOCAL and who == 0:
-            counters[k.VERDICT] = 1  # it looks at the sum
-        if rules.detect == k.LOCAL and tally.offered[who] >= 0.0:
-            tally.contribution[who] = tally.offered[who]
-            tally.offered[who] = -1.0
+            send(iterate, halos, s.ports, draws, counters, who, instant, offered)
+        if rules.detect >= k.LOCAL:
+            if who == 0 and (rules.detect == k.LOCAL or offered >= 0.0):
+                counters[k.VERDICT] = 1  # it looks at the sum
+            if offered >= 0.0:
+                tally.contribution[who] = offered
+                tally.offered[who] = -1.0
     else:
         counters[k.VERDICT] = 0.0 <= gauges[k.SEEN] <= rules.limit
     flight.updates[who] += 1
@@ -347,8 +349,8 @@ def begin(s: Any, who: Any, instant: Any) -> Any:
     if rules.distributed and halos.data.size > 0:
         gather(matrix, halos, iterate, rows, first, end)
         residual = halos.residual
-    if rules.detect == k.LOCAL and number % rules.every == 0:
-        tally.offered[who] = 0.0
+    if rules.detect >= k.LOCAL and number % rules.every == 0:
+        tally.offered[who] = _of_children(rules, tally, halos, who)
         for place in range(first, end):
             tally.offered[who] += residual[rows[place]] ** 2
     if rules.method != USER:
@@ -365,6 +367,22 @@ def begin(s: Any, who: Any, instant: Any) -> Any:
             counters[k.CULPRIT] = who
             return k.RAISED
     return k.GO_ON
+
+
+@subroutine
+def _of_children(rules: Any, tally: Any, halos: Any, who: Any) -> Any:
+    """Return the sums that a processor has from its children in the tree; infinite: not yet all."""
+    total = 0.0
+    if rules.detect == k.TREE and rules.distributed:
+        for position in range(halos.into_pointer[who], halos.into_pointer[who + 1]):
+            place = halos.link[halos.into[position]]
+            if halos.rows[place] < 0:
+                total += halos.have[place]
+    elif rules.detect == k.TREE:
+        for child in range(2 * who + 1, min(2 * who + 3, rules.processors)):
+            known = tally.contribution[child]
+            total += known if known >= 0.0 else np.inf
+    return total
 
 
 @subroutine

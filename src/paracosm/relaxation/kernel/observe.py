@@ -34,7 +34,7 @@ def nothing_new(s: Any) -> Any:
             return False
     if rules.limit < 0.0:
         return True
-    if rules.detect != k.IDEAL:
+    if rules.detect != k.IDEAL and (counters[k.VERDICT] == 1 or gauges[k.REACHED] >= 0.0):
         return counters[k.VERDICT] == 0
     if rules.infinity:
         return abs(iterate.residual[counters[k.WITNESS]]) > rules.limit
@@ -74,11 +74,14 @@ def observe(s: Any) -> Any:
         return k.DETECTED
     if rules.limit < 0.0:
         return k.GO_ON
-    if rules.detect == k.IDEAL:
-        if not rules.infinity:
-            return k.DETECTED if square <= rules.limit**2 else k.GO_ON
-        small = _within(iterate.residual, _NOTHING, rules.limit, counters, k.WITNESS)
-        return k.DETECTED if small else k.GO_ON
+    if rules.detect == k.IDEAL or gauges[k.REACHED] < 0.0:
+        small = square <= rules.limit**2
+        if rules.infinity:
+            small = _within(iterate.residual, _NOTHING, rules.limit, counters, k.WITNESS)
+        if rules.detect == k.IDEAL:
+            return k.DETECTED if small else k.GO_ON
+        if small:
+            gauges[k.REACHED] = gauges[k.NOW] + gauges[k.SHIFT]
     if counters[k.VERDICT] == 1 and (rules.detect == k.PROCESSOR or _sum_is_small(rules, s.tally)):
         return k.DETECTED
     return k.GO_ON
@@ -96,6 +99,8 @@ def set_limits(gauges: Any, square: Any) -> None:
 @subroutine
 def _sum_is_small(rules: Any, tally: Any) -> Any:
     """Return whether all have contributed and the sum is small enough."""
+    if rules.detect == k.TREE:
+        return 0.0 <= tally.contribution[0] <= rules.limit**2
     total = 0.0
     for who in range(rules.processors):
         if tally.contribution[who] < 0.0:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from math import ceil, inf, log2
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from paracosm.arrays import Ints
 from paracosm.errors import InputError
 from paracosm.network.compiled import LAST_INSTANT
+from paracosm.relaxation.config import By
 from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.arrays import (
     Blocks,
@@ -67,7 +68,7 @@ def prepare(spec: RunSpec, functions: UserFunctions) -> State:
     draws, phase_rows = _draws(spec)
     counters, gauges = np.zeros(k.COUNTERS, np.int64), np.zeros(k.GAUGES)
     gauges[k.NEXT_CHECKPOINT] = inf if spec.config.checkpoint is None else _interval(spec)
-    gauges[k.SEEN] = -1.0
+    gauges[k.SEEN] = gauges[k.REACHED] = -1.0
     gauges[k.ERROR_AGAIN] = inf
     gauges[k.SAMPLE_EVERY] = max(1.0, n / 16)
     flight = _flight(spec, blocks)
@@ -166,10 +167,8 @@ def _rules(spec: RunSpec, functions: UserFunctions, momentum: float, last_instan
         ticks=float(config.scale_factor or 0.0),
         phases=int(spec.times.phases),
         joint=spec.times.joint,
-        detect={"ideal": k.IDEAL, "processor": k.PROCESSOR, "local": k.LOCAL}[
-            spec.config.detect.by
-        ],
-        every=int(spec.config.detect.every),
+        detect=get_args(By).index(config.detect.by),  # as IDEAL, PROCESSOR, LOCAL, TREE
+        every=int(config.detect.every),
         limit=float(tolerance),
         infinity=config.norm != 2,
         error_limit=float(-1.0 if config.error_tolerance is None else config.error_tolerance),
