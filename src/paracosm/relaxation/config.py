@@ -194,6 +194,13 @@ class RelaxConfig(ClusterFields):
         description="factor of durations before rounding to whole ticks, as in the paper",
     )
 
+    cores: int | None = Field(
+        None, ge=1, description="cores that the processors share, in turn; each has its own"
+    )
+    time_slice: Duration | Literal["measured"] | None = Field(
+        None, description='how long a processor keeps a core: 4ms, or "measured" as in the file'
+    )
+
     # On which network, besides the fields of every command.
     memory: Literal["shared", "distributed"] = Field(
         "shared",
@@ -287,6 +294,8 @@ class RelaxConfig(ClusterFields):
             given = sorted(fields & self.model_fields_set)
             if given:
                 raise ValueError(f"{', '.join(given)}: has no effect, leave it out: {reason}")
+        if (self.cores is None) != (self.time_slice is None):
+            raise ValueError("cores and time_slice go together: --cores 2 --time-slice 4ms")
         limited = self.max_time is not None or "max_sweeps" in self.model_fields_set
         if self.tolerance is None and self.error_tolerance is None and not limited:
             raise ValueError("tolerance: without one, give max_time or max_sweeps")
@@ -368,7 +377,8 @@ class RelaxConfig(ClusterFields):
 
     def times_of(self, cluster: Cluster) -> Times:
         """Return how long updates take on the workers of a cluster."""
-        return self.time.on([cluster.node(name).speed for name in cluster.workers])
+        speeds = [cluster.node(name).speed for name in cluster.workers]
+        return self.time.on(speeds, on_core=self.cores is not None)
 
 
 def _at_speeds(cluster: Cluster, speeds: tuple[float, ...]) -> Cluster:

@@ -95,6 +95,21 @@ class RunSpec:
         return self.config.scale_factor or 1.0
 
     @property
+    def threads(self) -> int:
+        """How many want a core: processors, the residual processor, and foreign threads."""
+        measured = self.config.time_slice == "measured"
+        own = self.processors + (self.config.detect.by == "processor")
+        return own + (self.times.load if measured else 0)
+
+    @property
+    def time_slice(self) -> float:
+        """Seconds that a processor keeps a core; 0: each has one of its own."""
+        given = self.config.time_slice
+        if self.config.cores is None or given is None or self.threads <= self.config.cores:
+            return 0.0
+        return self.times.time_slice if given == "measured" else given
+
+    @property
     def max_time(self) -> float:
         return inf if self.config.max_time is None else self.config.max_time
 
@@ -205,6 +220,19 @@ def check_spec(spec: RunSpec) -> None:
             isinstance(spec.method, Coordinate) and spec.method.count > problem.n,
             f"coordinate: count is at most the number of rows, {problem.n}",
         ),
+        (
+            config.cores is not None and (config.synchronous or config.cluster is not None),
+            "cores: for asynchronous processors of one machine, without a cluster",
+        ),
+        (
+            config.cores is not None and config.memory == "distributed",
+            "cores: the processors of distributed memory do not share any",
+        ),
+        (
+            config.time_slice == "measured" and not spec.times.time_slice,
+            "time_slice: give one, such as 4ms: no measured threads that lost their cores",
+        ),
+        (config.time_slice == 0, "time_slice: above 0"),
         (spec.seed < 0, "seed: 0 or more"),
         (count > problem.n, f"more processors ({count}) than rows ({problem.n})"),
     )

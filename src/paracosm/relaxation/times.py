@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from paracosm.arrays import Floats
 from paracosm.errors import InputError, unknown
 from paracosm.relaxation.threads.measurement import Case, Measurement, load_measurement, phases
@@ -33,6 +35,8 @@ class Times:
     function: TimeFunction | None = None  # a function of the user's in place of distributions
     source: str = "assumed"  # how these durations are known, for the record
     caution: str = ""  # a caveat; empty without one
+    time_slice: float = 0.0  # seconds that measured threads kept their core, on average; 0: unknown
+    load: int = 0  # foreign threads that wanted a core as well
 
     @property
     def phases(self) -> int:
@@ -65,8 +69,11 @@ class Times:
         written = [str(update[0]) for update in self.updates]
         return written if len(written) > 1 else written[0]
 
-    def on(self, speeds: Sequence[float]) -> "Times":
-        """Return the times on processors of these relative speeds, which divide the durations."""
+    def on(self, speeds: Sequence[float], on_core: bool = False) -> "Times":
+        """Return the times on processors of these relative speeds, which divide the durations.
+
+        With `on_core`, of measured iterations only those that kept their core.
+        """
         if len(self.updates) not in (0, 1, len(speeds)):
             raise InputError(
                 f"time: {len(self.updates)} distributions for {len(speeds)} processors: "
@@ -93,8 +100,8 @@ class MeasuredTimes:
         """Return what `parse_times` reads back."""
         return self.text
 
-    def on(self, speeds: Sequence[float]) -> Times:
-        return times_from_file(self.text, len(speeds)).on(speeds)
+    def on(self, speeds: Sequence[float], on_core: bool = False) -> Times:
+        return times_from_file(self.text, len(speeds), on_core).on(speeds)
 
 
 def parse_times(value: Any) -> Times | MeasuredTimes:
@@ -185,7 +192,7 @@ _OPTIONS = ("variant", "threads", "fit")
 CROWDED = 0.95  # share of a run on a core, below which threads waited for one another
 
 
-def times_from_file(spec: str, processors: int) -> Times:
+def times_from_file(spec: str, processors: int, on_core: bool = False) -> Times:
     """Return the times that a measured file says.
 
     Args:
@@ -196,6 +203,7 @@ def times_from_file(spec: str, processors: int) -> Times:
             of distributions, or "best", the family that fits each phase best.
         processors: how many are simulated. Each gets the durations of its own thread if as many
             were measured; else all get those of all threads.
+        on_core: only iterations that kept their core, where the cores are simulated.
     """
 
     path, options = _parsed(spec)
@@ -205,6 +213,7 @@ def times_from_file(spec: str, processors: int) -> Times:
     if fit not in FITS:
         raise unknown("fit", fit, FITS)
     measured = phases(measurement, case.variant, case.threads)
+    measured = measured.on_core() if on_core else measured
     groups = measured.workers if case.threads == processors else (measured.pooled,)
     residual = _fitted(measured.residual, fit) if len(measured.residual) else None
     return Times(
@@ -212,17 +221,19 @@ def times_from_file(spec: str, processors: int) -> Times:
         joint=fit == "joint",
         residual=residual,
         source=f"measured: {path.name}, {case.variant} with {case.threads} threads, {fit}",
-        caution=_caution(case, processors),
+        caution=_caution(case, processors, on_core),
+        time_slice=float(np.mean(case.interruptions.slices or (0.0,))),
+        load=round(case.interruptions.load),
     )
 
 
-def _caution(case: Case, processors: int) -> str:
+def _caution(case: Case, processors: int, on_core: bool) -> str:
     """Return a caveat on drawing these durations independently for so many processors."""
     cautions = []
-    if case.interruptions.share < CROWDED:
+    if case.interruptions.share < CROWDED and not on_core:
         cautions.append(
             f"the measured threads had a core for only {case.interruptions.share:.0%} of the "
-            "time, so durations are not independent: replay the run, or use the run queue"
+            "time, so durations are not independent: give cores, and time_slice: measured"
         )
     if case.threads != processors:
         cautions.append(

@@ -22,10 +22,11 @@ def twin_spec(spec: RunSpec, result: RelaxationResult) -> RunSpec | None:
 
     It has the same problem, durations and faults (at the same instants). All processors read at
     the start of an update, and an observer notices convergence where a residual processor did.
-    Functions of the user's own are not called for it. It is bounded: see `SWEEPS` and `MOST`.
+    Functions of the user's own are not called for it, and nothing is known of threads that wait for
+    both a barrier and a core. It is bounded: see `SWEEPS` and `MOST`.
     """
     config = spec.config
-    own = (spec.update, spec.choose, spec.times.function, spec.problem.map)
+    own = (spec.update, spec.choose, spec.times.function, spec.problem.map, config.cores)
     if not config.twin or config.synchronous or any(each is not None for each in own):
         return None
     sweeps = max(SWEEPS, TIMES * float(result.sweeps[-1]))

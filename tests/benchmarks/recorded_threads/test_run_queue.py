@@ -10,6 +10,7 @@ from recorded_threads.replay import CHECK, CHECKED, COMMIT, READ
 from recorded_threads.run_queue import initial_cores, schedule_events
 
 from paracosm.errors import InputError
+from paracosm.relaxation import relax
 from paracosm.relaxation.problems import load_problem
 from paracosm.relaxation.threads.measurement import Phases
 
@@ -72,6 +73,22 @@ def test_no_slices_where_every_thread_has_a_core() -> None:
     assert events == [
         (READ, 0, 1.0), (CHECK, 1, 1.0), (CHECKED, 1, 3.0), (CHECK, 1, 4.0), (COMMIT, 0, 6.0),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("workers", "cores"), [(2, 2), (4, 2), (3, 1)])
+def test_relax_with_cores_takes_as_long(workers: int, cores: int) -> None:
+    """The queue draws who is first; `relax` lets all cores switch at once, in a fixed order."""
+    problem = load_problem("laplace2d:8", rhs="ones-solution")
+    phases = constant(workers, 2e-6, 40e-6, 3e-6, 20e-6)
+    queue = RunQueue(cores, [4e-3])
+    queued = [
+        simulate_threads(problem, phases, 1e-3, queue=queue, seed=seed).time for seed in range(9)
+    ]
+    found = relax(
+        problem, processors=workers, time="copy=2us, compute=40us, update=3us", tolerance=1e-3,
+        detect="processor(time=22us)", cores=cores, time_slice=4e-3,
+    )  # fmt: skip
+    assert 0.8 * min(queued) < found.virtual_time < 1.25 * max(queued)
 
 
 def jacobi_sweeps(threshold: float) -> int:

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from paracosm.errors import InputError
+from paracosm.relaxation import relax
+from paracosm.relaxation.problems import load_problem
 from paracosm.relaxation.threads import Case, Measurement
 from paracosm.relaxation.threads.measurement import Interruptions, ThreadTimes
 from paracosm.relaxation.times import times_from_file
@@ -102,3 +104,13 @@ def test_threads_that_lost_their_cores_are_cautioned_against(
     replace(MEASURED, cases=(case,)).save(tmp_path / "crowded.json")
     caution = times_from_file(str(tmp_path / "crowded.json"), 2).caution
     assert ("had a core for" in caution) == said
+
+
+def test_with_cores_iterations_that_lost_theirs_are_left_out(tmp_path: Path) -> None:
+    seen = Interruptions((0.002, 0.006), 0.5, 1.4)
+    case = replace(MEASURED.cases[0], interruptions=seen)
+    replace(MEASURED, cases=(case,)).save(tmp_path / "crowded.json")
+    times = times_from_file(str(tmp_path / "crowded.json"), 2, on_core=True)
+    assert (times.time_slice, times.load, times.caution) == (pytest.approx(0.004), 1, "")
+    with pytest.raises(InputError, match="no measured threads that lost"):
+        relax(load_problem("laplace2d:4"), cores=1, time_slice="measured", time=1.0)

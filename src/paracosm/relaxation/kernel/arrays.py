@@ -110,6 +110,9 @@ class Rules(NamedTuple):
     distributed: bool  # what others wrote arrives in messages
     last_instant: float  # of the processors' clock that the network can count
     ticks: float  # ticks in a second; 0: time is continuous
+    time_slice: float  # how long a thread keeps its core; 0: each has one of its own
+    cores: int
+    threads: int  # that take turns on them
     phases: int  # durations that make one update
     joint: bool  # all phases from one uniform number
     detect: int  # IDEAL, PROCESSOR, LOCAL or TREE

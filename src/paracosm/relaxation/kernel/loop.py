@@ -253,6 +253,10 @@ def schedule(s: Any, who: Any, instant: Any) -> Any:
         counters[k.CULPRIT] = who
         gauges[k.BAD] = total
         return k.EXHAUSTED if total != total else k.BAD_TIME
+    if rules.time_slice > 0.0:
+        copied = _with_turns(rules, who, instant, copied)
+        computed = _with_turns(rules, who, instant, computed)
+        total = _with_turns(rules, who, instant, total)
     if counters[k.SPANS] < spans.processor.size:
         row = counters[k.SPANS]
         spans.processor[row] = who
@@ -272,6 +276,36 @@ def schedule(s: Any, who: Any, instant: Any) -> Any:
     else:
         set_key(clock, who, instant + total)
     return k.GO_ON
+
+
+@subroutine
+def _with_turns(rules: Any, who: Any, instant: Any, needed: Any) -> Any:
+    """Return how long a thread takes that needs a core for so long, and shares it.
+
+    Round robin from one queue: thread i of P has one of the c cores in slice s if
+    (i - s c) mod P < c, so that it has c slices of every P.
+    """
+    if needed <= 0.0:
+        return 0.0
+    size, cores, threads = rules.time_slice, rules.cores, rules.threads
+    number = np.int64(instant // size)
+    if (number + 1) * size <= instant:
+        number += 1
+    rounds = max(np.int64(np.ceil(needed / (cores * size))) - 1, 0)
+    needed -= rounds * cores * size
+    lasted = rounds * threads * size
+    now = instant
+    while True:
+        wait = ((who - number * cores) % threads) // cores
+        if wait > 0:
+            number += wait
+            now = number * size
+        room = (number + 1) * size - now
+        if needed <= room:
+            return lasted + now - instant + needed
+        needed -= room
+        number += 1
+        now = number * size
 
 
 @subroutine

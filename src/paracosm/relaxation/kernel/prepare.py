@@ -165,6 +165,9 @@ def _rules(spec: RunSpec, functions: UserFunctions, momentum: float, last_instan
         distributed=spec.cluster is not None,
         last_instant=float(last_instant),
         ticks=float(config.scale_factor or 0.0),
+        time_slice=float(spec.time_slice * spec.ticks),
+        cores=int(config.cores or 1),
+        threads=int(spec.threads),
         phases=int(spec.times.phases),
         joint=spec.times.joint,
         detect=get_args(By).index(config.detect.by),  # as IDEAL, PROCESSOR, LOCAL, TREE
