@@ -202,7 +202,7 @@ def write(s: Any, who: Any, instant: Any) -> None:
         if staleness > counters[k.STALEST]:
             counters[k.STALEST] = staleness
         tally.staleness[min(staleness >> rules.bin_shift, tally.staleness.size - 1)] += 1
-        offered = tally.offered[who]
+        offered = tally.offered[who] if rules.detect >= k.LOCAL else -1.0
         if rules.distributed:
             send(iterate, halos, s.ports, draws, counters, who, instant, offered)
         if rules.detect >= k.LOCAL:
