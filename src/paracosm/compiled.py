@@ -99,6 +99,22 @@ def subroutine(function: Callable[..., Any], **options: bool) -> Any:
     return part
 
 
+def by_reference(function: Callable[..., Any]) -> Any:
+    """Compile as `subroutine` does, where all arguments are numbers and references.
+
+    Nobody writes to what a reference is of, so LLVM need not read it again after other writes:
+    Numba's flag says so of all pointers, of which arrays would be some.
+    """
+    part = subroutine(function)
+
+    def unaliased(flags: Any) -> Any:
+        flags.noalias = True
+        return flags
+
+    part._compiler._customize_flags = unaliased
+    return part
+
+
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile into the callers: a call hands over all arrays, and costs more than an event."""
     return subroutine(function, forceinline=True)

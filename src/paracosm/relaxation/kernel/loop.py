@@ -16,7 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.compiled import compiled_whole, dereference, inlined, reference, subroutine
+from paracosm.compiled import (
+    by_reference,
+    compiled_whole,
+    dereference,
+    inlined,
+    reference,
+    subroutine,
+)
 from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.blocks import USER, commit, fresh_residual, propose
 from paracosm.relaxation.kernel.halo import exchange, gather, move_network, receive, send
@@ -178,7 +185,7 @@ def _next_due(s: Any, instant: Any) -> Any:
     return -1
 
 
-@subroutine
+@by_reference
 def write(s: Any, who: Any, instant: Any) -> None:
     """Write the values of an update that is complete."""
     rules, blocks, iterate, flight = s.rules, s.blocks, s.iterate, s.flight
@@ -224,7 +231,7 @@ def _error_of(iterate: Any, rows: Any, first: Any, end: Any) -> Any:
     return square
 
 
-@subroutine
+@by_reference
 def schedule(s: Any, who: Any, instant: Any) -> Any:
     """Begin an update of processor `who`: draw its durations, and set its clock."""
     rules, clock, flight, spans = s.rules, s.clock, s.flight, s.spans
@@ -339,7 +346,7 @@ def rows_in_flight(blocks: Any, flight: Any, who: Any) -> Any:
     return blocks.pointer[block], blocks.pointer[block + 1], False
 
 
-@subroutine
+@by_reference
 def begin(s: Any, who: Any, instant: Any) -> Any:
     """Let processor `who` read, and compute the values that it will write."""
     rules, matrix, rows_of_a, blocks = s.rules, s.matrix, s.rows_of_a, s.blocks
