@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import os
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -11,6 +13,7 @@ from pathlib import Path
 import networkx as nx
 
 import paracosm
+from paracosm.compiled import ROOMS
 
 PACKAGE = Path(paracosm.__file__).parent
 
@@ -212,3 +215,40 @@ def names_of(path: Path) -> set[str]:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             names.add(node.value)  # handed out lazily, by name
     return names
+
+
+def test_kernels_are_in_the_rooms_that_choose_their_cache() -> None:
+    users = [
+        source.relative_to(PACKAGE).as_posix()
+        for source in PACKAGE.rglob("*.py")
+        if "from paracosm.compiled import" in source.read_text()
+    ]
+    assert len(users) > 20
+    assert [each for each in users if not each.startswith((*ROOMS, "cli/doctor.py"))] == []
+
+
+def test_kernels_are_compiled_anew_after_a_change_to_what_they_call(tmp_path: Path) -> None:
+    package = tmp_path / "paracosm"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
+
+    def folder() -> Path:
+        program = [sys.executable, "-c", "from paracosm.compiled import CACHE; print(CACHE)"]
+        done = subprocess.run(
+            program,
+            env=environment | {"PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return Path(done.stdout.strip())
+
+    first = folder()
+    assert first == folder()
+    with (package / "network" / "heaps.py").open("a") as source:
+        source.write("CHANGED = True\n")
+    second = folder()
+    assert second.is_relative_to(package)
+    assert second != first
+    assert second.is_dir()
+    assert not first.exists()

@@ -1,10 +1,15 @@
-"""Compilation of loops with Numba, function by function or together with all callees. Numba caches
-compiled code on disk by the time stamp of the file that defines a function, and misses changes to
-its callees in other files: after editing, delete `*.nbi` and `*.nbc`.
+"""Compilation of loops with Numba, function by function or together with all callees.
+
+Numba caches compiled code by the time stamp of the file that defines a function, and misses changes
+to its callees in other files. So each content of the rooms that have kernels has a folder.
 """
 
+import contextlib
 import hashlib
+import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import numba
@@ -24,10 +29,34 @@ _model = cast(Callable[[Any], _Decorator], register_model)
 # An unused entry from C takes a tenth of the compile time.
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
+ROOMS = ("network", "prediction/parameter_servers", "relaxation", "simulation", "timing")
+"""What has kernels, and what they are compiled from."""
+
+
+def _cache_folder() -> Path:
+    """Return the folder of what is compiled from the sources as they are now."""
+    package = Path(__file__).parent
+    digest = hashlib.sha256(Path(__file__).read_bytes())
+    for room in ROOMS:
+        for source in sorted((package / room).rglob("*.py")):
+            digest.update(source.read_bytes())
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    base = Path(given) if given else package / "__pycache__"
+    folder = base / f"kernels-{digest.hexdigest()[:16]}"
+    with contextlib.suppress(OSError):  # Numba finds another place where it may not write here
+        if not given and not folder.exists():
+            for older in set(base.glob("kernels-*")) - {folder}:
+                shutil.rmtree(older, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+CACHE = _cache_folder()
+
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile with Numba and keep the result on disk."""
-    return cast(Callable[..., Any], _njit(cache=True, **_OPTIONS)(function))
+    return cast(Callable[..., Any], _cached(_njit(**_OPTIONS)(function)))
 
 
 def compiled_whole(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,7 +64,16 @@ def compiled_whole(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Without Numba's runtime there is no reference counting, which costs more than the work.
     """
-    return cast(Callable[..., Any], _njit(cache=True, _nrt=False, **_OPTIONS)(function))
+    return cast(Callable[..., Any], _cached(_njit(_nrt=False, **_OPTIONS)(function)))
+
+
+def _cached(function: Any) -> Any:
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(CACHE)  # type: ignore[attr-defined]
+    try:
+        function.enable_caching()
+    finally:
+        numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
+    return function
 
 
 def shaped(shapes: str) -> Callable[[Callable[..., Any]], Any]:
@@ -50,8 +88,7 @@ def shaped(shapes: str) -> Callable[[Callable[..., Any]], Any]:
         kernel = Kernel(function.py_func, targetoptions=function.targetoptions)
         parts = [part.split(":") for part in shapes.split(";")]
         kernel.shapes = {name: shape.split() for shape, names in parts for name in names.split()}
-        kernel.enable_caching()
-        return kernel
+        return _cached(kernel)
 
     return make
 
@@ -94,9 +131,7 @@ def subroutine(function: Callable[..., Any], **options: bool) -> Any:
     function does. Python can call `py_func`.
     """
     options |= {"nopython": True, "_nrt": False, "no_cpython_wrapper": True}
-    part = _Part(function, targetoptions=_OPTIONS | options)
-    part.enable_caching()
-    return part
+    return _cached(_Part(function, targetoptions=_OPTIONS | options))
 
 
 def by_reference(function: Callable[..., Any]) -> Any:

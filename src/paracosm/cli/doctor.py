@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-import paracosm
 from paracosm.backends import versions
 from paracosm.cli.display import aligned, printer, show_result
 from paracosm.cli.options import Json, Quiet
+from paracosm.compiled import CACHE
 from paracosm.studies.run_folder import describe_environment
 
 EXTRAS = {
@@ -33,13 +32,12 @@ def doctor(json: Json = False, quiet: Quiet = False) -> int:
 
     Example: paracosm doctor
     """
-    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(paracosm.__file__).parent)
-    state = "" if os.access(folder, os.W_OK) else ": not writable, so every run compiles again"
+    state = "" if os.access(CACHE, os.W_OK) else ": not writable, so every run compiles again"
     here = describe_environment()
     found: dict[str, Any] = {
         **versions(),
         "processor": f"{here['processor']}, {here['cores']} cores",
-        "kernels": f"{len(list(folder.rglob('*.nbi')))} compiled in {folder}{state}",
+        "kernels": f"{len(list(CACHE.rglob('*.nbi')))} compiled in {CACHE}{state}",
         "missing": [name for name, (module, _) in EXTRAS.items() if not _is_installed(module)],
     }
     if _is_installed("torch"):
