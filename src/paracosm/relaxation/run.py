@@ -228,7 +228,7 @@ def _run(
         warning = advice(policy, _expected_time(spec, radius))
         if warning is not None:
             announce(warning)
-    loop: Any = advance  # what is on disk may be of an older source
+    loop: Any = advance
     if announce is not None and not any(Path(loop.stats.cache_path).glob("*advance-*.nbi")):
         announce("compiling the simulator, once on this machine: some 12 seconds")
     started = time.perf_counter()

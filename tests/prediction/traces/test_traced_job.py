@@ -195,7 +195,7 @@ def test_a_trace_that_does_not_say_its_rank_is_refused_among_those_that_do(tmp_p
         ([kernel(1, 25, 30)], "rank1.json: 0 collectives in ranks 0, 1, and rank 0 has 1"),
         (
             [kernel(1, 25, 30, "nccl", 20, **{"Collective name": "allreduce", "Group size": 4})],
-            r"all_reduce in a group of 4 ranks that the trace does not name, of 2: which meet",
+            r"all_reduce in a group of 4 ranks that the trace does not name, of 2: which of them",
         ),
     ],
 )
