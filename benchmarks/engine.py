@@ -21,10 +21,15 @@ from types import coroutine
 from typing import Any, NamedTuple
 
 import simpy
+from stored_results import store_result
 
 from paracosm.engine import Queue, Simulator, Worker
 from paracosm.timing.families import Lognormal
 
+AGAINST_SIMPY = (
+    "engine against SimPy 4.1.2: ping-pong, sleeping, a server with queues, serialised ports, "
+    "delayed sends"
+)
 Checksum = tuple[float, float]
 
 # Ping-pong of two processes through queues
@@ -456,12 +461,15 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9, help="runs of each version (9)")
     repeats = parser.parse_args().repeats
     print(f"{'program':28}{'engine':>12}{'SimPy':>12}  {'unit':12}{'ratio':>6}{'target':>8}")
+    rows = []
     for program in PROGRAMS:
-        row = compare(program, repeats)
+        rows.append(row := compare(program, repeats))
         print(
             f"{row.name:28}{row.ours:12,.0f}{row.simpy:12,.0f}  {row.unit:12}"
             f"{row.ratio:6.2f}{row.target:8.1f}"
         )
+    ratios = ", ".join(f"{row.ratio:.1f}" for row in rows)
+    store_result(AGAINST_SIMPY, f"{ratios} times as fast")
     worker, coroutine_bytes = idle_memory()
     print(f"idle worker: {worker:,.0f} bytes, and {coroutine_bytes:,.0f} of its coroutine")
     print(f"10,000 workers x 100 steps, one server: {large(10_000, 100):.1f} s")

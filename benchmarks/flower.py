@@ -28,6 +28,10 @@ from time import perf_counter, sleep
 from typing import Any
 
 FLOWER = "flwr[simulation]==1.41.0"
+AGAINST_FLOWER = (
+    "federated averaging, 64 clients, five steps each, against Flower 1.41's simulation on Ray: "
+    "a round, memory"
+)
 SEED, BATCH, LR, STEPS = 0, 32, 0.1, 5
 
 
@@ -295,6 +299,11 @@ def measure(name: str, python: Path, path: Path) -> dict[str, Any]:
     return {**found, "memory": memory.peak}
 
 
+def _compared(ours: dict[str, Any], flowers: dict[str, Any]) -> str:
+    memory = " against ".join(f"{each['memory'] / 2**20:,.0f}" for each in (ours, flowers))
+    return f"{flowers['round'] / ours['round']:.1f} times as fast, {memory} MiB"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=MODELS, default="mlp")
@@ -320,8 +329,9 @@ def main() -> None:
         what = f"{arguments.clients} clients, {STEPS} local steps of {BATCH} examples"
         print(f"FedAvg of the {arguments.model}, {what}")
         own, losses = 0.0, []
+        found_by: dict[str, dict[str, Any]] = {}
         for name, python in pythons.items():
-            found = measure(name, python, path)
+            found = found_by[name] = measure(name, python, path)
             own = own or found["round"]
             losses.append(found["loss"])
             print(
@@ -329,6 +339,10 @@ def main() -> None:
                 f"  {found['memory'] / 2**20:6.0f} MiB  loss {found['loss']:.6f}",
                 flush=True,
             )
+        from stored_results import store_result  # Flower's own environment has no Paracosm
+
+        if "flower" in pythons and (arguments.model, arguments.clients) == ("mlp", 64):
+            store_result(AGAINST_FLOWER, _compared(found_by["paracosm"], found_by["flower"]))
         if max(losses) - min(losses) > 1e-4:
             raise SystemExit("the losses are not the same")
 

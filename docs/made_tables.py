@@ -14,13 +14,12 @@ BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 
 
 def table(stored: dict[str, Any]) -> str:
-    """Return the Markdown of a file of results: its columns, and the date of each row."""
-    columns = [*stored["columns"], "date"]
+    """Return the Markdown of a file of results: its columns, date and machine of each row."""
+    more = [key for key in ("date", "machine") if any(key in row for row in stored["rows"])]
+    columns = [*stored["columns"], *more]
     lines = [columns, ["---"] * len(columns)]
-    lines += [[row[column] for column in columns] for row in stored["rows"]]
-    text = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    machine = stored.get("machine")
-    return text if machine is None else f"{text}\n\nMeasured on {machine}."
+    lines += [[row.get(column, "") for column in columns] for row in stored["rows"]]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def pages() -> dict[Path, str]:
