@@ -169,7 +169,7 @@ def test_another_world_takes_the_place_of_the_size() -> None:
     [
         (
             {**LINKS, "what_if": ("workers: 4", "workers: 16")},
-            'what_if "workers: 16": another number',
+            'what_if "workers: 16": the number of workers is changed twice',
         ),
         ({**LINKS, "rank": 5, "what_if": "workers: 4"}, "a world of 4 has ranks 0 to 3, not 5"),
         (

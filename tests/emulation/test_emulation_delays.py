@@ -64,7 +64,7 @@ def test_delays_are_read(text: str, delays: Delays) -> None:
         ("all_reduce 8ms..2ms/9", "above the first"),
         ("all_reduce 8ms..8ms/9", "above the first"),
         ("all_reduce 0ms..inf/9", "finite"),
-        ("all_reduce 0ms..8ms/2", "3 at least"),
+        ("all_reduce 0ms..8ms/2", "at least 3"),
         ("all_reduce 0ms..8mm/9", 'did you mean "ms"?'),
         ("all_reduce -1ms..8ms/9", "must be 0 or more"),
         ("all_reduce 0ms..8ms", 'write "all_reduce 0ms..8ms/9"'),

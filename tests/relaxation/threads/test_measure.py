@@ -116,7 +116,7 @@ def test_bad_input_is_refused_before_anything_runs() -> None:
         ({"threads": (1, 99)}, "99"),
         ({"threads": (2, 2)}, "twice"),
         ({"tolerance": 0.0}, "above 0"),
-        ({"repeats": 0}, "1 or more"),
+        ({"repeats": 0}, "give 1 to 10,000"),
         ({"variants": ()}, "at least one"),
     ):
         with pytest.raises(InputError, match=message):
