@@ -138,7 +138,7 @@ def test_a_folder_is_kept_unless_forced_and_gone_where_nothing_came_of_it(
 def test_an_interrupted_search_keeps_the_best_so_far(tmp_path: Path) -> None:
     out = tmp_path / "tune"
     assert main([*FLAGS, *SPACE, "--trials", "1", "--quiet"]) == 0  # the child compiles nothing
-    command = [*FLAGS, *SPACE, "--trials", "100000", "--out", str(out)]
+    command = [*FLAGS, *SPACE, "--trials", "10000", "--out", str(out)]
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *command], stdout=subprocess.PIPE, text=True
     ) as process:
