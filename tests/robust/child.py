@@ -117,7 +117,10 @@ def _summaries(folder: Path) -> str:
 
 
 def _text(path: Path) -> str:
-    return path.read_text(errors="replace") if path.exists() else ""
+    if not path.exists():
+        return ""
+    with path.open(errors="replace") as file:
+        return file.read(10_000_000)  # a child may write a gigabyte
 
 
 def _end_of(folder: Path) -> str:

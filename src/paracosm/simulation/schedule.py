@@ -156,7 +156,14 @@ def read_schedule(path: Path) -> Schedule:
         own = table.filter(pyarrow.compute.equal(table["what"], what))
         rows = np.zeros(len(own), dtype)
         for name in dtype.names or ():
-            rows[name] = own[name].to_numpy()
+            kind = pyarrow.from_numpy_dtype(dtype[name])
+            try:
+                rows[name] = own[name].cast(kind).to_numpy()
+            except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
+                raise InputError(
+                    f'cannot read the schedule "{path}": column {name} has values that are not '
+                    f"of type {kind}"
+                ) from None
         found.append(rows)
     reads, updates, steps, failed = found
     end, dropped, tensors = (facts[name] for name in (b"end", b"dropped", b"tensors"))

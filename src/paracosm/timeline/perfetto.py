@@ -139,8 +139,8 @@ def _arrows(spans: Spans, begins: Ints) -> Bools:
 
 
 def _nanoseconds(seconds: Floats) -> Ints:
-    if not np.isfinite(seconds).all():
-        raise InputError("the timeline is damaged: a time is not a number")
+    if not (np.abs(seconds) < 2**63 / 1e9).all():
+        raise InputError("the timeline is damaged: a time is not a number, or beyond 292 years")
     return np.rint(seconds * 1e9).astype(np.int64)
 
 
