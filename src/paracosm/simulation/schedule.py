@@ -158,6 +158,8 @@ def read_schedule(path: Path) -> Schedule:
         for name in dtype.names or ():
             kind = pyarrow.from_numpy_dtype(dtype[name])
             try:
+                if own[name].null_count:
+                    raise ValueError
                 rows[name] = own[name].cast(kind).to_numpy()
             except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
                 raise InputError(
