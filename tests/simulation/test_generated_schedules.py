@@ -7,12 +7,14 @@ from itertools import repeat
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paracosm.cluster import Link, star
 from paracosm.errors import InputError
+from paracosm.files import sealing
 from paracosm.simulation.schedule import (
     Rule,
     Schedule,
@@ -195,3 +197,19 @@ def test_reads_and_updates_fit_together(
         own = got.steps[got.steps["worker"] == worker]
         assert own["step"].tolist() == list(range(len(own)))
         assert (own["begin"][1:] == own["end"][:-1]).all()
+
+
+@pytest.mark.parametrize(("value", "why"), [(2**62, "not in range"), (None, "null values")])
+def test_a_number_that_does_not_fit_its_column_is_refused(
+    value: int | None, why: str, tmp_path: Path
+) -> None:
+    schedule(asgd(), [1.0, 1.5], 6).write(tmp_path / "whole.parquet")
+    table = pyarrow.parquet.read_table(tmp_path / "whole.parquet")
+    steps = table["step"].to_pylist()
+    steps[table["what"].to_pylist().index("steps")] = value
+    place = table.schema.get_field_index("step")
+    damaged = table.set_column(place, "step", pyarrow.array(steps, pyarrow.int64()))
+    with sealing(tmp_path / "damaged.parquet") as file:
+        pyarrow.parquet.write_table(damaged, file)
+    with pytest.raises(InputError, match=why):
+        read_schedule(tmp_path / "damaged.parquet")

@@ -20,6 +20,7 @@ from paracosm.arrays import Ints
 from paracosm.cluster import Cluster
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
+from paracosm.factory import one_line
 from paracosm.files import read_parquet, sealing
 from paracosm.network import Stations
 from paracosm.network.compiled import make_traffic
@@ -154,18 +155,17 @@ def read_schedule(path: Path) -> Schedule:
     found: list[Rows] = []
     for what, dtype in ROWS.items():
         own = table.filter(pyarrow.compute.equal(table["what"], what))
+        kinds = [
+            pyarrow.field(name, pyarrow.from_numpy_dtype(dtype[name]), nullable=False)
+            for name in dtype.names or ()
+        ]
+        try:
+            own = own.select(dtype.names).cast(pyarrow.schema(kinds))
+        except (pyarrow.ArrowException, KeyError, TypeError, ValueError) as error:
+            raise InputError(f'cannot read the schedule "{path}": {one_line(error)}') from None
         rows = np.zeros(len(own), dtype)
         for name in dtype.names or ():
-            kind = pyarrow.from_numpy_dtype(dtype[name])
-            try:
-                if own[name].null_count:
-                    raise ValueError
-                rows[name] = own[name].cast(kind).to_numpy()
-            except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
-                raise InputError(
-                    f'cannot read the schedule "{path}": column {name} has values that are not '
-                    f"of type {kind}"
-                ) from None
+            rows[name] = own[name].to_numpy()
         found.append(rows)
     reads, updates, steps, failed = found
     end, dropped, tensors = (facts[name] for name in (b"end", b"dropped", b"tensors"))
@@ -264,6 +264,7 @@ def stream_schedule(
         There are no busy times.
 
     Raises:
+        InputError: virtual time passes 2**63 - 1 ps (106 days).
         ValueError: a step updates a tensor before it has read it, or by several ops; the rule is
             for another number of workers, or workers fail of which it needs every one; what
             `simulate` raises.

@@ -59,6 +59,7 @@ def simulate(
         progress: called now and then with the virtual time.
 
     Raises:
+        InputError: virtual time passes 2**63 - 1 ps (106 days).
         ValueError: the workload has servers that the system lacks, or other workers draw.
     """
     plan = write_plan(workload, system, drawn, most_chunks=1 << 16 if keep_chunks else 0)

@@ -100,7 +100,10 @@ def _search_first(folder: str) -> None:
 
 def _file(name: str) -> Script:
     path = os.path.abspath(name)
-    code = compile(read_bytes(name), path, "exec", dont_inherit=True)
+    try:
+        code = compile(read_bytes(name), path, "exec", dont_inherit=True)
+    except UnicodeDecodeError as error:  # as the interpreter reports it
+        raise SyntaxError(f"(unicode error) {error}", (path, None, None, None)) from None
     loader = importlib.machinery.SourceFileLoader("__main__", path)
     return Script(code, os.path.dirname(os.path.realpath(path)), name, path, loader)
 
