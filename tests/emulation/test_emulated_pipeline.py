@@ -19,9 +19,16 @@ from paracosm.validation import validated
 RANKS = (10, 11, 12, 13)
 
 
-def step(rank: int, microbatches: int, fills: bool, forward: float, backward: float) -> Pipeline:
+def step(
+    rank: int,
+    microbatches: int,
+    fills: bool,
+    forward: float,
+    backward: float,
+    real: tuple[int, ...] = (),
+) -> Pipeline:
     begun = PipelineStep(rank, 0.0, RANKS, microbatches, fills, forward, backward)
-    pipeline = Pipeline(begun)
+    pipeline = Pipeline(begun, real or (rank,))
     pipeline.begin(begun, 0.0)
     return pipeline
 
@@ -56,12 +63,22 @@ def test_the_last_stage_gets_what_the_others_go_forward_with() -> None:
 
 
 def test_stages_between_two_real_ones_follow_both() -> None:
-    pipeline = step(10, 1, True, 1.0, 2.0)
+    pipeline = step(10, 1, True, 1.0, 2.0, real=(10, 13))
     pipeline.begin(PipelineStep(13, 0.0, RANKS, 1, True, 1.0, 2.0), 0.0)
     assert pipeline.ready(12, 13, 0.0) is None
     pipeline.sent(10, 11, 5.0)
     assert pipeline.ready(12, 13, 0.0) == 7.0
     assert pipeline.ready(11, 10, 0.0) is None
+    pipeline.sent(13, 12, 20.0)
+    assert pipeline.ready(11, 10, 0.0) == 24.0
+
+
+def test_a_real_stage_that_has_not_begun_is_not_computed_for() -> None:
+    pipeline = step(13, 1, True, 1.0, 2.0, real=(10, 13))  # rank 10 announces its step later
+    assert pipeline.ready(12, 13, 0.0) is None
+    pipeline.begin(PipelineStep(10, 4.0, RANKS, 1, True, 1.0, 2.0), 4.0)
+    pipeline.sent(10, 11, 5.0)
+    assert pipeline.ready(12, 13, 0.0) == 7.0
     pipeline.sent(13, 12, 20.0)
     assert pipeline.ready(11, 10, 0.0) == 24.0
 

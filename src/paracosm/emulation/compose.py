@@ -135,7 +135,8 @@ class _Job:
             self._others.append(replace(event, begin=since, end=now))
             self._peers.resumed(now)
         elif isinstance(event, PipelineStep):
-            self._pipelines.setdefault(event.ranks, Pipeline(event)).begin(event, now)
+            known = self._pipelines.setdefault(event.ranks, Pipeline(event, (self._rank,)))
+            known.begin(event, now)
         elif isinstance(event, Iteration):
             self._others.append(replace(event, end=now, core_wait=0.0))
             self._peers.iteration_ended(now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from math import inf
 
 from paracosm.emulation.records import PipelineStep
@@ -17,11 +18,12 @@ class Pipeline:
     min(n, S - s) forward ones, then alternates backward and forward (Narayanan et al., 2019).
     """
 
-    def __init__(self, step: PipelineStep) -> None:
+    def __init__(self, step: PipelineStep, real: Collection[int]) -> None:
         self._stages = {rank: stage for stage, rank in enumerate(step.ranks)}
         self._first = step
         self._took = {"F": 0.0, "B": 0.0}
-        self._emulated = set(range(len(step.ranks)))
+        # A real stage that has not begun yet computes for itself too
+        self._emulated = [stage for rank, stage in self._stages.items() if rank not in real]
         self._begun: list[float] = []  # when each step did
         self._moved: Counter[tuple[int, str]] = Counter()  # micro-batches by stage and direction
         self._free = [-inf] * len(step.ranks)
@@ -32,7 +34,6 @@ class Pipeline:
     def begin(self, step: PipelineStep, now: float) -> None:
         """Note that a real stage begins its next step."""
         stage = self._stages[step.rank]
-        self._emulated.discard(stage)
         self._took = {"F": step.forward, "B": step.backward}
         if self._moved[stage, "steps"] == len(self._begun):
             self._begun.append(now)

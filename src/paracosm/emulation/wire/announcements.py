@@ -135,6 +135,7 @@ class Announcements:
             if key == ["step"]:
                 number, begin, ranks, *rest = values
                 step = PipelineStep(number, begin, tuple(ranks), *rest)
-                self._pipelines.setdefault(step.ranks, Pipeline(step)).begin(step, begin)
+                pipeline = Pipeline(step, self._paths)
+                self._pipelines.setdefault(step.ranks, pipeline).begin(step, begin)
                 continue
             self._announced.setdefault(tuple(key), deque()).append(values)
