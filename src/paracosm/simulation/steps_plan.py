@@ -224,11 +224,12 @@ def way_records(ways: Ways) -> Any:
     """Return the records of all ways; serial or unlimited transfers request time, not bytes."""
     limit = np.append(ways.capacity, np.inf)[ways.routes].min(axis=-1, initial=np.inf)
     flows = (ways.sharing != "serial") & np.isfinite(limit)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         held = np.where(flows, ways.held * ways.bandwidth, ways.held * 1e12)
+        factor = np.where(flows, 1.0, 1e12 / ways.bandwidth)
     records: Any = np.zeros(flows.size, WAY)
     records["route"] = np.arange(flows.size)
-    records["factor"] = np.where(flows, 1.0, 1e12 / ways.bandwidth).ravel()
+    records["factor"] = factor.ravel()
     records["held"] = held.ravel()
     records["is_flow"] = flows.ravel()
     records["latency"] = _picoseconds(ways.latency).ravel()

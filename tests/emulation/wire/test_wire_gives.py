@@ -32,8 +32,9 @@ def test_a_rank_gets_what_one_with_the_same_data_would_give() -> None:
 
 
 @pytest.mark.slow
-def test_several_real_ranks_agree_on_what_emulated_ones_give() -> None:
-    code, said = emulate("--rank", "1,3", GIVES, "1,3")
+@pytest.mark.parametrize("ranks", ["1,3", "0,3"])  # of 0's broadcasts 3 hears through emulated 1
+def test_several_real_ranks_agree_on_what_emulated_ones_give(ranks: str) -> None:
+    code, said = emulate("--rank", ranks, GIVES, ranks)
     assert code == 0, said
 
 

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paracosm.emulation.wire.schedules import Barrier, Broadcast, Direct, Members, Ring, root_of
+from paracosm.emulation.wire.schedules import (
+    Barrier,
+    Broadcast,
+    Direct,
+    Members,
+    Ring,
+    children_in_broadcast,
+    parent_in_broadcast,
+)
 
 
 @dataclass(frozen=True)
@@ -163,9 +171,7 @@ def test_broadcast_is_as_if_every_rank_played_its_part(world: World, data: st.Da
             world.entries[target], here[source] + sum(world.split(source, target, 3))
         )
         edges.append((source, target))
-    broadcast = Broadcast(world.members)
-    if all(target in world.real for source, target in edges if source == root):
-        return  # nobody tells the emulated ranks who is the root
+    broadcast = Broadcast(world.members, root)
     for source, target in sorted(edges, key=lambda edge: edge[0] != root):
         if source in world.real and target not in world.real:
             assert broadcast.allows(source, target, 0)
@@ -177,14 +183,26 @@ def test_broadcast_is_as_if_every_rank_played_its_part(world: World, data: st.Da
 
 
 @pytest.mark.parametrize(
-    ("size", "source", "target", "root"),
-    [(4, 0, 1, 0), (4, 1, 3, 0), (4, 2, 3, 2), (8, 3, 7, 0), (8, 7, 0, 7), (3, 2, 1, 2)],
+    ("size", "root", "children"),
+    [
+        (4, 0, {0: [1, 2], 1: [3]}),
+        (5, 3, {3: [4, 0, 2], 4: [1]}),  # counted from the root: 0 to 1, 2 and 4, 1 to 3
+        (8, 0, {0: [1, 2, 4], 1: [3, 5], 2: [6], 3: [7]}),
+        (1, 0, {}),
+    ],
 )
-def test_root_of_a_broadcast(size: int, source: int, target: int, root: int) -> None:
-    assert root_of(size, source, target) == root
+def test_the_tree_of_a_broadcast(size: int, root: int, children: dict[int, list[int]]) -> None:
+    parents = {child: parent for parent, each in children.items() for child in each}
+    for member in range(size):
+        assert children_in_broadcast(size, root, member) == children.get(member, [])
+        assert parent_in_broadcast(size, root, member) == parents.get(member)
 
 
-@pytest.mark.parametrize("schedule", [Direct, Barrier, Broadcast])
+def broadcast_from_0(members: Members) -> Broadcast:
+    return Broadcast(members, 0)
+
+
+@pytest.mark.parametrize("schedule", [Direct, Barrier, broadcast_from_0])
 def test_no_second_message_on_a_pair(schedule: Callable[[Members], Direct]) -> None:
     members = Members(4, (0,), lambda rank: 0.0, lambda source, target, size: (0.0, 0.0))
     assert schedule(members).allows(0, 1, 0)
@@ -195,7 +213,8 @@ def test_members_that_do_not_exchange_messages() -> None:
     members = Members(8, (0,), lambda rank: 0.0, lambda source, target, size: (0.0, 0.0))
     assert not Ring(members, -1, 2, 2).allows(0, 1, 0)
     assert not Barrier(members).allows(0, 3, 0)
-    assert not Broadcast(members).allows(0, 6, 0)
+    assert not broadcast_from_0(members).allows(0, 6, 0)
+    assert not broadcast_from_0(members).allows(3, 5, 0)  # 5 hears from 1
 
 
 def test_direct_messages_wait_for_their_sender_alone() -> None:

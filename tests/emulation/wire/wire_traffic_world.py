@@ -26,7 +26,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from paracosm.emulation.rank.announce import announce
+from paracosm.emulation.rank.announce import announce, tell_members
 from paracosm.emulation.wire.announcements import AnnouncementWriter, announcements_file
 
 HEADER = struct.Struct("<QQQQQQ")
@@ -237,6 +237,7 @@ def run_rank(
 ) -> None:
     torch.set_num_threads(1)
     if announced is not None:
+        tell_members()
         announce(AnnouncementWriter(announced), real)
     store: dist.Store = dist.TCPStore("127.0.0.1", port, world, rank == 0, wait_for_workers=False)
     recorder = Recorder()

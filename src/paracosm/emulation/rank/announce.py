@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from paracosm.emulation.wire.announcements import AnnouncementWriter, Message, Vector
+from paracosm.emulation.wire.schedules import children_in_broadcast, parent_in_broadcast
 from paracosm.emulation.wire.store import members_key
 
 _library: Any = torch.library.Library("c10d", "IMPL")  # type: ignore[no-untyped-call]  # kernels live as long as it does
@@ -120,12 +121,23 @@ class _Announcing:
         return announce
 
     def broadcast(self, arguments: Sequence[Any]) -> None:
+        """Announce the root to emulated neighbours, and what emulated members give or pass on.
+
+        That is the data of a real root; of an emulated one, what the first real member has.
+        """
         tensors, boxed, root, *_ = arguments
         group: Any = dist.ProcessGroup.unbox(boxed)
+        rank, size = group.rank(), group.size()
         members = dist.get_process_group_ranks(group)
-        first = next(i for i, rank in enumerate(members) if rank in self._real)
-        if members[root] not in self._real and first == group.rank():
+        real = [member for member in range(size) if members[member] in self._real]
+        parents = {member: parent_in_broadcast(size, root, member) for member in real}
+        if any(parent not in (None, *real) for parent in parents.values()) and rank == (
+            root if root in real else real[0]
+        ):
             self._copy(group, tensors[0])
+        neighbours = {parents[rank], *children_in_broadcast(size, root, rank)} - {None}
+        if not neighbours.issubset(real):
+            self._writer.root(group.group_name, rank, self._tag(group), root)
 
     def gather(self, arguments: Sequence[Any]) -> None:
         _, tensors, boxed, root, *_ = arguments

@@ -2,8 +2,8 @@
 
 A rank appends a line to a file of its own before gloo begins, so that whoever has seen a message of
 an operation finds its line there: the length of a vector to reduce, the type of a message between
-two ranks, or where a copy lies of what an emulated rank with the same content gives in a broadcast
-or gather.
+two ranks, the root of a broadcast, or where a copy lies of what emulated ranks give or pass on in a
+broadcast, or give in a gather.
 """
 
 from __future__ import annotations
@@ -48,6 +48,9 @@ class AnnouncementWriter:
     def vector(self, group: str, member: int, tag: int, vector: Vector) -> None:
         self._write(("vector", group, member, tag), vector.size, vector.element, vector.neutral)
 
+    def root(self, group: str, member: int, tag: int, root: int) -> None:
+        self._write(("root", group, member, tag), root)
+
     def message(self, group: str, ends: tuple[int, int], tag: int, message: Message) -> None:
         self._write(("message", group, *ends, tag), message.dtype, message.likely)
 
@@ -84,13 +87,18 @@ class Announcements:
         found = self._take("vector", group_name(group), member, tag)
         return found and Vector(found[0], found[1], bytes.fromhex(found[2]))
 
+    def root(self, group: str, member: int, tag: int) -> int | None:
+        """Return the root of the broadcast that is a member's operation `tag`."""
+        found = self._take("root", group_name(group), member, tag)
+        return found and int(found[0])
+
     def message(self, group: str, ends: tuple[int, int], tag: int) -> Message | None:
         """Return the next message with a user's tag from one member to another."""
         found = self._take("message", group_name(group), *ends, tag)
         return found and Message(found[0], bytes.fromhex(found[1]))
 
     def copy(self, group: str, member: int, tag: int) -> memoryview | None:
-        """Return what an emulated member gives in operation `tag`: a copy of what `member` has."""
+        """Return a copy of what `member` has in operation `tag`."""
         found = self._take("copy", group_name(group), member, tag)
         if found is None:
             return None

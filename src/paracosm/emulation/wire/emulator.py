@@ -16,7 +16,7 @@ from paracosm.emulation.wire.links import Hops, MeasuredLink, Pace
 from paracosm.emulation.wire.messages import GroupState, Messages
 from paracosm.emulation.wire.operations import REDUCTIONS, Channel, Entries, Operation, RealSide
 from paracosm.emulation.wire.protocol import kind_of, tag_of
-from paracosm.emulation.wire.schedules import Members
+from paracosm.emulation.wire.schedules import Broadcast, Members
 from paracosm.emulation.wire.sources import Sources, UnknownError, send
 
 _STALL = 10.0  # seconds without progress after which the user is notified
@@ -256,15 +256,11 @@ class Emulator:
             added = self._communication.added(kind)
             entries = Entries(self._peers, state.members, now, added)
             members = Members(state.group.size, state.group.real, entries.of, state.hops.split)
-            vector = self._vector(state, slot, real)
-            operation = Operation(kind, tag_of(slot), slot, members, entries, vector)
+            vector, root = self._announced(state, slot, real)
+            operation = Operation(kind, tag_of(slot), slot, members, entries, vector, root)
             state.operations[slot] = operation
-        elif operation.vector is not None and real not in operation.reals:
-            vector = self._announcements.vector(state.group.name, real, operation.tag)
-            if vector is not None and vector.size != operation.vector.size:
-                named = self._named(state, operation)
-                sizes = f"{operation.vector.size:,} and {vector.size:,} bytes"
-                self._fail(f"{named}: real ranks give vectors of {sizes}")
+        elif real not in operation.reals:
+            self._compare(state, operation, real)
         channel = operation.channels.get(connection)
         if channel is None:
             channel = operation.channels[connection] = Channel(connection)
@@ -273,19 +269,38 @@ class Emulator:
             side = operation.reals[real] = RealSide(now, state.next_number(real), now)
         return operation, channel, side
 
-    def _vector(self, state: GroupState, slot: int, real: int) -> Vector | None:
-        """Return what a real member reduces; None, and stop, if that cannot be known."""
-        kind, tag = kind_of(slot), tag_of(slot)
-        if kind not in REDUCTIONS:
-            return None
-        vector = self._announcements.vector(state.group.name, real, tag)
-        if vector is None:
+    def _announced(self, state: GroupState, slot: int, real: int) -> tuple[Vector | None, int]:
+        """Return what a real member reduces, and the root of its broadcast; fail without."""
+        kind, tag, name = kind_of(slot), tag_of(slot), state.group.name
+        vector, root, lacks = None, None, ""
+        if kind in REDUCTIONS:
+            vector = self._announcements.vector(name, real, tag)
+            lacks = "length of its vector" if vector is None else ""
+        elif kind == "broadcast":
+            root = self._announcements.root(name, real, tag)
+            lacks = "root" if root is None else ""
+        if lacks:
             self._fail(
-                f"{kind} {tag} of the group {state.group.name}: rank {state.members[real]} did "
-                "not announce the length of its vector, which gloo's messages lack: start it with "
-                "PARACOSM_SERVED as paracosm emulate serve prints it"
+                f"{kind} {tag} of the group {name}: rank {state.members[real]} did not announce "
+                f"the {lacks}, which gloo's messages lack: start it with PARACOSM_SERVED as "
+                "paracosm emulate serve prints it"
             )
-        return vector
+        return vector, root or 0
+
+    def _compare(self, state: GroupState, operation: Operation, real: int) -> None:
+        """Fail where another real member reduces another size, or has another root."""
+        name, tag, differ = state.group.name, operation.tag, ""
+        if operation.vector is not None:
+            vector = self._announcements.vector(name, real, tag)
+            if vector is not None and vector.size != operation.vector.size:
+                sizes = f"{operation.vector.size:,} and {vector.size:,} bytes"
+                differ = f"give vectors of {sizes}"
+        elif isinstance(operation.schedule, Broadcast):
+            root = self._announcements.root(name, real, tag)
+            if root not in (None, operation.schedule.root):
+                differ = f"broadcast from ranks {operation.schedule.root} and {root} of the group"
+        if differ:
+            self._fail(f"{self._named(state, operation)}: real ranks {differ}")
 
     def _advance(self, state: GroupState, operation: Operation) -> None:
         if operation.slot not in state.operations:

@@ -72,6 +72,7 @@ class Operation:
         members: Members,
         entries: Entries,
         vector: Vector | None = None,
+        root: int = -1,  # of a broadcast
     ) -> None:
         self.kind = kind  # one of `protocol.KINDS` but "send"
         self.tag = tag  # its number in the group
@@ -80,7 +81,9 @@ class Operation:
         self.members = members
         self.channels: dict[Connection, Channel] = {}  # by connection
         self.reals: dict[int, RealSide] = {}  # by real member
-        self.schedule: Direct = _SCHEDULES[kind](members)  # when which message may go
+        is_broadcast = kind == "broadcast"
+        # When which message may go
+        self.schedule = Broadcast(members, root) if is_broadcast else _SCHEDULES[kind](members)
         self.entries = entries  # when the emulated members come
         self.vector = vector  # what is reduced, where anything is
         self.layout: Layout | None = None  # how that is cut
@@ -115,8 +118,10 @@ class Operation:
             "all_reduce": "ranks send to the rank before them only",
             "all_gather": "ranks send to the rank after them only",
         }.get(self.kind, "one message from one rank to another at most")
-        if self.kind in ("broadcast", "barrier"):
+        if self.kind == "barrier":
             expected = "one message at most, between ranks that are a power of 2 apart"
+        elif isinstance(self.schedule, Broadcast):
+            expected = f"one message at most, along the binomial tree of root {self.schedule.root}"
         return (
             f"message {index} of {length:,} bytes from rank {source} to rank {target} of the group "
             f"was not expected: in gloo's {self.kind} among {self.world} {expected}"
@@ -303,7 +308,6 @@ _SCHEDULES: dict[str, Callable[[Members], Direct]] = {
     "all_reduce": lambda members: Ring(members, -1, 2, 2),
     "all_gather": lambda members: Ring(members, 1, 2, 1),
     "reduce": RingReduce,
-    "broadcast": Broadcast,
     "barrier": Barrier,
     "gather": Direct,
     "scatter": Direct,

@@ -100,38 +100,33 @@ class Barrier(Direct):
         return self._begun[number, member]
 
 
-def root_of(size: int, source: int, target: int) -> int:
-    """Return the root of a broadcast with this message: rank 0 if possible, else the source."""
-    step = (target - source) % size
-    return 0 if target.bit_length() == step.bit_length() and source == target - step else source
+def parent_in_broadcast(size: int, root: int, member: int) -> int | None:
+    """Return the member that another one receives a broadcast from; None for the root.
+
+    gloo's is a binomial tree (gloo/broadcast.cc): with v the rank counted from the root, v > 0
+    receives from v without its highest bit, then sends to v + 2^i for all i above that bit.
+    """
+    virtual = (member - root) % size
+    return None if virtual == 0 else (virtual - (1 << (virtual.bit_length() - 1)) + root) % size
+
+
+def children_in_broadcast(size: int, root: int, member: int) -> list[int]:
+    virtual = (member - root) % size
+    above = range(virtual.bit_length(), (size - 1).bit_length())
+    return [(virtual + (1 << i) + root) % size for i in above if virtual + (1 << i) < size]
 
 
 class Broadcast(Direct):
-    """gloo's broadcast: a binomial tree (gloo/broadcast.cc).
+    """gloo's broadcast: each member sends to its children what its parent has sent."""
 
-    With v the rank counted from the root, v > 0 receives from v without its highest bit, then sends
-    to v + 2^i for all i above that bit.
-    """
-
-    def __init__(self, members: Members) -> None:
+    def __init__(self, members: Members, root: int) -> None:
         super().__init__(members)
-        self._root: int | None = None
+        self.root = root
         self._arrived: dict[int, float] = {}
         self._here: dict[tuple[int, int], float] = {}  # (member, bytes) -> instant
 
-    @property
-    def root(self) -> int:
-        """The root, as far as it shows; -1 before any message."""
-        return -1 if self._root is None else self._root
-
     def allows(self, source: int, target: int, index: int) -> bool:
-        apart = (target - source) % self._members.size
-        if index > 0 or apart == 0 or apart & (apart - 1):
-            return False
-        if self._root is None:
-            real_sends = self._members.is_real(source)
-            self._root = source if real_sends else root_of(self._members.size, source, target)
-        return True
+        return index == 0 and parent_in_broadcast(self._members.size, self.root, target) == source
 
     def arrived(self, real: int, peer: int, index: int, size: int, now: float) -> None:
         self._arrived[peer] = now
@@ -141,13 +136,12 @@ class Broadcast(Direct):
 
     def _has(self, member: int, size: int) -> float | None:
         entry = self._members.entry(member)
-        virtual = (member - self.root) % self._members.size
-        if virtual == 0:
+        parent = parent_in_broadcast(self._members.size, self.root, member)
+        if parent is None:
             return entry
         known = self._here.get((member, size))
         if known is not None:
             return known
-        parent = (virtual - (1 << (virtual.bit_length() - 1)) + self.root) % self._members.size
         if self._members.is_real(parent):
             came = self._arrived.get(member)
         else:

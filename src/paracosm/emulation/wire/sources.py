@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from paracosm.emulation.wire.announcements import Announcements, Vector
 from paracosm.emulation.wire.connection import Buffer, Connection, Outgoing, WireGroup
 from paracosm.emulation.wire.operations import Channel, Operation
-from paracosm.emulation.wire.schedules import Ring
+from paracosm.emulation.wire.schedules import Broadcast, Ring
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,11 @@ class Sources:
     def _contribution_of(
         self, group: WireGroup, operation: Operation, real: int, length: int
     ) -> Source | None:
-        """Return what an emulated member with the same content as a real one contributes."""
-        holder = group.real[0] if operation.kind == "broadcast" else real
+        """Return what an emulated member contributes: what a real one has, or has sent it."""
+        holder = real
+        if isinstance(operation.schedule, Broadcast):
+            root = operation.schedule.root
+            holder = root if operation.members.is_real(root) else group.real[0]
         if operation.given is None:
             operation.given = self._announcements.copy(group.name, holder, operation.tag)
         if operation.given is None and holder not in operation.reals:
