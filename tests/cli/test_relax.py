@@ -154,6 +154,7 @@ def test_a_study_of_another_kind_is_told_its_verb(tmp_path: Path, capsys: Captur
         (["relax", "missing.yaml"], "missing.yaml"),
         ([*SMALL, "--json", "--quiet"], "--json and --quiet exclude each other"),
         ([*SMALL, "--jobs", "2"], "--jobs needs a study with a grid"),
+        ([*SMALL, "--backend", "dask"], "--backend needs a study with a grid"),
         ([*SMALL, "--force"], "--force replaces the run in a folder: give --out"),
         ([*SMALL, "--log"], "--log"),
     ],

@@ -289,7 +289,7 @@ def test_a_parcel_is_opened_in_a_folder_of_its_own_and_newer_modules_are_importe
             ["--backend", "dask", "--scheduler", "tcp://a:1", "--jobs", "2"],
             "--jobs: the cluster of --scheduler has its workers: leave it out",
         ),
-        (["--backend", "dask"], "--backend needs a study with a grid: leave it out"),
+        (["--backend", "dask"], "--backend: no gradients are computed in this run: leave it out"),
     ],
 )
 def test_a_backend_that_cannot_be_or_has_no_effect_is_refused(

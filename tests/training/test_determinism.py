@@ -71,7 +71,7 @@ def test_no_clock_starts_a_pool_where_the_number_that_waits_decides_over_vmap(
     def started(*_: object) -> None:
         raise AssertionError("a pool was started")
 
-    monkeypatch.setattr(gradients_module.ProcessPool, "__init__", started)
+    monkeypatch.setattr(gradients_module.LocalWorkers, "__init__", started)
     monkeypatch.setattr(gradients_module, "perf_counter", jumping())
     monkeypatch.setattr(gradients_module, "available_cores", lambda: 4)
     small = {"model": "normalised_network:by_layer", "data": "normalised_network:data"}

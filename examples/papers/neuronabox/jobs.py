@@ -150,11 +150,10 @@ def wire_job(
     world: int,
     command: Sequence[str],
     options: Mapping[str, Any] | None = None,
-    observed: bool = False,
     first: bool = True,
     port: int = PORT,
 ) -> Iterator[Job]:
-    """Run a script as rank 0 of a world whose other ranks are emulated.
+    """Run a script as rank 0 of a world whose other ranks are emulated, as `paracosm emulate` does.
 
     With two ranks the emulator is on the node of rank 1, else on a node of its own.
 
@@ -163,8 +162,6 @@ def wire_job(
         world: how many ranks.
         command: script and arguments.
         options: further fields of `EmulateConfig`.
-        observed: whether rank 0 says when it waits and when iterations end, as under `paracosm
-            emulate`; else it is run by Python alone, as with `paracosm emulate serve`.
         first: as in `Job`.
         port: of the rendezvous.
     """
@@ -189,11 +186,9 @@ def wire_job(
         )
         own = network.ranks[0]
         environment = _environment(0, world, network, own, port)
-        runner = [sys.executable]
-        if observed:
-            runner += ["-m", "paracosm.emulation.rank.main"]
-            told = Setting(config, 0, 0, folder / "rank0.records")
-            environment[VARIABLE] = told.environment()[VARIABLE]
+        runner = [sys.executable, "-m", "paracosm.emulation.rank.main"]
+        told = Setting(config, 0, 0, folder / "rank0.records")
+        environment[VARIABLE] = told.environment()[VARIABLE]
         job.ranks.append(_start(job, folder, own, [*runner, *command], environment))
         yield job
 

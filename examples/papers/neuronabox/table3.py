@@ -46,7 +46,7 @@ def measure_table3(network: Network, quick: bool, say: Say) -> dict[str, Any]:
     """Run all jobs in all ways, in rounds; return what `tables_of` shows."""
     calls = measure_calls(network, quick, say)
     link = fitted(calls)
-    rounds, iterations = (2, 15) if quick else (6, 60)
+    rounds, iterations = (2, 15) if quick else (10, 60)
     rows: list[dict[str, Any]] = []
     for number in range(rounds):
         for job in (*FIXED, *REAL):
@@ -90,7 +90,7 @@ def run_once(network: Network, job: str, way: str, iterations: int, link: Line) 
         if way == "real":
             made = real_job(network, WORLD, command, first)
         elif way == "wire":
-            made = wire_job(network, WORLD, command, WIRE, observed=True, first=first)
+            made = wire_job(network, WORLD, command, WIRE, first=first)
         else:
             # The tables of the page were measured with transfers that take turns.
             links = {"latency": link.latency, "bandwidth": link.bandwidth, "sharing": "serial"}

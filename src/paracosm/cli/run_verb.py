@@ -10,7 +10,6 @@ from typing import Any
 
 import typer
 
-from paracosm.backends import HERE
 from paracosm.cli.display import aligned, counter, printer, progress_bar
 from paracosm.cli.options import RunFlags, check_folder
 from paracosm.cli.verbs import INTERRUPTED
@@ -54,7 +53,6 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
         what = f"a list of {what} is a sweep, which" if what else "a study with a grid"
         raise InputError(f"{where}: {what} needs a folder to write: give --out")
     points = wanted.points(where)
-    many = "--jobs" if flags.jobs > 1 else "--backend"
     check_folder(flags.out, flags.force)
     if flags.tensorboard is not None:
         check_scalars(flags.tensorboard, flags.force)
@@ -66,10 +64,6 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
         (log and flags.json, "--log and --json both write to standard output: give one of them"),
         (log and flags.quiet, "--log prints and --quiet does not: give one of them"),
         (log and not alone, "--log works on a single run, and the study has a grid: leave it out"),
-        (
-            alone and flags.where != HERE and not KINDS[kind].of_many,
-            f"{many} needs a study with a grid: leave it out",
-        ),
     ):
         if conflict:
             raise InputError(message)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from paracosm.backends import HERE, Backend
 from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields
 from paracosm.errors import InputError
@@ -47,6 +48,7 @@ def run_scheduled(
     seed: int = 0,
     metrics: MetricSink | None = None,
     progress: Progress | None = None,
+    backend: Backend = HERE,
 ) -> TrainingResult:
     """Train over the schedule of a job profile, or of the iterations of a strategy.
 
@@ -61,6 +63,7 @@ def run_scheduled(
         seed: of all random streams; initial model and minibatches are those of `train`. metrics:
             records the metrics; by default in memory.
         progress: called after every update.
+        backend: a cluster computes the gradients that wait together.
 
     Raises:
         InputError: the configuration, profile or database cannot be used, or its tensors differ
@@ -71,13 +74,13 @@ def run_scheduled(
         run: Callable[..., TrainingResult] = _over_iterations
     else:
         run = _over_profile
-    result = run(config, seed, metrics, progress)
+    result = run(config, seed, metrics, progress, backend)
     if not config.what_if:
         return result
     summary = replace(result.summary, what_if=[str(each) for each in config.what_if])
     if summary.status != "interrupted":
         plain = config.model_copy(update={"what_if": ()})
-        before = run(plain, seed, Metrics(), None).summary
+        before = run(plain, seed, Metrics(), None, backend).summary
         status = before.status if before.status == "interrupted" else summary.status
         summary = replace(summary, unchanged=before, status=status)
     return replace(result, summary=summary)
@@ -96,7 +99,11 @@ def check_scheduled(config: TrainConfig) -> None:
 
 
 def _over_profile(
-    config: TrainConfig, seed: int, metrics: MetricSink, progress: Progress | None
+    config: TrainConfig,
+    seed: int,
+    metrics: MetricSink,
+    progress: Progress | None,
+    backend: Backend,
 ) -> TrainingResult:
     workers = len(config.resolve_cluster().workers)
     job = profiled_job(config, (workers,))
@@ -107,11 +114,12 @@ def _over_profile(
     check_model(job, {name: getattr(config, name) for name in LearningFields.model_fields}, seed)
     rule = config.algorithm.rule(workers)
     if rule is None:
-        return _coupled(config, job, learning, seed, metrics, progress)
+        return _coupled(config, job, learning, seed, metrics, progress, backend)
     servers = len(job.cluster.servers)
     asked = TrainConfig(**learning, workers=workers, **_servers(config, servers))
+    life = partial(job.schedule, workers, rule)
     return _train(
-        *(asked, partial(job.schedule, workers, rule), job.tensors, seed, metrics, progress),
+        *(asked, life, job.tensors, seed, metrics, progress, backend),
         failures=config.job_failures(workers, servers, rule.needs_all),
         cluster=describe_cluster(job.cluster),
         servers=servers,
@@ -131,6 +139,7 @@ def _train(
     seed: int,
     metrics: MetricSink,
     progress: Progress | None,
+    backend: Backend,
     *,
     failures: JobFailures | None,
     servers: int,
@@ -154,7 +163,7 @@ def _train(
     if record is not None:
         followed = record.watch(followed)
         durations = {**durations, "failures": f"assumed: {failures}"}
-    result = train_on_schedule(asked, followed, tensors, seed, metrics, progress)
+    result = train_on_schedule(asked, followed, tensors, seed, metrics, progress, backend)
     end = round(result.summary.virtual_time * 1e12)
     summary = replace(result.summary, servers=servers, durations=durations, **facts)
     if record is not None:
@@ -180,10 +189,11 @@ def _coupled(
     seed: int,
     metrics: MetricSink,
     progress: Progress | None,
+    backend: Backend,
 ) -> TrainingResult:
     """Train on the engine, with whole vectors and the computing time of profiled steps."""
     asked = coupled_config(config, job, learning, config.workers)
-    result = train(asked, seed, metrics, progress)
+    result = train(asked, seed, metrics, progress, backend=backend)
     durations = {**origins(job), "schedule": coupled_origin(config.algorithm)}
     return replace(result, summary=replace(result.summary, durations=durations))
 
@@ -229,7 +239,11 @@ def coupled_origin(algorithm: Algorithm) -> str:
 
 
 def _over_iterations(
-    config: TrainConfig, seed: int, metrics: MetricSink, progress: Progress | None
+    config: TrainConfig,
+    seed: int,
+    metrics: MetricSink,
+    progress: Progress | None,
+    backend: Backend,
 ) -> TrainingResult:
     prediction = run_prediction(predict_config(config), seed).summary
     assert isinstance(prediction, JobSummary)
@@ -241,9 +255,9 @@ def _over_iterations(
         f"{prediction.iteration_time:.4g} s",
         "gradients": "computed",
     }
+    life: Life = lambda *_: iterations(workers, prediction.iteration_time)
     return _train(
-        *(asked, lambda *_: iterations(workers, prediction.iteration_time), ()),
-        *(seed, metrics, progress),
+        *(asked, life, (), seed, metrics, progress, backend),
         failures=config.job_failures(workers, prediction.servers, stops_together=True),
         cluster=prediction.cluster,
         servers=prediction.servers,

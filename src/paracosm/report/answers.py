@@ -32,7 +32,7 @@ from paracosm.units import format_duration, format_energy
 
 HALF = 0.5  # of ideal: the efficiency up to which numbers of workers are counted as good
 WIDE_BAND = 0.1  # relative difference between workers in step and apart that is worth reporting
-ALIKE = 0.01  # relative difference between times that is none
+ALIKE = 0.01  # relative difference up to which times count as equal
 
 
 def answer(summary: Summary) -> str:
@@ -44,7 +44,7 @@ def answer(summary: Summary) -> str:
 
 
 def relaxation_answer(summary: RelaxationSummary) -> str | None:
-    """Say what became of an iteration, and how its synchronous twin compares."""
+    """Describe the outcome of an iteration, and compare it with its synchronous twin."""
     if None in (summary.virtual_time, summary.sweeps):
         return None
     if summary.status == "diverged":
@@ -74,7 +74,7 @@ def _noticed(summary: RelaxationSummary) -> str:
 def _diverged(summary: RelaxationSummary) -> str:
     residual, initial = summary.residual, summary.initial_residual
     finite = residual is not None and math.isfinite(residual)
-    reached = f"reached {residual:.3g}" if finite else "was no finite number any more"
+    reached = f"reached {residual:.3g}" if finite else "was no longer finite"
     began = "" if initial is None else f" from {initial:.3g}"
     rate = summary.growth_rate
     grew = "" if rate is None or rate <= 1 else f", growing by the factor {rate:.4g} a sweep"
@@ -214,7 +214,7 @@ def emulation_answer(summary: EmulationSummary) -> str:
 
 
 def exposed_share(summary: EmulationSummary) -> float | None:
-    """Return the share of an iteration that waits for communication; None where nobody knows."""
+    """Return the share of an iteration that waits for communication; None if unknown."""
     parts = summary.breakdown or {}
     whole = sum(parts.get(part, 0.0) for part in ("compute", "exposed_communication", "waiting"))
     return parts["exposed_communication"] / whole if whole else None

@@ -111,7 +111,7 @@ def _means(runs: Sequence[Run], shares: Sequence[Shares], title: str) -> Chart:
             own = [s for (n, of), s in each.items() if of == resource and node_group(n) == group]
             if own:
                 mean, series = sum(own) / len(own), f"{group}s, {resource}"
-                label = f"{series}: {mean:.1%} in the mean ({min(own):.1%} to {max(own):.1%})"
+                label = f"{series}: {mean:.1%} on average ({min(own):.1%} to {max(own):.1%})"
                 at = np.array([mean]), np.array([float(run.index)])
                 marks.append(Dots(*at, (label,), run.index, series, "diamond", color))
     names = [run.name for run in runs]

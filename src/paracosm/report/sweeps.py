@@ -27,7 +27,7 @@ class Trial:
 
     varied: Mapping[str, Any]  # by argument, those that the run takes no notice of left out
     summary: Any
-    failure: str | None = None  # why it came to nothing: "diverged", "at chance"
+    failure: str | None = None  # why it failed: "diverged", "at chance"
     time: float | None = None  # virtual seconds to the goal; None where it never came there
     updates: int | None = None  # to the goal
 
@@ -109,7 +109,7 @@ def best_sentence(
     Args:
         runs: several.
         what: how the sentence begins: "An iteration is shortest with".
-        cost: of a summary; None where the run came to nothing.
+        cost: of a summary; None where the run failed.
         write: writes a cost.
     """
     trials = with_fewest_arguments(runs_side_by_side(runs))

@@ -34,7 +34,7 @@ class Hooks:
     progress: Progress | None = None  # reports progress
     announce: Announce | None = None  # reports the expected result, before the start
     log: bool = False  # print a line for every event
-    backend: Backend = HERE  # where the runs run that one run consists of
+    backend: Backend = HERE  # where what one run consists of is computed
     journal: Path | None = None  # where a resumable run stores its progress
 
 
@@ -67,6 +67,7 @@ class Kind:
     prints: Callable[[Any], bool] = lambda config: False
     # whether a run consists of many: it distributes them over processes, and can be resumed
     of_many: bool = False
+    on_clusters: bool = False  # whether one run computes on a cluster
 
     def models(self) -> tuple[type[BaseModel], ...]:
         """Return the pydantic models of its arguments, one per form."""
@@ -120,7 +121,7 @@ def _train(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     if config.profile is None and config.strategy is None:
         from paracosm.training import train
 
-        result = train(config, seed, metrics, hooks.progress, hooks.log)
+        result = train(config, seed, metrics, hooks.progress, hooks.log, hooks.backend)
     else:
         from paracosm.planning.scheduled import run_scheduled
 
@@ -128,7 +129,7 @@ def _train(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
             raise InputError(
                 "--log has no effect with a schedule, which simulates no events: leave it out"
             )
-        result = run_scheduled(config, seed, metrics, hooks.progress)
+        result = run_scheduled(config, seed, metrics, hooks.progress, hooks.backend)
     files: dict[str, Callable[[Path], None]] = {}
     if result.recording is not None:
         files["recording.json"] = result.recording.save
@@ -184,6 +185,7 @@ KINDS: Mapping[str, Kind] = {
         total=_updates,
         run=_train,
         logs=True,
+        on_clusters=True,
     ),
     "relax": Kind(
         noun="a relaxation",

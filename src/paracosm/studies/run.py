@@ -45,12 +45,16 @@ def run_point(
     kind, hooks = KINDS[point.kind], hooks or Hooks()
     if hooks.log and not kind.logs:
         raise InputError(f"{kind.noun} has no event log: leave --log out")
+    where = hooks.backend
+    if where != HERE and not (kind.of_many or (kind.on_clusters and where.is_remote)):
+        flag = "--jobs" if where.jobs > 1 else "--backend"
+        raise InputError(f"{flag} needs a study with a grid: leave it out")
+    hooks = replace(hooks, backend=where.sending(to_builtin(point.as_study())))
     if out is None:
         return kind.run(point.config, point.seed, metrics, hooks)
     with RunFolder.create(out, point.as_study(), force, resume=kind.of_many) as folder:
         if kind.of_many:
-            backend = hooks.backend.sending(to_builtin(point.as_study()))
-            hooks = replace(hooks, journal=out / JOURNAL, backend=backend)
+            hooks = replace(hooks, journal=out / JOURNAL)
         outcome = kind.run(point.config, point.seed, folder, hooks)
         for name, save in outcome.files.items():
             save(out / name)

@@ -1,24 +1,16 @@
-"""Methods to compute gradients: one by one, many in one vectorised call, on a pool of processes."""
+"""Methods to compute gradients in this process: one by one, or many in one vectorised call."""
 
 from __future__ import annotations
 
-import os
-import pickle
-import shutil
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import joblib
 import numpy as np
-import numpy.typing as npt
 import torch
-from joblib.externals.loky import ProcessPoolExecutor
-from joblib.externals.loky.backend.reduction import dumps
 from torch import Tensor
 from torch.func import functional_call, vmap
 from torch.nn import functional
@@ -27,12 +19,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from paracosm.arrays import Ints
 from paracosm.errors import InputError
 from paracosm.factory import one_line
-from paracosm.files import temporary_folder
 from paracosm.models.data_sets import DataSet
 from paracosm.models.registry import Model
-from paracosm.processes import end_with_parent
 from paracosm.rng import integer_seed
-from paracosm.training.buffers import SHARED, Buffers, State, averaged_over
+from paracosm.training.buffers import Buffers, State
 from paracosm.training.parameters import ParameterLayout, Parameters
 
 
@@ -309,179 +299,9 @@ def compute_stacked(
     return [*map(Gradient, losses, found)]
 
 
-_TASKS_PER_PROCESS = 4  # of one call, so that no process waits long for the last
-_POOL_MEMORY = 256 * 2**20  # bytes of parameters shared with the processes
-
-Array = npt.NDArray[Any]
-
-
 def available_cores() -> int:
     """Return the number of cores that this process may use."""
     return int(joblib.cpu_count())
-
-
-class ProcessPool:
-    """The method that computes gradients on processes.
-
-    Each process holds the model. Parameters are rows of a matrix in shared memory, where gradients
-    take their places; minibatches travel. Processes start with the first task and live until
-    `close`.
-    """
-
-    def __init__(
-        self,
-        model: Model,
-        layout: ParameterLayout,
-        data: DataSet,
-        traits: Traits,
-        seed: int,
-        processes: int,
-        workers: int,
-        buffers: Buffers,
-    ) -> None:
-        self.processes = processes
-        self._data = data
-        self._layout = layout
-        self._buffers = buffers
-        self._moving_buffers = traits.moving_buffers
-        rows = min(workers, max(processes, _POOL_MEMORY // (4 * layout.size)))
-        self._kept = ExitStack()
-        folder = self._kept.enter_context(temporary_folder(_fast_folder(4 * rows * layout.size)))
-        file = str(folder / "rows")
-        self._matrix = np.memmap(file, np.float32, "w+", shape=(rows, layout.size))
-        try:
-            stepper = bytes(dumps((model, layout, traits, seed)))
-        except Exception as error:
-            raise InputError(f"the model cannot be sent to processes: {one_line(error)}") from error
-        threads = torch.get_num_threads()  # as here, so that values are the same to the bit
-        self._executor = ProcessPoolExecutor(
-            processes,
-            timeout=None,
-            initializer=_start,
-            initargs=(os.getpid(), stepper, threads, file, self._matrix.shape),
-        )
-        self._warming: list[Future[int]] = []
-
-    def warm_up(self) -> bool:
-        """Start the processes without waiting for them; return whether they have started."""
-        if not self._warming:
-            self._warming = [self._executor.submit(int) for _ in range(self.processes)]
-        return all(future.done() for future in self._warming)
-
-    def compute(self, requests: Sequence[Request]) -> list[Gradient]:
-        """Return the gradients.
-
-        All of one replica are of one task, in their order. Where replicas share their buffers,
-        every task starts from them as they are now; see `averaged_over`.
-        """
-        rows = len(self._matrix)
-        gradients: list[Gradient] = []
-        for begin in range(0, len(requests), rows):
-            gradients += self._compute(requests[begin : begin + rows])
-        return gradients
-
-    def close(self) -> None:
-        self._executor.shutdown(wait=True, kill_workers=True)
-        self._kept.close()
-
-    def _compute(self, requests: Sequence[Request]) -> Iterator[Gradient]:
-        for row, request in zip(self._matrix, requests, strict=False):
-            assert request.parameters is not None
-            row[:] = self._layout.flat(request.parameters).numpy()
-        x, y = self._data.train_x.numpy(), self._data.train_y.numpy()
-        divided = self._divided(requests)
-        tasks: list[Future[tuple[list[float], list[State]]]] = []
-        shared = self._buffers.state(SHARED) if self._is_shared(requests) else None
-        for places in divided:
-            batches = [
-                (place, x[each.batch], y[each.batch], each.number, each.replica)
-                for place, each in ((place, requests[place]) for place in places)
-            ]
-            replicas = {requests[place].replica for place in places if self._moving_buffers}
-            states = {each: shared or self._buffers.state(each) for each in sorted(replicas)}
-            tasks.append(self._executor.submit(_gradients, batches, states))
-        losses = [0.0] * len(requests)
-        own: dict[int, State] = {}  # by place
-        ended: list[State] = []
-        for places, task in zip(divided, tasks, strict=True):
-            found, after = task.result()
-            for place, loss in zip(places, found, strict=True):
-                losses[place] = loss
-            if shared is not None:
-                ended.append(after[-1])
-            else:
-                own |= zip(places, after, strict=False)
-        if shared is not None:
-            self._buffers.load(SHARED, averaged_over(ended, shared))
-        for place, state in own.items():
-            self._buffers.load(requests[place].replica, state)
-        rows = torch.from_numpy(np.array(self._matrix[: len(requests)])).unbind()
-        for place, (request, loss, row) in enumerate(zip(requests, losses, rows, strict=True)):
-            assert request.parameters is not None
-            is_flat = not isinstance(request.parameters, tuple)
-            gradient = row if is_flat else tuple(self._layout.tensors(row))
-            yield Gradient(loss, gradient, own.get(place))
-
-    def _is_shared(self, requests: Sequence[Request]) -> bool:
-        return self._moving_buffers and requests[0].replica == SHARED
-
-    def _divided(self, requests: Sequence[Request]) -> list[list[int]]:
-        length = -(-len(requests) // (_TASKS_PER_PROCESS * self.processes))
-        places = list(range(len(requests)))
-        if not self._moving_buffers or self._is_shared(requests):
-            return [places[first : first + length] for first in range(0, len(places), length)]
-        tasks: list[list[int]] = []
-        places.sort(key=lambda place: requests[place].replica)
-        for _, group in groupby(places, key=lambda place: requests[place].replica):
-            own = list(group)
-            if tasks and len(tasks[-1]) + len(own) <= length:
-                tasks[-1] += own
-            else:
-                tasks.append(own)
-        return tasks
-
-
-def _fast_folder(size: int) -> str | None:
-    folder = Path("/dev/shm")
-    return str(folder) if folder.is_dir() and shutil.disk_usage(folder).free > 2 * size else None
-
-
-# The minibatch of one request: the row of its parameters, x, y, its number, its replica.
-_Batch = tuple[int, Array, Array, int, int]
-
-# Of each process in the pool, set as it starts.
-_buffers: Buffers
-_stepper: Stepper
-_rows: torch.Tensor
-
-
-def _start(parent: int, state: bytes, threads: int, path: str, shape: tuple[int, int]) -> None:
-    global _buffers, _stepper, _rows
-    end_with_parent(parent=parent)
-    torch.set_num_threads(threads)
-    model, layout, traits, seed = pickle.loads(state)
-    _buffers = Buffers(model.module)
-    _stepper = Stepper(model, layout, traits, seed, _buffers)
-    _rows = torch.from_numpy(np.memmap(path, np.float32, "r+", shape=shape))
-
-
-def _gradients(batches: list[_Batch], states: dict[int, State]) -> tuple[list[float], list[State]]:
-    """Replace parameters by gradients; return losses, and buffers if `states` are given."""
-    _buffers.clear()
-    for replica, state in states.items():
-        _buffers.load(replica, state)
-    losses: list[float] = []
-    after: list[State] = []
-    for row, x, y, number, replica in batches:
-        loss, gradient, _ = _stepper.step(
-            *(_rows[row], torch.from_numpy(x), torch.from_numpy(y), number, replica)
-        )
-        assert not isinstance(gradient, tuple), "a row is a flat vector"
-        _rows[row] = gradient
-        losses.append(loss)
-        if states:
-            after.append(_buffers.state(replica))
-    return losses, after
 
 
 _EXAMPLES = 8

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from paracosm.arrays import Ints
+from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError, unknown
 from paracosm.models.data_sets import DataSet
 from paracosm.models.registry import Model
@@ -20,7 +21,6 @@ from paracosm.training.gradient_methods import (
     Method,
     OneByOne,
     PendingGradient,
-    ProcessPool,
     Request,
     Stepper,
     Traits,
@@ -28,6 +28,7 @@ from paracosm.training.gradient_methods import (
     available_cores,
     inspect_model,
 )
+from paracosm.training.gradient_pool import ClusterWorkers, GradientPool, LocalWorkers, sent
 from paracosm.training.parameters import ParameterLayout, Parameters
 from paracosm.training.privacy import Privacy
 
@@ -92,6 +93,7 @@ def make_gradients(
     privacy: Privacy | None = None,  # of examples
     noise_seed: int = 0,  # of what hides them; each request has its own stream
     own_buffers: bool = False,  # whether replicas are to have their own
+    backend: Backend = HERE,  # a cluster computes all that wait together, whatever they are
 ) -> GradientSource:
     """Return the source of the gradients of a model on a data set's training examples.
 
@@ -114,14 +116,23 @@ def make_gradients(
             "leave it out"
         )
     buffers = Buffers(model.module)
+    if backend.is_remote:
+        if privacy is not None or mode not in ("auto", "processes"):
+            why = "they are private" if privacy is not None else f'lookahead is "{mode}"'
+            raise InputError(f"--backend: gradients are computed here, as {why}: leave it out")
+        cluster = ClusterWorkers(sent(model, layout, traits, seed), backend, workers_hint)
+        there = GradientPool(cluster, layout, data, traits, buffers)
+        return GradientSource(Policy(there, f"on {cluster.name}"), buffers)
     if privacy is not None:
         private = Private(privacy, model, layout, data, traits, noise_seed)
         text = "by example, clipped and with noise"
         return GradientSource(Policy(private, text, together=False), buffers)
     processes = min(available_cores(), workers_hint)
 
-    def pool() -> ProcessPool:
-        return ProcessPool(*(model, layout, data, traits, seed, processes, workers_hint, buffers))
+    def pool() -> GradientPool:
+        held = sent(model, layout, traits, seed)
+        workers = LocalWorkers(held, layout.size, processes, workers_hint)
+        return GradientPool(workers, layout, data, traits, buffers)
 
     if mode == "processes":
         return GradientSource(Policy(pool(), f"on {processes} processes"), buffers)
@@ -173,8 +184,8 @@ class Policy:
 
     def close(self) -> None:
         """Release what the methods hold."""
-        if isinstance(self._method, ProcessPool):
-            self._method.close()
+        if isinstance(self._method, GradientPool):
+            self._method.workers.close()
 
 
 _FEWEST = 16
@@ -212,14 +223,14 @@ class Automatic(Policy):
         self,
         one: Method,
         vectorised: Method | None,  # None where it is not worth it, or not possible
-        pool: Callable[[], ProcessPool] | None,  # makes one; None where values would differ
+        pool: Callable[[], GradientPool] | None,  # makes one; None where values would differ
         obstacle: str | None = None,  # why a small model is not vectorised
     ) -> None:
         self._one = one
         self._vmap = vectorised
         self._make_pool = pool
         self._obstacle = obstacle
-        self._pool: ProcessPool | None = None
+        self._pool: GradientPool | None = None
         self._is_warm = False
         self._seconds = 0.0
         self._counts: Counter[str] = Counter()
@@ -240,7 +251,7 @@ class Automatic(Policy):
         elif method is self._vmap:
             self._counts["vmap"] += gradients
         elif self._pool is not None:
-            self._counts[f"{self._pool.processes} processes"] += gradients
+            self._counts[self._pool.workers.name] += gradients
 
     def describe(self) -> str:
         """Say which methods computed how much."""
@@ -253,7 +264,7 @@ class Automatic(Policy):
 
     def close(self) -> None:
         if self._pool is not None:
-            self._pool.close()
+            self._pool.workers.close()
 
     def _pool_started(self) -> bool:
         if self._is_warm:
@@ -264,7 +275,7 @@ class Automatic(Policy):
             return False
         if self._pool is None:
             self._pool = self._make_pool()
-        self._is_warm = self._pool.warm_up()
+        self._is_warm = self._pool.workers.warm_up()
         return self._is_warm
 
 

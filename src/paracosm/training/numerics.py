@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paracosm.errors import require
+from paracosm.backends import HERE, Backend
+from paracosm.errors import InputError, require
 from paracosm.models import load_data
 from paracosm.models.shards import BatchSampler, make_shards
 from paracosm.results import Chance
@@ -38,6 +39,7 @@ def prepare_numerics(
     servers: int,
     tensors: Sequence[str] = (),
     active: int | None = None,  # of the clients at a time (all)
+    backend: Backend = HERE,  # where gradients that wait are computed together
 ) -> Numerics:
     """Build model, data and gradients as `config` says; nothing of it in timing-only mode.
 
@@ -46,6 +48,9 @@ def prepare_numerics(
     of flat vectors. PyTorch computes on one thread until they are closed, since small models lose
     more than they gain by more.
     """
+    if backend.is_remote and (config.timing_only or config.compute == MEASURED):
+        what = "computed" if config.timing_only else "timed on another machine"
+        raise InputError(f"--backend: no gradients are {what} in this run: leave it out")
     parts = servers * config.algorithm.fragments
     sizes_known = config.costless_messages() or (config.message_size and parts == 1)
     if config.timing_only and sizes_known and config.compress is None:
@@ -56,7 +61,7 @@ def prepare_numerics(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        computing = _Computing(config, seed, clients, servers, tensors, active or clients)
+        computing = _Computing(config, seed, clients, servers, tensors, active or clients, backend)
     except BaseException:
         torch.set_num_threads(threads)
         raise
@@ -79,6 +84,7 @@ class _Computing(Numerics):
         servers: int,
         tensors: Sequence[str],
         active: int,
+        backend: Backend,
     ) -> None:
         from paracosm.models.build import build_model
         from paracosm.training.buffers import SHARED
@@ -121,6 +127,7 @@ class _Computing(Numerics):
             privacy=config.privacy_of("examples"),
             noise_seed=integer_seed(seed, TrainingStream.NOISE),
             own_buffers=config.buffers == "own",
+            backend=backend,
         )
         # Whose buffers all gradients change; None where each client has its own
         self._replica = SHARED if config.buffers == "shared" else None

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError
 from paracosm.factory import one_line
 from paracosm.results.metrics import MetricSink
@@ -40,6 +41,7 @@ def train_on_schedule(
     seed: int = 0,  # of the initial model and each worker's batches, as in `train`
     metrics: MetricSink | None = None,  # records the metrics; by default in memory
     progress: Progress | None = None,  # called after every update
+    backend: Backend = HERE,  # a cluster computes the gradients that wait together
 ) -> TrainingResult:
     """Train over a schedule.
 
@@ -70,7 +72,7 @@ def train_on_schedule(
         )
     metrics = Metrics() if metrics is None else metrics
     servers = len(cluster.servers) or 1
-    numerics = prepare_numerics(config, seed, len(workers), servers, tensors)
+    numerics = prepare_numerics(config, seed, len(workers), servers, tensors, backend=backend)
     try:
         run = _Run(config, numerics, workers, tensors, metrics, progress)
         status = run.follow(blocks)
@@ -98,6 +100,7 @@ def train_over_file(
     seed: int,
     metrics: MetricSink | None = None,
     progress: Progress | None = None,
+    backend: Backend = HERE,
 ) -> TrainingResult:
     """Train over the schedule in a file, by as many workers as it has, as `train_on_schedule`.
 
@@ -115,9 +118,8 @@ def train_over_file(
         updates = _whole_updates(schedule)
         config.check_recipe(updates)
     known = {"schedule": None, "workers": workers, "updates": updates}
-    result = train_on_schedule(
-        config.model_copy(update=known), [schedule], schedule.tensors, seed, metrics, progress
-    )
+    asked, tensors = config.model_copy(update=known), schedule.tensors
+    result = train_on_schedule(asked, [schedule], tensors, seed, metrics, progress, backend)
     return replace(result, schedule=schedule)
 
 

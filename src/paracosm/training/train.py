@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from paracosm.backends import HERE, Backend
 from paracosm.cluster import Cluster
 from paracosm.cluster.description import describe_link, link_in_words
 from paracosm.engine import Simulator
@@ -32,6 +33,7 @@ def train(
     metrics: MetricSink | None = None,  # records the metrics; by default in memory
     progress: Progress | None = None,  # called after every update
     log: bool = False,  # print a line for every event of the simulation
+    backend: Backend = HERE,  # a cluster computes the gradients that wait together
 ) -> TrainingResult:
     """Train on a simulated cluster, or over a schedule that `config` names.
 
@@ -56,15 +58,15 @@ def train(
             raise InputError(
                 "--log has no effect with a schedule, which simulates no events: leave it out"
             )
-        return train_over_file(config, config.schedule, seed, metrics, progress)
+        return train_over_file(config, config.schedule, seed, metrics, progress, backend)
     metrics = Metrics() if metrics is None else metrics
-    result = _train(config, seed, config.changed(cluster), metrics, progress, log)
+    result = _train(config, seed, config.changed(cluster), metrics, progress, log, backend)
     if config.what_if:
         changed = replace(result.summary, what_if=[str(each) for each in config.what_if])
         if changed.status != "interrupted":
             # With a timeline, if the changed run has one: engine and generated schedule differ by
             # rounding, which can decide who comes first at a full port.
-            before = _train(config, seed, cluster, Metrics(), None, False).summary
+            before = _train(config, seed, cluster, Metrics(), None, False, backend).summary
             status = before.status if before.status == "interrupted" else changed.status
             changed = replace(changed, unchanged=before, status=status)
         result = replace(result, summary=changed)
@@ -78,10 +80,12 @@ def _train(
     metrics: MetricSink,
     progress: Progress | None,
     log: bool,
+    backend: Backend,
 ) -> TrainingResult:
     servers = len(cluster.servers) if config.resolve_topology() == "server" else 1
     clients = config.clients or len(cluster.workers)
-    numerics = prepare_numerics(config, seed, clients, servers, active=len(cluster.workers))
+    active = len(cluster.workers)
+    numerics = prepare_numerics(config, seed, clients, servers, active=active, backend=backend)
     timeline = Timeline() if _wants_timeline(config, cluster) else None
     sim = Simulator(log=log, network=cluster, timeline=timeline, recording=config.recording)
     run = (config, seed, cluster, numerics, sim, metrics, progress)

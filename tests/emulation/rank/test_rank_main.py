@@ -62,6 +62,9 @@ def test_a_script_sees_and_shows_what_it_would_without_us(run_rank: Run, tmp_pat
         ("import os; os._exit(4)", 4, ""),
         ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT, "interrupt"),
         ("1 +", 1, "SyntaxError"),
+        ("# caf\xe9", 1, "Non-UTF-8 code starting with '\\xe9'"),
+        ("x = 1\ny = 'caf\xe9'", 1, "Non-UTF-8 code starting with '\\xe9'"),
+        ("# -*- coding: latin-1 -*-\nassert 'caf\xe9'[-1] == chr(233)", 0, ""),
         ("import atexit; atexit.register(print, 'late')", 0, ""),
     ],
 )
@@ -69,7 +72,7 @@ def test_a_script_ends_as_it_would_without_us(
     run_rank: Run, tmp_path: Path, source: str, exit_code: int, said: str
 ) -> None:
     script = tmp_path / "train.py"
-    script.write_text(source)
+    script.write_text(source, encoding="latin-1")
     expected = start([sys.executable, str(script)])
     ran = run_rank(str(script))
     assert ran.exit_code == expected.returncode == exit_code

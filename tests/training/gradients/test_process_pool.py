@@ -39,7 +39,7 @@ def pool() -> Iterator[tuple[Model, ParameterLayout, GradientSource]]:
     patch = pytest.MonkeyPatch()
     patch.setattr("paracosm.training.gradients.available_cores", lambda: 2)
     # Room for seven at a time, so that eleven take two rounds.
-    patch.setattr("paracosm.training.gradient_methods._POOL_MEMORY", 7 * 4 * layout.size)
+    patch.setattr("paracosm.training.gradient_pool._POOL_MEMORY", 7 * 4 * layout.size)
     source = make_gradients(model, layout, DIGITS, "processes", REQUESTS, seed=3)
     patch.undo()
     yield model, layout, source

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import importlib.machinery
 import importlib.util
+import io
 import os
 import signal
 import sys
+import tokenize
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -100,12 +103,26 @@ def _search_first(folder: str) -> None:
 
 def _file(name: str) -> Script:
     path = os.path.abspath(name)
-    try:
-        code = compile(read_bytes(name), path, "exec", dont_inherit=True)
-    except UnicodeDecodeError as error:  # as the interpreter reports it
-        raise SyntaxError(f"(unicode error) {error}", (path, None, None, None)) from None
+    source = read_bytes(name)
+    _check_text(source, path)
+    code = compile(source, path, "exec", dont_inherit=True)
     loader = importlib.machinery.SourceFileLoader("__main__", path)
     return Script(code, os.path.dirname(os.path.realpath(path)), name, path, loader)
+
+
+def _check_text(source: bytes, path: str) -> None:
+    """Raise what the interpreter raises for a file that is not text; `compile` is less strict."""
+    encoding = "utf-8"
+    with contextlib.suppress(SyntaxError):
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+    try:
+        source.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = source.count(b"\n", 0, error.start) + 1
+        raise SyntaxError(
+            f"Non-UTF-8 code starting with '\\x{source[error.start]:02x}' in file {path} on line "
+            f"{line}, but no encoding declared; see https://peps.python.org/pep-0263/ for details"
+        ) from None
 
 
 def _module(name: str) -> Script:

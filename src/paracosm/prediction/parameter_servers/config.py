@@ -68,6 +68,7 @@ class ThroughputFields(BaseModel):
     cores: int | None = Field(
         None,
         ge=1,
+        le=1_000_000,
         description="cores of each server, shared by the updates of all workers (one for each)",
     )
     background: str | None = Field(
