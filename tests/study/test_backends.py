@@ -280,6 +280,19 @@ def test_a_parcel_is_opened_in_a_folder_of_its_own_and_newer_modules_are_importe
     assert Path.cwd() == before
 
 
+def test_workers_compute_the_gradients_of_one_run_with_the_users_own_model(
+    dask: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(MODEL)
+    flags = ["--model", "own.py:model", "--workers", "3", "--updates", "9", "--quiet"]
+    assert main(["train", *flags, "--out", "here"]) == 0
+    assert main(["train", *flags, "--out", "there", "--backend", "dask", "--jobs", "2"]) == 0
+    here, there = (RunFolder.open(Path(name)).results for name in ("here", "there"))
+    assert there.lookahead == "on the workers of dask"
+    assert there.final_loss == pytest.approx(here.final_loss, rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

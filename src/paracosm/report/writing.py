@@ -405,6 +405,8 @@ def _flattened(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
             flat |= {f"{prefix}{key}": "; ".join(map(str, value))} if value else {}
         elif isinstance(value, bool):
             flat[f"{prefix}{key}"] = "yes" if value else "no"
+        elif isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+            flat[f"{prefix}{key}"] = f"{value:.0f}"  # as typed: a float's default is 100000.0
         elif value is not None:
             flat[f"{prefix}{key}"] = str(value)
     return flat
