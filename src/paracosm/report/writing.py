@@ -320,7 +320,8 @@ def _figure(chart: Chart) -> str:
     switches = f"<span class=switches>{switches}{SAVE}</span>"
     chips = "".join(
         f'<button class=chip data-series="{escape(name)}" '
-        f'aria-pressed="{_truth(name not in chart.hidden)}">{_sample(mark)}{escape(name)}</button>'
+        f'aria-pressed="{_truth(name not in chart.hidden)}">'
+        f"{_sample(mark, chart)}{escape(name)}</button>"
         for name, mark in chart.series.items()
     )
     series = f"<div class=series>{chips}</div>"
@@ -351,14 +352,16 @@ def _scale(which: str, axis: Axis) -> str:
     )
 
 
-def _sample(mark: Mark) -> str:
+def _sample(mark: Mark, chart: Chart) -> str:
+    """Return what a series looks like: in grey where marks of several runs belong to it."""
+    runs = {other.run for other in chart.marks if other.series == mark.series}
     match mark:
         case Boxes():
             color = color_of(mark)
             return f'<svg viewBox="0 0 18 10"><rect y=1 width=18 height=8 fill="{color}"/></svg>'
-        case Curve() | Area() | Dots() if mark.color is not None:
+        case Curve() | Area() | Dots() if mark.color is not None or len(runs) == 1:
             path = SYMBOLS[mark.symbol] if isinstance(mark, Dots) else "M0 5h18"
-            style = f'class=line style="stroke:{color_of(mark)}"'
+            style = f'class=line style="stroke:{color_of(mark, chart.looks)}"'
             return f'<svg viewBox="0 0 18 10"><path d="{path}" {style}/></svg>'
         case Dots():
             return f'<svg viewBox="0 0 18 10"><path d="{SYMBOLS[mark.symbol]}" class=line /></svg>'
