@@ -355,13 +355,14 @@ def _scale(which: str, axis: Axis) -> str:
 def _sample(mark: Mark, chart: Chart) -> str:
     """Return what a series looks like: in grey where marks of several runs belong to it."""
     runs = {other.run for other in chart.marks if other.series == mark.series}
+    faint = " faint" if getattr(mark, "faint", False) else ""
     match mark:
         case Boxes():
             color = color_of(mark)
             return f'<svg viewBox="0 0 18 10"><rect y=1 width=18 height=8 fill="{color}"/></svg>'
         case Curve() | Area() | Dots() if mark.color is not None or len(runs) == 1:
             path = SYMBOLS[mark.symbol] if isinstance(mark, Dots) else "M0 5h18"
-            style = f'class=line style="stroke:{color_of(mark, chart.looks)}"'
+            style = f'class="line{faint}" style="stroke:{color_of(mark, chart.looks)}"'
             return f'<svg viewBox="0 0 18 10"><path d="{path}" {style}/></svg>'
         case Dots():
             return f'<svg viewBox="0 0 18 10"><path d="{SYMBOLS[mark.symbol]}" class=line /></svg>'
@@ -369,7 +370,6 @@ def _sample(mark: Mark, chart: Chart) -> str:
             dashes = '<path d="M0 5h18" class="line faint" stroke-dasharray="4 3"/>'
             return f'<svg viewBox="0 0 18 10">{dashes}</svg>'
         case _:
-            faint = " faint" if getattr(mark, "faint", False) else ""
             return f'<svg viewBox="0 0 18 10"><path d="M0 5h18" class="line{faint}"/></svg>'
 
 
