@@ -302,7 +302,9 @@ def text_table(table: Table) -> str:
     """Return a table of texts under its title; columns of sentences are left-aligned and folded."""
     columns = list(zip(*table.rows, strict=True))[1:]
     kinds = [" class=long" if max(map(len, texts)) > LONG else "" for texts in columns]
-    first, *others = (escape(_words(word)) for word in table.header)
+    # On a terminal the title is the header of the first column.
+    header = ("" if word == table.title else word for word in table.header)
+    first, *others = (escape(_words(word)) for word in header)
     head = f"<th scope=col>{first}"
     head += "".join(f"<th scope=col{k}>{word}" for k, word in zip(kinds, others, strict=True))
     rows = "".join(
