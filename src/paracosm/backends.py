@@ -225,12 +225,13 @@ def _same(parcel: Parcel) -> Parcel:
 def _dask_client(scheduler: str | None, jobs: int) -> Any:
     """Return the client of a cluster, one for all that this process asks of it."""
     distributed = require("distributed", "dask", "--backend dask")
+    settings = {
+        "distributed.worker.daemon": False,  # look-ahead of a training has processes of its own
+        "distributed.worker.profile.enabled": False,
+        "distributed.admin.large-graph-warning-threshold": "1 GiB",  # parameters are that large
+    }
+    require("dask", "dask", "--backend dask").config.set(settings)
     if scheduler is None:
-        settings = {
-            "distributed.worker.daemon": False,  # look-ahead of a training has processes of its own
-            "distributed.worker.profile.enabled": False,
-        }
-        require("dask", "dask", "--backend dask").config.set(settings)
         cluster = distributed.LocalCluster(
             n_workers=jobs, threads_per_worker=1, dashboard_address=None
         )
