@@ -3,10 +3,14 @@
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from paracosm import backends
+from paracosm.backends import Backend
 
 # A first example may compile a kernel, and the machine may be busy: time is no reason to fail.
 settings.register_profile("paracosm", deadline=None)
@@ -41,3 +45,14 @@ LONGEST = [
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+@pytest.fixture(scope="module")
+def dask() -> Iterator[Backend]:
+    """A local cluster of two workers, started once a module."""
+    pytest.importorskip("distributed")
+    yield Backend("dask", jobs=2)
+    client = backends._dask_client(None, 2)
+    client.cluster.close()
+    client.close()
+    backends._dask_client.cache_clear()

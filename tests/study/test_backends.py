@@ -52,17 +52,6 @@ def model():
 """
 
 
-@pytest.fixture(scope="module")
-def dask() -> Iterator[Backend]:
-    """Two workers, started once."""
-    pytest.importorskip("distributed")
-    yield Backend("dask", jobs=2)
-    client = backends._dask_client(None, 2)
-    client.cluster.close()
-    client.close()
-    backends._dask_client.cache_clear()
-
-
 def pid_after(seconds: float) -> int:
     time.sleep(seconds)
     return os.getpid()

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-import joblib
 import numpy as np
 import torch
 from torch import Tensor
@@ -297,11 +296,6 @@ def compute_stacked(
             for each, row, views in zip(parameters, found, each_tensor, strict=True)
         ]
     return [*map(Gradient, losses, found)]
-
-
-def available_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return int(joblib.cpu_count())
 
 
 _EXAMPLES = 8

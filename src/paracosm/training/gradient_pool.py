@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import joblib
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -222,6 +223,11 @@ class LocalWorkers:
     def close(self) -> None:
         self._executor.shutdown(wait=True, kill_workers=True)
         self._kept.close()
+
+
+def available_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return int(joblib.cpu_count())
 
 
 def _fast_folder(size: int) -> str | None:

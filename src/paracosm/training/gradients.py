@@ -25,10 +25,15 @@ from paracosm.training.gradient_methods import (
     Stepper,
     Traits,
     Vectorised,
-    available_cores,
     inspect_model,
 )
-from paracosm.training.gradient_pool import ClusterWorkers, GradientPool, LocalWorkers, sent
+from paracosm.training.gradient_pool import (
+    ClusterWorkers,
+    GradientPool,
+    LocalWorkers,
+    available_cores,
+    sent,
+)
 from paracosm.training.parameters import ParameterLayout, Parameters
 from paracosm.training.privacy import Privacy
 

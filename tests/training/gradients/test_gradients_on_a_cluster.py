@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from paracosm import backends
 from paracosm.backends import Backend
 from paracosm.errors import InputError
 from paracosm.models.data_sets import load_data
@@ -21,16 +19,6 @@ from paracosm.training.parameters import ParameterLayout
 
 DIGITS = load_data("digits")
 REQUESTS = 70  # two gradients a task, and a task of what remains
-
-
-@pytest.fixture(scope="module")
-def dask() -> Iterator[Backend]:
-    pytest.importorskip("distributed")
-    yield Backend("dask", jobs=2)
-    client = backends._dask_client(None, 2)
-    client.cluster.close()
-    client.close()
-    backends._dask_client.cache_clear()
 
 
 def normalised() -> Model:
