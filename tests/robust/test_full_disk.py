@@ -114,6 +114,8 @@ def full_after(size: int, arguments: list[str]) -> Child:
     return forked(limited)
 
 
+SIZE_VARIES = {"relax measure"}  # real threads make as many updates as they come to
+
 EVERYDAY = {
     *("train", "train, a sweep", "relax", "graph import", "graph export", "profile import"),
     *("hardware add", "report", "trace", "db merge", "db export"),
@@ -142,7 +144,8 @@ def test_a_full_disk_is_one_line_and_leaves_what_can_be_read(
         assert not [each for each in tmp_path.rglob("*") if each.name.startswith(f".{size}.")]
     assert codes[0] == 1
     assert codes[-1] in (0, 1)
-    assert codes == sorted(codes, reverse=True)
+    if name not in SIZE_VARIES:
+        assert codes == sorted(codes, reverse=True)
 
 
 def readable(out: Path) -> None:
