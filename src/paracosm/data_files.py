@@ -53,7 +53,7 @@ def read_json(path: str | Path, what: str) -> Any:
 
     Raises:
         InputError: it cannot be read; it is not JSON, or nested too deeply; a mapping repeats a
-            key.
+            key; a text has half a surrogate pair, which no file can be written with.
     """
     return parse_json(_read(path, what, MOST_BYTES), f'cannot read the {what} "{path}"')
 
@@ -73,9 +73,15 @@ def parse_json(text: str | bytes, where: str) -> Any:
         InputError: as `read_json`.
     """
     try:
-        return json.loads(text, object_pairs_hook=_unique)
+        content = json.loads(text, object_pairs_hook=_unique)
+        if re.search(r"\\u[dD]", text if isinstance(text, str) else text.decode("latin-1")):
+            json.dumps(content, ensure_ascii=False).encode()
+        return content
     except RecursionError:
         raise InputError(f"{where}: the JSON is nested too deeply") from None
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])
+        raise InputError(f"{where}: a text has half a surrogate pair, {half}") from None
     except ValueError as error:
         raise InputError(f"{where}: the JSON is truncated or damaged: {error}") from None
 

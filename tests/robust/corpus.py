@@ -43,6 +43,7 @@ WRITTEN: dict[str, str | bytes] = {
     "outside.mtx": f"{MTX}2 2 2\n1 1 4\n3 3 1\n",
     "few.mtx": f"{MTX}2 2 99999999999\n1 1 4\n2 2 4\n",
     "text.mtx.gz": gzip.compress(b"hello"),
+    "zero.mtx": f"{MTX}2 2 2\n1 1 4\n2 2 \0 4\n",
 }
 """Files of the cases."""
 
@@ -93,6 +94,7 @@ CASES = (
     ("relax --matrix {outside}", "out of bounds"),
     ("relax --matrix {few}", "cut off"),
     ("relax --matrix {text}", "not a Matrix Market file"),
+    ("relax --matrix {zero}", "is NUL"),
     ("relax --problem laplace2d:4 --rhs {broken}", "not a NumPy file of numbers"),
     ("relax --problem laplace2d:4 --speeds 1,1,nan,1", "speeds: must be finite"),
     ("relax --problem laplace2d:4 --processors 2 --latency 1e12s", "are under way on one link"),
@@ -108,6 +110,7 @@ CASES = (
     ("predict --model llama-8b --batch 1 --hardware nothing --workers 8 --strategy ddp", ""),
     (f"{OTHER_GPU} --measured resnet50,~batch~1e-308:~180~ms", "measured: batch: input should be"),
     ("report {forged} --out {out}/a.html", "damaged: it is not what was written"),
+    ("report {odd} --out {out}/a.html", None),
     (
         "emulate --world-size 4 --bandwidth 1Gbit/s --beside {forged} {script}",
         "damaged: it is not what was written",
@@ -130,6 +133,8 @@ def failures() -> Iterator[str]:
         files["forged"] = Path(shutil.copytree(files["run"], folder / "forged"))
         summary = files["forged"] / "summary.json"
         summary.write_text(summary.read_text().replace('"updates": 20', '"updates": 21'))
+        files["odd"] = Path(shutil.copytree(files["replayed"], folder / "odd"))
+        (files["odd"] / "study.yaml").write_text("seed: {a: 1}\nreplay: {what_if: [[]]}\n")
         for number, (command, message) in enumerate(CASES):
             place = folder / str(number)
             place.mkdir()

@@ -184,7 +184,8 @@ def _one_cell(path: Path, data: bytes, chosen: random.Random) -> str:
         try:
             column = pa.array(values, table[name].type)
         except (pa.ArrowException, TypeError, OverflowError):
-            column = pa.array([str(value) for value in values])
+            # A NaN among texts would be the word, which a command may well print.
+            column = pa.array(["x" if value != value else str(value) for value in values])
         table, done = table.set_column(place, name, column), f"cell {name}[{at}]"
     if is_parquet:
         parquet.write_table(table, path)

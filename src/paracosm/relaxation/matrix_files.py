@@ -172,6 +172,9 @@ def _check_whole(path: Path, data: bytes, header: _Header) -> None:
         rows, columns = header.sizes
         triangle = rows * (rows + 1) // 2 - rows * (header.symmetry == "skew-symmetric")
         expected, values = rows * columns if header.symmetry == "general" else triangle, 1
+    nul = data.find(b"\0")
+    if nul >= 0:  # SciPy would read behind the end of a line
+        raise InputError(f"{path}: byte {nul:,} is NUL: not a text file, or damaged")
     words = len(data[header.end :].split())
     found = words // values
     if found < expected:

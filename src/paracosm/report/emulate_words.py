@@ -14,7 +14,7 @@ from paracosm.report.chart import overview_of
 from paracosm.report.emulate import sections
 from paracosm.report.sweep_charts import Quantity, side_by_side
 from paracosm.report.sweeps import best_sentence
-from paracosm.report.view import Figure, Table, View, cluster_text, figure
+from paracosm.report.view import Figure, Table, View, cluster_text, figure, joined
 from paracosm.results import EmulationSummary
 from paracosm.units import format_duration, format_size
 
@@ -96,7 +96,7 @@ FIGURES: Mapping[str, Figure] = {
 
 def _subject(known: Mapping[str, Any]) -> str | None:
     world, rank, mode = known.get("world_size"), known.get("rank"), known.get("mode")
-    if world is None or rank is None or mode is None:
+    if not isinstance(world, int) or rank is None or mode is None:
         return None
     ranks = list(rank) if isinstance(rank, list | tuple) else [rank]
     several = "s" if len(ranks) > 1 else ""
@@ -107,10 +107,9 @@ def _name(known: Mapping[str, Any]) -> str | None:
     if (script := known.get("script")) is None:
         return None
     parts = [PurePath(str(script)).name]
-    if (world := known.get("world_size")) is not None:
+    if isinstance(world := known.get("world_size"), int):
         parts.append(f"{world:,} rank{'' if world == 1 else 's'}")
-    changes = known.get("what_if") or ()
-    return ", ".join([*parts, *([changes] if isinstance(changes, str) else changes)])
+    return ", ".join(filter(None, [*parts, joined(known.get("what_if"))]))
 
 
 def _so_far(series: Callable[[str], Series]) -> dict[str, Any]:

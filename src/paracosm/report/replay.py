@@ -17,7 +17,7 @@ from paracosm.report.chart import (
     time_unit,
 )
 from paracosm.report.timeline_charts import first_timelines, lane_timeline, part_bars
-from paracosm.report.view import Figure, Run, Table, View, figure
+from paracosm.report.view import Figure, Run, Table, View, figure, joined
 from paracosm.results import ReplaySummary
 from paracosm.results.summaries import Lateness, Scenario
 from paracosm.timeline.kineto.trace import KINDS
@@ -265,7 +265,7 @@ MET = (*KINDS, "send_recv", "collective")
 
 VIEW = View(
     figures=FIGURES,
-    subject=lambda known: "; ".join(known.get("what_if") or ()) or None,
+    subject=lambda known: joined(known.get("what_if"), "; ") or None,
     remarks=_remarks,
     tables=_tables,
     sections=sections,

@@ -20,7 +20,7 @@ from paracosm.report.chart import (
     Section,
     shown_sections,
 )
-from paracosm.report.view import Figure, Run, Table, View, figure
+from paracosm.report.view import Figure, Run, Table, View, figure, joined
 from paracosm.results import TuningSummary
 from paracosm.units import format_duration
 
@@ -179,7 +179,7 @@ VIEW = View(
     figures=FIGURES,
     sections=sections,
     subject=lambda known: known.get("problem"),
-    name=lambda known: f"tuning of {', '.join(known['space'])}" if known.get("space") else None,
+    name=lambda known: f"tuning of {joined(known['space'])}" if known.get("space") else None,
     remarks=lambda summary: {f"remark {n}": r for n, r in enumerate(summary.remarks, start=1)},
     tables=_tables,
     endings={"failed": lambda summary: "No trial's median run converged: widen the ranges."},

@@ -119,7 +119,7 @@ Ending = Callable[[Any], str]
 """Returns a sentence on why a run ended as it did, from its summary."""
 
 Known = Mapping[str, Any]
-"""The arguments of a run and its summary, by their names."""
+"""The arguments of a run, unchecked, and its summary, by their names."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +155,12 @@ class View:
     endings: Mapping[str, Ending] = field(default_factory=dict)  # status -> why a run ended so
     # what is wrong with a run that ended normally: it learnt nothing, for example
     doubt: Callable[[Any], Verdict | None] = lambda summary: None
+
+
+def joined(values: Any, separator: str = ", ") -> str:
+    """Return the texts of a list, or of the keys of a mapping; of another value, its own."""
+    several = values if isinstance(values, list | tuple | dict) else [values] if values else []
+    return separator.join(map(str, several))
 
 
 def figure(key: str, form: Callable[[Any], str]) -> Figure:

@@ -96,7 +96,7 @@ def _subtitle(runs: Sequence[Run]) -> str:
     parts = [(run.folder.kind, view.subject(each), each.get("seed")) for each, run in pairs]
     words = []
     for text, values in zip(("{}", "{}", "seed {}"), zip(*parts, strict=True), strict=True):
-        if values[0] is not None and len(set(values)) == 1:
+        if values[0] is not None and len(set(map(str, values))) == 1:
             words.append(text.format(values[0]))
     if len(runs) == 1:
         words.append(f"folder {runs[0].folder.path.resolve().name}")

@@ -206,10 +206,15 @@ def test_chunks_may_end_anywhere(size: int, monkeypatch: pytest.MonkeyPatch) -> 
     assert same(read_kineto(DATA / "event_sync.json.gz"), whole)
 
 
-def test_bytes_that_are_no_utf8_stay_what_they_are(tmp_path: Path) -> None:
+def test_bytes_that_are_no_utf8_are_replaced(tmp_path: Path) -> None:
     path = written(tmp_path, [span("cpu_op", "kernel_?", 1, 1)])
     path.write_bytes(path.read_bytes().replace(b"_?", b"_\xff\xc3"))
-    assert read_kineto(path).names == ("kernel_\udcff\udcc3",)
+    assert read_kineto(path).names == ("kernel_\ufffd\ufffd",)
+
+
+def test_half_a_surrogate_pair_is_replaced(tmp_path: Path) -> None:
+    path = written(tmp_path, [span("cpu_op", "kernel_\ud800", 1, 1)])
+    assert read_kineto(path).names == ("kernel_?",)
 
 
 def refused(path: Path) -> str:

@@ -273,7 +273,7 @@ class KinetoFile:
             rank=self.rank,
             world_size=self.world_size,
             origin=origin + self._base,
-            names=tuple(self._names),
+            names=tuple(each.encode("utf-8", "replace").decode() for each in self._names),
             lanes=tuple(self._lanes),
             begin=(begin - origin) * 1e-9,
             end=(begin + duration - origin) * 1e-9,

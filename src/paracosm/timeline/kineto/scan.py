@@ -35,13 +35,13 @@ class Scanner:
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self.path = path
         self._file = file
-        # Names of kernels are not always UTF-8; what is not survives as it is.
-        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        # Names of kernels are not always UTF-8.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         decoder: Any = json.JSONDecoder(parse_float=str, strict=False)
         self._scan = decoder.scan_once
         self._text = ""
         self._at = 0
-        self._before = 0  # bytes of the text that is no longer held
+        self._passed = 0  # bytes of the file, unpacked, up to the end of the text
         self._ended = False
 
     def peek(self) -> str:
@@ -124,8 +124,7 @@ class Scanner:
 
     def broken(self, why: str, known: bool = True) -> InputError:
         """Return the error at the current position; if it is unknown, the file is cut off."""
-        passed = self._text[: self._at].encode("utf-8", "surrogateescape")
-        place = self._before + len(passed)
+        place = self._passed - len(self._text[self._at :].encode())
         if not known:
             return InputError(f"{self.path}: cut off at byte {place:,}: the trace is not complete")
         return InputError(f"{self.path}: byte {place:,}: {why}")
@@ -144,16 +143,16 @@ class Scanner:
         try:
             raw = self._file.read(max(CHUNK, held))
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            passed = self._before + len(self._text.encode("utf-8", "surrogateescape"))
             what = "cut off" if isinstance(error, EOFError) else "damaged"
             raise InputError(
-                f"{self.path}: {what} after byte {passed:,} (unpacked): the gzip file does not "
-                "unpack to its end"
+                f"{self.path}: {what} after byte {self._passed:,} (unpacked): the gzip file does "
+                "not unpack to its end"
             ) from None
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read: {error.strerror}") from None
         self._ended = not raw
-        self._before += len(self._text[: self._at].encode("utf-8", "surrogateescape"))
+        held_back = len(self._decoder.getstate()[0])  # the begin of a character
         self._text = self._text[self._at :] + self._decoder.decode(raw, final=not raw)
+        self._passed += held_back + len(raw) - len(self._decoder.getstate()[0])
         self._at = 0
         return bool(raw)
