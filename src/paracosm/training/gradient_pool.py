@@ -30,7 +30,7 @@ from paracosm.models.registry import Model
 from paracosm.processes import end_with_parent
 from paracosm.training.buffers import SHARED, Buffers, State, averaged_over
 from paracosm.training.gradient_methods import Gradient, Request, Stepper, Traits
-from paracosm.training.parameters import ParameterLayout
+from paracosm.training.parameters import ParameterLayout, Parameters
 
 _TASKS_PER_PROCESS = 4  # of one call, so that no process waits long for the last
 _POOL_MEMORY = 256 * 2**20  # bytes of parameters shared with the processes
@@ -38,7 +38,7 @@ _POOL_MEMORY = 256 * 2**20  # bytes of parameters shared with the processes
 # Tasks of a cluster do not depend on the number of its workers, so that values do not either:
 # running statistics that all share are averaged over tasks.
 _CLUSTER_TASKS = 64
-_CLUSTER_LENGTH = 8  # gradients of a task at most, for which the model travels once
+_CLUSTER_LENGTH = 16  # gradients of a task at most, for which the model travels once
 
 Array = npt.NDArray[Any]
 
@@ -114,7 +114,7 @@ class GradientPool:
         shared = self._buffers.state(SHARED) if self._is_shared(requests) else None
         tasks = [self._task(requests, places, shared) for places in self._divided(requests)]
         parameters = [each.parameters for each in requests if each.parameters is not None]
-        flat = [self._layout.flat(each).numpy() for each in parameters]
+        flat = self._flat(parameters)
         found: dict[int, Gradient] = {}  # by place
         ended: list[State] = []
         for task, answer in zip(tasks, self.workers.run(flat, tasks), strict=True):
@@ -137,6 +137,18 @@ class GradientPool:
                 views = tuple(self._layout.tensors(gradient.gradient))
                 gradient = gradient._replace(gradient=views)
             yield gradient
+
+    def _flat(self, parameters: Sequence[Parameters]) -> list[Array]:
+        """Return vectors, one object where the values are one: these travel once with a task."""
+        places = [
+            tuple(tensor.data_ptr() for tensor in (each if isinstance(each, tuple) else (each,)))
+            for each in parameters
+        ]
+        vectors: dict[tuple[int, ...], Array] = {}
+        for place, each in zip(places, parameters, strict=True):
+            if place not in vectors:
+                vectors[place] = self._layout.flat(each).numpy()
+        return [vectors[place] for place in places]
 
     def _task(self, requests: Sequence[Request], places: list[int], shared: State | None) -> Task:
         chosen = [requests[place] for place in places]

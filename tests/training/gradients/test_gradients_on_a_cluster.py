@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,6 +62,37 @@ def test_they_run_on_the_workers(dask: Backend) -> None:
     processes = {int(each.result().loss) for each in asked}
     assert len(processes) == 2
     assert os.getpid() not in processes
+
+
+class Counted(Backend):
+    """Makes the calls here, and counts the bytes that would travel."""
+
+    sent = 0
+
+    def each(self, function: Any, calls: Iterable[Any], in_order: bool = False) -> Iterator[Any]:
+        for call in calls:
+            Counted.sent += len(pickle.dumps(call))
+            yield function(*call)
+
+
+def test_parameters_that_workers_share_travel_once_with_a_task() -> None:
+    model = process_as_loss()
+    layout = ParameterLayout.of(model.module)
+    source = make_gradients(model, layout, DIGITS, "auto", 200, backend=Counted("dask"))
+    flat = layout.flatten(model.module)
+    batch, of_parameters, of_examples = np.arange(4), 4 * 650, 4 * (64 * 4 + 8)
+
+    def bytes_of(parameters: list[torch.Tensor]) -> int:
+        Counted.sent = 0
+        for request in [source.request(each, batch) for each in parameters]:
+            request.result()
+        return Counted.sent
+
+    own = bytes_of([flat.clone() for _ in range(200)])
+    one = bytes_of([flat] * 200)
+    tasks = 50  # of four gradients
+    assert own > 200 * (of_parameters + of_examples)
+    assert own - one == pytest.approx((200 - tasks) * of_parameters, rel=0.1)
 
 
 def test_a_training_is_the_same_to_the_bit_however_many_workers_compute_it(dask: Backend) -> None:
