@@ -15,7 +15,7 @@ from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.problems import load_problem, problem_from
 from paracosm.relaxation.result import RelaxationResult
 from paracosm.relaxation.run import relax, relax_map, run_relaxation
-from paracosm.relaxation.simulate import _play, _prepare_run
+from paracosm.relaxation.simulate import _play, _prepare_run, _Reporter
 from paracosm.relaxation.spec import RunSpec
 from paracosm.relaxation.state import Run
 
@@ -54,7 +54,7 @@ def spec_of(monkeypatch: pytest.MonkeyPatch, **more: Any) -> RunSpec:
 
 def played(spec: RunSpec) -> Run:
     state = _prepare_run(spec)
-    _play(state, None)
+    _play(state, _Reporter(state, None))
     return state
 
 

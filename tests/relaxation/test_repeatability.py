@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from paracosm.cluster import Link, switch
+from paracosm.relaxation import simulate
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.problems import load_problem
 from paracosm.relaxation.result import RelaxationResult
@@ -123,11 +124,34 @@ def test_progress_sees_the_whole_history() -> None:
     seen = np.array(rows)
     assert (np.diff(seen[:, 1]) > 0).all()
     steps = np.rint(result.sweeps * 100)
-    kept = steps[steps <= calls[-1][1]]  # the history is thinned as it grows
+    kept = steps[steps < calls[-1][1]]  # the history is thinned as it grows
     assert len(kept) > 500
     assert set(kept[1:].tolist()) <= set(seen[:, 1].tolist())
     plain = run(tolerance=None, max_sweeps=50_000)
     assert plain.x.tobytes() == result.x.tobytes()
+
+
+@pytest.mark.parametrize("fault", [None, "uniform(-5, 5) every 97s"])
+def test_rows_do_not_depend_on_how_often_there_is_progress(
+    fault: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for size in (1000, 54_321, 10**9):
+        monkeypatch.setattr(simulate, "_FIRST_SLICE", size)
+        monkeypatch.setattr(simulate, "_next_slice", lambda before, seconds, size=size: size)
+        rows: list[Any] = []
+        result = run(
+            progress=lambda _time, _relaxations, new, rows=rows: rows.extend(new[:, :3].tolist()),
+            tolerance=None,
+            max_sweeps=20_000,
+            fault=fault,
+        )
+        assert len(rows) > 8192  # the history was thinned more than once
+        assert rows == sorted(rows)
+        steps = {row[1] for row in rows}
+        assert {round(100 * sweep) for sweep in result.sweeps.tolist()[:-1]} <= steps
+        found.append(rows)
+    assert found[0] == found[1] == found[2]
 
 
 def test_ctrl_c_keeps_what_there_is() -> None:

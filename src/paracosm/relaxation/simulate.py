@@ -35,8 +35,10 @@ from paracosm.relaxation.state import (
 )
 
 Progress = Callable[[float, int, Floats], None]
-"""Called some ten times a second: virtual time, relaxations, and the history's new rows, of shape
-(k, 4): virtual time, relaxations, norm of the residual, norm of the error."""
+"""Called some ten times a second, and at the end: virtual time, relaxations, and the history's new
+rows, of shape (k, 4): virtual time, relaxations, norm of the residual, norm of the error. However
+often it is called, it gets all rows, even those that a long history drops later; that of the end is
+the result's."""
 
 _SLICE_SECONDS = 0.1
 _FIRST_SLICE = 20_000  # relaxations
@@ -53,8 +55,10 @@ def simulate(spec: RunSpec, progress: Progress | None = None) -> RelaxationResul
     """
     started = time.perf_counter()
     run = _prepare_run(spec)
+    reporter = _Reporter(run, progress)
     try:
-        status, reason = _play(run, progress)
+        status, reason = _play(run, reporter)
+        reporter.report()
     except KeyboardInterrupt:
         status, reason = "interrupted", "interrupted"
     return _result(run, status, reason, time.perf_counter() - started)
@@ -97,16 +101,44 @@ def _check_range(residual: Floats) -> None:
 _LEAST, _MOST = 1e-140, 1e140
 
 
-def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
+class _Reporter:
+    """Reports the rows of the history before it drops some, which a full one does."""
+
+    def __init__(self, run: Run, progress: Progress | None) -> None:
+        self._run = run
+        self._progress = progress
+        self._seen = -1.0  # relaxations at the last row that was reported
+
+    def report(self) -> None:
+        run, counters = self._run, self._run.arrays.counters
+        if self._progress is not None:
+            rows = run.arrays.history.rows[: counters[k.SAMPLES]]
+            new = rows[rows[:, 1] > self._seen]
+            self._seen = rows[-1, 1]
+            self._progress(run.virtual_time, int(counters[k.RELAXATIONS]), new)
+
+    def limit(self) -> float:
+        """Report if the history is full; return the relaxations at which it may be so again."""
+        counters, gauges = self._run.arrays.counters, self._run.arrays.gauges
+        rows = len(self._run.arrays.history.rows)
+        room = rows - counters[k.SAMPLES]
+        if room == 0:
+            self.report()
+            room = rows // 2
+        return float(gauges[k.NEXT_SAMPLE] + (room - 1) * gauges[k.SAMPLE_EVERY])
+
+
+def _play(run: Run, reporter: _Reporter) -> tuple[Status, str]:
     counters, spec = run.arrays.counters, run.spec
     if norm(run) <= run.tolerance:
         return "converged", "the first iterate is already within the tolerance"
     ask_durations(run)
-    seen = -1.0
     slice_size, most, before = _FIRST_SLICE, _FIRST_SLICE, time.perf_counter()
     while True:
         until = min(run.agenda[0].time if run.agenda else inf, spec.max_time)
-        answer = run.enter(k.PLAY, 0, until * run.ticks, min(most, spec.most_relaxations, 2.0**62))
+        limit = min(most, reporter.limit(), spec.most_relaxations, 2.0**62)
+        limit = max(limit, counters[k.RELAXATIONS] + 1)
+        answer = run.enter(k.PLAY, 0, until * run.ticks, limit)
         ending: Ending = None
         if answer == k.CALL_ROWS:
             ask_rows(run)
@@ -116,6 +148,7 @@ def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
         elif answer == k.GROW:
             grow(run)
         elif answer == k.PAUSED:
+            reporter.limit()
             ending = _next_event(run, until)
         elif answer in (k.BAD_TIME, k.EXHAUSTED):
             raise bad_time(run, answer)
@@ -133,14 +166,11 @@ def _play(run: Run, progress: Progress | None) -> tuple[Status, str]:
             ending = "stopped", f"stopped after {sweeps:,.6g} sweeps"
         elif _all_stopped(run):
             ending = "stopped", "stopped: all processors have stopped"
-        else:
+        elif counters[k.RELAXATIONS] >= most or counters[k.RELAXATIONS] < limit:
             now = time.perf_counter()
             slice_size = _next_slice(slice_size, now - before)
             before, most = now, int(counters[k.RELAXATIONS]) + slice_size
-            if progress is not None:
-                rows = run.arrays.history.rows[: counters[k.SAMPLES]]
-                progress(run.virtual_time, int(counters[k.RELAXATIONS]), rows[rows[:, 1] > seen])
-                seen = rows[-1, 1]
+            reporter.report()
         if ending is not None:
             return ending
 
