@@ -68,8 +68,9 @@ def test_a_snapshot_by_hand(every: int, norm: float, memory: str) -> None:
     assert found.bytes_sent == 8 * ((7 + 7 + 14 * 8) * count + 8 * halos) * told
 
 
-def test_a_barrier_changes_nothing_for_processors_in_step() -> None:
-    found = run(detect="snapshot", synchronous=True)
+@pytest.mark.parametrize("memory", ["shared", "distributed"])
+def test_a_barrier_changes_nothing_for_processors_in_step(memory: str) -> None:
+    found = run(detect="snapshot", synchronous=True, memory=memory)
     assert (found.virtual_time, found.snapshots) == in_step(1, 2)[:2]
 
 
@@ -123,6 +124,7 @@ def test_the_residual_is_that_of_the_recorded_vector(data: st.DataObject) -> Non
         "method": draw(st.sampled_from(["jacobi", "coordinate(5)", "anderson(3, 10)"])),
         "pattern": draw(st.sampled_from(["contiguous", "cyclic", "graph"])),
         "fault": draw(st.sampled_from([(), "uniform(-1, 1) at 300s; stop(40s) every 200s"])),
+        "checkpoint": draw(st.sampled_from([None, "alpha=2, omega=100s"])),
         "seed": draw(st.integers(0, 1000)),
     }
     if more["pattern"] == "cyclic" or more["read"] == "gauss-seidel":
@@ -134,6 +136,8 @@ def test_the_residual_is_that_of_the_recorded_vector(data: st.DataObject) -> Non
             "latency_jitter": "exponential(30)",
             "order": draw(st.sampled_from(["ordered", "overtaking"])),
         }
+        if processors > 1:
+            more["fault"] = draw(st.sampled_from([more["fault"], "uniform(-1, 1) in halo at 300s"]))
     every = draw(st.integers(1, 12))
     found = run(
         processors=processors, detect=f"snapshot({every})", norm=norm, tolerance=tolerance,
