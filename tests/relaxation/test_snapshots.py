@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
@@ -190,6 +191,30 @@ def test_a_fault_in_the_matrix_is_in_the_recorded_residual() -> None:
     left = np.linalg.norm(PROBLEM.b + PROBLEM.A @ found.recorded)
     assert found.recorded_residual == pytest.approx(left, rel=1e-9)
     assert 0 < left <= 1e-6
+
+
+def update(x: Any, rows: Any, A: Any, b: Any, out: Any) -> None:
+    for place in range(rows.size):
+        row = rows[place]
+        residual = b[row]
+        for entry in range(A.indptr[row], A.indptr[row + 1]):
+            residual -= A.data[entry] * x[A.indices[entry]]
+        out[place] = x[row] + residual / 4
+
+
+@pytest.mark.parametrize("network", [{}, {"latency": "5s"}])
+@pytest.mark.parametrize(
+    "more", [{"method": update}, {"method": njit(update)}, {"matrix_free": True}]
+)
+def test_whoever_computes_an_update_the_snapshots_are_the_same(
+    more: dict[str, Any], network: dict[str, Any]
+) -> None:
+    given = {"detect": "snapshot", "time": "normal(10, 2)", "tolerance": 1e-3, **network}
+    plain, found = run(**given), run(**given, **more)
+    assert found.status == plain.status == "converged"
+    assert (found.virtual_time, found.snapshots) == (plain.virtual_time, plain.snapshots)
+    assert found.messages == plain.messages
+    np.testing.assert_allclose(found.recorded, plain.recorded, rtol=1e-9, atol=1e-12)
 
 
 def test_messages_are_counted_with_any_times() -> None:
