@@ -141,14 +141,19 @@ def relaxed(
     until: float,
     at_start: bool,
     tree: int = 0,
+    snapshot: int = 0,
 ) -> tuple[Any, list[tuple[float, int]], int, list[tuple[float, float, float]]]:
     """Return x, (instant, processor) of all updates, how many messages left, and what processor 0
     was told: (instant, sum of squared residuals, true one).
+
+    A snapshot's messages say which one they are of: a request (2) goes down the tree, recorded
+    rows (3) to who reads them, and a sum (1) up the tree.
 
     Args:
         duration: (processor, number of its update) -> seconds.
         late: (number of the link, of its message) -> seconds that it is late besides.
         tree: updates between two sums of residuals that go from i to (i - 1) // 2; 0: none do.
+        snapshot: processor 0 asks for one at every so many updates, unless one is under way.
     """
     names = [node.name for node in cluster.nodes]
     owner = np.empty(b.size, int)
@@ -159,13 +164,18 @@ def relaxed(
         if owner[i] != owner[j]:
             wanted.setdefault((int(owner[j]), int(owner[i])), set()).add(int(j))
     links = [(*pair, 0) for pair in wanted]
-    if tree:
+    if tree or snapshot:
         links += [(child, (child - 1) // 2, 1) for child in range(1, len(blocks))]
+    if snapshot:
+        links += [((child - 1) // 2, child, 2) for child in range(1, len(blocks))]
+        links += [(*pair, 3) for pair in wanted]
     links.sort()
-    pairs, is_sum = [link[:2] for link in links], [link[2] for link in links]
+    pairs, kinds = [link[:2] for link in links], [link[2] for link in links]
     rows_of = [np.array(sorted(wanted.get(pair, [0]))) for pair in pairs]
-    rows_of = [rows[:1] if sums else rows for rows, sums in zip(rows_of, is_sum, strict=True)]
-    keys = np.argsort(np.argsort(is_sum, kind="stable")).tolist()
+    rows_of = [
+        rows[:1] if kind in (1, 2) else rows for rows, kind in zip(rows_of, kinds, strict=True)
+    ]
+    keys = np.argsort(np.argsort(kinds, kind="stable")).tolist()
     waiting: list[Any] = [None] * len(pairs)
     on_wire: list[Any] = [None] * len(pairs)
     arrived: list[list[tuple[float, Any]]] = [[] for _ in pairs]
@@ -202,20 +212,49 @@ def relaxed(
     counts, updates = [0] * len(blocks), []
     own: list[Any] = [None] * len(blocks)
     told = []
+    # By processor: what of which snapshot it has heard, by kind and sender; its own part of which
+    # it has recorded; whether it is to record with the update in flight; snapshots it is done with.
+    heard: list[dict[tuple[int, int, int], Any]] = [{} for _ in blocks]
+    recorded: list[dict[int, Any]] = [{} for _ in blocks]
+    asked, done = [False] * len(blocks), [0] * len(blocks)
+
+    def take_part(who: int) -> None:
+        number, p = done[who], len(blocks)
+        if own[who] is not None or asked[who]:
+            return
+        if number not in recorded[who]:
+            by_parent = (number, 2, (who - 1) // 2) in heard[who]
+            asked[who] = counts[0] % snapshot == 0 if who == 0 else by_parent
+            return
+        sources = [source for source, target in wanted if target == who]
+        children = [child for child in (2 * who + 1, 2 * who + 2) if child < p]
+        needed = [(number, 3, source) for source in sources]
+        needed += [(number, 1, child) for child in children]
+        if all(each in heard[who] for each in needed):
+            x = np.full(b.size, np.nan)
+            x[blocks[who]] = recorded[who][number]
+            for source in sources:
+                x[sorted(wanted[source, who])] = heard[who][number, 3, source]
+            own[who] = np.sum((b - A @ x)[blocks[who]] ** 2)
+            own[who] += sum(heard[who][number, 1, child] for child in children)
 
     def read(who: int, now: float) -> None:
         network.play(round(now * PS))
         below = 0.0
-        for link, (_, target) in enumerate(pairs):
+        for link, (source, target) in enumerate(pairs):
             if target == who:
                 newest = inf
                 for there, values in arrived[link]:
                     if there <= round(now * PS) / PS:
                         newest = values
-                        if not is_sum[link]:
+                        if kinds[link] == 0:
                             knows[who][rows_of[link]] = values
-                below += newest if is_sum[link] else 0.0
+                        elif snapshot:
+                            heard[who][values[0], kinds[link], source] = values[1]
+                below += newest if tree and kinds[link] == 1 else 0.0
         rows = blocks[who]
+        if snapshot:
+            take_part(who)
         if tree and counts[who] % tree == 0:
             own[who] = below + np.sum((b - A @ knows[who])[rows] ** 2)
         pending[who] = knows[who][rows] + (b - A @ knows[who])[rows] / A.diagonal()[rows]
@@ -230,13 +269,20 @@ def relaxed(
         network.play(round(now * PS))
         knows[who][blocks[who]] = pending[who]
         for link, (source, _) in enumerate(pairs):
-            if source == who and not (is_sum[link] and own[who] is None):
-                waiting[link] = own[who] if is_sum[link] else knows[who][rows_of[link]].copy()
+            says = kinds[link] == 0 or (own[who] is not None if kinds[link] == 1 else asked[who])
+            if source == who and says:
+                values = own[who] if kinds[link] == 1 else knows[who][rows_of[link]].copy()
+                waiting[link] = (done[who], values) if snapshot and kinds[link] else values
                 if on_wire[link] is None:
                     ask(link)
         network.play(round(now * PS))
-        if who == 0 and own[who] is not None:
-            told.append((now, own[who]))
+        if asked[who]:
+            recorded[who][done[who]] = knows[who][blocks[who]].copy()
+            asked[who] = False
+        if own[who] is not None:
+            done[who] += 1
+            if who == 0:
+                told.append((now, own[who]))
         own[who] = None
         updates.append((now, who))
         counts[who] += 1

@@ -254,6 +254,7 @@ def test_convergence_of_a_map_is_confirmed() -> None:
         ([1.0, 2.0], {"reads": np.eye(2)}, "no effect in shared memory"),
         ([1.0, 2.0], {"reads": np.eye(3), "latency": "1s"}, r"reads: a matrix of shape \(3, 3\)"),
         ([1.0, 2.0], {"norm": 1}, "norm"),
+        ([1.0, 2.0], {"detect": "snapshot"}, "a snapshot needs a matrix"),
     ],
 )
 def test_what_is_refused(x0: Any, more: dict[str, Any], words: str) -> None:

@@ -27,6 +27,11 @@ EVERYTHING: list[dict[str, Any]] = [
     {"fault": "uniform(-5, 5) at random; stop(50s) at random"},
     {"detect": "processor(time=exponential(30))"},
     {"cluster": switch(workers=5, servers=0, link=Link(1.0, 5.0)), "latency_jitter": "0.5"},
+    {
+        "cluster": switch(workers=5, servers=0, link=Link(100.0, 5.0)),
+        "latency_jitter": "exponential(9)",
+        "detect": "snapshot(2)",
+    },
 ]
 
 
@@ -59,6 +64,7 @@ def begins(result: RelaxationResult, processor: int) -> list[float]:
         {"method": "coordinate(3)"},
         {"read": "completion"},
         {"detect": "processor(time=exponential(30))"},
+        {"detect": "snapshot"},
         {"fault": "uniform(-5, 5) every 100s"},
         {"cluster": switch(workers=5, servers=0, link=Link(1.0, 5.0)), "latency_jitter": "1"},
     ],

@@ -132,7 +132,8 @@ def test_a_long_history_is_thinned_evenly() -> None:
 @given(
     st.sampled_from(
         ["processor(time=7s)", "processor(time=normal(30, 10))", "local", "local(9)", "tree(2)"]
-    ),
+    )
+    | st.sampled_from(["snapshot", "snapshot(9)"]),
     st.sampled_from(["start", "completion"]),
     st.sampled_from(["normal(10, 2)", "10", "lognormal(10, 1)"]),
     st.sampled_from([1e-2, 1e-6, 1e-11]),
@@ -195,7 +196,7 @@ def test_sums_of_residuals_are_messages() -> None:
 
 
 @pytest.mark.parametrize("norm", [2, inf])
-@pytest.mark.parametrize("by", ["processor(time=7s)", "local(9)", "tree(2)"])
+@pytest.mark.parametrize("by", ["processor(time=7s)", "local(9)", "tree(2)", "snapshot"])
 def test_when_an_ideal_observer_would_have_stopped(by: str, norm: float) -> None:
     ideal = run(norm=norm)
     assert run(norm=norm, detect=by).first_within == ideal.virtual_time

@@ -91,10 +91,11 @@ def make_relaxation(
             "staleness": staleness or {"mean": 8.9, "max": 14, "counts": [0] * 6 + [1, 4, 9, 4, 1]},
             "definition": {"sentence": "All three conditions of Definition 1 held."},
             "detection": {
-                "by": "local(every=10)",
+                "by": "snapshot(every=10)",
                 "false_detections": 2,
                 "late_by": 45.0,
                 "messages": 70,
+                "snapshots": 5,
             },
             "messages": {"count": 1200, "bytes": 96000},
             "faults": {

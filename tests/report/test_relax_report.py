@@ -37,9 +37,9 @@ def test_headline_key_numbers_and_remarks(tmp_path: Path) -> None:
     assert "rho(|C|) = 0.96 &lt; 1: every asynchronous iteration converges." in text
     assert "All three conditions of Definition 1 held." in text
     assert (
-        "detection local(every=10), 2 times too early, 45 s after an ideal observer, 70 messages"
-        in text
-    )
+        "detection snapshot(every=10), 2 times too early, 45 s after an ideal observer, "
+        "70 messages, 5 snapshots"
+    ) in text
     assert "messages 1,200, 96 kB" in text
     assert "faults 2 injected, 2 detected, 0 undetected, 0 false alarms" in text
     assert (

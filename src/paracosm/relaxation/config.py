@@ -35,7 +35,7 @@ from paracosm.relaxation.times import MeasuredTimes, Times, parse_times
 from paracosm.timing import Distribution, parse_distribution
 from paracosm.units import parse_number
 
-By = Literal["ideal", "processor", "local", "tree"]
+By = Literal["ideal", "processor", "local", "tree", "snapshot"]
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,15 @@ class Detection:
             k-th update, processor i sends its own residual and what it last received from 2 i + 1
             and 2 i + 2 to (i - 1) // 2, and processor 0 decides (after Gbikpi-Benissan, Magoules,
             "Distributed asynchronous convergence detection without detection protocol", 2019).
+            "snapshot": processor 0 asks for one; the request goes down the same tree, and with the
+            first update that it begins after it came, each processor records its block, which goes
+            to those who read it. From what it and they have recorded, each computes its residual,
+            and the sums go up the tree: the residual of one vector (after Savari, Bertsekas,
+            "Finite termination of asynchronous iterative algorithms", 1996; Magoules,
+            Gbikpi-Benissan, "Distributed convergence detection based on global residual error under
+            asynchronous iterations", 2018).
         time: how long the residual processor takes; None: as long as measured, or an update.
-        every: k.
+        every: k; processor 0 starts a snapshot at every k-th update, unless one is under way.
     """
 
     by: By = "ideal"
@@ -66,11 +73,11 @@ class Detection:
 
 
 def parse_detection(value: str | Detection) -> Detection:
-    """Return the test of "ideal", "processor(time=20ms)", "local(every=10)" or "tree(every=10)"."""
+    """Return the test of "ideal", "processor(time=20ms)", "local(every=10)" and so on."""
     if isinstance(value, Detection):
         return value
     if not isinstance(value, str):
-        raise InputError(f"residual test: write ideal, processor, local or tree, not {value!r}")
+        raise InputError(f"residual test: write {', '.join(get_args(By))}, not {value!r}")
     text = value.strip()
     if text.startswith("processor(") and text.endswith(")"):
         inside = text[len("processor(") : -1].strip()
@@ -79,10 +86,10 @@ def parse_detection(value: str | Detection) -> Detection:
     if name not in get_args(By):
         raise unknown("residual test", name, get_args(By))
     given = [*positional, *named.values()]
-    if (given and name not in ("local", "tree")) or set(named) - {"every"} or len(given) > 1:
+    if (given and name in ("ideal", "processor")) or set(named) - {"every"} or len(given) > 1:
         raise InputError(
-            f'cannot read "{text}": write ideal, processor(time=20ms), local(every=10) or '
-            "tree(every=10)"
+            f'cannot read "{text}": write ideal, processor(time=20ms), local(every=10), '
+            "tree(every=10) or snapshot(every=10)"
         )
     if not given:
         return Detection(cast(By, name))
@@ -237,7 +244,8 @@ class RelaxConfig(ClusterFields):
     detect: Annotated[Detection, PlainValidator(parse_detection), _TEXT] = Field(
         "ideal",
         validate_default=True,
-        description="residual test: ideal, processor(time=20ms), local(every=10) or tree(every=10)",
+        description="residual test: ideal, processor(time=20ms), local(every=10), tree(every=10) "
+        "or snapshot(every=10)",
     )
 
     # Faults and recovery.

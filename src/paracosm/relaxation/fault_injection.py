@@ -187,7 +187,7 @@ def _apply_changed_matrix(run: Run) -> None:
     run.A = A
     if a.rows_of_a.data.size:
         a.rows_of_a.data[:] = A.data
-    if a.rules.distributed:
+    if a.halos.data.size:
         a.halos.data[:] = A.data
     if run.spec.method is not None:
         with np.errstate(all="ignore"):
@@ -200,7 +200,7 @@ def _corrupt_message(
     """Corrupt the newest message under way to a processor, else the values it received last."""
     halos = run.arrays.halos
     links = halos.into[halos.into_pointer[who] : halos.into_pointer[who + 1]]
-    links = links[halos.rows[halos.link[links]] >= 0]
+    links = links[halos.kind[links] == k.HALO]
     if links.size == 0:
         return ""
     link = int(rng.choice(links))

@@ -94,8 +94,12 @@ class RelaxationResult:
         false_detections: how often the residual test said converged and a fresh residual did not.
         first_within: virtual time at which an ideal observer would have stopped; NaN if it did.
         growth_rate: factor by which the residual grows each sweep, where it diverged; else NaN.
-        messages, bytes_sent: in distributed memory; `detection_messages` of them carry sums of
-            residuals.
+        messages, bytes_sent: in distributed memory; `detection_messages` of them are those of the
+            residual test.
+        snapshots: how many of them have had their residual added up.
+        recorded: the newest record of each row, shape (n,), or empty without snapshots: where one
+            has just found convergence, the vector whose residual it is.
+        recorded_residual: norm of the residual of the last one; NaN without any.
         spec: the specification of the run.
         fault_free_time: virtual time of the same iteration without faults, where it was run; NaN.
         last_update: virtual time of each processor's last update, shape (p,).
@@ -129,6 +133,9 @@ class RelaxationResult:
     messages: int
     detection_messages: int
     bytes_sent: int
+    snapshots: int
+    recorded: Floats = field(repr=False)
+    recorded_residual: float
     last_update: Floats = field(repr=False)
     spans: Spans = field(repr=False)
     busy: Floats = field(repr=False)
@@ -262,6 +269,7 @@ def _detection(spec: RunSpec, result: RelaxationResult) -> dict[str, Any]:
         "false_detections": result.false_detections,
         "late_by": _number(late) if result.status == "converged" else None,
         "messages": result.detection_messages,
+        "snapshots": result.snapshots,
     }
 
 

@@ -230,6 +230,9 @@ def _result(run: Run, status: Status, reason: str, wall_time: float) -> Relaxati
         run.enter(k.SAMPLE)
     history = a.history.rows[: counters[k.SAMPLES]]
     updates = a.flight.updates[:processors].copy()
+    # In shared memory those of snapshots are none.
+    sent = a.halos.sent if a.rules.distributed else np.zeros_like(a.halos.sent)
+    snapshots = int(a.tally.snapshots[0])
     return RelaxationResult(
         status=status,
         reason=reason,
@@ -259,11 +262,12 @@ def _result(run: Run, status: Status, reason: str, wall_time: float) -> Relaxati
         false_detections=run.false_detections,
         first_within=float(gauges[k.REACHED]) / run.ticks if gauges[k.REACHED] >= 0 else nan,
         growth_rate=growth_rate(run) if status == "diverged" else nan,
-        messages=int(a.halos.sent.sum()),
-        detection_messages=int(a.halos.sent[a.halos.rows[a.halos.link[:-1]] < 0].sum()),
-        bytes_sent=int((a.halos.sent * np.diff(a.halos.link)).sum()) * BYTES
-        if a.rules.distributed
-        else 0,
+        messages=int(sent.sum()),
+        detection_messages=int(sent[a.halos.kind != k.HALO].sum()),
+        bytes_sent=int((sent * np.diff(a.halos.link)).sum()) * BYTES,
+        snapshots=snapshots,
+        recorded=a.tally.recorded,
+        recorded_residual=float(np.sqrt(a.tally.contribution[0])) if snapshots else nan,
         last_update=np.where(updates > 0, a.clock.begun[:processors], 0.0) / run.ticks,
         spans=_spans(run),
         spec=run.spec,

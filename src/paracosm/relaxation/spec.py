@@ -162,6 +162,7 @@ def check_spec(spec: RunSpec) -> None:
     config, problem, policy = spec.config, spec.problem, spec.config.checkpoint
     count, own_rows = spec.processors, spec.choose is not None
     own_blocks = not own_rows and all(p.choice == "fixed" for _, p in spec.patterns)
+    one_owner = own_blocks and spec.pattern.rows.size == problem.n
     test = config.detect.time
     by_blocks = policy is not None and (policy.scope == "block" or policy.monitor == "component")
     conflicts = (
@@ -179,7 +180,7 @@ def check_spec(spec: RunSpec) -> None:
         ),
         (
             config.synchronous and config.detect.by == "processor",
-            "a synchronous iteration has no residual processor: its test is ideal, local or tree",
+            "a synchronous iteration has no residual processor: choose another residual test",
         ),
         (
             own_rows and isinstance(spec.method, BlockJacobi),
@@ -203,6 +204,14 @@ def check_spec(spec: RunSpec) -> None:
             "a sum of local residuals needs fixed blocks, each relaxed by its own processor",
         ),
         (
+            config.detect.by == "snapshot" and not (one_owner and len(spec.patterns) == 1),
+            "a snapshot needs one fixed pattern in which each row has one processor",
+        ),
+        (
+            config.detect.by == "snapshot" and problem.map is not None,
+            "a snapshot needs a matrix to compute the residual of what it records: not with a map",
+        ),
+        (
             spec.cluster is not None and problem.map is not None and not problem.A.nnz,
             "distributed memory: the components that the map reads are unknown: give reads=",
         ),
@@ -213,7 +222,7 @@ def check_spec(spec: RunSpec) -> None:
         (
             spec.method is not None
             and (getattr(spec.method, "beta", 0) != 0 or isinstance(spec.method, Anderson))
-            and not (own_blocks and spec.pattern.rows.size == problem.n),
+            and not one_owner,
             f"{config.method} needs a pattern in which each row has one processor",
         ),
         (

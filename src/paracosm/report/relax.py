@@ -160,12 +160,14 @@ def _sentence(part: Mapping[str, Any] | str | None) -> str:
 
 
 def _detection(detection: Mapping[str, Any]) -> str:
-    wrong = detection.get("false_detections")
-    too_early = f", {wrong:,} times too early" if wrong else ""
-    late = detection.get("late_by")
-    too_late = "" if late is None else f", {format_duration(late)} after an ideal observer"
-    told = f", {detection['messages']:,} messages" if detection.get("messages") else ""
-    return f"{detection['by']}{too_early}{too_late}{told}" if detection.get("by") else ""
+    wrong, late = detection.get("false_detections"), detection.get("late_by")
+    parts = [
+        detection.get("by"),
+        f"{wrong:,} times too early" if wrong else "",
+        "" if late is None else f"{format_duration(late)} after an ideal observer",
+        *(f"{detection[key]:,} {key}" for key in ("messages", "snapshots") if detection.get(key)),
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def _messages(messages: Mapping[str, Any]) -> str:

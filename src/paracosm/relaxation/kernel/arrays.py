@@ -31,6 +31,13 @@ IDEAL = 0  # an observer who sees the residual at every instant, at no cost
 PROCESSOR = 1  # a processor that does nothing else (Algorithm 3)
 LOCAL = 2  # the sum of local residuals, each contributed every k-th update (Algorithm 4)
 TREE = 3  # the same sum, which each passes on to its parent in a binary tree
+SNAPSHOT = 4  # the sum for one vector, whose blocks the processors record when they are asked
+
+# What a link carries.
+HALO, SUM, REQUEST, RECORD = range(4)
+
+# What a processor has done for the snapshot that is under way, or for the next one.
+IDLE, ASKED, RECORDED = range(3)
 
 # Which block a processor updates next.
 FIXED, IN_TURN, AT_RANDOM = range(3)
@@ -115,8 +122,9 @@ class Rules(NamedTuple):
     threads: int  # that take turns on them
     phases: int  # durations that make one update
     joint: bool  # all phases from one uniform number
-    detect: int  # IDEAL, PROCESSOR, LOCAL or TREE
-    every: int  # updates between two contributions to the sum of local residuals
+    detect: int  # IDEAL, PROCESSOR, LOCAL, TREE or SNAPSHOT
+    every: int  # updates between two contributions to the sum of local residuals, or two snapshots
+    linked: bool  # there are messages: of distributed memory, or of snapshots
     limit: float  # residual norm to reach; negative: never
     infinity: bool  # the norm is the largest component, not the Euclidean one
     error_limit: float  # norm of the error to reach; negative: never
@@ -233,11 +241,13 @@ class Halos(NamedTuple):
 
     pointer: Ints  # rows of A (CSR)
     source: Ints  # whose columns are rows of x (0 or more) or, as -1 - place, places in `have`
+    recorded_source: Ints  # the same for recorded values; empty without snapshots
     data: Floats  # empty of a map
-    residual: Floats  # of each row as its own processor knows it, shape (n,)
+    residual: Floats  # of each row as its own processor knows it, shape (n,); scratch
     have: Floats  # values on all links, one link behind the other
     link: Ints  # link k's values are at `link[k]:link[k + 1]`
-    rows: Ints  # that they are values of; -1: a sum of squared local residuals (TREE)
+    rows: Ints  # that they are values of; -1: a sum of squared local residuals, a request
+    kind: Ints  # of each link: HALO, SUM, REQUEST or RECORD
     out_pointer: Ints  # links by sender
     out: Ints
     into_pointer: Ints  # links by receiver
@@ -278,9 +288,12 @@ class Tally(NamedTuple):
     """Counts: staleness by `2^bin_shift` updates a bin; local residuals, squared, -1 for none."""
 
     staleness: Ints  # shape (bins,); the last one holds everything beyond
-    offered: Floats  # each processor's local residual when it last read; TREE: its subtree's
+    offered: Floats  # each processor's local residual when it last read; in a tree its subtree's
     contribution: Floats  # what of it is in the sum of all, or sent to the parent, shape (p,)
     local: Floats  # as `offered`, for checkpoint policies
+    stage: Ints  # IDLE, ASKED or RECORDED, shape (p,)
+    snapshots: Ints  # how many each processor has passed on, shape (p,)
+    recorded: Floats  # the vector that they record, shape (n,), or empty
     busy: Floats  # how long the updates of each processor take that have begun, shape (p + 1,)
 
 

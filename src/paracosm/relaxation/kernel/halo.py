@@ -10,11 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from paracosm.cluster import Link, switch
 from paracosm.compiled import subroutine
 from paracosm.errors import InputError
 from paracosm.network.compiled import make_traffic, next_end, pop_end, request, settle
 from paracosm.network.stations import Connection, Stations
-from paracosm.relaxation.kernel.arrays import UPDATES, Halos, Ports
+from paracosm.relaxation.kernel.arrays import (
+    HALO,
+    RECORD,
+    REQUEST,
+    SUM,
+    UPDATES,
+    Halos,
+    Ports,
+)
 from paracosm.relaxation.spec import RunSpec
 from paracosm.rng import RelaxationStream, stream_keys
 from paracosm.timing.compiled import draw, uniform
@@ -30,15 +39,18 @@ def send(
     who: Any,
     instant: Any,
     offered: Any,
+    records: Any,
 ) -> None:
     """Send what processor `who` has just written to all who read it.
 
-    `offered` is the sum of squared residuals for its parent in the tree of detection; -1: none.
+    `offered` is the sum of squared residuals for its parent in the tree of detection, -1: none;
+    `records` says whether this is what it records, and whether its children are to do the same.
     """
     for position in range(halos.out_pointer[who], halos.out_pointer[who + 1]):
         link = halos.out[position]
         first, end = halos.link[link], halos.link[link + 1]
-        if halos.rows[first] < 0 and offered < 0.0:
+        kind = halos.kind[link]
+        if (kind == SUM and offered < 0.0) or (kind >= REQUEST and not records):
             continue
         if halos.missed[link] < 0:
             halos.missed[link] = counters[UPDATES] - 1
@@ -191,7 +203,7 @@ def receive(halos: Any, ports: Any, draws: Any, counters: Any, who: Any, instant
         # In order, the first under way is the next to arrive.
         if not (halos.ordered[0] and halos.under_way[link] and halos.arrival[link, 0] > seen):
             _take_newest(halos, link, seen)
-        if halos.missed[link] >= 0 and halos.rows[halos.link[link]] >= 0:
+        if halos.missed[link] >= 0 and halos.kind[link] == HALO:
             known = min(known, halos.missed[link])
     return known
 
@@ -230,14 +242,14 @@ def _drop_arrived(halos: Any, link: Any, instant: Any) -> None:
 
 
 @subroutine
-def gather(matrix: Any, halos: Any, iterate: Any, rows: Any, first: Any, end: Any) -> None:
-    """Compute the residual of `rows[first:end]` from what their processor knows."""
+def gather(matrix: Any, halos: Any, sources: Any, x: Any, rows: Any, first: Any, end: Any) -> None:
+    """Compute the residual of `rows[first:end]` from what their processor knows, or recorded."""
     for place in range(first, end):
         row = rows[place]
         total = matrix.b[row]
         for entry in range(halos.pointer[row], halos.pointer[row + 1]):
-            source = halos.source[entry]
-            value = iterate.x[source] if source >= 0 else halos.have[-1 - source]
+            source = sources[entry]
+            value = x[source] if source >= 0 else halos.have[-1 - source]
             total -= halos.data[entry] * value
         halos.residual[row] = total
 
@@ -247,10 +259,11 @@ def exchange(iterate: Any, halos: Any, who: Any) -> None:
     """Swap what `who` knows of others' rows with what they are, around a function of the user's."""
     for position in range(halos.into_pointer[who], halos.into_pointer[who + 1]):
         link = halos.into[position]
+        if halos.kind[link] != HALO:
+            continue
         for place in range(halos.link[link], halos.link[link + 1]):
             row = halos.rows[place]
-            if row >= 0:
-                iterate.x[row], halos.have[place] = halos.have[place], iterate.x[row]
+            iterate.x[row], halos.have[place] = halos.have[place], iterate.x[row]
 
 
 BYTES = 8  # of one value
@@ -264,7 +277,7 @@ def no_links() -> Halos:
     w, f = np.zeros(0, np.int64), np.zeros(0)
     keys, flags = np.zeros(0, np.uint64), np.zeros(1, np.bool_)
     return Halos(
-        w, w, f, f, f, w, w, w, w, w, w, f, f, w, keys, flags, f, f, f, w, np.zeros((0, 0)),
+        w, w, w, f, f, f, w, w, w, w, w, w, w, f, f, w, keys, flags, f, f, f, w, np.zeros((0, 0)),
         np.zeros((0, 0), np.int64), np.zeros((0, 0)), np.zeros((0, 0), np.int64),
         np.zeros((0, 0), np.int64), w, np.zeros(1, np.int64), w, w, w, f,
     )  # fmt: skip
@@ -273,10 +286,12 @@ def no_links() -> Halos:
 def halo_links(spec: RunSpec, jitter: int) -> tuple[Halos, Ports | None]:
     """Return the links of the run's pattern, and the ports that they share, if any.
 
+    In shared memory they carry snapshots only, at no cost.
     `jitter` is the row of the table of distributions that adds to latencies, or -1.
     """
-    problem, pattern, cluster, ticks = spec.problem, spec.pattern, spec.cluster, spec.ticks
-    assert cluster is not None
+    problem, pattern, ticks = spec.problem, spec.pattern, spec.ticks
+    processors = pattern.processors
+    cluster = switch(processors, link=Link()) if spec.cluster is None else spec.cluster
     names = cluster.workers
     A, n = problem.A, problem.n
     if pattern.choice != "fixed" or pattern.rows.size != n:
@@ -284,22 +299,33 @@ def halo_links(spec: RunSpec, jitter: int) -> tuple[Halos, Ports | None]:
             f"distributed memory: pattern {pattern.name} lets several processors write a row; "
             "use one whose blocks do not overlap and stay"
         )
-    processors = pattern.processors
     owner = np.empty(n, np.int64)
     owner[pattern.rows] = np.repeat(np.arange(processors), np.diff(pattern.pointer))
     reader = np.repeat(owner, np.diff(A.indptr))
     writer = owner[A.indices]
     outside = np.flatnonzero(reader != writer)
     # One place for each (reader, row) that is read from outside, grouped by link, and one for the
-    # sum of residuals that goes from each processor to its parent, on a link of its own.
-    halo = np.zeros(outside.size, np.int64)
-    wanted = np.stack([writer[outside], reader[outside], halo, A.indices[outside].astype(np.int64)])
-    if spec.config.detect.by == "tree":
-        child, same = np.arange(1, processors), np.ones(processors - 1, np.int64)
-        wanted = np.append(wanted, [child, (child - 1) // 2, same, -same], axis=1)
-    places, inverse = np.unique(wanted, axis=1, return_inverse=True)
-    source = A.indices.astype(np.int64)
-    source[outside] = -1 - inverse.ravel()[: outside.size]
+    # sum of residuals that goes from each processor to its parent, on a link of its own; a snapshot
+    # has requests the other way, and recorded values beside those that are iterated.
+    test, child = spec.config.detect.by, np.arange(1, processors)
+    parent = (child - 1) // 2
+    halo = writer[outside], reader[outside], A.indices[outside]
+    kinds: list[tuple[Any, ...]] = [] if spec.cluster is None else [(HALO, *halo)]
+    if test in ("tree", "snapshot"):
+        kinds.append((SUM, child, parent, -1))
+    if test == "snapshot":
+        kinds += [(REQUEST, parent, child, -1), (RECORD, *halo)]
+    wanted = [np.broadcast_arrays(a, b, kind, rows) for kind, a, b, rows in kinds]
+    places, inverse = np.unique(
+        np.concatenate(wanted, axis=1, dtype=np.int64), axis=1, return_inverse=True
+    )
+    # Halo values come first of all that is wanted, recorded ones last.
+    source, recorded_source = A.indices.astype(np.int64), np.zeros(0, np.int64)
+    if test == "snapshot":
+        recorded_source = source.copy()
+        recorded_source[outside] = -1 - inverse.ravel()[inverse.size - outside.size :]
+    if spec.cluster is not None:
+        source[outside] = -1 - inverse.ravel()[: outside.size]
     pairs, first = np.unique(places[:3], axis=1, return_index=True)
     links = pairs.shape[1]
     link = np.append(first, places.shape[1]).astype(np.int64)
@@ -311,11 +337,13 @@ def halo_links(spec: RunSpec, jitter: int) -> tuple[Halos, Ports | None]:
     halos = Halos(
         pointer=A.indptr.astype(np.int64),
         source=source,
+        recorded_source=recorded_source,
         data=A.data.copy() if problem.map is None else np.zeros(0),
         residual=np.zeros(n),
         have=np.where(places[3] < 0, np.inf, problem.x0[places[3]]),
         link=link,
         rows=places[3].astype(np.int64),
+        kind=pairs[2].astype(np.int64),
         out_pointer=_pointer(pairs[0], processors),
         out=np.arange(links, dtype=np.int64),
         into_pointer=_pointer(pairs[1], processors),
@@ -323,7 +351,7 @@ def halo_links(spec: RunSpec, jitter: int) -> tuple[Halos, Ports | None]:
         occupancy=ticks * np.array([each.link.occupancy(size) for each, size in sent], np.float64),
         latency=ticks * np.array([each.link.propagation(size) for each, size in sent], np.float64),
         jitter=np.full(links, jitter, np.int64),
-        # Sums of residuals come last, so that they change no halo's random numbers.
+        # What detects convergence comes last, so that it changes no halo's random numbers.
         streams=stream_keys(spec.seed, RelaxationStream.MESSAGES, links)[
             np.argsort(np.argsort(pairs[2], kind="stable"))
         ],
@@ -352,7 +380,7 @@ def _ports(stations: Stations, sent: Sequence[tuple[Connection, int]]) -> Ports 
     demand = [channel.demand(size) for channel, size in sent]
     if not any(each.stations and asked for (each, _), asked in zip(sent, demand, strict=True)):
         return None
-    # Two links join those that are neighbours in the tree of detection as well: each has a message.
+    # Several links join neighbours that detect convergence together: each has a message.
     rooms = np.bincount([each.number for each, _ in sent]).tolist()
     return Ports(
         traffic=make_traffic(stations.sharing, stations.routes, stations.capacity, rooms),

@@ -210,14 +210,21 @@ def write(s: Any, who: Any, instant: Any) -> None:
             counters[k.STALEST] = staleness
         tally.staleness[min(staleness >> rules.bin_shift, tally.staleness.size - 1)] += 1
         offered = tally.offered[who] if rules.detect >= k.LOCAL else -1.0
-        if rules.distributed:
-            send(iterate, halos, s.ports, draws, counters, who, instant, offered)
+        records = tally.stage[who] == k.ASKED
+        if rules.linked:
+            send(iterate, halos, s.ports, draws, counters, who, instant, offered, records)
+        if records:
+            for place in range(blocks.pointer[who], blocks.pointer[who + 1]):
+                tally.recorded[blocks.rows[place]] = iterate.x[blocks.rows[place]]
+            tally.stage[who] = k.RECORDED
         if rules.detect >= k.LOCAL:
             if who == 0 and (rules.detect == k.LOCAL or offered >= 0.0):
                 counters[k.VERDICT] = 1  # it looks at the sum
             if offered >= 0.0:
                 tally.contribution[who] = offered
                 tally.offered[who] = -1.0
+                tally.stage[who] = k.IDLE
+                tally.snapshots[who] += rules.detect == k.SNAPSHOT
     else:
         counters[k.VERDICT] = 0.0 <= gauges[k.SEEN] <= rules.limit
     flight.updates[who] += 1
@@ -382,15 +389,17 @@ def begin(s: Any, who: Any, instant: Any) -> Any:
     if rules.coordinates > 0:
         _choose(rules, blocks, flight, choices[who], number, who)
     flight.read_at[who] = counters[k.UPDATES]
-    if rules.distributed:
+    if rules.linked:
         flight.read_at[who] = receive(halos, s.ports, draws, counters, who, instant)
+    if rules.detect == k.SNAPSHOT:
+        take_part(s, who, number)
     first, end, chosen = rows_in_flight(blocks, flight, who)
     rows = flight.chosen if chosen else blocks.rows
     residual = iterate.residual
     if rules.distributed and halos.data.size > 0:
-        gather(matrix, halos, iterate, rows, first, end)
+        gather(matrix, halos, halos.source, iterate.x, rows, first, end)
         residual = halos.residual
-    if rules.detect >= k.LOCAL and number % rules.every == 0:
+    if k.LOCAL <= rules.detect <= k.TREE and number % rules.every == 0:
         tally.offered[who] = _of_children(rules, tally, halos, who)
         for place in range(first, end):
             tally.offered[who] += residual[rows[place]] ** 2
@@ -410,15 +419,55 @@ def begin(s: Any, who: Any, instant: Any) -> Any:
     return k.GO_ON
 
 
+@by_reference
+def take_part(s: Any, who: Any, number: Any) -> None:
+    """Take the step of a snapshot for which all has arrived that processor `who` waits for.
+
+    What it says is sent with the update that begins now. The n-th message of a link is of the n-th
+    snapshot: nobody is asked for the next one before processor 0 has the sum of this one.
+    """
+    rules, tally, halos, blocks = s.rules, s.tally, s.halos, s.blocks
+    idle = tally.stage[who] == k.IDLE
+    if tally.stage[who] == k.ASKED or tally.offered[who] >= 0.0:
+        return  # a fault made it read twice for one update
+    if idle and who == 0 and number % rules.every != 0:
+        return
+    total = 0.0
+    for position in range(halos.into_pointer[who], halos.into_pointer[who + 1]):
+        link = halos.into[position]
+        kind = halos.kind[link]
+        if kind == k.HALO or idle != (kind == k.REQUEST):
+            continue
+        if halos.version[link] < tally.snapshots[who]:
+            return
+        if kind == k.SUM:
+            total = _with(rules, total, halos.have[halos.link[link]])
+    if idle:
+        tally.stage[who] = k.ASKED
+        return
+    first, end = blocks.pointer[who], blocks.pointer[who + 1]
+    gather(s.matrix, halos, halos.recorded_source, tally.recorded, blocks.rows, first, end)
+    for place in range(first, end):
+        total = _with(rules, total, halos.residual[blocks.rows[place]] ** 2)
+    tally.offered[who] = total if total >= 0.0 else np.inf
+
+
+@inlined
+def _with(rules: Any, total: Any, square: Any) -> Any:
+    """Return a squared norm with one more part; a NaN stays one."""
+    if not rules.infinity:
+        return total + square
+    return square if square > total or square != square else total
+
+
 @subroutine
 def _of_children(rules: Any, tally: Any, halos: Any, who: Any) -> Any:
     """Return the sums that a processor has from its children in the tree; infinite: not yet all."""
     total = 0.0
     if rules.detect == k.TREE and rules.distributed:
         for position in range(halos.into_pointer[who], halos.into_pointer[who + 1]):
-            place = halos.link[halos.into[position]]
-            if halos.rows[place] < 0:
-                total += halos.have[place]
+            if halos.kind[halos.into[position]] == k.SUM:
+                total += halos.have[halos.link[halos.into[position]]]
     elif rules.detect == k.TREE:
         for child in range(2 * who + 1, min(2 * who + 3, rules.processors)):
             known = tally.contribution[child]

@@ -99,7 +99,7 @@ def set_limits(gauges: Any, square: Any) -> None:
 @subroutine
 def _sum_is_small(rules: Any, tally: Any) -> Any:
     """Return whether all have contributed and the sum is small enough."""
-    if rules.detect == k.TREE:
+    if rules.detect >= k.TREE:
         return 0.0 <= tally.contribution[0] <= rules.limit**2
     total = 0.0
     for who in range(rules.processors):

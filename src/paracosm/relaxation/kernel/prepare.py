@@ -73,7 +73,7 @@ def prepare(spec: RunSpec, functions: UserFunctions) -> State:
     gauges[k.SAMPLE_EVERY] = max(1.0, n / 16)
     flight = _flight(spec, blocks)
     halos, ports = no_links(), None
-    if spec.cluster is not None:
+    if spec.cluster is not None or spec.config.detect.by == "snapshot":
         jitter = -1 if spec.config.latency_jitter is None else len(draws.kind) - 1
         halos, ports = halo_links(spec, jitter)
     # On the processors' clock, what the network's picoseconds can count.
@@ -104,6 +104,9 @@ def prepare(spec: RunSpec, functions: UserFunctions) -> State:
             np.full(processors + 1, -1.0),
             np.full(processors, -1.0),
             np.full(processors, -1.0),
+            np.zeros(processors, np.int64),
+            np.zeros(processors, np.int64),
+            np.zeros(n if spec.config.detect.by == "snapshot" else 0),
             np.zeros(processors + 1),
         ),
         halos=halos,
@@ -170,8 +173,9 @@ def _rules(spec: RunSpec, functions: UserFunctions, momentum: float, last_instan
         threads=int(spec.threads),
         phases=int(spec.times.phases),
         joint=spec.times.joint,
-        detect=get_args(By).index(config.detect.by),  # as IDEAL, PROCESSOR, LOCAL, TREE
+        detect=get_args(By).index(config.detect.by),  # as IDEAL, ..., SNAPSHOT
         every=int(config.detect.every),
+        linked=spec.cluster is not None or config.detect.by == "snapshot",
         limit=float(tolerance),
         infinity=config.norm != 2,
         error_limit=float(-1.0 if config.error_tolerance is None else config.error_tolerance),
