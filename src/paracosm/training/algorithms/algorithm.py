@@ -95,8 +95,15 @@ class Algorithm:
             await me.pull()
 
     async def serve(self, server: ParameterServer) -> None:
-        """Run a parameter server; only with the topology "server"."""
-        raise TypeError(f"{self.name} has no parameter server")
+        """Run a parameter server; only with the topology "server".
+
+        In rounds it updates by what all workers have sent, and answers all.
+        """
+        if not self.has_rounds:
+            raise TypeError(f"{self.name} has no parameter server")
+        while True:
+            await server.apply(await server.receive_all())
+            server.answer(*server.workers)
 
     async def listen(self, me: TrainingWorker) -> None:
         """Answer messages of other workers; only with the topology "peers"."""

@@ -59,11 +59,6 @@ class DiLoCo(Algorithm):
             else:
                 await me.all_reduce_gradient(change)
 
-    async def serve(self, server: ParameterServer) -> None:
-        while True:
-            await server.apply(await server.receive_all())
-            server.answer(*server.workers)
-
 
 @dataclass(frozen=True)
 class StreamingDiLoCo(DiLoCo):

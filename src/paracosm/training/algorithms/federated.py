@@ -59,11 +59,6 @@ class FedAvg(Algorithm):
             me.push(await self.train(me))
             await me.pull()
 
-    async def serve(self, server: ParameterServer) -> None:
-        while True:
-            await server.apply(await server.receive_all())
-            server.answer(*server.workers)
-
 
 @dataclass(frozen=True)
 class FedAvgM(FedAvg):

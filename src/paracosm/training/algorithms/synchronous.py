@@ -68,11 +68,6 @@ class SSGD(Algorithm):
         while True:
             await me.all_reduce_gradient(await me.compute_gradient())
 
-    async def serve(self, server: ParameterServer) -> None:
-        while True:
-            await server.apply(await server.receive_all())
-            server.answer(*server.workers)
-
 
 @dataclass(frozen=True)
 class BackupWorkers(Algorithm):
