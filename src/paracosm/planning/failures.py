@@ -97,26 +97,16 @@ class FailureRecord:
     def summary(self, end: float) -> FailureSummary:
         """Return the cost of failures up to an instant in the newest block, in seconds."""
         last = round(end * 1e12)
-        counted = _Counts()
+        counted = _Counts(self._workers)
         for mark in self._marks:
             counted.add(mark, last)
         if self._newest is not None:
             counted.add(_work(self._newest, last), last)
         failures = self._failures
         restart = round(failures.restart * 1e12)
-        return FailureCosts(
-            workers=self._workers,
-            stops=counted.stops,
-            failures=len(counted.failed),
-            checkpoints=counted.checkpoints,
-            saving=counted.saving,
-            stopped=counted.stopped,
-            lost=counted.lost,
-            abandoned=counted.abandoned,
-            away=sum(min(restart, last - instant) for instant in counted.failed),
-            kept=counted.kept,
-            undone=counted.undone,
-        ).summary(
+        counted.failures = len(counted.failed)
+        counted.away = sum(min(restart, last - instant) for instant in counted.failed)
+        return counted.summary(
             *(last, 1e12),
             job_mtbf=None if failures.mtbf == inf else failures.mtbf,
             worker_mtbf=None if failures.worker_mtbf == inf else failures.worker_mtbf,
@@ -157,18 +147,10 @@ def _work(block: Schedule, last: int) -> _Work:
 
 
 @dataclass
-class _Counts:
-    """Picoseconds of the whole job or, abandoned, of one worker; steps of all workers."""
+class _Counts(FailureCosts):
+    """The costs so far in picoseconds, steps since the newest checkpoint, and who failed when."""
 
-    saving: int = 0
-    stopped: int = 0
-    lost: int = 0
-    abandoned: int = 0
-    stops: int = 0
-    checkpoints: int = 0
-    kept: int = 0
     unsaved: int = 0
-    undone: int = 0
     failed: list[int] = field(default_factory=list)
 
     def add(self, mark: _Work | Checkpoint | Restore, last: int) -> None:
