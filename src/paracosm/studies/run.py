@@ -28,7 +28,6 @@ def run_point(
     out: Path | None = None,
     force: bool = False,
     hooks: Hooks | None = None,
-    metrics: Any = None,
 ) -> Outcome:
     """Run `point`.
 
@@ -37,7 +36,6 @@ def run_point(
         out: the run folder to create; without one, nothing is written.
         force: replace the run that is in the folder.
         hooks: callbacks and settings.
-        metrics: records metrics where there is no folder.
 
     Raises:
         InputError: the run cannot start; a folder created for it is removed.
@@ -51,7 +49,7 @@ def run_point(
         raise InputError(f"{flag} needs a study with a grid: leave it out")
     hooks = replace(hooks, backend=where.sending(to_builtin(point.as_study())))
     if out is None:
-        return kind.run(point.config, point.seed, metrics, hooks)
+        return kind.run(point.config, point.seed, None, hooks)
     with RunFolder.create(out, point.as_study(), force, resume=kind.of_many) as folder:
         if kind.of_many:
             hooks = replace(hooks, journal=out / JOURNAL)

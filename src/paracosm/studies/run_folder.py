@@ -319,9 +319,7 @@ class RunFolder:
         return Timeline.load(file)
 
 
-def claim_folder(
-    folder: Path, force: bool, what: str = "run", files: Collection[str] = FILES
-) -> None:
+def claim_folder(folder: Path, force: bool) -> None:
     """Create a folder; with `force`, remove the files of an earlier run from it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -329,11 +327,11 @@ def claim_folder(
             if not force:
                 raise InputError(
                     f"{folder}: the folder exists and is not empty: "
-                    f"choose another one, or give --force to replace the {what} in it"
+                    f"choose another one, or give --force to replace the run in it"
                 )
-            remove_run_files(folder, files)
+            remove_run_files(folder)
     except OSError as error:
-        raise unwritable(f"{folder}: cannot write a {what} folder here", error) from None
+        raise unwritable(f"{folder}: cannot write a run folder here", error) from None
 
 
 def _stopped_early(folder: Path, study: Mapping[str, Any]) -> bool:
