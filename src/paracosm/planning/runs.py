@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import groupby
 from math import inf, isfinite
@@ -20,7 +19,7 @@ from paracosm.planning.designs import Design, Outcome
 from paracosm.planning.failures import FailureRecord, failing_schedule
 from paracosm.planning.job import ProfiledJob, profiled_job
 from paracosm.planning.race import Request
-from paracosm.planning.scheduled import coupled_config
+from paracosm.planning.scheduled import coupled_config, cut
 from paracosm.results import TrainingSummary, to_builtin
 from paracosm.simulation.rollback import Block
 from paracosm.simulation.schedule import ROWS, Rule, Schedule
@@ -159,14 +158,7 @@ class SharedBlocks:
                 reads, updates, steps, failures = (np.zeros(0, dtype) for dtype in ROWS.values())
                 yield Schedule(reads, updates, steps, end, 0, {}, (), failures)
                 return
-            yield replace(
-                block,
-                reads=block.reads[block.reads["time"] <= end],
-                updates=block.updates[block.updates["time"] <= end],
-                steps=block.steps[block.steps["end"] <= end],
-                failures=block.failures[block.failures["time"] <= end],
-                end=end,
-            )
+            yield cut(block, end)
             return
 
 

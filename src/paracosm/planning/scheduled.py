@@ -168,10 +168,11 @@ def _train(
     summary = replace(result.summary, servers=servers, durations=durations, **facts)
     if record is not None:
         summary = replace(summary, failures=record.summary(summary.virtual_time))
-    return replace(result, summary=summary, schedule=_cut(join_schedules(used), end))
+    return replace(result, summary=summary, schedule=cut(join_schedules(used), end))
 
 
-def _cut(schedule: Schedule, end: int) -> Schedule:
+def cut(schedule: Schedule, end: int) -> Schedule:
+    """Return a schedule up to an instant."""
     return replace(
         schedule,
         reads=schedule.reads[schedule.reads["time"] <= end],
