@@ -20,7 +20,6 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from paracosm.errors import InputError
-from paracosm.factory import one_line
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.capture.calls import (
     Effects,
@@ -35,7 +34,13 @@ from paracosm.graphs.capture.calls import (
     traffic_of,
 )
 from paracosm.graphs.capture.options import CaptureOptions
-from paracosm.graphs.capture.step import TrainingStep, make_step, resolved, simulated_ranks
+from paracosm.graphs.capture.step import (
+    TrainingStep,
+    make_step,
+    resolved,
+    simulated_ranks,
+    try_out,
+)
 from paracosm.graphs.graph import Graph, Op
 
 
@@ -45,7 +50,7 @@ def capture_fake(options: CaptureOptions) -> Graph:
     with simulated_ranks(options) as share, FakeTensorMode(allow_non_fake_inputs=True):
         with _silent():
             step = make_step(options, options.device, share)
-            _warm(step, options)
+            try_out(step, options)
         return record(step, options.device, _provenance(options, step))
 
 
@@ -58,16 +63,6 @@ def _silent() -> Iterator[None]:
         yield
     finally:
         log.disabled = was_disabled
-
-
-def _warm(step: TrainingStep, options: CaptureOptions) -> None:
-    """Run the step once, which creates the optimizer's state and shows that the model runs."""
-    try:
-        step.run()
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(f"{options}: the model failed: {one_line(error)}") from error
 
 
 def _provenance(options: CaptureOptions, step: TrainingStep) -> dict[str, Any]:

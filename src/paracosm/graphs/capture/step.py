@@ -56,6 +56,16 @@ class TrainingStep:
             self.optimizer.step()
 
 
+def try_out(step: TrainingStep, options: CaptureOptions) -> None:
+    """Run the step once, which creates the optimizer's state and shows that the model runs."""
+    try:
+        step.run()
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{options}: the model failed: {one_line(error)}") from error
+
+
 def make_step(
     options: CaptureOptions, device: str, share: Callable[[nn.Module], None] = lambda module: None
 ) -> TrainingStep:

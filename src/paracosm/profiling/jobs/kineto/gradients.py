@@ -13,7 +13,6 @@ import numpy as np
 
 from paracosm.arrays import Ints
 from paracosm.errors import InputError, require
-from paracosm.factory import one_line
 from paracosm.graphs.capture.options import CaptureOptions
 from paracosm.timeline.kineto.device import DeviceSpans, device_spans
 from paracosm.timeline.kineto.trace import (
@@ -286,7 +285,7 @@ def parameters_of_model(options: CaptureOptions) -> tuple[Parameter, ...]:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from paracosm.graphs.capture.step import make_step
+    from paracosm.graphs.capture.step import make_step, try_out
 
     order: list[Parameter] = []
 
@@ -300,12 +299,7 @@ def parameters_of_model(options: CaptureOptions) -> tuple[Parameter, ...]:
             if parameter.requires_grad:
                 hook = partial(note, name)
                 parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
-        try:
-            step.run()
-        except InputError:
-            raise
-        except Exception as error:
-            raise InputError(f"{options}: the model failed: {one_line(error)}") from error
+        try_out(step, options)
     return tuple(order)
 
 
