@@ -5,32 +5,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any
 
-from paracosm.errors import InputError, unknown
-from paracosm.expression import bind, parse_expression, read_literal
-
-T = TypeVar("T")
-
-
-def parse_named(text: str, kind: str, classes: Mapping[str, type[T]]) -> T:
-    """Return what a text such as `ssp(slack=3)` or `ssp(3)` names, with its parameters.
-
-    Args:
-        text: a name and, in parentheses, values of the fields of its class.
-        kind: "algorithm", for messages.
-        classes: dataclasses by name, all of whose fields have defaults.
-    """
-    name, positional, named = parse_expression(text, kind)
-    if name not in classes:
-        raise unknown(kind, name, classes)
-    return classes[name](**arguments_of(classes[name], name, positional, named))
+from paracosm.errors import InputError
+from paracosm.expression import bind, read_literal
 
 
 def arguments_of(
     kind: type, name: str, positional: Sequence[str], named: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the values of a dataclass's fields that a text has given, as `parse_named` does."""
+    """Return the values of a dataclass's fields that `parse_expression` found in a text."""
     kinds = {field.name: type(field.default) for field in fields(kind)}
     for key, each in kinds.items():
         if each not in _WANTED:
@@ -43,7 +27,7 @@ def arguments_of(
 
 
 def write_named(thing: Any, name: str | None = None) -> str:
-    """Return the text that `parse_named` reads as `thing`: defaults are left out."""
+    """Return the text that is read as `thing`: defaults are left out."""
     name = thing.name if name is None else name
     changed = [
         f"{field.name}={getattr(thing, field.name)}"

@@ -19,8 +19,9 @@ from dataclasses import dataclass, fields
 from math import prod, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from paracosm.errors import InputError
-from paracosm.training.named import at_least, parse_named
+from paracosm.errors import InputError, unknown
+from paracosm.expression import parse_expression
+from paracosm.training.named import arguments_of, at_least
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -421,4 +422,7 @@ def parse_codec(text: str) -> Codec:
     An InputError names the codec or parameter that is not known, with the nearest one, or the value
     that a parameter cannot have.
     """
-    return parse_named(text, "codec", CODECS)
+    name, positional, named = parse_expression(text, "codec")
+    if name not in CODECS:
+        raise unknown("codec", name, CODECS)
+    return CODECS[name](**arguments_of(CODECS[name], name, positional, named))
