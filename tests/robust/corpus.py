@@ -43,6 +43,7 @@ WRITTEN: dict[str, str | bytes] = {
     "outside.mtx": f"{MTX}2 2 2\n1 1 4\n3 3 1\n",
     "few.mtx": f"{MTX}2 2 99999999999\n1 1 4\n2 2 4\n",
     "text.mtx.gz": gzip.compress(b"hello"),
+    "clients.csv": b"client,b\xe9gin,end\n0,0,1\n",
     "zero.mtx": f"{MTX}2 2 2\n1 1 4\n2 2 \0 4\n",
 }
 """Files of the cases."""
@@ -81,6 +82,7 @@ CASES = (
     (f"{TRAIN} --clients 9 --availability onoff(1us,1ms)", "the job makes no progress"),
     (f"{SELDOM} --clients 9", "the job makes no progress"),
     (SELDOM, "the job makes no progress"),
+    (f"{TRAIN} --clients 9 --availability {{clients}}", "cannot be read as a table"),
     (f"{TRAIN} --workers 1000000", "a training has 100,000 at most"),
     ("train --timing-only --compute 1ms --until 1000000h", "updates by then"),
     ("train --timing-only --workers 1,2,4..1000000", "needs a folder to write"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from paracosm.errors import InputError
 from paracosm.timeline import Labels, Timeline
 
-times = st.floats(allow_nan=False)
+times = st.floats(-1e17, 1e17)
 names = st.text(max_size=5)
 spans = st.tuples(names, names, names, times, times, st.integers(-1, 2**62))
 counters = st.tuples(names, names, times, st.floats())
@@ -86,6 +86,18 @@ def test_what_is_not_a_timeline_is_refused(tmp_path):
     parquet.write_table(pyarrow.table({"node": ["a"], "name": ["b"]}), tmp_path / "o.parquet")
     with pytest.raises(InputError, match='no column "resource"'):
         Timeline.load(tmp_path / "o.parquet")
+
+
+@pytest.mark.parametrize("time", [math.nan, math.inf, -1e300])
+@pytest.mark.parametrize("place", ["begin", "end"])
+def test_a_time_that_is_no_number_of_seconds_is_refused(
+    tmp_path: Path, place: str, time: float
+) -> None:
+    timeline = Timeline()
+    timeline.span("node", "core", "op", **{"begin": 0.0, "end": 1.0, place: time})
+    timeline.save(tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=r"t.parquet: a damaged timeline: a time is no number"):
+        Timeline.load(tmp_path / "t.parquet")
 
 
 def test_arrays_are_recorded_at_once_between_single_spans() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from paracosm.errors import InputError
+from paracosm.factory import one_line
 from paracosm.report.answers import tuned
 from paracosm.report.chart import (
     WIDE,
@@ -89,8 +91,11 @@ def _tables(summary: TuningSummary) -> list[Table]:
 
 def sections(runs: Sequence[Run]) -> list[Section]:
     """Return the landscape of one tuning: its first two parameters, and each alone."""
-    summary, trials = runs[0].numbers, _trials(runs[0])
-    if len(runs) > 1 or not isinstance(summary, TuningSummary) or trials is None:
+    summary = runs[0].numbers
+    if len(runs) > 1 or not isinstance(summary, TuningSummary):
+        return []
+    trials = _trials(runs[0], summary)
+    if trials is None:
         return []
     names = list(summary.space)
     charts = [_map(summary, trials, *names[:2])] if len(names) > 1 else []
@@ -99,13 +104,22 @@ def sections(runs: Sequence[Run]) -> list[Section]:
     )
 
 
-def _trials(run: Run) -> Trials | None:
+_MEASURED = ("trial", "failures", "time_over_fault_free", "lower_quartile", "upper_quartile")
+
+
+def _trials(run: Run, summary: TuningSummary) -> Trials | None:
     file = run.folder.path / "trials.csv"
     if not file.is_file():
         return None
-    with file.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    return {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
+    try:
+        with file.open(encoding="utf-8", newline="") as stream:
+            rows = list(csv.DictReader(stream, strict=True))
+        names = (*_MEASURED, *summary.space)
+        return {name: np.array([float(row[name]) for row in rows]) for name in names}
+    except KeyError as error:
+        raise InputError(f"{file}: damaged: it has no column {error}") from None
+    except (csv.Error, TypeError, ValueError) as error:
+        raise InputError(f"{file}: damaged: {one_line(error)}") from None
 
 
 def _axis(summary: TuningSummary, name: str) -> Axis:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("node", "resource", "name", "begin", "end", "flow", "value")
 _ROWS = 1 << 17  # in one row group of a file
+_LATEST = 1e18  # seconds; a time beyond is damage
 
 
 class Span(NamedTuple):
@@ -208,7 +209,8 @@ class Timeline:
         """Return the timeline that `save` wrote, equal to the bit.
 
         Raises:
-            InputError: there is no such file, or it is not a timeline; a missing column is named.
+            InputError: there is no such file, or it is not a timeline; a missing column is named;
+                a time is not finite, or beyond 10^18 seconds.
         """
         timeline = cls()
         table = read_parquet(path, "timeline", _schema())
@@ -217,6 +219,9 @@ class Timeline:
                 raise InputError(f'{path}: a damaged timeline: a row has no "{name}"')
         for batch in table.to_batches(_ROWS):
             timeline._add(batch)
+        times = timeline.spans.begin, timeline.spans.end, timeline.counters.time
+        if not all((np.abs(each) < _LATEST).all() for each in times):  # which a NaN fails
+            raise InputError(f"{path}: a damaged timeline: a time is no number of seconds")
         return timeline
 
     def _add(self, batch: pyarrow.RecordBatch) -> None:

@@ -277,13 +277,12 @@ def read_columns(path: Path, names: Sequence[str], clients: int) -> dict[str, li
             table = csv.read_csv(path, convert_options=options)
         else:
             table = read_parquet(path, "table")
-    except (pyarrow.ArrowException, OSError) as error:
+        columns = table.column_names
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as a table: {one_line(error)}") from None
     for name in ("client", *names):
-        if name not in table.column_names:
-            raise InputError(
-                f"{path}: the column {name} is missing: it has {', '.join(table.column_names)}"
-            )
+        if name not in columns:
+            raise InputError(f"{path}: the column {name} is missing: it has {', '.join(columns)}")
     found = {name: table[name].to_pylist() for name in ("client", *names)}
     found["client"] = [_client(path, value, clients) for value in found["client"]]
     for name in names:
