@@ -67,3 +67,11 @@ def test_quantiles_keep_lowest_and_highest_in_order(y: np.ndarray, most: int) ->
     assert (np.diff(chosen) >= 0).all()
     assert chosen[0] == y.min()
     assert chosen[-1] == y.max()
+
+
+def test_histogram_leaves_out_what_is_not_finite() -> None:
+    values = np.array([2.0, np.nan, 3.0, np.inf])
+    edges, shares = histogram(values, counts=np.array([1, 5, 3, 5]))
+    assert edges.tolist() == [1.5, 2.5, 3.5]
+    assert shares.tolist() == [0.25, 0.75]
+    assert histogram(values[1:2])[1].tolist() == [0]

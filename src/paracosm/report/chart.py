@@ -285,7 +285,12 @@ def histogram(
     values count for the nearest one. Where they range over more than `most` numbers, a bin holds
     several; its share is then the mean over the numbers in it, so that histograms with different
     bins compare. `counts`, of the same shape, are the multiplicities of the values (default: 1).
+    Values that are not finite are left out.
     """
+    known = np.isfinite(values)
+    values, counts = values[known], None if counts is None else counts[known]
+    if not len(values):
+        return np.array([-0.5, 0.5]), np.zeros(1)
     low, high = np.rint(values.min()), np.rint(values.max())
     width = np.ceil((high - low + 1) / most)
     bins = int(np.ceil((high - low + 1) / width))
