@@ -44,6 +44,7 @@ WRITTEN: dict[str, str | bytes] = {
     "few.mtx": f"{MTX}2 2 99999999999\n1 1 4\n2 2 4\n",
     "text.mtx.gz": gzip.compress(b"hello"),
     "clients.csv": b"client,b\xe9gin,end\n0,0,1\n",
+    "late.yaml": "seed: 9223372036854775808\nrelax: {problem: laplace2d:4, time: 1ms}\n",
     "zero.mtx": f"{MTX}2 2 2\n1 1 4\n2 2 \0 4\n",
 }
 """Files of the cases."""
@@ -108,6 +109,8 @@ CASES = (
     ("measure link --kinds host-copy --seconds 1000000s", "--seconds: a week at most"),
     ("tune {relax} --trials 1000000 --tune processors=1..2 --out {out}/a", "or equal to 10000"),
     ("profile job mlp --framework pytorch --steps 1000000000", "or equal to 1000000"),
+    ("tune {late} --seeds 1 --trials 1 --tune processors=1..2 --out {out}/a", None),
+    ("predict {job} --workers 1 --bandwidth 1Gbit/s --order {sparse}", "larger than 16 MiB"),
     ("emulate --world-size 1000000 --bandwidth 1Gbit/s {script}", "100,000 at most"),
     ("predict --model llama-8b --batch 1 --hardware nothing --workers 8 --strategy ddp", ""),
     (f"{OTHER_GPU} --measured resnet50,~batch~1e-308:~180~ms", "measured: batch: input should be"),
@@ -135,6 +138,9 @@ def failures() -> Iterator[str]:
         files["forged"] = Path(shutil.copytree(files["run"], folder / "forged"))
         summary = files["forged"] / "summary.json"
         summary.write_text(summary.read_text().replace('"updates": 20', '"updates": 21'))
+        files["sparse"] = folder / "sparse"
+        with files["sparse"].open("wb") as file_of_zeros:
+            file_of_zeros.truncate(100 << 30)
         files["odd"] = Path(shutil.copytree(files["replayed"], folder / "odd"))
         (files["odd"] / "study.yaml").write_text("seed: {a: 1}\nreplay: {what_if: [[]]}\n")
         for number, (command, message) in enumerate(CASES):

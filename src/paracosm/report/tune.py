@@ -10,6 +10,7 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.factory import one_line
+from paracosm.files import read_bytes
 from paracosm.report.answers import tuned
 from paracosm.report.chart import (
     WIDE,
@@ -112,8 +113,7 @@ def _trials(run: Run, summary: TuningSummary) -> Trials | None:
     if not file.is_file():
         return None
     try:
-        with file.open(encoding="utf-8", newline="") as stream:
-            rows = list(csv.DictReader(stream, strict=True))
+        rows = list(csv.DictReader(read_bytes(file).decode().splitlines(), strict=True))
         names = (*_MEASURED, *summary.space)
         return {name: np.array([float(row[name]) for row in rows]) for name in names}
     except KeyError as error:

@@ -227,7 +227,10 @@ def tune(
             return [objective.over([next(found).summary for _ in group]) for group in groups]
 
         sampler = optuna.samplers.TPESampler(
-            seed=study.seed, multivariate=True, n_startup_trials=_STARTUP, constant_liar=True
+            seed=study.seed % 2**32,
+            multivariate=True,
+            n_startup_trials=_STARTUP,
+            constant_liar=True,
         )
         search = optuna.create_study(sampler=sampler, direction=direction)
         copy = (

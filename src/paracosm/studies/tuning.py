@@ -207,7 +207,7 @@ def _study(
 
     spread_out = -(-trials // 3)
     sampler = optuna.samplers.TPESampler(
-        seed=seed, multivariate=True, n_startup_trials=spread_out + 1
+        seed=seed % 2**32, multivariate=True, n_startup_trials=spread_out + 1
     )
     study = optuna.create_study(sampler=sampler)
     shares = qmc.Halton(len(space), seed=seed).random(spread_out).tolist()

@@ -16,6 +16,7 @@ from paracosm.arrays import Floats, Ints
 from paracosm.cluster import Cluster
 from paracosm.cluster.link import Star, Switch
 from paracosm.errors import InputError, unknown
+from paracosm.files import read_bytes
 from paracosm.prediction.parameter_servers.orders import ORDERS
 from paracosm.profiling.jobs import JobProfile
 from paracosm.profiling.jobs.file import is_job_profile, load_job_profile
@@ -234,6 +235,9 @@ def load_profile(path: Path, batch: int | None) -> JobProfile:
     return replace(profile, batch=batch)
 
 
+_MOST_ORDER = 2**24  # bytes
+
+
 def _read_order(asked: str | list[str] | None) -> str | Sequence[str]:
     if asked is None:
         return "scheduled"
@@ -244,9 +248,12 @@ def _read_order(asked: str | list[str] | None) -> str | Sequence[str]:
     path = Path(asked)
     if not path.is_file():
         raise InputError(f"order: {unknown('order', asked, ORDERS)} (or a file of ops)")
+    data = read_bytes(path, _MOST_ORDER + 1)
+    if len(data) > _MOST_ORDER:
+        raise InputError(f"order: {path}: larger than {_MOST_ORDER >> 20} MiB")
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError:
         raise InputError(f"order: {path}: cannot be read as text") from None
     names = [line.strip() for line in lines if line.strip()]
     if not names:
