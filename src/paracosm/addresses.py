@@ -10,6 +10,6 @@ def is_local(host: str) -> bool:
     """Return whether only this machine reaches a name or an address."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, UnicodeError):  # a name that cannot be encoded
         return False
     return all(ipaddress.ip_address(each[4][0]).is_loopback for each in found)

@@ -54,7 +54,7 @@ from paracosm.jobs.strategies.strategy import SHARDINGS
 from paracosm.jobs.strategies.work import COMMUNICATION, COMPUTE, DEVICE, Replica, work_of
 from paracosm.jobs.writer import HERE, Block, ProgramOfBlocks, last_on
 
-LONGEST_PROGRAM = 20_000_000
+LONGEST_PROGRAM = 10_000_000
 """Tasks: about 2 GB."""
 
 
