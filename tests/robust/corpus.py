@@ -19,6 +19,7 @@ from fuzz import prepared
 TRAIN = "train --timing-only --updates 5"
 SELDOM = "train --timing-only --compute 8us --availability onoff(exponential(1us),exponential(1ms))"
 OTHER_GPU = "predict --model resnet50 --batch 4 --hardware h100-sxm"
+LLAMA = "plan --model llama-8b --hardware h100-sxm --tokens 1e9 --batch-tokens 4e6"
 MTX = "%%MatrixMarket matrix coordinate real general\n"
 
 WRITTEN: dict[str, str | bytes] = {
@@ -106,11 +107,7 @@ CASES = (
     ("relax --problem laplace2d:100000000000", ""),
     ("relax measure --problem laplace2d:4 --threads 1 --repeats 1000000000", "1 to 10,000"),
     ("calibrate serve --port 0 --timeout 1s --host ../..", "cannot listen on ../..:0"),
-    (
-        "plan --model llama-8b --hardware h100-sxm --tokens 1e9 --batch-tokens 4e6 --max-workers 8 "
-        "--shape 20",
-        "tasks are more than a rank may have",
-    ),
+    (f"{LLAMA} --max-workers 8 --shape 20", "tasks are more than a rank may have"),
     ("calibrate --rounds 1000000 --parsing none", "or equal to 1000"),
     ("measure link --kinds host-copy --seconds 1000000s", "--seconds: a week at most"),
     ("tune {relax} --trials 1000000 --tune processors=1..2 --out {out}/a", "or equal to 10000"),
