@@ -136,8 +136,8 @@ def _play(run: Run, reporter: _Reporter) -> tuple[Status, str]:
     slice_size, most, before = _FIRST_SLICE, _FIRST_SLICE, time.perf_counter()
     while True:
         until = min(run.agenda[0].time if run.agenda else inf, spec.max_time)
-        limit = min(most, reporter.limit(), spec.most_relaxations, 2.0**62)
-        limit = max(limit, counters[k.RELAXATIONS] + 1)
+        unreported = max(reporter.limit(), float(counters[k.RELAXATIONS] + 1))
+        limit = min(most, unreported, spec.most_relaxations, 2.0**62)
         answer = run.enter(k.PLAY, 0, until * run.ticks, limit)
         ending: Ending = None
         if answer == k.CALL_ROWS:
