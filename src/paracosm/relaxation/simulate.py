@@ -120,11 +120,12 @@ class _Reporter:
     def limit(self) -> float:
         """Report if the history is full; return the relaxations at which it may be so again."""
         counters, gauges = self._run.arrays.counters, self._run.arrays.gauges
-        rows = len(self._run.arrays.history.rows)
-        room = rows - counters[k.SAMPLES]
+        rows = self._run.arrays.history.rows
+        room = len(rows) - counters[k.SAMPLES]
         if room == 0:
-            self.report()
-            room = rows // 2
+            if rows[-1, 1] > self._seen:
+                self.report()
+            room = len(rows) // 2
         return float(gauges[k.NEXT_SAMPLE] + (room - 1) * gauges[k.SAMPLE_EVERY])
 
 
