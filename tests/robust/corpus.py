@@ -107,6 +107,8 @@ CASES = (
     ("relax --problem laplace2d:100000000000", ""),
     ("relax measure --problem laplace2d:4 --threads 1 --repeats 1000000000", "1 to 10,000"),
     ("calibrate serve --port 0 --timeout 1s --host ../..", "cannot listen on ../..:0"),
+    ("calibrate link {out}/a.yaml --timeout 0", "above 0 and finite"),
+    ("calibrate link {out}/a.yaml --timeout 1ms", "the other rank: Timed out"),
     (f"{LLAMA} --max-workers 8 --shape 20", "tasks are more than a rank may have"),
     ("calibrate --rounds 1000000 --parsing none", "or equal to 1000"),
     ("measure link --kinds host-copy --seconds 1000000s", "--seconds: a week at most"),

@@ -88,12 +88,12 @@ def _other_bytes(data: bytes, path: Path, chosen: random.Random) -> tuple[str, b
     kind = chosen.randrange(9)
     is_json = data.lstrip()[:1] in (b"{", b"[")
     if kind < 4 and (is_json or path.suffix == ".yaml"):
-        from yaml import safe_dump, safe_load
+        from yaml import YAMLError, safe_dump, safe_load
 
         is_json = path.suffix != ".yaml"
         try:
             content = json.loads(data) if is_json else safe_load(data)
-        except ValueError:  # JSON with something behind it
+        except (ValueError, YAMLError):  # JSON with something behind it; what a case wrote over it
             return "cut in two", data[: len(data) // 2]
         how = _one_value(content, chosen)
         return how, json.dumps(content).encode() if is_json else safe_dump(content).encode()

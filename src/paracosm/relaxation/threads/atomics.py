@@ -152,9 +152,12 @@ def pause(_typing: Any) -> Any:
 
 LINE = 8  # int64 words of a cache line
 # Places in the array: x's lock; whether to stop; the starting line; when the run began, and when
-# its convergence was detected (nanoseconds); how it ended.
-LOCK, STOP, ARRIVED, GO, BEGAN, DETECTED, STATUS = range(0, 7 * LINE, LINE)
-CONTROL_WORDS = 7 * LINE
+# its convergence was detected (nanoseconds); how it ended; how often the threads were called to
+# confirm convergence, arrived, and had it decided.
+LOCK, STOP, ARRIVED, GO, BEGAN, DETECTED, STATUS, CALLED, WAITING, DECIDED = range(
+    0, 10 * LINE, LINE
+)
+CONTROL_WORDS = 10 * LINE
 
 _SPINS = 64  # between two attempts to give the core away
 

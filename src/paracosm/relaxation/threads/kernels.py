@@ -16,11 +16,14 @@ import numpy as np
 from paracosm.compiled import compiled, shaped
 from paracosm.relaxation.threads.atomics import (
     BEGAN,
+    CALLED,
+    DECIDED,
     DETECTED,
     LINE,
     LOCK,
     STATUS,
     STOP,
+    WAITING,
     acquire,
     add,
     add_float,
@@ -29,6 +32,7 @@ from paracosm.relaxation.threads.atomics import (
     load,
     now,
     release,
+    step_aside,
     store,
 )
 
@@ -184,7 +188,6 @@ def note_iteration(
 
 
 _TOP, _BOTTOM = 0, 1
-_CONFIRMATIONS = 2  # of them, the first may have read its neighbours before the sum was small
 _ROUNDING = 1e-13  # of a running sum of squares, relative to what it began with
 
 
@@ -203,7 +206,6 @@ def relax_band(
     every: Any,
     total: Any,
     parts: Any,
-    measured: Any,
     timed: Any,
     most: Any,
     stamps: Any,
@@ -213,9 +215,10 @@ def relax_band(
 
     Iteration k reads `band[k % 2]`, a matrix with a frame of zeros, and writes the other one.
     `coefficients` are of the point itself, those above, below, left and right of it; `edges`,
-    shape (threads, 2, columns), the newest first and last rows. `locks`, `parts` (local residuals,
-    squared) and `measured` (how often each was computed, and one alone was too large) stand a
-    cache line apart. Every `every` iterations the local residual goes into `total`.
+    shape (threads, 2, columns), the newest first and last rows. `locks` and `parts` (local
+    residuals, squared) stand a cache line apart. Every `every` iterations the local residual goes
+    into `total`. Those are of different instants: when their sum is small, all threads stop once,
+    and the run has converged if the residual of the x that they then have is small too.
     """
     rows, columns = b.shape
     centre, above, below, left, right = coefficients
@@ -223,15 +226,29 @@ def relax_band(
     floor = _ROUNDING * total[0]
     iterations = 0
     copied = computed = 0
-    seen = np.full(threads + 1, -1)  # `measured` when the sum was first small
+    confirmations = 0
     begin_together(control, threads)
     start = load(control, BEGAN)
     while load(control, STOP) == 0:
         old, new = band[iterations % 2], band[1 - iterations % 2]
+        confirming = load(control, CALLED) > confirmations
+        if confirming:
+            _arrive(control, (2 * confirmations + 1) * threads)
         if thread > 0:
             _copy_edge(edges, locks, thread - 1, _BOTTOM, old[0])
         if thread < threads - 1:
             _copy_edge(edges, locks, thread + 1, _TOP, old[rows + 1])
+        if confirming:
+            square = _local_residual(old, b, coefficients)
+            add_float(total, 0, square - parts[thread * LINE])
+            parts[thread * LINE] = square
+            confirmations += 1
+            _arrive(control, 2 * confirmations * threads)
+            if thread == 0:
+                _decide(parts, threads, enough, control)
+            while load(control, DECIDED) < confirmations and load(control, STOP) == 0:
+                step_aside()
+            continue
         if timed:
             copied = now()
         measuring = iterations % every == 0
@@ -248,11 +265,8 @@ def relax_band(
         if measuring:
             add_float(total, 0, square - parts[thread * LINE])
             parts[thread * LINE] = square
-            if square > enough:
-                add(measured, threads * LINE, 1)
-            add(measured, thread * LINE, 1)
             if thread == 0:
-                _check(total, parts, measured, seen, enough, floor, control)
+                _check(total, parts, threads, enough, floor, control)
         if timed:
             computed = now()
         if thread > 0:
@@ -270,32 +284,51 @@ def relax_band(
 
 
 @compiled
-def _check(
-    total: Any, parts: Any, measured: Any, seen: Any, enough: Any, floor: Any, control: Any
-) -> None:
-    """Raise the flag if the global residual is small, and stays so, or is no number."""
+def _check(total: Any, parts: Any, threads: Any, enough: Any, floor: Any, control: Any) -> None:
+    """Call the threads together if the sum of local residuals is small; stop if it is no number."""
     square = add_float(total, 0, 0.0)
     if not square < np.inf:
         stop(control, DIVERGED)
-        return
-    threads = seen.size - 1
-    if square <= enough + floor:
-        square = 0.0
-        for thread in range(threads):
-            square += parts[thread * LINE]
-    if square > enough:
-        seen[0] = -1
-        return
-    begin = seen[0] < 0 or load(measured, threads * LINE) != seen[threads]
-    confirmed = not begin
-    for thread in range(threads + 1):
-        if begin:
-            seen[thread] = load(measured, thread * LINE)
-        elif thread < threads and load(measured, thread * LINE) < seen[thread] + _CONFIRMATIONS:
-            confirmed = False
-    if confirmed and load(control, STOP) == 0:
+    elif square <= enough + floor and _sum(parts, threads) <= enough:
+        add(control, CALLED, 1)
+
+
+@compiled
+def _decide(parts: Any, threads: Any, enough: Any, control: Any) -> None:
+    if load(control, STOP) == 0 and _sum(parts, threads) <= enough:
         store(control, DETECTED, now())
         stop(control, CONVERGED)
+    add(control, DECIDED, 1)
+
+
+@compiled
+def _arrive(control: Any, expected: Any) -> None:
+    """Wait until threads have arrived `expected` times in all, or the run is stopped."""
+    add(control, WAITING, 1)
+    while load(control, WAITING) < expected and load(control, STOP) == 0:
+        step_aside()
+
+
+@compiled
+def _sum(parts: Any, threads: Any) -> float:
+    square = 0.0
+    for thread in range(threads):
+        square += parts[thread * LINE]
+    return square
+
+
+@compiled
+def _local_residual(x: Any, b: Any, coefficients: Any) -> float:
+    """Return the square of ||b - Ax|| over the rows of a band with its frame."""
+    centre, above, below, left, right = coefficients
+    square = 0.0
+    for i in range(1, b.shape[0] + 1):
+        for j in range(1, b.shape[1] + 1):
+            residual = b[i - 1, j - 1] - centre * x[i, j]
+            residual -= above * x[i - 1, j] + below * x[i + 1, j]
+            residual -= left * x[i, j - 1] + right * x[i, j + 1]
+            square += residual * residual
+    return square
 
 
 @compiled

@@ -238,7 +238,6 @@ def _prepare_stencil(
         bands.append(band)
     total = np.array([parts.sum()])
     locks = np.zeros(2 * threads * LINE, np.int64)
-    measured = np.zeros((threads + 1) * LINE, np.int64)
     notes = [_Notes.make(timed, limits.recorded, 4) for _ in range(threads)]
 
     def relax(thread: int) -> None:
@@ -246,7 +245,7 @@ def _prepare_stencil(
         rows = b[pointer[thread] : pointer[thread + 1]]
         note.count = relax_band(
             thread, bands[thread], rows, coefficients, edges, locks, control, threads, threshold,
-            every, total, parts, measured, timed, limits.iterations, note.stamps, note.sums,
+            every, total, parts, timed, limits.iterations, note.stamps, note.sums,
         )  # fmt: skip
 
     def solution() -> Floats:
