@@ -59,10 +59,10 @@ def calibrate_link(seconds: float = 0.5, timeout: float = 60.0) -> PairLink | No
     `seconds` is for each size, `timeout` for a silent peer. Rank 1 returns None.
 
     Raises:
-        InputError: the world is not of two ranks, or the other one fails, or `timeout` is 0.
+        InputError: the world is not of two ranks, or the other one fails, or `timeout` is below 1 s.
     """
-    if not 0 < timeout < inf:
-        raise InputError(f"a timeout must be above 0 and finite, not {timeout:g}")
+    if not 1.0 <= timeout < inf:
+        raise InputError(f"a timeout must be 1 s or more, not {timeout:g} s")
     # What its store says of a silent peer, with the stack, is in the error's one line as well.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     require("torch", "torch", "calibrating a link")
