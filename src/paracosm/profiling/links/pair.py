@@ -59,7 +59,7 @@ def calibrate_link(seconds: float = 0.5, timeout: float = 60.0) -> PairLink | No
     `seconds` is for each size, `timeout` for a silent peer. Rank 1 returns None.
 
     Raises:
-        InputError: the world is not of two ranks, or the other one fails, or `timeout` is below 1 s.
+        InputError: the world is not of two ranks, the other one fails, `timeout` is below 1 s.
     """
     if not 1.0 <= timeout < inf:
         raise InputError(f"a timeout must be 1 s or more, not {timeout:g} s")
