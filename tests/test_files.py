@@ -104,6 +104,15 @@ def test_a_full_disk_is_an_error_of_the_machine_and_leaves_what_was_there(tmp_pa
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_device_or_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match="a device or a pipe"), replacing(pipe) as file:
+        file.write_text("more")
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
 def test_what_killed_processes_leave_goes_with_the_next_one(tmp_path: Path) -> None:
     program = (
         "import sys, time, pathlib; from paracosm.files import replacing, temporary_folder\n"

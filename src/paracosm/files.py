@@ -117,13 +117,15 @@ def replacing(path: str | Path) -> Iterator[Path]:
     unchanged. What a killed process has left of it goes as well.
 
     Raises:
-        InputError: the file cannot be written.
+        InputError: the file cannot be written, or `path` is a device or a pipe.
         OSError: the disk is full; with the name of the file.
     """
     path = Path(path)
     # Absolute, since Arrow takes "a:b/c" for an address.
     unfinished = path.parent.absolute() / f".{path.name}.{os.getpid()}"
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise InputError(f"{path}: cannot be written: it is a device or a pipe, not a file")
         try:
             yield unfinished
             unfinished.replace(path)

@@ -509,6 +509,18 @@ def test_a_run_s_timeline_becomes_a_trace_that_perfetto_opens(
     assert "--timeline" in capsys.readouterr().err
 
 
+def test_a_report_and_a_trace_replace_only_what_is_one(tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "run"
+    assert call(*SMALL, "--out", str(out), "--quiet") == 0
+    rows = (out / "metrics.parquet").read_bytes()
+    for verb in ("report", "trace"):
+        page = str(tmp_path / verb)
+        assert [call(verb, str(out), "--out", page, "--quiet") for _ in range(2)] == [0, 0]
+        assert call(verb, str(out), "--out", str(out / "metrics.parquet")) == 2
+        assert f"exists and is not a {verb}: give another --out" in capsys.readouterr().err
+    assert (out / "metrics.parquet").read_bytes() == rows
+
+
 def test_a_missing_extra_is_named_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from paracosm.cli.options import Quiet, make_folder
 from paracosm.errors import InputError
+from paracosm.files import read_bytes
 from paracosm.studies import RunFolder, read_sweep
 from paracosm.timeline import write_trace
 
@@ -32,6 +33,7 @@ def report(
 
     folders = [RunFolder.open(path) for given in runs for path in _expand(given)]
     page = out or runs[0] / "report.html"
+    _check_replaced(page, b"<!doctype html", "report")
     make_folder(page.parent)
     write_report(folders, page)
     written = [page]
@@ -41,6 +43,12 @@ def report(
         for path in written:
             typer.echo(path)
     return 0
+
+
+def _check_replaced(path: Path, begin: bytes, what: str) -> None:
+    """Refuse to replace a file that does not begin as what this command writes does."""
+    if path.is_file() and path.stat().st_size and read_bytes(path, len(begin)) != begin:
+        raise InputError(f"{path} exists and is not a {what}: give another --out")
 
 
 def _expand(path: Path) -> list[Path]:
@@ -74,6 +82,7 @@ def trace(
             "records every span of any run"
         )
     path = out or run / "trace.json.gz"
+    _check_replaced(path, b'{"displayTimeUnit"', "trace")
     write_trace(timeline, path)
     if not quiet:
         typer.echo(path)
