@@ -157,6 +157,7 @@ class EmulateConfig(ClusterFields):
     comm_workers: int | None = Field(
         None,
         ge=1,
+        le=1000,
         description="collectives of one group that run at a time (2 for gloo, 1 for nccl)",
     )
     core_bandwidth: Bandwidth | None = Field(
