@@ -81,7 +81,7 @@ def _read(parse: Callable[[str], Any]) -> PlainValidator:
     def read(value: Any) -> Any:
         if value in (None, "none"):
             return None
-        return parse(str(value)) if isinstance(value, str | int | float) else value
+        return value if isinstance(value, RandomDelay | Delays) else parse(str(value))
 
     return PlainValidator(read)
 
