@@ -259,3 +259,11 @@ def test_ranks_that_nothing_joins_are_named_when_they_communicate() -> None:
     assert communication.cost("all_reduce", tuple(range(6)), 10, 0, -1).busy == 0
     with pytest.raises(InputError, match='no link joins "worker0" and "worker3" in the ring'):
         communication.cost("send", tuple(range(6)), 10, 0, 3)
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "send"])
+def test_what_takes_forever_is_refused(kind: str) -> None:
+    communication = communication_of(EmulateConfig(world_size=3, bandwidth=1e-320))
+    assert communication is not None
+    with pytest.raises(InputError, match="takes forever: check bandwidth and latency"):
+        communication.cost(kind, (0, 1, 2), 1000, 0, -1)

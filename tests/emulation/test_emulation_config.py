@@ -65,6 +65,9 @@ def test_without_links_there_is_no_cluster(script: Path) -> None:
         ({"world_size": 4, "rank": "1,1", "mode": "wire"}, "a rank is named twice"),
         ({"world_size": 4, "rank": "0,1"}, "in backend mode one rank is real"),
         ({"world_size": 4, "mode": "wires"}, "mode"),
+        ({"world_size": 4, "comm_workers": 2**63}, "less than or equal to 1000"),
+        ({"world_size": 4, "skew": [1]}, "skew: "),
+        ({"world_size": 4, "compute_jitter": True}, "compute_jitter: "),
         ({"world_size": 4, "port": 2000}, "port has no effect: only mode wire has it"),
         ({"world_size": 4, "mode": "wire", "algorithm": "ring"}, "gloo itself decides"),
         (

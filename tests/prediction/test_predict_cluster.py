@@ -279,7 +279,7 @@ def test_a_sweep_says_how_many_predictions_are_done(asked: list[str]) -> None:
             ["--strategy", "ps", "--workers", "2", "--servers", "1000001"],
             "servers: input should be",
         ),
-        (["--strategy", "ps, servers=1000001", "--workers", "2"], "servers: a job has 1,0"),
+        (["--strategy", "ps, servers=1000001", "--workers", "2"], "at most 1,000 servers"),
         (["--cluster", "nowhere.yaml"], 'no cluster file at "nowhere.yaml"'),
         (["--workers", "2", "--bandwidth", "inf", "--servers", "2"], "servers: has no effect"),
         (

@@ -188,6 +188,12 @@ def test_eigenvectors_that_span_many_orders():
     assert found.value == pytest.approx(2 * 0.1 * math.cos(math.pi / 41), rel=1e-6)
 
 
+@pytest.mark.filterwarnings("error")
+def test_entries_near_the_largest_number():
+    found = spectral_radius(csr_array(np.full((3, 3), 1e308)), budget=GENEROUS)
+    assert found.lower == math.inf
+
+
 def test_momentum_against_lapack():
     A = load_problem("laplace2d:5").A
     n = A.shape[0]

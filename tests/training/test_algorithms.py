@@ -306,6 +306,7 @@ def test_an_algorithm_is_written_as_it_is_read(name: str) -> None:
         ("ssgd(reduce=max)", 'reduce must be "mean" or "sum"'),
         ("ringmaster(-1)", "threshold must be at least 0"),
         ("rennala(0)", "gradients must be at least 1"),
+        ("softsync(n=0)", "n must be at least 1"),
         ("dc-asgd-a(decay=1.0)", "decay must be in [0, 1)"),
         ("ad-psgd(graph=torus)", 'graph must be "complete" or "ring"'),
     ],

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import isinf
+from math import isfinite, isinf
 
 from paracosm.cluster import Cluster, Link
 from paracosm.cluster.collectives import collective_times
 from paracosm.cluster.link import Hierarchical, Topology
 from paracosm.emulation.cost import FREE, IN, OUT, Cost
 from paracosm.emulation.group_cache import GroupCache
+from paracosm.errors import InputError
 
 # Kinds whose time depends on who the root is: it comes first among the workers.
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
@@ -50,7 +51,7 @@ class ClusterCommunication:
         if key not in self._messages:
             if len(self._messages) >= _MOST_COSTS:
                 self._messages.clear()
-            self._messages[key] = self._message(*key)
+            self._messages[key] = _finite(self._message(*key), "message", size)
         return self._messages[key]
 
     def _message(self, source: int, target: int, size: int, rank: int) -> Cost:
@@ -86,7 +87,7 @@ class _Group:
         if known is None:
             if len(self.costs) >= _MOST_COSTS:
                 self.costs.clear()
-            self.costs[key] = known = self._cost(kind, size, rank, peer)
+            self.costs[key] = known = _finite(self._cost(kind, size, rank, peer), kind, size)
         return known
 
     def _cost(self, kind: str, size: int, rank: int, peer: int) -> Cost:
@@ -118,6 +119,12 @@ class _Group:
     @cached_property
     def _port(self) -> str:
         return _port(self.cluster, *self.members)
+
+
+def _finite(cost: Cost, what: str, size: int) -> Cost:
+    if not isfinite(cost.fixed + cost.busy + cost.after):
+        raise InputError(f"{what} of {size:,} bytes takes forever: check bandwidth and latency")
+    return cost
 
 
 def _port(cluster: Cluster, *ranks: int) -> str:

@@ -81,7 +81,7 @@ def _read(parse: Callable[[str], Any]) -> PlainValidator:
     def read(value: Any) -> Any:
         if value in (None, "none"):
             return None
-        return parse(str(value)) if isinstance(value, str | int | float) else value
+        return value if isinstance(value, RandomDelay | Delays) else parse(str(value))
 
     return PlainValidator(read)
 
@@ -157,6 +157,7 @@ class EmulateConfig(ClusterFields):
     comm_workers: int | None = Field(
         None,
         ge=1,
+        le=1000,
         description="collectives of one group that run at a time (2 for gloo, 1 for nccl)",
     )
     core_bandwidth: Bandwidth | None = Field(

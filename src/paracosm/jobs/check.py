@@ -27,10 +27,11 @@ def check_job(job: Job) -> None:
     sizes at both ends.
     """
     _check_ranks(job)
-    calls = [
-        [_calls(job, program, role) for role in range(len(job.roles))]
-        for program in range(len(job.programs))
-    ]
+    calls: list[list[_Calls | None]] = []
+    for number, program in enumerate(job.programs):
+        own = set(program.role.tolist())
+        roles = range(len(job.roles))
+        calls.append([_calls(job, number, role) if role in own else None for role in roles])
     _check_roles(job, calls)
     signature = _signatures(job, calls)
     kinds = np.array([[0 if c is None else c.kind for c in row] for row in calls], dtype=np.int64)
@@ -53,10 +54,8 @@ def check_job(job: Job) -> None:
     _check_messages(job, kinds, rank, role, group)
 
 
-def _calls(job: Job, program: int, role: int) -> _Calls | None:
+def _calls(job: Job, program: int, role: int) -> _Calls:
     rows = np.flatnonzero(job.programs[program].role == role)
-    if not len(rows):
-        return None
     kinds = np.unique(job.programs[program].kind[rows])
     if len(kinds) > 1:
         raise InputError(
@@ -69,8 +68,8 @@ def _calls(job: Job, program: int, role: int) -> _Calls | None:
 def _check_roles(job: Job, calls: list[list[_Calls | None]]) -> None:
     for program, of_role in enumerate(calls):
         ranks = np.flatnonzero(job.program == program)
-        for role, found in enumerate(of_role):
-            without = ranks[job.communicator[ranks, role] < 0] if found is not None else ranks[:0]
+        for role in (role for role, found in enumerate(of_role) if found is not None):
+            without = ranks[job.communicator[ranks, role] < 0]
             if len(without):
                 raise InputError(
                     f'{job.labels[without[0]]} communicates as "{job.roles[role]}" and has no '

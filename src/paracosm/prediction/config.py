@@ -475,9 +475,8 @@ class PredictConfig(ThroughputFields, ClusterFields):
     @cached_property
     def _largest(self) -> Cluster:
         workers, strategy = self.jobs[-1]
-        for what, number in (("workers", workers), ("servers", strategy.servers)):
-            if number > MOST_NODES:
-                raise InputError(f"{what}: a job has {MOST_NODES:,} at most, not {number:,}")
+        if workers > MOST_NODES:
+            raise InputError(f"workers: a job has {MOST_NODES:,} at most, not {workers:,}")
         cluster = self.cluster_in_file
         if self.has_node and cluster is None and self.catalogued is not None:
             return self.changed(self.catalogued.cluster(workers))

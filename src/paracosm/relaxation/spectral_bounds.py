@@ -44,6 +44,7 @@ class Budget:
         self.left -= operations
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of entries near the largest double
 def bound_radius(B: Any, guess: Floats | None, scale: Floats | None, budget: Budget) -> Bounds:
     """Bound rho(B) of a nonnegative CSR array: the largest over its irreducible blocks."""
     from scipy.sparse.csgraph import connected_components

@@ -165,6 +165,7 @@ def test_every_strategy_comes_back_from_its_text(strategy: Strategy) -> None:
         ("dp=2, recompute=maybe", None, 'recompute is "yes" or "no"'),
         ("dp=2, iterations=3", None, "iterations has an effect with parameter servers only"),
         ("ps, dp=2, tp=2", None, "parameter servers go with dp alone"),
+        ("ps, dp=2, servers=1001", None, "at most 1,000 servers, not 1,001"),
         ("ps, dp=2, servers=0", None, "ps needs servers=1 or more"),
     ],
 )

@@ -67,7 +67,11 @@ def parameter_server_job(replica: Replica, cluster: Cluster, strategy: Strategy)
     books = Books(Codebook(), Codebook(), Codebook())
     shares = _shares(plan, strategy)
     programs = [_worker(each, books, cluster, shares) for each in plans]
-    programs += [_server(plan, books, shares, s) for s in range(servers)]
+    total = sum(share.size for share in shares)
+    of_server: list[list[_Share]] = [[] for _ in range(servers)]
+    for share in shares:
+        of_server[share.server].append(share)
+    programs += [_server(plan, books, own, total) for own in of_server]
     lanes, roles = books.lanes.texts, books.roles.texts
     communicators, table = _communicators(cluster, roles)
     names = cluster.workers + cluster.servers
@@ -168,11 +172,10 @@ def _worker(plan: Plan, books: Books, cluster: Cluster, shares: list[_Share]) ->
     return program.program(round(sum(held.values())) + gradients)
 
 
-def _server(plan: Plan, books: Books, shares: list[_Share], server: int) -> Program:
+def _server(plan: Plan, books: Books, own: list[_Share], total: int) -> Program:
     """Return the program of a server; its messages keep no lane busy, but share its ports."""
     strategy = plan.strategy
     writer = ProgramWriter(books.names, books.lanes, books.roles)
-    own = [share for share in shares if share.server == server]
     everyone = list(range(strategy.data))
     check_length("iterations", strategy.iterations, 3 * len(own) * strategy.data)
     together = [[worker] for worker in everyone] if strategy.asynchronous else [everyone]
@@ -181,7 +184,6 @@ def _server(plan: Plan, books: Books, shares: list[_Share], server: int) -> Prog
             for share in own:
                 _serve(writer, share, workers)
     size = sum(share.size for share in own)
-    total = sum(share.size for share in shares)
     held = plan.parameters + plan.resident.get("optimizer", 0.0)
     return writer.program(round(held * size / total))
 

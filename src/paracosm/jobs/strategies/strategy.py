@@ -17,6 +17,8 @@ ALL_REDUCES = ("auto", "ring", "tree", "hierarchical", "halving-doubling")
 
 MIB = 1 << 20
 
+MOST_SERVERS = 1000  # that exchange messages with every worker
+
 
 @dataclass(frozen=True)
 class Strategy:
@@ -185,6 +187,8 @@ def _check_servers(strategy: Strategy) -> None:
         if strategy.iterations > 1:
             raise InputError("strategy: iterations has an effect with parameter servers only")
         return
+    if strategy.servers > MOST_SERVERS:
+        raise InputError(f"strategy: at most {MOST_SERVERS:,} servers, not {strategy.servers:,}")
     ways = strategy.tensor * strategy.pipeline * strategy.context * strategy.expert
     if ways > 1 or strategy.sharding != "none":
         raise InputError("strategy: parameter servers go with dp alone: leave out tp, pp and zero")

@@ -146,6 +146,9 @@ class SoftSync(Algorithm):
     name: ClassVar[str] = "softsync"
     n: int = 1
 
+    def __post_init__(self) -> None:
+        at_least(self, 1, "n")
+
     def check(self, workers: int, servers: int) -> None:
         if not 1 <= self.n <= workers:
             raise InputError(
