@@ -359,3 +359,54 @@ def test_ops_that_python_needs_timed_are_timed_as_the_command_does(database: Pat
     assert result.summary.environment == before.summary.environment
     again = paracosm.predict(model="mlp", batch=3, db=database, exact=True)
     assert again.summary.profiled == 0
+
+
+@pytest.mark.parametrize("config", [5, "abc", [1], [("workers", 2)], object()])
+def test_a_config_that_is_no_mapping_is_refused(config: Any) -> None:
+    with pytest.raises(InputError, match="relax: config: give a mapping or a RelaxConfig"):
+        paracosm.relax(config)
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (lambda: paracosm.open(5), "open"),
+        (lambda: paracosm.study([1]), "study"),
+        (lambda: paracosm.tune(None, "lr=0.1|0.2"), "study"),
+        (lambda: paracosm.tune({"train": {}}, "lr=0.1|0.2", trials="2"), "trials"),
+        (lambda: paracosm.emulate(b"train.py"), "script"),
+        (lambda: paracosm.plan(1.5), "profile"),
+        (lambda: paracosm.replay(None), "traces"),
+        (lambda: paracosm.replay("trace.json", what_if=5), "what_if"),
+        (lambda: paracosm.replay("trace.json", steps=0.5), "steps"),
+        (lambda: paracosm.train(timing_only=True, out=5), "out"),
+    ],
+)
+def test_an_argument_of_another_type_is_named(call: Any, argument: str) -> None:
+    with pytest.raises(InputError, match=f"^{argument}: give .*, not a value of type"):
+        call()
+
+
+def test_arguments_of_what_is_no_verb_are_refused() -> None:
+    with pytest.raises(InputError, match='unknown verb "5"'):
+        paracosm.arguments(5)  # type: ignore[arg-type]
+
+
+def test_half_a_surrogate_pair_is_refused() -> None:
+    with pytest.raises(InputError, match=r"half a surrogate pair, '\\ud800'"):
+        paracosm.train(model="\ud800")
+
+
+def test_a_message_is_one_line_whatever_a_name_has() -> None:
+    with pytest.raises(InputError) as caught:
+        paracosm.study("a\nb")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_result_is_not_saved_over_itself(
+    training: Result[TrainingSummary], tmp_path: Path
+) -> None:
+    folder = training.save(tmp_path / "run")
+    with pytest.raises(InputError, match="the result is in this folder"):
+        paracosm.open(folder).save(folder, force=True)
+    assert paracosm.open(folder).summary.updates == training.summary.updates

@@ -13,10 +13,11 @@ import shutil
 import subprocess
 import sys
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from html import escape
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -167,7 +168,7 @@ class Result(Generic[S]):
 
         if not self._folders:
             raise self._missing("report")
-        path = Path(path)
+        path = _path(path, "report")
         write_report(self._folders, path)
         return path
 
@@ -182,7 +183,9 @@ class Result(Generic[S]):
 
         if self._path is None:
             raise self._missing("folder")
-        folder = Path(folder)
+        folder = _path(folder, "save")
+        if folder.resolve() == self._path.resolve():
+            raise InputError(f"{folder}: the result is in this folder: save it in another one")
         claim_folder(folder, force)
         shutil.copytree(self._path, folder, dirs_exist_ok=True)
         if self._folders and not (folder / "report.html").exists():
@@ -359,7 +362,7 @@ def emulate(
 
     Arguments as of `train`.
     """
-    given = options if script is None else {"script": os.fspath(script), **options}
+    given = options if script is None else {"script": str(_path(script, "script")), **options}
     return cast("Result[EmulationSummary]", _run("emulate", config, given))
 
 
@@ -378,7 +381,7 @@ def plan(
 
     Arguments as of `train`; `jobs` is the number of parallel training runs.
     """
-    given = options if profile is None else {"profile": os.fspath(profile), **options}
+    given = options if profile is None else {"profile": str(_path(profile, "profile")), **options}
     return cast("Result[PlanSummary | StrategyPlanSummary]", _run("plan", config, given))
 
 
@@ -390,7 +393,7 @@ def study(source: Folder | Mapping[str, Any], **options: Any) -> Result[Any]:
         options: `seed`, `out`, `force`, `jobs`, `backend`, `scheduler`; and arguments that override
             those of the study.
     """
-    where = "study" if isinstance(source, Mapping) else os.fspath(source)
+    where = "study" if isinstance(source, Mapping) else str(_path(source, "study"))
     return _run_study(_study(source), where, options)
 
 
@@ -400,7 +403,7 @@ def _study(source: Folder | Mapping[str, Any]) -> Study:
 
     if isinstance(source, Mapping):
         return validated(Study, source, "study")
-    return load_study(Path(source))
+    return load_study(_path(source, "study"))
 
 
 def tune(
@@ -435,6 +438,9 @@ def tune(
 
     if others := sorted(options.keys() - set(_OWN)):
         raise InputError(f"tune: {unknown('argument', others[0], _OWN)}")
+    for name, given in (("trials", trials), ("seeds", seeds)):
+        _checked(given, Integral, name, "a number")
+    _checked(space, str, "space", "a text")
     own = _own(options)
     asked = _study(source).with_arguments(own["seed"], {})
     folder, keep = _folder(own["out"], own["force"])
@@ -470,9 +476,11 @@ def replay(
     from paracosm.prediction.traces import replay_traces, summarise_replays
     from paracosm.studies import REPLAY, RunFolder
 
-    paths = [Path(each) for each in ([traces] if isinstance(traces, str | os.PathLike) else traces)]
-    changes = [what_if] if isinstance(what_if, str) else list(what_if)
+    paths = [_path(each, "traces") for each in _several(traces)]
+    changes = [_checked(each, str, "what_if", "a text") for each in _several(what_if)]
     numbers = _steps(steps) if isinstance(steps, str) else steps
+    if numbers is not None:
+        numbers = [_checked(each, Integral, "steps", "numbers") for each in _several(numbers)]
     asked = {"traces": paths, "what_if": changes, "steps": steps, "alone": alone}
     folder, keep = _folder(out, force)
     with RunFolder.create(folder, {REPLAY: asked}, force) as run:
@@ -537,7 +545,7 @@ def open_result(folder: Folder) -> Result[Any]:
     """
     from paracosm.studies import RunFolder
 
-    path = Path(folder)
+    path = _path(folder, "open")
     if (path / "sweep.json").is_file():
         return Sweep(path)
     return _opened(RunFolder.open(path), None)
@@ -567,8 +575,8 @@ _OWN = ("seed", "out", "force", "jobs", "backend", "scheduler")
 def _models(verb: str) -> tuple[type[BaseModel], ...]:
     from paracosm.studies import KINDS
 
-    if verb not in KINDS:
-        raise unknown("verb", verb, KINDS)
+    if str(verb) not in KINDS:
+        raise unknown("verb", str(verb), KINDS)
     return KINDS[verb].models()
 
 
@@ -582,9 +590,9 @@ def _run(kind: str, config: Config, options: dict[str, Any]) -> Result[Any]:
     from paracosm.studies import Point, Study
 
     models = _models(kind)
+    if config is not None and not isinstance(config, (Mapping, *models)):
+        raise InputError(f"{kind}: config: give a mapping or a {models[0].__name__}")
     if isinstance(config, BaseModel):
-        if not isinstance(config, models):
-            raise InputError(f"{kind}: config: give a mapping or a {models[0].__name__}")
         others = options.keys() - set(_OWN)
         if others:
             raise InputError(
@@ -593,7 +601,7 @@ def _run(kind: str, config: Config, options: dict[str, Any]) -> Result[Any]:
             )
         own = _own(options)
         return _run_point(Point(kind, "", own["seed"] or 0, config, {}), own)
-    given = {**dict(config or {}), **options}
+    given = {**cast("Mapping[str, Any]", config or {}), **options}
     synonyms = [name for form in models for name in getattr(form, "SYNONYMS", {})]
     names = [*_fields(kind), *synonyms, *_OWN, "config"]
     for name in given:
@@ -640,11 +648,25 @@ def _run_point(point: Any, own: Mapping[str, Any]) -> Result[Any]:
 def _folder(out: Folder | None, force: bool) -> tuple[Path, object]:
     """Return the folder to write and, for a temporary one, the object that keeps it alive."""
     if out is not None:
-        return Path(out), None
+        return _path(out, "out"), None
     if force:
         raise InputError("force replaces the run in a folder: give out as well")
     keep = _Kept()
     return keep.path / "run", keep
+
+
+def _path(given: object, argument: str) -> Path:
+    return Path(_checked(given, (str, os.PathLike), argument, "a path"))
+
+
+def _several(given: Any) -> list[Any]:
+    return [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+
+
+def _checked(given: Any, kind: type | tuple[type, ...], argument: str, wanted: str) -> Any:
+    if not isinstance(given, kind):
+        raise InputError(f"{argument}: give {wanted}, not a value of type {type(given).__name__}")
+    return given
 
 
 class _Kept:

@@ -13,6 +13,9 @@ from types import ModuleType
 class InputError(ValueError):
     """Input that cannot be used (a file, a flag, a configuration); the message is one line."""
 
+    def __str__(self) -> str:
+        return " ".join(super().__str__().split())  # a name in it may have line breaks
+
 
 class MissingExtraError(ImportError):
     """A package of an optional extra is not installed; the message names the command to run."""

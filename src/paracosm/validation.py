@@ -23,6 +23,9 @@ def validated(model: type[Model], mapping: Mapping[str, Any], where: str) -> Mod
         found = model.model_validate(mapping)
     except ValidationError as error:
         raise InputError(f"{where}: {_first(error, model, mapping)}") from None
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])
+        raise InputError(f"{where}: a text has half a surrogate pair, {half}") from None
     for key, value in mapping.items():
         # Python counts with truth values, and pydantic as well.
         if isinstance(value, bool) and type(getattr(found, key, None)) in (int, float):

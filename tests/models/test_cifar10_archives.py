@@ -198,6 +198,12 @@ def test_an_empty_binary_file_is_refused(binary_archive: Path) -> None:
         read_archive(binary_archive, RECORDS)
 
 
+def test_a_file_that_is_too_large_is_not_read(binary_archive: Path) -> None:
+    os.truncate(binary_archive / "data_batch_1.bin", 1 << 40)
+    with pytest.raises(InputError, match=r"data_batch_1\.bin: larger than 128 MiB"):
+        read_archive(binary_archive, RECORDS)
+
+
 def test_the_official_number_of_images_is_expected(binary_archive: Path) -> None:
     with pytest.raises(InputError, match="4 images and 4 labels, not 10000 of each"):
         load_data("cifar10", binary_archive)

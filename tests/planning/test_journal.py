@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from paracosm.errors import InputError
 from paracosm.planning.runs import Journal
 
 
@@ -35,3 +38,13 @@ def test_without_a_file_results_are_kept_in_memory() -> None:
     journal = Journal()
     journal.add("a", {"time": 1.0})
     assert journal.get("a") == {"time": 1.0}
+
+
+@pytest.mark.parametrize(
+    "line", ["5", "[]", "{}", '{"key": "a"}', '{"key": [], "result": {}}', '{"key": "a"', "\udcff"]
+)
+def test_a_line_that_is_no_result_is_refused(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_text(f"{line}\n", encoding="utf-8", errors="surrogateescape")
+    with pytest.raises(InputError, match=r"runs\.jsonl: .*damaged"):
+        Journal(path)

@@ -168,3 +168,10 @@ def test_a_file_of_another_version_is_refused(path: Path) -> None:
     plain.close()
     with pytest.raises(InputError, match=r"schema version 1.*time the ops again"):
         ProfileDatabase.open(path)
+
+
+def test_a_view_in_place_of_a_table_is_refused(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE ops RENAME TO others")
+        connection.execute("CREATE VIEW ops AS SELECT * FROM others")
+    assert "ops is a view, not a table" in refusal(path)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from paracosm.errors import InputError
 from paracosm.timeline.analysis import check
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.training.availability import read_columns
 from paracosm.training.clients import Clients
 from paracosm.validation import validated
 from reference.clients import Outcome, Scenario, one_by_one, rounds
@@ -550,3 +554,11 @@ def test_what_is_written_of_clients_is_read_back_equal() -> None:
     written = config.model_dump(mode="json", exclude_defaults=True)
     assert written["client_uplink"] == "slowdown(lognormal(10Mbit/s, 1), 0.1, 0.2)"
     assert TrainConfig.model_validate(written) == config
+
+
+@pytest.mark.parametrize("client", [math.inf, math.nan, 0.5])
+def test_a_client_that_is_no_whole_number_is_refused(client: float, tmp_path: Path) -> None:
+    table = tmp_path / "clients.parquet"
+    parquet.write_table(pa.table({"client": [client], "speed": [1.0]}), table)
+    with pytest.raises(InputError, match="is no client's number"):
+        read_columns(table, ["speed"], 3)

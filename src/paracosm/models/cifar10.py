@@ -21,6 +21,7 @@ from paracosm.errors import InputError
 _PIXELS = 3 * 32 * 32
 _RECORD = 1 + _PIXELS  # bytes in the binary archive: label, then red, green, blue plane
 _CLASSES = 10
+_MOST_BYTES = 1 << 27  # of a file of the archive, which has 32 MB
 RECORDS_PER_FILE = 10_000
 _WHERE = (
     "get cifar-10-python.tar.gz or cifar-10-binary.tar.gz from the CIFAR-10 page of Alex "
@@ -91,7 +92,7 @@ def _find(data_dir: Path) -> tuple[_Layout, Iterator[_File]]:
             if missing:
                 raise InputError(f"{folder} is incomplete: {', '.join(missing)} missing")
             paths = [(name, folder / name) for name in layout.files]
-            return layout, ((name, path, path.read_bytes()) for name, path in paths)
+            return layout, ((name, path, _whole(path)) for name, path in paths)
     for layout in _LAYOUTS:
         if (data_dir / layout.archive).is_file():
             return _packed(data_dir / layout.archive)
@@ -115,9 +116,20 @@ def _unpacked(archive: Path, layout: _Layout) -> Iterator[_File]:
                 name = wanted.get(member.name)
                 file = None if name is None else packed.extractfile(member)
                 if name is not None and file is not None:
+                    _check_size(archive / member.name, member.size)
                     yield name, archive / member.name, file.read()
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         raise _broken(archive, f"no readable archive ({type(error).__name__})") from None
+
+
+def _whole(path: Path) -> bytes:
+    _check_size(path, path.stat().st_size)
+    return path.read_bytes()
+
+
+def _check_size(path: Path, size: int) -> None:
+    if size > _MOST_BYTES:
+        raise _broken(path, f"larger than {_MOST_BYTES >> 20} MiB")
 
 
 def _checked(path: Path, images: Arrays, records: int) -> Arrays:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields
 from functools import lru_cache, partial
 from itertools import groupby
 from math import inf, isfinite
@@ -14,6 +15,7 @@ from paracosm.backends import HERE, Backend
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
 from paracosm.faults.node_failures import JobFailures
+from paracosm.files import read_bytes
 from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Design, Outcome
 from paracosm.planning.failures import FailureRecord, failing_schedule
@@ -61,7 +63,7 @@ class Runs:
             if found is None:
                 missing.append(request)
             else:
-                yield self._done(request, Outcome.from_dict(found))
+                yield self._done(request, _kept(found))
         for done in self._made(missing):
             for request, outcome in done:
                 self._journal.add(_key(request), outcome)
@@ -93,6 +95,13 @@ def _place(request: Request) -> tuple[object, ...]:
     """Return the sort key of a request's group: many workers first, since these take longest."""
     workers, rule, seed = _group(request)
     return -workers, str(rule), seed
+
+
+def _kept(found: Mapping[str, Any]) -> Outcome:
+    for each in fields(Outcome):
+        if each.default is MISSING and each.name not in found:
+            raise InputError(f'the journal of runs is damaged: a result without "{each.name}"')
+    return Outcome.from_dict(found, "the journal of runs is damaged: ")
 
 
 def _key(request: Request) -> str:
@@ -275,11 +284,14 @@ class Journal:
         self._found: dict[str, Mapping[str, Any]] = {}
         if path is None or not path.exists():
             return
-        whole = path.read_bytes()
+        whole = read_bytes(path)
         ended = whole[: whole.rfind(b"\n") + 1]
-        for line in ended.decode("utf-8").splitlines():
-            entry = parse_json(line, str(path))
-            self._found[entry["key"]] = entry["result"]
+        for line in ended.splitlines():
+            match parse_json(line, str(path)):
+                case {"key": str(key), "result": dict(result)}:
+                    self._found[key] = result
+                case _:
+                    raise InputError(f"{path}: damaged: a line that is no result of a run")
         if len(ended) < len(whole):
             path.write_bytes(ended)
 

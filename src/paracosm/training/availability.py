@@ -295,8 +295,10 @@ def read_columns(path: Path, names: Sequence[str], clients: int) -> dict[str, li
 def _client(path: Path, value: Any, clients: int) -> int:
     try:
         client = int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f'{path}: "{value}" is no client\'s number') from None
+    if not isinstance(value, str) and client != value:
+        raise InputError(f'{path}: "{value}" is no client\'s number')
     if not 0 <= client < clients:
         raise InputError(
             f"{path}: there is no client {client}: the {clients} clients have the numbers 0 to "

@@ -14,6 +14,7 @@ from paracosm.graphs.graph import PHASES, RESOURCES, Graph
 from paracosm.graphs.importers.onnx.model import read_model
 from paracosm.graphs.importers.onnx.read import read_onnx
 from paracosm.graphs.importers.onnx.shapes import infer_shapes
+from paracosm.graphs.importers.shape_rules import shape_of
 
 DATA = Path(__file__).parents[2] / "data" / "importers"
 
@@ -209,3 +210,8 @@ def test_a_cycle_is_named_and_a_value_made_twice(tmp_path: Path) -> None:
     path.write_bytes(onnx_model(twice, twice, inputs=(), outputs=(y,)))
     with pytest.raises(InputError, match="both put out a"):
         read_onnx(path)
+
+
+@pytest.mark.parametrize("sizes", [[1] * 100, [0, 1 << 62]])
+def test_a_shape_that_numpy_has_no_arrays_of_is_unknown(sizes: list[int]) -> None:
+    assert shape_of(sizes) is None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from small_job_profile import small_job_profile
@@ -187,3 +188,24 @@ def test_other_parquet_files_are_refused(tmp_path: Path) -> None:
     assert not is_job_profile(tmp_path / "other.parquet")
     with pytest.raises(InputError, match="a Parquet file, but no job profile"):
         load_job_profile(tmp_path / "other.parquet")
+
+
+@pytest.mark.parametrize("column", ["step", "server", "begin", "end", "bytes", "resource"])
+def test_a_column_of_another_type_is_refused(column: str, tmp_path: Path) -> None:
+    path = tmp_path / "job.profile"
+    save_job_profile(small_job_profile(), path)
+    table = parquet.read_table(path)
+    times = pa.array(np.full(len(table), 1, "datetime64[us]"))
+    parquet.write_table(table.set_column(table.column_names.index(column), column, times), path)
+    with pytest.raises(InputError, match=r"job\.profile: "):
+        load_job_profile(path)
+
+
+def test_bytes_with_a_fraction_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "job.profile"
+    save_job_profile(small_job_profile(), path)
+    table = parquet.read_table(path)
+    sizes = pa.array(table["bytes"].to_numpy() + 0.5)
+    parquet.write_table(table.set_column(6, "bytes", sizes), path)
+    with pytest.raises(InputError, match="truncated"):
+        load_job_profile(path)

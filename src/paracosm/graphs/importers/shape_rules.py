@@ -14,6 +14,7 @@ Shape = tuple[int, ...]
 
 FAULTS = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 
+_MOST_AXES = 32  # of NumPy's arrays; 64 from 2.0 on
 _LARGEST = 1 << 50
 """Elements; a tensor of more is a damaged shape."""
 
@@ -37,7 +38,8 @@ def shape_of(sizes: Sequence[Any]) -> Shape | None:
     for size in sizes:
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             return None
-    return tuple(sizes) if math.prod(sizes) <= _LARGEST else None
+    is_large = len(sizes) > _MOST_AXES or math.prod(filter(None, sizes)) > _LARGEST
+    return None if is_large else tuple(sizes)
 
 
 def like(shape: Sequence[int]) -> npt.NDArray[np.int8]:

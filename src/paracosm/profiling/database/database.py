@@ -394,6 +394,9 @@ APPLICATION_ID = 0x50434F53
 VERSION = 2
 """Of `schema.sql`."""
 
+TABLES = {"environments", "ops", "op_timings", "link_timings", "iteration_timings"}
+"""A view in place of one may have rows without end."""
+
 
 def is_new(connection: sqlite3.Connection, path: Path) -> bool:
     """Return whether nothing has been written to a file yet; refuse other programs' files."""
@@ -408,6 +411,9 @@ def is_new(connection: sqlite3.Connection, path: Path) -> bool:
         raise InputError(
             f'"{path}" has schema version {version}, and this Paracosm supports {VERSION}: {what}'
         )
+    views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall()
+    if named := {name for (name,) in views} & TABLES:
+        raise InputError(f'"{path}" is damaged: {min(named)} is a view, not a table')
     return False
 
 

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 METADATA = b"paracosm job profile"
 VERSION = 1
 
-_COLUMNS = ("step", "op", "resource", "server", "begin", "end", "bytes")
+_NUMBERS = {
+    "step": "int32", "op": "int32", "server": "int32", "begin": "float64", "end": "float64",
+    "bytes": "int64",
+}  # fmt: skip
 _PARQUET = b"PAR1"
 
 
@@ -91,10 +94,11 @@ def load_job_profile(path: str | Path) -> JobProfile:
         if not all(isinstance(name, str) for name in (*names, *metadata["kinds"])):
             raise ValueError("ops and their kinds are texts")
         shape = (steps, len(names))
-        rows = {name: table.column(name).combine_chunks() for name in _COLUMNS}
+        rows = {name: table[name].cast(kind).combine_chunks() for name, kind in _NUMBERS.items()}
+        rows["resource"] = where = table["resource"].combine_chunks()
         code = {name: number for number, name in enumerate(RESOURCES)}
-        kinds = np.array([code[name] for name in rows["resource"].dictionary.to_pylist()], np.int8)
-        resource = kinds[rows["resource"].indices.to_numpy()]
+        kinds = np.array([code[name] for name in where.dictionary.to_pylist()], np.int8)
+        resource = kinds[where.indices.to_numpy()]
         _check_rows(rows, shape)
         one = slice(0, len(names))
         profile = JobProfile(
@@ -114,7 +118,7 @@ def load_job_profile(path: str | Path) -> JobProfile:
             dropped={str(why): int(count) for why, count in metadata["dropped"].items()},
             provenance=metadata["provenance"],
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, NotImplementedError) as error:
         raise InputError(
             f"{path}: a damaged job profile: {type(error).__name__}: {error}"
         ) from None
