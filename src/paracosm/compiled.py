@@ -19,6 +19,8 @@ from numba.core.registry import CPUDispatcher
 from numba.core.typing import templates
 from numba.extending import intrinsic, models, register_model
 
+from paracosm.errors import InputError
+
 _Decorator = Callable[[Any], Any]
 _njit: Any = numba.njit
 _utilities: Any = cgutils
@@ -68,6 +70,8 @@ def compiled_whole(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _cached(function: Any) -> Any:
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        raise InputError("NUMBA_DISABLE_JIT is set, and simulated time needs Numba: unset it")
     before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(CACHE)  # type: ignore[attr-defined]
     try:
         function.enable_caching()

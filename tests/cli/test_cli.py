@@ -521,6 +521,28 @@ def test_a_report_and_a_trace_replace_only_what_is_one(tmp_path: Path, capsys: C
     assert (out / "metrics.parquet").read_bytes() == rows
 
 
+def test_a_removed_working_directory_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert call("doctor") == 2
+    assert "the working directory no longer exists" in capsys.readouterr().err
+
+
+def test_kernels_that_numba_may_not_compile_are_refused() -> None:
+    command = [sys.executable, "-m", "paracosm", "relax", "--problem", "laplace2d:4"]
+    ended = subprocess.run(
+        command, env=os.environ | {"NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True
+    )
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        "paracosm: NUMBA_DISABLE_JIT is set, and simulated time needs Numba: unset it\n"
+    )
+
+
 def test_a_missing_extra_is_named_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

@@ -79,6 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(arguments: list[str] | None) -> int:
     try:
+        _check_folder()
         code = app(arguments, prog_name="paracosm", standalone_mode=False)
         sys.stdout.flush()
     except (InputError, MissingExtraError) as error:
@@ -147,6 +148,14 @@ def _discard_output() -> int:
     """Drop buffered output that cannot be written, so that Python does not report it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1
+
+
+def _check_folder() -> None:
+    """Refuse a working directory that has been removed, in which PyTorch ends the process."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise InputError("the working directory no longer exists: change to another") from None
 
 
 def _print_error(message: str, code: int) -> int:

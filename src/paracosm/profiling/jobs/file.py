@@ -95,7 +95,9 @@ def load_job_profile(path: str | Path) -> JobProfile:
             raise ValueError("ops and their kinds are texts")
         shape = (steps, len(names))
         rows = {name: table[name].cast(kind).combine_chunks() for name, kind in _NUMBERS.items()}
-        rows["resource"] = where = table["resource"].combine_chunks()
+        rows["resource"] = where = (
+            table["resource"].cast("string").combine_chunks().dictionary_encode()
+        )
         code = {name: number for number, name in enumerate(RESOURCES)}
         kinds = np.array([code[name] for name in where.dictionary.to_pylist()], np.int8)
         resource = kinds[where.indices.to_numpy()]

@@ -111,7 +111,7 @@ def _measured(seconds: float, timeout: float) -> PairLink | None:
     line = link_of(fit_line(SIZES, times), "all_reduce", 2)
     message = (many - few) / (_MANY - _FEW) - _SMALL / line.bandwidth
     overhead = round(min(max(message, 0.0), line.latency), 9)
-    latency = max(round(line.latency - overhead, 9), 0.0)
+    latency = max(0.0, round(line.latency - overhead, 9))
     core = 2.0 * _BUCKETS * _BUCKET / taken if taken > 0 else inf
     return PairLink(
         latency,
