@@ -186,6 +186,10 @@ def test_an_end_short_of_convergence_is_exit_code_one_and_a_line(
     assert run.status == status
     assert len(run.series("residual")) > 0
     assert (out / "report.html").exists()
+    assert call(*SMALL, *arguments, "--quiet") == 1
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert said in captured.err
 
 
 def test_an_interrupted_run_keeps_what_it_has_and_says_so(tmp_path: Path) -> None:

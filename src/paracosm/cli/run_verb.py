@@ -104,7 +104,7 @@ def _run_one(point: Point, flags: RunFlags, log: bool) -> int:
         _write_elsewhere({"": RunFolder.open(out)}, flags)
     if not flags.quiet:
         show_summary(summary, out, flags.json, said)
-    return _exit_code(point.kind, [summary])
+    return _exit_code(point.kind, [summary], flags.quiet)
 
 
 def _run_sweep_of(study: Study, points: list[Point], out: Path, flags: RunFlags) -> int:
@@ -121,7 +121,7 @@ def _run_sweep_of(study: Study, points: list[Point], out: Path, flags: RunFlags)
     _write_elsewhere({point.name: RunFolder.open(out / point.name) for point in points}, flags)
     if not flags.quiet:
         show_sweep(rows, out, flags.json)
-    return _exit_code(study.kind, [row.summary for row in rows])
+    return _exit_code(study.kind, [row.summary for row in rows], flags.quiet)
 
 
 def _write_elsewhere(runs: Mapping[str, RunFolder], flags: RunFlags) -> None:
@@ -140,11 +140,15 @@ def write_report_of(runs: list[Path], folder: Path | None = None) -> None:
         write_report([RunFolder.open(run) for run in runs], folder / "report.html")
 
 
-def _exit_code(kind: str, summaries: list[Summary]) -> int:
+def _exit_code(kind: str, summaries: list[Summary], quiet: bool) -> int:
     if any(summary.status == "interrupted" for summary in summaries):
         return INTERRUPTED
-    success = KINDS[kind].success
-    return 0 if all(summary.status in (success, "noisy") for summary in summaries) else 1
+    good = (KINDS[kind].success, "noisy")
+    failed = [summary for summary in summaries if summary.status not in good]
+    if failed and quiet:
+        which = f"{len(failed)} of {len(summaries)} runs: " if len(summaries) > 1 else ""
+        print(f"paracosm: {which}{answer(failed[0])}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def show_summary(
