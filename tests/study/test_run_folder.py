@@ -352,5 +352,5 @@ def test_a_summary_that_is_not_what_was_written_is_refused(tmp_path: Path) -> No
 def test_a_summary_of_another_kind_of_run_is_refused(kind: object, tmp_path: Path) -> None:
     with RunFolder.create(tmp_path / "run", {"seed": 0, "train": {}}) as run:
         run.finish({"kind": kind})
-    with pytest.raises(InputError, match="damaged: its kind is none of those of a train"):
+    with pytest.raises(InputError, match="not the kind of summary of train"):
         _ = RunFolder.open(tmp_path / "run").results

@@ -272,7 +272,7 @@ class RunFolder:
         file, verb = self.path / "summary.json", self.kind or "train"
         kind = (self.summary or {}).get("kind") or SUMMARY_KINDS[verb][0]
         if kind not in SUMMARY_KINDS[verb]:
-            raise InputError(f"{file}: damaged: its kind is none of those of a {verb}")
+            raise InputError(f"{file}: damaged: not the kind of summary of {verb}")
         if self.summary is None:
             return SUMMARIES[kind].from_dict({"status": UNFINISHED})
         found = {**self.summary, "status": self.status}
