@@ -199,7 +199,9 @@ def test_reads_and_updates_fit_together(
         assert (own["begin"][1:] == own["end"][:-1]).all()
 
 
-@pytest.mark.parametrize(("value", "why"), [(2**62, "not in range"), (None, "null values")])
+@pytest.mark.parametrize(
+    ("value", "why"), [(2**62, "not in range"), (None, "null values"), (-1, "is negative")]
+)
 def test_a_number_that_does_not_fit_its_column_is_refused(
     value: int | None, why: str, tmp_path: Path
 ) -> None:
@@ -211,5 +213,23 @@ def test_a_number_that_does_not_fit_its_column_is_refused(
     damaged = table.set_column(place, "step", pyarrow.array(steps, pyarrow.int64()))
     with sealing(tmp_path / "damaged.parquet") as file:
         pyarrow.parquet.write_table(damaged, file)
+    with pytest.raises(InputError, match=why):
+        read_schedule(tmp_path / "damaged.parquet")
+
+
+@pytest.mark.parametrize(
+    ("described", "why"),
+    [
+        ({}, "end, dropped or tensors"),
+        ({"end": "[1]", "dropped": "0", "tensors": "[]"}, "end, dropped or tensors"),
+    ],
+)
+def test_a_schedule_that_does_not_say_its_end_is_refused(
+    described: dict[str, str], why: str, tmp_path: Path
+) -> None:
+    schedule(asgd(), [1.0, 1.5], 6).write(tmp_path / "whole.parquet")
+    table = pyarrow.parquet.read_table(tmp_path / "whole.parquet")
+    with sealing(tmp_path / "damaged.parquet") as file:
+        pyarrow.parquet.write_table(table.replace_schema_metadata(described), file)
     with pytest.raises(InputError, match=why):
         read_schedule(tmp_path / "damaged.parquet")

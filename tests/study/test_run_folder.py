@@ -346,3 +346,11 @@ def test_a_summary_that_is_not_what_was_written_is_refused(tmp_path: Path) -> No
     file.write_text(file.read_text().replace("3.5", "3.6"))
     with pytest.raises(InputError, match="damaged: it is not what was written"):
         _ = RunFolder.open(tmp_path / "run").summary
+
+
+@pytest.mark.parametrize("kind", ["relaxation", "nothing", ["training"], {"a": 1}])
+def test_a_summary_of_another_kind_of_run_is_refused(kind: object, tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path / "run", {"seed": 0, "train": {}}) as run:
+        run.finish({"kind": kind})
+    with pytest.raises(InputError, match="not the kind of summary of train"):
+        _ = RunFolder.open(tmp_path / "run").results

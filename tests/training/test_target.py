@@ -150,6 +150,10 @@ def test_a_schedule_in_a_file_takes_the_place_of_the_cluster(tmp_path: Path) -> 
     assert over.schedule is not None
     with pytest.raises(ValidationError, match="workers: has no effect"):
         TrainConfig.model_validate({"schedule": str(path), "workers": 3})
+    over.schedule.updates["step"][-1] = 2**31 - 1
+    over.schedule.write(path)
+    with pytest.raises(InputError, match="step 2,147,483,647 is too large for this schedule"):
+        train(TrainConfig.model_validate({**job, "schedule": str(path)}))
     path.write_bytes(b"no parquet")
     with pytest.raises(InputError, match="cannot be read as a schedule"):
         train(TrainConfig.model_validate({**job, "schedule": str(path)}))

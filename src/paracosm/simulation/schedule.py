@@ -154,21 +154,25 @@ def read_schedule(path: Path) -> Schedule:
     facts = {name: parse_json(fact, str(path)) for name, fact in described.items()}
     found: list[Rows] = []
     for what, dtype in ROWS.items():
-        own = table.filter(pyarrow.compute.equal(table["what"], what))
         kinds = [
             pyarrow.field(name, pyarrow.from_numpy_dtype(dtype[name]), nullable=False)
             for name in dtype.names or ()
         ]
         try:
+            own = table.filter(pyarrow.compute.equal(table["what"], what))
             own = own.select(dtype.names).cast(pyarrow.schema(kinds))
         except (pyarrow.ArrowException, KeyError, TypeError, ValueError) as error:
             raise InputError(f'cannot read the schedule "{path}": {one_line(error)}') from None
         rows = np.zeros(len(own), dtype)
         for name in dtype.names or ():
             rows[name] = own[name].to_numpy()
+        if len(rows) and min(rows[name].min() for name in rows.dtype.names or ()) < 0:
+            raise InputError(f'cannot read the schedule "{path}": a number in it is negative')
         found.append(rows)
     reads, updates, steps, failed = found
-    end, dropped, tensors = (facts[name] for name in (b"end", b"dropped", b"tensors"))
+    end, dropped, tensors = (facts.get(name) for name in (b"end", b"dropped", b"tensors"))
+    if type(end) is not int or type(dropped) is not int or not isinstance(tensors, list):
+        raise InputError(f'cannot read the schedule "{path}": end, dropped or tensors is damaged')
     return Schedule(reads, updates, steps, end, dropped, {}, tuple(tensors), failed)
 
 

@@ -56,15 +56,15 @@ FORMAT = 2
 """
 
 SUMMARY_KINDS = {
-    "train": "training",
-    "relax": "relaxation",
-    "predict": "iteration",
-    "emulate": "emulation",
-    "plan": "plan",
-    REPLAY: "replay",
-    TUNE: "tuning",
+    "train": ("training",),
+    "relax": ("relaxation",),
+    "predict": ("iteration", "job", "throughput"),
+    "emulate": ("emulation",),
+    "plan": ("plan", "strategy plan"),
+    REPLAY: ("replay",),
+    TUNE: ("tuning",),
 }
-"""Verb -> kind of summary of its runs, unless the summary itself names another."""
+"""Verb -> kinds of summary of its runs, first that of a run whose summary names none."""
 
 JOURNAL = "runs.jsonl"
 UNCHANGED_JOURNAL = f"unchanged-{JOURNAL}"
@@ -269,11 +269,14 @@ class RunFolder:
     @property
     def results(self) -> Summary:
         """The typed summary; of an unfinished run, one without numbers."""
-        kind = (self.summary or {}).get("kind") or SUMMARY_KINDS.get(self.kind or "train")
-        if kind not in SUMMARIES or kind is None:
-            raise InputError(f"{self.path / 'summary.json'}: unknown kind of summary {kind!r}")
-        found = {**(self.summary or {}), "status": self.status}
-        return SUMMARIES[kind].from_dict(found, f"{self.path / 'summary.json'}: ")
+        file, verb = self.path / "summary.json", self.kind or "train"
+        kind = (self.summary or {}).get("kind") or SUMMARY_KINDS[verb][0]
+        if kind not in SUMMARY_KINDS[verb]:
+            raise InputError(f"{file}: damaged: not the kind of summary of {verb}")
+        if self.summary is None:
+            return SUMMARIES[kind].from_dict({"status": UNFINISHED})
+        found = {**self.summary, "status": self.status}
+        return SUMMARIES[kind].from_dict(found, f"{file}: ")
 
     @property
     def status(self) -> str:

@@ -31,6 +31,7 @@ from paracosm.training.record import Ended, Metrics, Progress, RunRecord, play_t
 from paracosm.training.result import TrainingResult, summarise
 from paracosm.training.store import Contribution, Gradient, Numerics, Rule, Store
 
+_MOST = 1000  # steps, workers or tensors for each row of a schedule's file
 _BINS = 100  # of a histogram of staleness, at most
 
 
@@ -109,10 +110,16 @@ def train_over_file(
     try:
         schedule = read_schedule(path)
     except (OSError, KeyError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as a schedule: {one_line(error)}") from None
+        why = error if isinstance(error, InputError) else one_line(error)
+        raise InputError(f"{path}: cannot be read as a schedule: {why}") from None
     if not len(schedule.updates):
         raise InputError(f"{path}: the schedule has no updates")
-    workers = 1 + max(int(rows["worker"].max()) for rows in (schedule.reads, schedule.updates))
+    both, counts = (schedule.reads, schedule.updates), []
+    for name in ("worker", "step", "tensor"):
+        counts.append(1 + max(int(rows[name].max(initial=0)) for rows in both))
+        if counts[-1] > _MOST * (len(both[0]) + len(both[1]) + len(schedule.steps)):
+            raise InputError(f"{path}: {name} {counts[-1] - 1:,} is too large for this schedule")
+    workers = counts[0]
     updates = config.updates
     if updates is None and config.until_time is None:
         updates = _whole_updates(schedule)
@@ -223,6 +230,11 @@ class _Run:
                 f"{time / 1e12:.12g} s, when there is version {store.version}"
             )
         step = self._steps.get((worker, number)) or self._step(worker, number)
+        if step.gradient is not None:
+            raise InputError(
+                f"schedule: step {number} of worker {worker} reads {self._names[tensor]} at "
+                f"{time / 1e12:.12g} s, after its last read"
+            )
         step.parts[tensor] = store.parameters
         step.versions[tensor] = version
         step.unread -= 1
