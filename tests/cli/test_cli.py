@@ -347,18 +347,29 @@ def test_what_stops_the_program_anywhere_is_one_line(
 def test_a_defect_is_one_line_that_says_how_to_see_its_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    def fail(*_: object) -> None:
-        raise KeyError("a\nb")
-
-    monkeypatch.setattr("paracosm.cli.run_verb.run_point", fail)
+    monkeypatch.setattr("paracosm.cli.run_verb.run_point", len)  # which takes one argument
     monkeypatch.delenv("PARACOSM_DEBUG", raising=False)
     assert call(*SMALL) == 1
     message = capsys.readouterr().err
-    assert message.startswith("paracosm: a bug in Paracosm (test_cli.py:")
+    assert message.startswith("paracosm: a bug in Paracosm (run_verb.py:")
     assert message.count("\n") == 1
     monkeypatch.setenv("PARACOSM_DEBUG", "1")
-    with pytest.raises(KeyError):
+    with pytest.raises(TypeError):
         call(*SMALL)
+
+
+def test_a_mistake_in_a_file_of_the_users_is_named_with_its_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def fail(*_: object) -> None:
+        Path("a\nb").read_text(encoding=5)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("paracosm.cli.run_verb.run_point", fail)
+    monkeypatch.delenv("PARACOSM_DEBUG", raising=False)
+    assert call(*SMALL) == 2
+    message = capsys.readouterr().err
+    assert message.startswith(f"paracosm: {__file__}:")
+    assert message.count("\n") == 1
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten_unless_forced(

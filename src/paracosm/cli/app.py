@@ -12,6 +12,7 @@ import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -100,8 +101,12 @@ def _run(arguments: list[str] | None) -> int:
     except Exception as error:
         if os.environ.get("PARACOSM_DEBUG"):
             raise
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        frames = traceback.extract_tb(error.__traceback__)
+        place, what = frames[-1], " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        installed = (str(Path(__file__).parents[1]), sys.prefix, sys.base_prefix, "<")
+        if own := [frame for frame in frames if not frame.filename.startswith(installed)]:
+            where = f"{own[-1].filename}:{own[-1].lineno}"
+            return _print_error(f"{where}: {what} (PARACOSM_DEBUG=1 shows the traceback)", 2)
         return _print_error(
             f"a bug in Paracosm ({os.path.basename(place.filename)}:{place.lineno}: {what}): "
             "please report it, with the traceback that PARACOSM_DEBUG=1 shows",
