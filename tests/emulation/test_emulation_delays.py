@@ -65,6 +65,7 @@ def test_delays_are_read(text: str, delays: Delays) -> None:
         ("all_reduce 8ms..8ms/9", "above the first"),
         ("all_reduce 0ms..inf/9", "finite"),
         ("all_reduce 0ms..8ms/2", "at least 3"),
+        ("all_reduce 0ms..8ms/1001", "1,000 at most"),
         ("all_reduce 0ms..8mm/9", 'did you mean "ms"?'),
         ("all_reduce -1ms..8ms/9", "must be 0 or more"),
         ("all_reduce 0ms..8ms", 'write "all_reduce 0ms..8ms/9"'),
@@ -119,6 +120,12 @@ def test_delays_that_all_hide() -> None:
     assert found.knee is None
     assert found.slope == pytest.approx(0.0, abs=1e-9)
     assert found.reason == "all delays up to 8 ms hide"
+
+
+@pytest.mark.filterwarnings("error")
+def test_delays_whose_squares_are_infinite() -> None:
+    delays = np.array([0.0, 5e299, 1e300])
+    assert find_knee(delays, 2 * delays).slope == pytest.approx(2.0)
 
 
 def test_an_exact_straight_line_has_no_knee() -> None:

@@ -155,3 +155,20 @@ def test_the_solution_is_computed_where_the_error_is_asked_for() -> None:
     found = summary(error_tolerance=1e-4, tolerance=None, max_sweeps=2000)
     assert found["status"] == "converged"
     assert found["error"] <= 1e-4
+
+
+@pytest.mark.parametrize("read", ["start", "completion"])
+def test_updates_too_short_to_move_the_clock_are_of_one_instant_each(read: Any) -> None:
+    def seconds(processor: int, update: int, u: float) -> float:
+        return 1.0 if processor == 0 or update == 0 else 1e-30
+
+    problem = load_problem("laplace2d:5")
+    found = relax(problem, processors=2, time=seconds, max_sweeps=200, read=read)
+    assert found.virtual_time == pytest.approx(1.0)
+    assert found.relaxations >= 200 * 25
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_step_that_overflows_diverges_without_a_warning() -> None:
+    config = RelaxConfig(problem="laplace2d:5", method="richardson(1e308)", time="10ms")
+    assert run_relaxation(config).summary.status == "diverged"

@@ -194,6 +194,12 @@ def test_entries_near_the_largest_number():
     assert found.lower == math.inf
 
 
+def test_steps_that_overflow_leave_rho_of_c_unknown():
+    A = load_problem("laplace2d:5").A
+    found = iteration_radius(A, "second-order-richardson", omega=1e308, beta=1e300)
+    assert (found.lower, found.signed, found.below_one) == (math.inf, None, False)
+
+
 def test_momentum_against_lapack():
     A = load_problem("laplace2d:5").A
     n = A.shape[0]

@@ -16,7 +16,7 @@ from paracosm.report.chart import Area, Chart, Curve, Dots
 from paracosm.report.figures import plotly_figure
 from paracosm.report.kinds import described
 from paracosm.report.sweep_charts import quantity, sweep_charts
-from paracosm.report.sweeps import Goal, Trial, Trials
+from paracosm.report.sweeps import Goal, Trial, Trials, comparisons_of_best
 from paracosm.report.train_sweep import (
     failure_of,
     rounded_up,
@@ -353,3 +353,9 @@ def test_virtual_time_is_logarithmic_where_runs_differ_by_ten(tmp_path: Path) ->
 
     assert axis(2.0, 19.0) == "linear"
     assert axis(2.0, 20.0) == "log"
+
+
+def test_nothing_is_so_many_times_as_fast_as_what_costs_nothing() -> None:
+    designs = {(("lr", rate),): [trial(1.0, {"lr": rate})] for rate in (0.1, 0.2)}
+    costs = dict(zip(designs, (0.0, 1.0), strict=True))
+    assert comparisons_of_best(designs, costs, "Best with", str) == "Best with lr 0.1: 0.0."

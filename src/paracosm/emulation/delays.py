@@ -24,11 +24,12 @@ if TYPE_CHECKING:  # not loaded in the process of a real rank
     from paracosm.results.summaries import EmulationSummary
 
 FEWEST_DELAYS = 3
+MOST_DELAYS = 1000  # each of which is a run
 FEWEST_FOR_KNEE = 5  # a line with a knee has four numbers of its own
 HIDDEN = 0.5  # of a delay per iteration: a line less steep shows none that is exposed
 BEND = 0.05  # delays per iteration and delay: a line bends by more, or not
 
-_FORM = re.compile(r"(?P<kind>\S+)\s+(?P<first>[^.].*?)\.\.(?P<last>.+?)/(?P<count>\d+)")
+_FORM = re.compile(r"(?P<kind>\S+)\s+(?P<first>[^.].*?)\.\.(?P<last>.+?)/(?P<count>\d{1,9})")
 _EXAMPLE = 'write "all_reduce 0ms..8ms/9" for nine delays from 0 ms to 8 ms'
 
 
@@ -72,6 +73,8 @@ def parse_delays(text: str) -> Delays:
             f'delays: "{text}" has {count}: give at least {FEWEST_DELAYS}, or {FEWEST_FOR_KNEE} to '
             "find a knee"
         )
+    if count > MOST_DELAYS:
+        raise InputError(f'delays: "{text}" has {count:,}: give {MOST_DELAYS:,} at most')
     # Rounded, so that a delay of 3 ms is written so.
     steps = np.linspace(first, last, count).tolist()
     delays = tuple(float(f"{each:.12g}") for each in steps)
@@ -127,6 +130,7 @@ def is_plain(text: str) -> bool:
         return False
 
 
+@np.errstate(over="ignore")  # of delays whose squares are infinite
 def find_knee(delays: Floats, medians: Floats) -> Knee:
     """Return the knee of iteration times against three or more rising delays, in seconds.
 

@@ -16,6 +16,7 @@ from paracosm.prediction.parameter_servers.target import TargetJob, target_job
 from paracosm.prediction.parameter_servers.throughput import begins_of
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
 from paracosm.profiling.jobs.job_profile import tensors_of
+from paracosm.rng import TrainingStream, integer_seed
 from paracosm.simulation.schedule import ROWS, Rule, Schedule, stream_schedule
 from paracosm.simulation.system import System
 from paracosm.units import format_duration
@@ -112,7 +113,8 @@ def check_model(job: ProfiledJob, learning: Mapping[str, Any], seed: int) -> Non
     from paracosm.training.parameters import ParameterLayout
 
     data = load_data(learning["data"], learning["data_dir"])
-    model = build_model(learning["model"], data, seed, learning["batch"])
+    drawn = integer_seed(seed, TrainingStream.MODEL)
+    model = build_model(learning["model"], data, drawn, learning["batch"])
     layout = ParameterLayout.of(model.module)
     check_tensors(
         dict(zip(job.tensors, job.sizes, strict=True)),

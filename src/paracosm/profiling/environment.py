@@ -176,7 +176,7 @@ def pinned(device: str, threads: int = 1, seed: int | None = None) -> Iterator[N
         if seed is not None:
             devices = [torch.cuda.current_device()] if device == "cuda" else []
             stack.enter_context(torch.random.fork_rng(devices=devices))
-            torch.manual_seed(seed)
+            torch.manual_seed(seed % 2**63)
         if device != "cpu":
             yield
             return

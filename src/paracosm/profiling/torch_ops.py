@@ -157,7 +157,7 @@ class _Maker:
 
     def __init__(self, device: str, seed: int, filled: bool) -> None:
         self._device, self._filled = device, filled
-        self._generator = torch.Generator(device).manual_seed(seed)
+        self._generator = torch.Generator(device).manual_seed(seed % 2**63)
 
     def make(self, value: Any, bound: Bound = None) -> Any:
         """Return the value of an argument; `bound` limits its integers, or those in a list."""

@@ -173,6 +173,7 @@ class RelaxationRun:
     result: RelaxationResult
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of numbers near the largest or the smallest
 def run_relaxation(
     config: RelaxConfig,
     seed: int = 0,

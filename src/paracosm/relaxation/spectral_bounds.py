@@ -201,8 +201,10 @@ LARGEST_DENSE = 100  # rows, for eigenvalues by LAPACK
 
 
 def signed_radius(C: Any, scale: Floats | None, budget: Budget) -> float | None:
-    """Return rho(C), or None where it would take long."""
+    """Return rho(C), or None where it would take long, or entries have overflown."""
     n = C.shape[0]
+    if not np.isfinite(C.data).all():
+        return None
     if n <= LARGEST_DENSE:
         return float(np.abs(np.linalg.eigvals(C.toarray())).max())
     v = np.random.default_rng(0).uniform(0.5, 1.5, n)

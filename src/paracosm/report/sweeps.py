@@ -139,6 +139,8 @@ def comparisons_of_best(
 
 def _compared(best: Any, costs: Mapping[Any, float]) -> str:
     cost = costs[best]
+    if cost == 0:
+        return ""
 
     def ratio(others: Mapping[Any, float]) -> tuple[float, Any] | None:
         known = [(value, name) for name, value in others.items() if isfinite(value)]

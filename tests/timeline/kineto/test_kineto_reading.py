@@ -268,6 +268,7 @@ def test_damaged_traces_are_read_or_refused_in_a_line(
         ('{"traceEvents": [{"name": "a"}]}', 'byte 30: an event without "ph" ends here'),
         ('{"traceEvents": [3]}', 'byte 18: an event without "ph"'),
         ('{"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 1}]}', "lacks 'name'"),
+        ('{"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 1, "name": 5}]}', "are none: 5"),
         (
             '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": "x", "dur": 1}]}',
             "times or arguments are none: k",

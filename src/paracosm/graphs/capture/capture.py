@@ -43,5 +43,5 @@ def training_step(
 
     if options.ranks > 1:
         raise InputError(f"a real step runs one rank, not {options.ranks}")
-    torch.manual_seed(seed)
+    torch.manual_seed(seed % 2**63)
     return make_step(options, device or options.device)

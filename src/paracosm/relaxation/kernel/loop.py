@@ -280,7 +280,10 @@ def schedule(s: Any, who: Any, instant: Any) -> Any:
         spans.times[row, 3] = total
         counters[k.SPANS] += 1
     clock.begun[who] = instant + gauges[k.SHIFT]
-    flight.end[who] = instant + total
+    end = instant + total
+    if end == instant:  # rounded away: one that ends now would be due, and begun, over and over
+        end = instant * (1.0 + 4.5e-16)
+    flight.end[who] = end
     s.tally.busy[who] += total
     if rules.barrier >= 0.0:
         gauges[k.SLOWEST] = max(gauges[k.SLOWEST], total)
@@ -288,7 +291,7 @@ def schedule(s: Any, who: Any, instant: Any) -> Any:
         flight.copying[who] = True
         set_key(clock, who, instant + copied)
     else:
-        set_key(clock, who, instant + total)
+        set_key(clock, who, end)
     return k.GO_ON
 
 

@@ -153,6 +153,8 @@ class KinetoFile:
         if category < 0:
             return
         name = event["name"]
+        if not isinstance(name, str):
+            raise TypeError
         arguments = event.get("args") or {}
         if category == _OP and is_annotation(name):
             category = _ANNOTATION

@@ -132,7 +132,7 @@ def load(options: JobOptions, worker: int = 0) -> tuple[Workload, Callable[[], N
         return _with_data(options, worker)
     from paracosm.graphs.capture.step import load_workload
 
-    torch.manual_seed(options.seed)
+    torch.manual_seed(options.seed % 2**63)
     workload = load_workload(options.capture())
     _check_trained(options.model, workload)
     return workload, lambda: None
