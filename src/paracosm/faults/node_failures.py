@@ -132,7 +132,7 @@ class FailureFields(BaseModel):
         description="from a failure until work resumes (default: the time of a checkpoint)",
     )
     checkpoint_cost: Duration | None = Field(
-        None, gt=0, allow_inf_nan=False, description="how long all wait for a checkpoint: 10s"
+        None, gt=0, le=1e6, description="how long all wait for a checkpoint: 10s"
     )
     checkpoint_every: Annotated[Literal["young", "daly"] | Duration, BeforeValidator(_interval)] = (
         Field(

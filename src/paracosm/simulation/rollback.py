@@ -25,6 +25,7 @@ from paracosm.errors import InputError
 from paracosm.simulation.schedule import Schedule
 
 LAST_INSTANT = 2**63 - 1
+_MOST_IDLE = 10_000
 
 
 class Checkpoint(NamedTuple):
@@ -78,7 +79,8 @@ def with_rollbacks(
             as the end of an iteration does in a synchronous job.
 
     Raises:
-        InputError: virtual time passes 2**63 - 1 ps (106 days).
+        InputError: virtual time passes 2**63 - 1 ps (106 days), or 10,000 failures in a row leave
+            nothing done.
     """
     job = _Job(
         np.zeros(tensors, np.int64),
@@ -88,15 +90,22 @@ def with_rollbacks(
         in_step,
     )
     falls = chain((round(instant * 1e12) for instant in failures), repeat(LAST_INSTANT))
-    fall, begin = next(falls), 0
+    fall, begin, idle = next(falls), 0, 0
     for number in count():
+        before = job.saved.copy()
         wasted = yield from job.live(lives(number), begin, fall)
         if wasted is None:
             return
         failed, attempts = fall, 0
+        idle = 0 if (job.saved > before).any() else idle + 1
         while attempts == 0 or fall < begin:
             begin, fall = _instant(fall + round(restart * 1e12)), next(falls)
             attempts += 1
+            if idle + attempts > _MOST_IDLE:
+                raise InputError(
+                    f"failures: {_MOST_IDLE:,} in a row leave nothing done: fail less often, or "
+                    "try other checkpoints"
+                )
         yield Restore(failed, begin, *wasted, attempts)
 
 
