@@ -291,3 +291,16 @@ def test_a_job_that_cannot_get_on_says_so() -> None:
     )
     with pytest.raises(InputError, match="fails too often"):
         list(events)
+
+
+@pytest.mark.parametrize("restart", [1e-3, 1e2])  # shorter and longer than what is between failures
+def test_a_job_that_fails_before_anything_is_done_says_so(restart: float) -> None:
+    events = with_rollbacks(
+        lambda life: iterations(20, 5),
+        (0.01 * number for number in range(1, 10**9)),
+        workers=1,
+        tensors=1,
+        restart=restart,
+    )
+    with pytest.raises(InputError, match="leave nothing done"):
+        list(events)
