@@ -20,7 +20,7 @@ INNER = {
     # called by compiled functions only, or with numbers
     *("_search", "_later", "_join", "uniform", "normal_quantile", "stop", "note_iteration"),
     *("_copy_shared", "_copy_edge", "_update_edge", "acquire", "release", "begin_together"),
-    *("read_clock", "_check", "nanoseconds"),
+    *("read_clock", "_check", "_decide", "_arrive", "_sum", "_local_residual", "nanoseconds"),
     # with the arrays of a relaxation, made together for the rows of its matrix
     *("advance", "set_limits", "norm_of"),
     # with what is made together, from one size, by the function that calls

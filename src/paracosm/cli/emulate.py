@@ -26,7 +26,7 @@ from paracosm.cli.options import (
     with_fields_of,
     with_run_flags,
 )
-from paracosm.cli.run_verb import run_verb, show_summary, write_report_of
+from paracosm.cli.run_verb import run_verb, show_summary, why, write_report_of
 from paracosm.cli.verbs import Verb
 from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.records import RecordReader
@@ -159,6 +159,8 @@ def serve(
         write_report_of([out])
     if not quiet:
         show_summary(result.summary, out, json)
+    elif result.summary.status == "failed":
+        print(f"paracosm: {why(result.summary)}", file=sys.stderr)
     return 1 if result.summary.status == "failed" else 0
 
 

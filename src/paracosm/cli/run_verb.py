@@ -147,8 +147,13 @@ def _exit_code(kind: str, summaries: list[Summary], quiet: bool) -> int:
     failed = [summary for summary in summaries if summary.status not in good]
     if failed and quiet:
         which = f"{len(failed)} of {len(summaries)} runs: " if len(summaries) > 1 else ""
-        print(f"paracosm: {which}{answer(failed[0])}", file=sys.stderr)
+        print(f"paracosm: {which}{why(failed[0])}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def why(summary: Summary) -> str:
+    """Return why a run has ended otherwise than wanted."""
+    return verdict(view_of(summary), summary).why or answer(summary)
 
 
 def show_summary(
