@@ -16,7 +16,6 @@ from test_schedules_of_steps import MB, steps_of
 
 from paracosm.cluster import Link, star
 from paracosm.rng import FailureStream, stream_keys
-from paracosm.simulation.failures_kernel import make_failures
 from paracosm.simulation.schedule import (
     ROWS,
     Rule,
@@ -284,8 +283,3 @@ def test_nobody_fails_without_keys_and_synchronous_workers_never_alone() -> None
     found = schedule(steps_of(np.array([1.0])), 2, 4, keys=[], restart=1.0, mtbf=1e-3)
     assert not len(found.failures)
     assert found.steps["accepted"].all()
-
-
-def test_a_restart_beyond_the_clock_lasts_to_its_end() -> None:
-    failures = make_failures(1.0, 1e9, stream_keys(0, FailureStream.WORKERS, 2))
-    assert 2**62 < failures.restart < 2**63

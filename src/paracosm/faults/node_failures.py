@@ -128,7 +128,7 @@ class FailureFields(BaseModel):
     )
     restart_cost: Duration | None = Field(
         None,
-        allow_inf_nan=False,
+        le=1e6,
         description="from a failure until work resumes (default: the time of a checkpoint)",
     )
     checkpoint_cost: Duration | None = Field(

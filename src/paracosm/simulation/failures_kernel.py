@@ -18,8 +18,6 @@ from paracosm.timing.compiled import uniform
 NEXT, ROWS = range(2)
 """In `Failures.counts`: the worker that fails next, rows written."""
 
-_FOREVER = 2.0**63 - 1024  # picoseconds: the last instant that a double can be
-
 FAILURE = np.dtype([("time", "i8"), ("worker", "i4")])
 
 FAILING = np.dtype(columns("i8", "at", "back", "drawn"))
@@ -41,8 +39,7 @@ def make_failures(mtbf: float, restart: float, keys: npt.NDArray[np.uint64]) -> 
     """Return as many workers as there are keys of random streams; times in seconds."""
     workers = np.zeros(len(keys), FAILING)
     counts, rows = np.zeros(2, np.int64), np.zeros(len(keys), FAILURE)
-    away = round(min(restart * 1e12, _FOREVER))
-    failures = Failures(mtbf * 1e12, away, keys, workers, counts, rows)
+    failures = Failures(mtbf * 1e12, round(restart * 1e12), keys, workers, counts, rows)
     _draw_first(failures)
     return failures
 
