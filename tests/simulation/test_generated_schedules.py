@@ -136,9 +136,9 @@ def test_a_fast_worker_brings_several_of_the_fresh_gradients() -> None:
     assert [row[2:] for row in rows(got.steps) if not row[-1]] == [(2, 3, 0), (0, 4.25, 0)]
 
 
-def test_a_rule_that_needs_more_than_there_are_is_refused() -> None:
-    with pytest.raises(InputError, match="wait for one another forever"):
-        schedule(ssgd(3), [1.0, 1.0], 1)
+def test_a_schedule_ends_before_the_clock_does() -> None:
+    with pytest.raises(InputError, match="106 days"):
+        schedule(asgd(), [5e6, 5e6], 5)
 
 
 def test_a_schedule_is_read_as_it_was_written(tmp_path: Path) -> None:

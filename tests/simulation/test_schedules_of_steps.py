@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import cycle
+from itertools import cycle, repeat
 from typing import Literal
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 from plain_systems import plain_system
 
 from paracosm.cluster import Link, star
+from paracosm.errors import InputError
 from paracosm.simulation.schedule import (
     Rule,
     Schedule,
@@ -236,3 +237,24 @@ def test_a_tensor_that_is_not_read_is_not_updated() -> None:
         )
     with pytest.raises(ValueError, match="waits for 3 of other than 1 workers"):
         next(stream_schedule(workload, system, ssgd(3), drawn, [0, -1, -1, 0]))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Rule(0),
+        Rule(10**30),
+        Rule(2.5),  # type: ignore[arg-type]
+        Rule(slack=-1),
+        Rule(answers="some"),  # type: ignore[arg-type]
+        Rule(1, "all"),
+        Rule(3, "gathered"),
+    ],
+)
+def test_a_rule_that_is_impossible_is_refused_at_both_doors(rule: Rule) -> None:
+    system = plain_system(2, 1, 1.0 * MB)
+    with pytest.raises(InputError, match=r"pushes|answers|waits for"):
+        next(stream_schedule(steps_of(np.array([0.1])), system, rule, np.zeros((2, 1), int), [-1]))
+    times = [repeat(0.1), repeat(0.1)]
+    with pytest.raises(InputError, match=r"pushes|answers|waits for"):
+        generate_schedule(star(2, 1, Link(MB)), rule, [1.0], 2, times)

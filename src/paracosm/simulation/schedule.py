@@ -42,6 +42,10 @@ BusyTimes = dict[str, dict[str, float]]
 
 FEWEST_AHEAD = 16
 
+MOST_PUSHES = 10**7
+
+_ANSWERS = ("each", "all", "gathered")
+
 ROWS = {"reads": READ, "updates": UPDATE, "steps": STEP, "failures": FAILURE}
 """The tables of a schedule."""
 
@@ -195,10 +199,11 @@ def generate_schedule(
         pushed: bytes of each tensor's messages to servers.
 
     Raises:
-        InputError: nothing joins a worker and a server; virtual time passes 106 days; the rule
-            needs more gradients for an update than there will ever be.
+        InputError: nothing joins a worker and a server; virtual time passes 106 days; the rule is
+            impossible, or for another number of workers.
     """
     workers = len(cluster.workers)
+    _check_rule(rule, workers)
     ways = cluster_ways(cluster)
     ahead = max(FEWEST_AHEAD, updates * rule.pushes // workers * 9 // 8)
     durations = np.stack([_take(ahead, source) for source in compute_times])
@@ -213,8 +218,8 @@ def generate_schedule(
             plan = plan._replace(read_rows=_twice(plan.read_rows), step_rows=_twice(plan.step_rows))
         else:
             raise InputError(
-                "schedule: the workers wait for one another forever, or for longer than 2**63 - 1 "
-                "picoseconds (106 days): check the unit of durations"
+                "schedule: virtual time passes 2**63 - 1 picoseconds (106 days), the range of the "
+                "clock: check the unit of durations"
             )
     counts, end = plan.counts, int(plan.counts[kernel.NOW])
     return Schedule(
@@ -268,12 +273,14 @@ def stream_schedule(
         There are no busy times.
 
     Raises:
-        InputError: virtual time passes 2**63 - 1 ps (106 days).
-        ValueError: a step updates a tensor before it has read it, or by several ops; the rule is
-            for another number of workers, or workers fail of which it needs every one; what
-            `simulate` raises.
+        InputError: virtual time passes 2**63 - 1 ps (106 days); the rule is impossible, or for
+            another number of workers.
+        ValueError: a step updates a tensor before it has read it, or by several ops; workers fail
+            of which the rule needs every one; what `simulate` raises.
     """
-    backup = _backup(rule, system.workers)
+    _check_rule(rule, system.workers)
+    # how many workers a step that is simulated op by op does not wait for
+    backup = None if rule.answers == "each" else system.workers - rule.pushes
     if rule.needs_all and len(system.failure_keys):
         raise ValueError("a job whose updates need every worker stops when one fails")
     versions = _versions(workload, rule, system.workers, tensor, block)
@@ -312,13 +319,18 @@ def join_schedules(blocks: Iterable[Schedule]) -> Schedule:
     )
 
 
-def _backup(rule: Rule, workers: int) -> int | None:
-    """Return how many workers a step that is simulated op by op does not wait for."""
-    if rule.answers == "each":
-        return None
-    if not 0 < rule.pushes <= workers or (rule.answers == "all" and rule.pushes < workers):
-        raise ValueError(f"the rule waits for {rule.pushes} of other than {workers} workers")
-    return workers - rule.pushes
+def _check_rule(rule: Rule, workers: int) -> None:
+    """Raise InputError unless a rule, which may be of a user's own algorithm, is possible."""
+    counts = (rule.pushes, 0 if rule.slack is None else rule.slack, rule.drops_late)
+    if not all(isinstance(count, int) for count in counts):
+        raise InputError(f"{rule}: pushes and slack are whole numbers, drops_late True or False")
+    if not 1 <= rule.pushes <= MOST_PUSHES or counts[1] < 0:
+        raise InputError(f"{rule}: pushes is 1 to {MOST_PUSHES:,}, slack 0 or more")
+    if rule.answers not in _ANSWERS:
+        raise InputError(f"{rule}: answers is one of {', '.join(_ANSWERS)}")
+    is_short = rule.answers == "all" and rule.pushes < workers
+    if rule.answers != "each" and (rule.pushes > workers or is_short):
+        raise InputError(f"{rule}: waits for {rule.pushes} of other than {workers} workers")
 
 
 def _versions(
@@ -374,7 +386,7 @@ def _plan(
     demand = size * records["factor"] + records["held"]
     demand = np.where(records["is_flow"], demand, np.rint(demand))
     heap: Any = np.zeros(routes + workers, kernel.EVENT)
-    answers = ("each", "all", "gathered").index(rule.answers)
+    answers = _ANSWERS.index(rule.answers)
     slack = kernel.NOBODY if rule.slack is None else min(rule.slack, updates)
     counts = np.zeros(9, np.int64)
     counts[kernel.HUNGRY] = kernel.NOBODY
