@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -179,3 +180,32 @@ def test_what_cannot_be_used_is_refused_in_one_line(text: str, message: str, fol
         parse_algorithm(text)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("gradients_per_update = 0", "gradients_per_update is a method, not 0"),
+        ("def gradients_per_update(self, workers): pass", "integer, got nothing"),
+        ("def rule(self, workers): return 5", "rule: input should be an instance of Rule, got 5"),
+        ("topologies = 'server'", "topologies: input should be a valid tuple"),
+        ("recoveries = ('never',)", "'restart', 'rejoin' or 'elastic', got 'never'"),
+        ("fragments = 0", "fragments: input should be greater than 0, got 0"),
+    ],
+)
+def test_what_it_overrides_by_another_kind_is_refused(
+    folder: Path, body: str, message: str
+) -> None:
+    (folder / "odd.py").write_text(
+        f"from paracosm.training import Algorithm\n\nclass Odd(Algorithm):\n    {body}\n"
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        run("odd.py:Odd")
+
+
+def test_one_without_rounds_says_that_it_needs_a_server(folder: Path) -> None:
+    (folder / "odd.py").write_text(
+        "from paracosm.training import Algorithm\n\nclass Odd(Algorithm):\n    pass\n"
+    )
+    with pytest.raises(InputError, match="Odd: define serve, or set has_rounds"):
+        run("odd.py:Odd")

@@ -16,6 +16,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, PositiveInt
+
 from paracosm.errors import InputError
 from paracosm.factory import named_function
 from paracosm.models.optimizers import Optimizer
@@ -26,6 +28,7 @@ from paracosm.training.server import ParameterServer
 from paracosm.training.store import Direction, Rule
 from paracosm.training.team import Topology
 from paracosm.training.worker import TrainingWorker
+from paracosm.validation import validated
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,10 @@ class Algorithm:
     def __init_subclass__(cls) -> None:
         if "name" not in cls.__dict__:
             cls.name = cls.__name__
+        for name in vars(cls):
+            is_method = callable(getattr(Algorithm, name, None)) and not name.startswith("_")
+            if is_method and not callable(getattr(cls, name)):
+                raise InputError(f"{cls.name}: {name} is a method, not {getattr(cls, name)!r}")
 
     def outer(self) -> Rule | None:
         """Return a new rule that steps against the mean pseudo-gradient of workers' local steps.
@@ -100,7 +107,7 @@ class Algorithm:
         In rounds it updates by what all workers have sent, and answers all.
         """
         if not self.has_rounds:
-            raise TypeError(f"{self.name} has no parameter server")
+            raise InputError(f"{self.name}: define serve, or set has_rounds")
         while True:
             await server.apply(await server.receive_all())
             server.answer(*server.workers)
@@ -198,6 +205,37 @@ def named_algorithm(reference: str) -> type[Algorithm]:
             "paracosm.training.Algorithm"
         )
     return found
+
+
+class _Own(BaseModel):
+    """What a run relies on in an algorithm, and a class of the user's own may override."""
+
+    model_config = ConfigDict(strict=True)
+    name: str
+    topologies: tuple[Topology, ...] = Field(min_length=1)
+    has_rounds: bool
+    recoveries: tuple[Recovery, ...] | None
+    in_checkpoints: bool
+    compensates: bool
+    sends_parameters: bool
+    fragments: PositiveInt
+    sums: bool
+    pushes_only_changes: bool
+    lets_clients_change: bool
+    interrupts: bool
+    counts_examples: bool
+    gradients_per_update: int
+    rule: InstanceOf[ScheduleRule] | None
+
+
+def check_own(algorithm: Algorithm) -> None:
+    """Raise InputError where an attribute, or what a method returns, is of another kind."""
+    methods = {
+        "gradients_per_update": algorithm.gradients_per_update(1),
+        "rule": algorithm.rule(1),
+    }
+    values = {key: getattr(algorithm, key) for key in _Own.model_fields if key not in methods}
+    validated(_Own, values | methods, f'algorithm "{algorithm.reference()}"')
 
 
 def _rebuilt(reference: str, arguments: dict[str, Any]) -> Algorithm:

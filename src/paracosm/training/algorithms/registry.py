@@ -7,7 +7,7 @@ from typing import Any
 from paracosm.errors import InputError, unknown
 from paracosm.expression import parse_expression
 from paracosm.factory import one_line
-from paracosm.training.algorithms.algorithm import Algorithm, named_algorithm
+from paracosm.training.algorithms.algorithm import Algorithm, check_own, named_algorithm
 from paracosm.training.algorithms.asynchronous import (
     ASGD,
     DCASGD,
@@ -58,6 +58,8 @@ def parse_algorithm(asked: str | Algorithm | type[Algorithm]) -> Algorithm:
             the value that a parameter cannot have; what `named_algorithm` says.
     """
     if isinstance(asked, Algorithm):
+        if type(asked) not in ALGORITHMS.values():
+            check_own(asked)
         return asked
     if isinstance(asked, type) and issubclass(asked, Algorithm):
         return _with(asked, asked.reference(), {})
@@ -83,8 +85,11 @@ def _split(asked: object) -> tuple[str | None, object]:
 
 def _with(kind: type[Algorithm], name: str, values: Mapping[str, Any]) -> Algorithm:
     try:
-        return kind(**values)
+        found = kind(**values)
     except InputError:
         raise
     except Exception as error:
         raise InputError(f'algorithm "{name}" failed: {one_line(error)}') from error
+    if kind not in ALGORITHMS.values():
+        check_own(found)
+    return found
