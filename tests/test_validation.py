@@ -30,6 +30,8 @@ class Outer(BaseModel):
     def _lower(cls, value: str) -> str:
         if value != value.lower():
             raise ValueError("write it in lower case")
+        if " " in value:
+            raise ValueError("name: write one word")
         return value
 
 
@@ -48,6 +50,7 @@ class Outer(BaseModel):
         ({"name": "x", "one": 3}, "f: one: input should be a mapping of names to values, got 3"),
         ({"name": "x", 3: 3}, "f: 3: a key is a name"),
         ({"name": "X"}, "f: name: write it in lower case"),
+        ({"name": "x y"}, "f: name: write one word"),
         ({}, "f: name: must be given"),
     ],
 )
