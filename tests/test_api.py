@@ -395,6 +395,14 @@ def test_arguments_of_what_is_no_verb_are_refused() -> None:
 def test_half_a_surrogate_pair_is_refused() -> None:
     with pytest.raises(InputError, match=r"half a surrogate pair, '\\ud800'"):
         paracosm.train(model="\ud800")
+    with pytest.raises(InputError, match="relax: a text has half a surrogate pair"):
+        paracosm.relax(problem="\ud800", processors=2)
+
+
+@pytest.mark.parametrize("model", ["\ud800", "a\0b", 5, None])
+def test_a_model_to_profile_is_a_text(model: Any) -> None:
+    with pytest.raises(InputError, match=r"give a text|surrogates not allowed|null byte"):
+        paracosm.profile(model)
 
 
 def test_a_message_is_one_line_whatever_a_name_has() -> None:

@@ -509,7 +509,7 @@ def profile(model: str, **options: Any) -> Result[ProfileSummary]:
     from paracosm.profiling.allocator import pinned_environ
 
     known = parameters_of("profile ops")
-    flags = ["--model", model]
+    flags = ["--model", _checked(model, str, "model", "a text")]
     for name, value in options.items():
         if name not in known or name in ("json", "quiet"):
             raise InputError(f"profile: {unknown('argument', name, known)}")
@@ -521,13 +521,16 @@ def profile(model: str, **options: Any) -> Result[ProfileSummary]:
             flags += [switch[0], ",".join(map(str, value)) if several else str(value)]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     program = "import sys; from paracosm.cli import main; sys.exit(main())"
-    done = subprocess.run(
-        [sys.executable, "-c", program, "profile", "ops", *flags, "--json"],
-        capture_output=True,
-        env=pinned_environ(environ),
-        text=True,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", program, "profile", "ops", *flags, "--json"],
+            capture_output=True,
+            env=pinned_environ(environ),
+            text=True,
+            check=False,
+        )
+    except ValueError as error:  # half a surrogate pair, or a character of number 0
+        raise InputError(f"profile: {error}") from None
     if not done.stdout:
         raise InputError(done.stderr.strip().rpartition("\n")[2].removeprefix("paracosm: "))
     return Result(ProfileSummary.from_dict(json.loads(done.stdout)), None, [])

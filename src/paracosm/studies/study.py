@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticSerializationError
 
 from paracosm.cluster.worker_counts import parse_workers
 from paracosm.data_files import read_yaml
@@ -174,7 +175,10 @@ class Study(BaseModel):
                 kind.check(config)
             except InputError as error:
                 raise InputError(f"{place}: {error}") from None
-            identity = (seed, config.model_dump_json())
+            try:
+                identity = (seed, config.model_dump_json())
+            except PydanticSerializationError:
+                raise InputError(f"{place}: a text has half a surrogate pair") from None
             if identity not in points:
                 points[identity] = Point(self.kind, _unique(name, names), seed, config, varied)
         return list(points.values())
