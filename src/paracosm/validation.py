@@ -55,7 +55,8 @@ def _first(error: ValidationError, model: type[BaseModel], mapping: Mapping[str,
         message = "a key is a name, not a number or the like"
     else:
         message = f"{message[0].lower()}{message[1:]}, got {_shown(problem['input'])}"
-    return f"{key}: {message}" if key and not message.startswith((f"{key} ", f"{key}:")) else message
+    is_named = message.startswith((f"{key} ", f"{key}:"))
+    return f"{key}: {message}" if key and not is_named else message
 
 
 # Messages in which pydantic mentions Python types.
