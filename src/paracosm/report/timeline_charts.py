@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
@@ -442,9 +443,6 @@ def node_group(node: str) -> str:
 
 def node_order(nodes: Iterable[str]) -> list[str]:
     """Sort nodes, the smaller group (the servers) first, worker2 before worker10."""
-    nodes = list(nodes)
-    groups = [node_group(node) for node in nodes]
-    return sorted(
-        nodes,
-        key=lambda node: (groups.count(node_group(node)), node_group(node), len(node), node),
-    )
+    group = {node: node_group(node) for node in nodes}
+    sizes = Counter(group.values())
+    return sorted(group, key=lambda node: (sizes[group[node]], group[node], len(node), node))
