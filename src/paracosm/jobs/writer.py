@@ -403,7 +403,8 @@ class ProgramOfBlocks:
             owners.append(owner[there])
             first += len(block)
         pairs = _joined(owners, np.int64) * max(first, 1) + _joined(rows, np.int64)
-        owner, row = np.divmod(np.unique(pairs), max(first, 1))
+        pairs.sort()  # np.unique uses a hash table, ten times slower
+        owner, row = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], max(first, 1))
         counts = np.bincount(owner, minlength=first)
         return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), row.astype(np.int64)
 
