@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-from pydantic_core import PydanticSerializationError
 
 from paracosm.cluster.worker_counts import parse_workers
 from paracosm.data_files import read_yaml
@@ -177,7 +176,7 @@ class Study(BaseModel):
                 raise InputError(f"{place}: {error}") from None
             try:
                 identity = (seed, config.model_dump_json())
-            except PydanticSerializationError:
+            except ValueError:  # of pydantic_core, which Paracosm does not import itself
                 raise InputError(f"{place}: a text has half a surrogate pair") from None
             if identity not in points:
                 points[identity] = Point(self.kind, _unique(name, names), seed, config, varied)
