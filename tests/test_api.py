@@ -24,6 +24,8 @@ from paracosm.results import (
     ThroughputSummary,
     TrainingSummary,
     read_summary,
+    to_json,
+    with_digest,
 )
 from paracosm.studies import RunFolder
 from paracosm.timeline import Timeline
@@ -281,7 +283,8 @@ def test_folders_that_are_none_are_refused(
     with pytest.raises(InputError, match=r"written by another version of Paracosm \(format 1"):
         paracosm.open(old)
     odd = training.save(tmp_path / "odd")
-    (odd / "summary.json").write_text('{"kind": "dream", "status": "done"}')
+    dream = to_json(with_digest({"kind": "dream", "status": "done"}))
+    (odd / "summary.json").write_text(dream)
     with pytest.raises(InputError, match="kind of summary"):
         paracosm.open(odd)
     (odd / "summary.json").write_text("{")

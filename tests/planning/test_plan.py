@@ -17,7 +17,7 @@ from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Outcome, designs_of
 from paracosm.planning.plan import run_plan
 from paracosm.planning.runs import train_config
-from paracosm.results import PlanSummary
+from paracosm.results import PlanSummary, to_json, with_digest, without_digest
 from paracosm.studies import RunFolder
 from paracosm.training.algorithms.registry import parse_algorithm
 
@@ -165,14 +165,15 @@ def test_a_folder_of_an_interrupted_plan_is_taken_up_again(tmp_path: Path) -> No
     asked = ["plan", str(save_network(tmp_path)), *flags, "--out", str(out), "--quiet"]
     assert main(asked) == 0
     done = json.loads((out / "summary.json").read_text())
+    done = without_digest(done, "summary") | {"status": "interrupted"}
     runs = (out / "runs.jsonl").read_text().splitlines()
-    (out / "summary.json").write_text(json.dumps({**done, "status": "interrupted", "digest": None}))
+    (out / "summary.json").write_text(to_json(with_digest(done)))
     (out / "runs.jsonl").write_text("\n".join(runs[:-2]) + "\n")
     assert main(asked) == 0
     again = json.loads((out / "summary.json").read_text())
     assert again["designs"] == done["designs"]
     assert sorted((out / "runs.jsonl").read_text().splitlines()) == sorted(runs)
-    (out / "summary.json").write_text(json.dumps({**done, "status": "interrupted", "digest": None}))
+    (out / "summary.json").write_text(to_json(with_digest(done)))
     assert main([*asked, "--seed", "1"]) == 2  # another plan
 
 

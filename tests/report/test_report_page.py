@@ -16,6 +16,7 @@ from written_page import figures_of, page_of, text_of
 from paracosm.errors import InputError
 from paracosm.report import write_report
 from paracosm.report.kinds import described
+from paracosm.results import to_json, with_digest
 from paracosm.studies.run_folder import RunFolder
 
 
@@ -98,8 +99,8 @@ def test_the_answer_comes_first(tmp_path: Path) -> None:
 def test_a_run_that_ends_at_chance_is_not_green(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     learnt = {"final_loss": 2.29, "final_accuracy": 0.1, "chance": CHANCE, "lr": "0.2"}
-    file = run.path / "summary.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **learnt, "digest": None}))
+    changed = with_digest({**(run.summary or {}), **learnt})
+    (run.path / "summary.json").write_text(to_json(changed))
     html = page_of(tmp_path, run)
     assert '<span class="status warning">at chance' in html
     assert "Does not learn: 10 % accuracy (guessing: 11 %) after 200 updates" in text_of(html)

@@ -343,9 +343,11 @@ def test_a_summary_that_is_not_what_was_written_is_refused(tmp_path: Path) -> No
     assert RunFolder.open(tmp_path / "run").summary == {
         "kind": "training", "updates": 3.5, "status": "done"
     }  # fmt: skip
-    file.write_text(file.read_text().replace("3.5", "3.6"))
-    with pytest.raises(InputError, match="damaged: it is not what was written"):
-        _ = RunFolder.open(tmp_path / "run").summary
+    written = file.read_text()
+    for damaged in (written.replace("3.5", "3.6"), written.replace("digest", "digits")):
+        file.write_text(damaged)
+        with pytest.raises(InputError, match="damaged: it is not what was written"):
+            _ = RunFolder.open(tmp_path / "run").summary
 
 
 @pytest.mark.parametrize("kind", ["relaxation", "nothing", ["training"], {"a": 1}])

@@ -159,10 +159,10 @@ def without_digest(summary: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the content of a `summary.json` as it was before `with_digest`.
 
     Raises:
-        InputError: it has another digest.
+        InputError: it has another digest, or none.
     """
     found = {key: value for key, value in summary.items() if key != "digest"}
-    if summary.get("digest") not in (None, _digest(found)):
+    if summary.get("digest") != _digest(found):
         raise InputError(f"{where}: damaged: it is not what was written (see its digest)")
     return found
 
