@@ -48,6 +48,7 @@ class JobPrediction:
     examples: int | None  # of one iteration; None where the graph does not say
     ideal: float | None  # examples/s of the same number of workers with free communication
     alike: tuple[AlikeRanks, ...]  # all ranks, grouped by equal breakdowns
+    causes: Mapping[str, float]  # seconds of an iteration by cause, averaged over the workers
 
     @property
     def throughput(self) -> float | None:
@@ -110,6 +111,10 @@ def predict_job(
             continue
         moved_job = build_job(replica.times(factor), cluster, strategy, changes)
         ends.append(replay_job(moved_job, duration_cv=duration_cv, seed=seed).makespan / iterations)
+    causes = [
+        _causes(schedule, rank, pipelined=strategy.pipeline > 1)
+        for rank in schedule.representative.tolist()
+    ]
     total = float(replica.duration.sum())
     of_device = {
         device: total / float(durations.sum() or 1.0)
@@ -126,7 +131,8 @@ def predict_job(
         interval=(min(ends[0], time), max(ends[1], time)),
         examples=None if job.examples is None else job.examples // iterations,
         ideal=None if ideal is None else ideal * speeds,
-        alike=_alike(schedule, len(cluster.workers), strategy.pipeline > 1, iterations),
+        alike=_alike(schedule, causes, len(cluster.workers), iterations),
+        causes=_of_workers(schedule, causes, len(cluster.workers), iterations),
     )
 
 
@@ -152,7 +158,7 @@ def ideal_throughput(replica: Replica, strategy: Strategy) -> float | None:
 
 
 def _alike(
-    schedule: JobSchedule, workers: int, pipelined: bool, iterations: int
+    schedule: JobSchedule, causes: Sequence[Mapping[str, float]], workers: int, iterations: int
 ) -> tuple[AlikeRanks, ...]:
     """Return the classes of ranks with equal breakdown (1e-4) and memory (four digits)."""
     groups: dict[tuple[object, ...], list[AlikeRanks]] = {}
@@ -160,7 +166,7 @@ def _alike(
     knows_memory = any(each.resident or each.allocated.any() for each in programs)
     for number, first in enumerate(schedule.representative.tolist()):
         ranks = tuple(np.flatnonzero(schedule.class_of == number).tolist())
-        parts = rank_breakdown(schedule, first, pipelined=pipelined)
+        parts = _parts(causes[number])
         peak = int(memory_over_time(schedule, first)[1].max()) if knows_memory else None
         held = None if peak is None else format_size(peak)
         about = (f"{time / (schedule.makespan or 1.0):.4f}" for time in parts.values())
@@ -262,8 +268,7 @@ def rank_breakdown(schedule: JobSchedule, rank: int, *, pipelined: bool) -> dict
     that it needs has not been sent, or the others are not done; what it sends is on the way; its
     host issues ops. In a pipeline ranks are its stages.
     """
-    found = _breakdown(schedule, rank, pipelined, dict.fromkeys(NETWORK, "exposed_communication"))
-    return {part: found.get(part, 0.0) for part in PARTS}
+    return _parts(_causes(schedule, rank, pipelined=pipelined))
 
 
 CAUSES = {
@@ -277,64 +282,64 @@ CAUSES = {
 """What a device waits for, by the lane of what is under way."""
 
 
-def seconds_by_cause(job: JobPrediction) -> dict[str, float]:
-    """Return what an iteration's seconds go to, averaged over the workers.
+def _parts(causes: Mapping[str, float]) -> dict[str, float]:
+    found = dict.fromkeys(PARTS, 0.0)
+    for cause, time in causes.items():
+        found[cause if cause in PARTS else "exposed_communication"] += time
+    return {part: time / PICOSECONDS for part, time in found.items()}
 
-    "compute", and what a worker waits for in its stead: as `rank_breakdown` has it, with
-    communication by `CAUSES`.
-    """
-    schedule, total = job.schedule, dict[str, float]()
-    pipelined, iterations = job.strategy.pipeline > 1, job.strategy.iterations
-    counts = np.bincount(schedule.class_of[: job.workers], minlength=len(schedule.representative))
-    for count, first in zip(counts.tolist(), schedule.representative.tolist(), strict=True):
-        share = count / job.workers / iterations
-        if not count:
-            continue
-        for cause, seconds in _breakdown(schedule, first, pipelined, CAUSES).items():
-            total[cause] = total.get(cause, 0.0) + share * seconds
-    if pipelined and "bubble" in total:
-        total["pipeline bubble"] = total.pop("bubble")
+
+def _of_workers(
+    schedule: JobSchedule, causes: Sequence[Mapping[str, float]], workers: int, iterations: int
+) -> dict[str, float]:
+    """Return what an iteration's seconds go to, averaged over the workers."""
+    total = dict[str, float]()
+    counts = np.bincount(schedule.class_of[:workers], minlength=len(causes))
+    for count, found in zip(counts.tolist(), causes, strict=True):
+        share = count / workers / iterations / PICOSECONDS
+        for cause, time in found.items() if count else ():
+            name = "pipeline bubble" if cause == "bubble" else cause
+            total[name] = total.get(name, 0.0) + share * time
     return total
 
 
-def _breakdown(
-    schedule: JobSchedule, rank: int, pipelined: bool, of_lane: Mapping[str, str]
-) -> dict[str, float]:
+def _causes(schedule: JobSchedule, rank: int, *, pipelined: bool) -> dict[str, float]:
+    """Return a rank's picoseconds by part, with those of exposed communication by `CAUSES`."""
     job, tasks = schedule.job, schedule.tasks_of(rank)
     program = job.programs[job.program[rank]]
     arrive, begin, end = (
         _picoseconds(times[tasks]) for times in (schedule.arrive, schedule.begin, schedule.end)
     )
     makespan = int(_picoseconds(schedule.makespan))
-    lanes = np.array([*job.lanes, ""])[program.lane]
+    lanes = np.array([*job.lanes, ""])  # the last is that of tasks without one
     own = program.kind == TASK
-    network, host, copies = own & np.isin(lanes, NETWORK), lanes == "host", np.isin(lanes, COPIES)
+    network, copies = (np.isin(lanes, names)[program.lane] for names in (NETWORK, COPIES))
+    network, host = own & network, (lanes == "host")[program.lane]
     compute = own & (program.lane >= 0) & ~(network | host | copies)
     meets, sends = network | (program.kind == COLLECTIVE), program.kind == SEND
     receives = program.kind == RECEIVE
     sent = np.clip(_picoseconds(_departures(schedule, rank)[receives]), arrive[receives], None)
     sent = np.minimum(sent, end[receives])
     for_others = "bubble" if pipelined else "waiting"
-    found = breakdown(
+    return breakdown(
         [
             ("compute", begin[compute], end[compute]),
             ("copies", begin[own & copies], end[own & copies]),
             *(
-                (of_lane.get(lane, "exposed_communication"), begin[there], end[there])
-                for lane in dict.fromkeys(lanes[meets].tolist())
-                for there in [meets & (lanes == lane)]
+                (CAUSES.get(lanes[lane], "exposed_communication"), begin[there], end[there])
+                for lane in dict.fromkeys(program.lane[meets].tolist())
+                for there in [meets & (program.lane == lane)]
             ),
-            (of_lane["receive"], sent, end[receives]),
+            (CAUSES["receive"], sent, end[receives]),
             ("waiting", arrive[meets], begin[meets]),
             (for_others, arrive[receives], sent),
-            (of_lane["send"], begin[sends], end[sends]),
+            (CAUSES["send"], begin[sends], end[sends]),
             ("launch", begin[own & host], end[own & host]),
             (for_others, np.array([end.max(initial=0)]), np.array([makespan])),
         ],
         *(0, makespan),
         rest="idle",
     )
-    return {part: time / PICOSECONDS for part, time in found.items()}
 
 
 def _picoseconds(seconds: Floats | float) -> Ints:

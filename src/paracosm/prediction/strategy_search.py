@@ -21,7 +21,7 @@ from paracosm.jobs.strategies.strategy import Strategy
 from paracosm.jobs.strategies.work import WITHIN, Replica
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.host_costs import find_interference
-from paracosm.prediction.job import JobPrediction, predict_job, seconds_by_cause
+from paracosm.prediction.job import JobPrediction, predict_job
 from paracosm.prediction.replica import find_replica
 from paracosm.prediction.strategy_bounds import RECOMPUTED, Network, TimedSplit
 from paracosm.units import format_size
@@ -255,12 +255,11 @@ def _too_many_workers(model: Transformer, cluster: Cluster, examples: int) -> st
 
 
 def _predicted(candidate: Candidate, job: JobPrediction, split: TimedSplit) -> Predicted:
-    causes = seconds_by_cause(job)
-    computing = causes.pop("compute")
+    computing = job.causes["compute"]
     shares = {"computing": 1 - split.memory_bound, "memory bandwidth": split.memory_bound}
     named = {name: share * computing for name, share in shares.items()}
-    found = named | {name: time for name, time in causes.items() if time > 0}
-    return Predicted(candidate, job.iteration_time, job.peak_memory, found)
+    others = {name: time for name, time in job.causes.items() if time > 0 and name != "compute"}
+    return Predicted(candidate, job.iteration_time, job.peak_memory, named | others)
 
 
 def splits_of(

@@ -73,12 +73,12 @@ def breakdown(
         Length by name; they add up to the whole.
     """
     found: dict[str, float] = {}
-    begins, ends = list[Times](), list[Times]()
+    taken: tuple[Times, Times] | None = None  # by the parts so far, as disjoint intervals
     reached: float = 0
     for name, since, until in parts:
-        begins.append(np.clip(since, begin, end))
-        ends.append(np.clip(until, begin, end))
-        length = covered(np.concatenate(begins), np.concatenate(ends))
+        spans = np.clip(since, begin, end), np.clip(until, begin, end)
+        taken = union(*(spans if taken is None else map(np.append, taken, spans)))
+        length = (taken[1] - taken[0]).sum().item()
         found[name] = found.get(name, 0) + (length - reached)
         reached = length
     found[rest] = found.get(rest, 0) + (end - begin - reached)
