@@ -100,14 +100,14 @@ $(AUDIT)/uv:
 $(READY): pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Paracosm needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
-	$(BIN)/python -m pip install --quiet --no-build-isolation --constraint constraints.txt \
-	  --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-compile --no-build-isolation \
+	  --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
 # The site, in docs/_build/html; a warning is an error. Its gallery is run.
 docs: $(READY)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[docs]'
 	$(BIN)/python docs/made_tables.py
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build/html
 	@echo docs/_build/html/index.html
