@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -94,8 +93,6 @@ def test_what_waits_for_peers_is_refused_by_name(
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text(source)
-    begun = time.monotonic()
     code, said = emulate(script, mode)
     assert code == 1
     assert why in said
-    assert time.monotonic() - begun < 60
