@@ -106,6 +106,7 @@ def test_a_run_ends_at_the_virtual_time_it_is_given() -> None:
     assert result.summary["updates"] == 6
     assert result.summary["virtual_time"] == 3.5
     assert result.summary["status"] == "done"
+    assert result.summary["throughput"][0]["steps_per_second"] == 6 / 3.5
 
 
 def test_an_interrupt_ends_the_run_with_what_it_has() -> None:
