@@ -69,6 +69,11 @@ def _distribution(value: Any) -> Distribution:
     return parse_distribution(value)
 
 
+def _check_count(workers: int) -> None:
+    if workers > MOST_WORKERS:
+        raise InputError(f"workers: a training has {MOST_WORKERS:,} at most, not {workers:,}")
+
+
 def _until(value: Any) -> float | Target:
     if isinstance(value, Target):
         return value
@@ -476,6 +481,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
 
     def resolve_cluster(self) -> Cluster:
         """Return the simulated cluster, without the changes of `what_if`."""
+        if self.cluster is None:
+            _check_count(self.workers)
         servers = self.servers if self.resolve_topology() == "server" else 0
         return self.cluster_of(self.workers, servers)
 
@@ -505,8 +512,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
 
     def _check_length(self, workers: int) -> None:
         """Refuse a run that would not end in days: messages may slow it down tenfold."""
-        if workers > MOST_WORKERS:
-            raise InputError(f"workers: a training has {MOST_WORKERS:,} at most, not {workers:,}")
+        _check_count(workers)
         compute = self.compute_distribution()
         if self.schedule or self.last_update < inf or compute is None or not compute.mean():
             return
