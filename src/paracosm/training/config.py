@@ -377,7 +377,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             idle[reason] = set(FaultFields.model_fields)
         else:
             idle |= self.idle_of_failures([rule.needs_all])
-            idle["individual faults need the engine: leave out --profile"] = set(on_engine)
+            given = "strategy" if self.profile is None else "profile"
+            idle[f"individual faults need the engine: leave out --{given}"] = set(on_engine)
         if self.profile is None:
             idle["only a job profile uses it: give --profile"] = {"node", "start", "stagger"}
         elif rule is None:
