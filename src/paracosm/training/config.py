@@ -41,6 +41,7 @@ from paracosm.training.fields import (
     batches_of,
 )
 from paracosm.training.learning_rate import LearningRateScaling
+from paracosm.training.named import LARGEST
 from paracosm.training.target import Target, parse_target
 from paracosm.training.team import Topology
 from paracosm.units import format_duration, parse_number
@@ -139,7 +140,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
     topology: Topology | None = Field(
         None, description="communication topology, where the algorithm leaves a choice"
     )
-    lr: float = Field(0.2, gt=0, allow_inf_nan=False, description="learning rate")
+    lr: float = Field(0.2, gt=0, le=LARGEST, description="learning rate")
     lr_scaling: LearningRateScaling | None = Field(
         None,
         description="the learning rate is that of one worker, and grows with workers: linear, sqrt",
