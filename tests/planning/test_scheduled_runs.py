@@ -192,6 +192,7 @@ def test_a_strategy_is_synchronous() -> None:
         ({"algorithm": "asgd"}, "the workers of a strategy are synchronous, not asgd"),
         ({"compute": "20ms"}, "compute: has no effect"),
         ({"start": "staggered"}, "only a job profile uses it"),
+        ({"fault": "slow(2x)"}, "individual faults need the engine: leave out --strategy"),
     ):
         with pytest.raises(ValueError, match=message):
             TrainConfig(strategy="ddp", **arguments)  # type: ignore[arg-type]

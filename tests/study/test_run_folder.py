@@ -293,6 +293,13 @@ def test_a_damaged_folder_is_refused_in_one_line(tmp_path: Path, damage, message
     assert "\n" not in str(caught.value)
 
 
+def test_the_folder_of_a_sweep_is_no_run(tmp_path: Path) -> None:
+    for name in ("study.yaml", "sweep.json"):
+        (tmp_path / name).write_text("[]")
+    with pytest.raises(InputError, match=r": the folder of a sweep: give that of one of its runs"):
+        RunFolder.open(tmp_path)
+
+
 def test_a_run_that_is_read_cannot_be_written(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", STUDY).close()
     run = RunFolder.open(tmp_path / "run")

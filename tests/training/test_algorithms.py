@@ -302,6 +302,8 @@ def test_an_algorithm_is_written_as_it_is_read(name: str) -> None:
         ("asgd(tau=3)", "takes no parameters"),
         ("ssp(3", "write name or name(key=value, ...)"),
         ("fedbuff(buffer=0)", "buffer must be above 0"),
+        ("fedprox(mu=1e300)", "mu must be at most 1e+09, got 1e+300"),
+        ("diloco(outer_lr=1e10)", "outer_lr must be at most 1e+09, got 1e+10"),
         ("easgd(elasticity=1.0)", "elasticity must be in [0, 1)"),
         ("ssgd(reduce=max)", 'reduce must be "mean" or "sum"'),
         ("ringmaster(-1)", "threshold must be at least 0"),

@@ -332,6 +332,8 @@ def test_a_scaled_rate_is_that_of_the_scaled_run() -> None:
         ({"lr_schedule": "step"}, "after how many updates?"),
         ({"lr_schedule": "step(20, 10)"}, "ascending"),
         ({"lr_schedule": "step(10, factor=1)"}, "not 1"),
+        ({"lr_schedule": "step(5, 10, factor=1e5)"}, "grow the learning rate above 1e+09 times"),
+        ({"lr": 1e300}, "less than or equal to 1000000000"),
         ({"lr_schedule": "cosine(updates=31)"}, "ends after the run, which has 30 updates"),
         ({"lr_schedule": "step(10, 30)"}, "ends after the run"),
         ({"warmup": "31 updates"}, "ends after the run"),

@@ -106,6 +106,15 @@ def test_a_run_ends_at_the_virtual_time_it_is_given() -> None:
     assert result.summary["updates"] == 6
     assert result.summary["virtual_time"] == 3.5
     assert result.summary["status"] == "done"
+    assert result.summary["throughput"][0]["steps_per_second"] == 6 / 3.5
+
+
+def test_too_many_workers_are_refused_before_their_cluster_is_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("paracosm.cluster.fields.star", None)
+    with pytest.raises(InputError, match="a training has 100,000 at most, not 1,000,000"):
+        run(workers=1_000_000)
 
 
 def test_an_interrupt_ends_the_run_with_what_it_has() -> None:

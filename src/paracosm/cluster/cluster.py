@@ -230,8 +230,8 @@ def assemble(
 
     With `placement` "workers" the servers have no nodes: only their number counts.
     """
-    worker_nodes = [replace(node, name=f"worker{i}") for i, node in enumerate(workers)]
-    server_nodes = [replace(node, name=f"server{i}") for i, node in enumerate(servers)]
+    worker_nodes = [_called(f"worker{i}", node) for i, node in enumerate(workers)]
+    server_nodes = [_called(f"server{i}", node) for i, node in enumerate(servers)]
     return Cluster(
         nodes=tuple(worker_nodes + (server_nodes if placement == "own" else [])),
         workers=tuple(node.name for node in worker_nodes),
@@ -240,6 +240,10 @@ def assemble(
         placement=placement,
         overrides=overrides,
     )
+
+
+def _called(name: str, node: Node) -> Node:
+    return node if node.name == name else replace(node, name=name)
 
 
 def _nodes(workers: int, speeds: Sequence[float] | None) -> list[Node]:

@@ -25,6 +25,7 @@ from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.algorithms.registry import parse_algorithm
 from paracosm.training.fields import LearningFields, ProfiledFields
 from paracosm.training.learning_rate import Decay, LearningRateScaling
+from paracosm.training.named import LARGEST
 from paracosm.training.target import Target, parse_target
 from paracosm.units import format_number, parse_number
 
@@ -50,8 +51,8 @@ def _rates(value: Any) -> Any:
         raise InputError("write learning rates as 0.05,0.1,0.2")
     rates = tuple(parse_number(part.strip() if isinstance(part, str) else part) for part in parts)
     for rate in rates:
-        if not 0 < rate < float("inf"):
-            raise InputError(f"a learning rate is above 0 and finite, not {rate:g}")
+        if not 0 < rate <= LARGEST:
+            raise InputError(f"a learning rate is above 0 and at most {LARGEST:g}, not {rate:g}")
     return _each_once(rates)
 
 

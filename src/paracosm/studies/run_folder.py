@@ -164,6 +164,11 @@ class RunFolder:
             raise InputError(f"{path}: no such folder")
         if not (run.path / "study.yaml").is_file():
             raise InputError(f"{path}: not a run folder: it has no study.yaml")
+        began = (run.path / "environment.json").is_file()
+        if not began and (run.path / "sweep.json").is_file():
+            raise InputError(
+                f"{path}: the folder of a sweep: give that of one of its runs, inside it"
+            )
         check_format(run.path, run.environment)
         _ = run.study, run.summary
         return run

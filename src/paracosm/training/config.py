@@ -41,6 +41,7 @@ from paracosm.training.fields import (
     batches_of,
 )
 from paracosm.training.learning_rate import LearningRateScaling
+from paracosm.training.named import LARGEST
 from paracosm.training.target import Target, parse_target
 from paracosm.training.team import Topology
 from paracosm.units import format_duration, parse_number
@@ -67,6 +68,11 @@ def _distribution(value: Any) -> Distribution:
         if seconds:
             raise InputError(f'"{value}" has no unit: write {value}ms or {value}s')
     return parse_distribution(value)
+
+
+def _check_count(workers: int) -> None:
+    if workers > MOST_WORKERS:
+        raise InputError(f"workers: a training has {MOST_WORKERS:,} at most, not {workers:,}")
 
 
 def _until(value: Any) -> float | Target:
@@ -134,7 +140,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
     topology: Topology | None = Field(
         None, description="communication topology, where the algorithm leaves a choice"
     )
-    lr: float = Field(0.2, gt=0, allow_inf_nan=False, description="learning rate")
+    lr: float = Field(0.2, gt=0, le=LARGEST, description="learning rate")
     lr_scaling: LearningRateScaling | None = Field(
         None,
         description="the learning rate is that of one worker, and grows with workers: linear, sqrt",
@@ -372,7 +378,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             idle[reason] = set(FaultFields.model_fields)
         else:
             idle |= self.idle_of_failures([rule.needs_all])
-            idle["individual faults need the engine: leave out --profile"] = set(on_engine)
+            given = "strategy" if self.profile is None else "profile"
+            idle[f"individual faults need the engine: leave out --{given}"] = set(on_engine)
         if self.profile is None:
             idle["only a job profile uses it: give --profile"] = {"node", "start", "stagger"}
         elif rule is None:
@@ -476,6 +483,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
 
     def resolve_cluster(self) -> Cluster:
         """Return the simulated cluster, without the changes of `what_if`."""
+        if self.cluster is None:
+            _check_count(self.workers)
         servers = self.servers if self.resolve_topology() == "server" else 0
         return self.cluster_of(self.workers, servers)
 
@@ -505,8 +514,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
 
     def _check_length(self, workers: int) -> None:
         """Refuse a run that would not end in days: messages may slow it down tenfold."""
-        if workers > MOST_WORKERS:
-            raise InputError(f"workers: a training has {MOST_WORKERS:,} at most, not {workers:,}")
+        _check_count(workers)
         compute = self.compute_distribution()
         if self.schedule or self.last_update < inf or compute is None or not compute.mean():
             return

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from paracosm.errors import InputError, unknown
 from paracosm.expression import bind, parse_expression
+from paracosm.training.named import LARGEST
 from paracosm.units import format_number, parse_number
 
 Factor = Callable[[float], float]
@@ -108,6 +109,11 @@ class Step:
             raise InputError("step: milestones are numbers of updates above 0, ascending")
         if not 0 < self.factor < inf or self.factor == 1:
             raise InputError(f"step: factor must be above 0 and not 1, got {self.factor:g}")
+        if self.factor > LARGEST ** (1 / len(self.milestones)):
+            raise InputError(
+                f"step: factor must not grow the learning rate above {LARGEST:g} times, got "
+                f"{self.factor:g}"
+            )
 
     def __str__(self) -> str:
         return _written(self, self.milestones)

@@ -10,6 +10,10 @@ from typing import Any
 from paracosm.errors import InputError
 from paracosm.expression import bind, read_literal
 
+LARGEST = 1e9
+"""What a learning rate or a parameter that scales steps may be: multiplied by one another and by
+the number of workers they must stay within single precision."""
+
 
 def arguments_of(
     kind: type, name: str, positional: Sequence[str], named: Mapping[str, str]
@@ -57,6 +61,8 @@ def _check(thing: Any, names: Sequence[str], is_right: Callable[[Any], bool], wa
         value = getattr(thing, name)
         if not is_right(value):
             raise InputError(f"{thing.name}: {name} must be {wanted}, got {value}")
+        if isinstance(value, float) and value > LARGEST:
+            raise InputError(f"{thing.name}: {name} must be at most {LARGEST:g}, got {value:g}")
 
 
 _WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}

@@ -47,10 +47,12 @@ def summarise(
     durations: Mapping[str, str],  # source of each kind of time
 ) -> TrainingSummary:
     """Return the summary of a run that has ended."""
-    rate = record.examples / record.end if record.end else None
+    # A run that a time ends lasts until then, any other until its last update.
+    lasted = end if end == config.until_time else record.end
+    rate = record.examples / lasted if lasted else None
     row = ThroughputRow(
         workers=len(cluster.workers),
-        steps_per_second=record.contributions / record.end if record.end else None,
+        steps_per_second=record.contributions / lasted if lasted else None,
         examples_per_second=rate,
     )
     passage = record.passage

@@ -156,6 +156,7 @@ class FedProx(FedAvg):
         super().__post_init__()
         if not self.mu > 0:
             raise InputError(f"fedprox: mu must be above 0, got {self.mu}: without it, use fedavg")
+        above_0(self, "mu")
 
     async def train(self, me: TrainingWorker) -> PseudoGradient:
         count = self.count(me)
