@@ -339,6 +339,23 @@ def test_what_a_matrix_market_file_holds(tmp_path: Path, text: str, matrix: Any)
     assert (found if isinstance(found, np.ndarray) else found.toarray()).tolist() == matrix
 
 
+def test_numpy_files(tmp_path: Path) -> None:
+    path = tmp_path / "b.npy"
+    np.save(path, np.ones(16))
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"(16,), ", b"(16L,),"))  # as Python 2 wrote it
+    assert load_problem("laplace2d:4", rhs=str(path)).b.tolist() == [1] * 16
+    np.savez(tmp_path / "b.npz", np.ones(16))
+    for content, words in (
+        (whole + whole, "256 bytes more than its shape (16,) takes"),
+        ((tmp_path / "b.npz").read_bytes(), "not a NumPy file of numbers"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(InputError) as raised:
+            load_problem("laplace2d:4", rhs=str(path))
+        one_line(raised.value, ["b.npy", words])
+
+
 def test_gzipped_files_are_read_and_cut_ones_refused(tmp_path: Path) -> None:
     whole = MATRICES / "gr_30_30.mtx.gz"
     run = run_relaxation(RelaxConfig(matrix=whole, max_sweeps=3))

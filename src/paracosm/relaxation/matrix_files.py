@@ -7,6 +7,7 @@ import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from warnings import catch_warnings
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -85,13 +86,15 @@ def _from_file(path: str, what: str, n: int) -> Floats:
     if not path.endswith(".npy"):
         found = read_matrix_market(path)
         return checked_vector(found if isinstance(found, np.ndarray) else found.toarray(), what, n)
+    file = io.BytesIO(read_bytes(path))
     try:
-        found = np.load(io.BytesIO(read_bytes(path)), allow_pickle=False)
-    except InputError:
-        raise
+        with catch_warnings(action="ignore"):  # of files that Python 2 wrote
+            values: Any = np.lib.format.read_array(file, allow_pickle=False)
     except Exception:  # its header is read as a Python literal: it can fail in many ways
         raise InputError(f"{path}: not a NumPy file of numbers") from None
-    return checked_vector(found, what, n)
+    if more := file.read():
+        raise InputError(f"{path}: {len(more):,} bytes more than its shape {values.shape} takes")
+    return checked_vector(values, what, n)
 
 
 _FIELDS = ("real", "double", "integer", "complex", "pattern")
