@@ -188,3 +188,20 @@ def test_another_schema_is_refused(path: Path, change: str, words: str) -> None:
         connection.executescript(change)
     connection.close()
     assert words in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("DELETE FROM environments", "has a row of none of its environments"),
+        ("DELETE FROM ops", "op_timings has a row of none of its ops"),
+        ("UPDATE op_timings SET minimum = -1", "column minimum"),
+        ("UPDATE op_timings SET mean = 9e999", "column mean"),
+        ("UPDATE op_timings SET p10 = 2 * p90", "column p10"),
+    ],
+)
+def test_timings_that_nothing_has_are_refused(path: Path, change: str, words: str) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute(change)
+    connection.close()
+    assert words in refusal(path)

@@ -146,7 +146,19 @@ class ProfileDatabase:
         return self._select(ITERATIONS, environment, {"fingerprint": fingerprint})
 
     def everything(self) -> Timings:
-        """Return the whole content of the database."""
+        """Return the whole content of the database.
+
+        Raises:
+            InputError: some of it is damaged, or of an op or an environment that is not there.
+        """
+        with self._explained():
+            lost = self._connection.execute("PRAGMA foreign_key_check").fetchone()
+        if lost is not None:
+            table, _, parent, _ = lost
+            raise InputError(
+                f'"{self.path}" is damaged: {table} has a row of none of its {parent}: restore a '
+                "copy of it"
+            )
         return Timings(tuple(self.timings()), tuple(self.links()), tuple(self.iterations()))
 
     def check(self) -> None:
