@@ -13,6 +13,7 @@ from paracosm.models import load_data
 
 MODULE = """
 import numpy as np
+import pytest
 from paracosm.models import DataSet
 import torch
 
@@ -74,6 +75,19 @@ def read_only():
     fixed.flags.writeable = False
     return fixed, y, x, y
 
+def frame():
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(x[:4]), pandas.Series(y[:4], index=range(5, 9)), x[4:], y[4:]
+
+class Own:
+    def __len__(self):
+        return 6
+    def __getitem__(self, index):
+        raise KeyError(index)
+
+def own():
+    return Own(), y, x, y
+
 def three():
     return x, y, x
 
@@ -101,6 +115,11 @@ def test_a_read_only_array_is_taken_without_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert load_data("my_data:read_only").train_x.shape == (6, 4)
+
+
+def test_frames_of_pandas_are_taken() -> None:
+    data = load_data("my_data:frame")
+    assert data.train_x.tolist() == load_data("my_data:arrays").train_x.tolist()
 
 
 def test_a_data_set_is_taken_and_checked() -> None:
@@ -133,6 +152,7 @@ def test_the_data_folder_is_handed_on(tmp_path: Path) -> None:
         ("words", "train_x is not an array of numbers"),
         ("sparse", "train_x is not a dense array of numbers"),
         ("boundless", "train_x is not an array of numbers"),
+        ("own", "train_x is not an array of numbers"),
         ("classes", "labels count classes from 0, 1,000,000 at most"),
         ("three", r"not \(train_x, train_y, test_x, test_y\)"),
         ("demanding", r"parameters \(a, b, c\); it is called, by name, with any of data_dir"),

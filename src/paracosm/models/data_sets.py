@@ -141,6 +141,8 @@ def _tensor(reference: str, name: str, array: Any) -> Tensor:
     import torch
 
     try:
+        if hasattr(array, "__array__") and not isinstance(array, torch.Tensor):
+            array = np.asarray(array)  # of pandas, for example
         if isinstance(array, np.ndarray) and not array.flags.writeable:
             array = array.copy()  # PyTorch would warn of it
         tensor = torch.as_tensor(array)
@@ -150,7 +152,7 @@ def _tensor(reference: str, name: str, array: Any) -> Tensor:
         tensor = tensor if tensor.is_complex() else tensor.detach().to(kind).contiguous()
     except InputError:
         raise
-    except (TypeError, ValueError, RuntimeError, MemoryError) as error:
+    except Exception as error:  # of a class of the user's
         raise _broken(reference, f"{name} is not an array of numbers ({error})") from None
     if tensor.ndim == 0 or len(tensor) == 0:
         raise _broken(reference, f"{name} has no examples")
