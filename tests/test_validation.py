@@ -114,3 +114,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b" " * (MOST_BYTES + 1))
     with pytest.raises(InputError, match="a recipe of more than 16 MiB"):
         read_yaml(tmp_path / "large", "recipe")
+
+
+def test_a_message_cannot_control_a_terminal() -> None:
+    assert str(InputError("a\x1b[2J\0b\nc\N{RIGHT-TO-LEFT OVERRIDE}é")) == "a?[2J?b c?é"

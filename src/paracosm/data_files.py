@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +74,33 @@ def parse_json(text: str | bytes, where: str) -> Any:
     Raises:
         InputError: as `read_json`.
     """
+    return _decoded(text, where, partial(json.loads, object_pairs_hook=_unique))
+
+
+def parse_json_documents(text: str, where: str) -> list[Any]:
+    """Return the contents of JSON texts that follow one another.
+
+    Raises:
+        InputError: as `read_json`.
+    """
+    found: list[Any] = _decoded(text, where, _documents)
+    return found
+
+
+def _documents(text: str) -> list[Any]:
+    decoder, found, at = json.JSONDecoder(object_pairs_hook=_unique), [], 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+            continue
+        document, at = decoder.raw_decode(text, at)
+        found.append(document)
+    return found
+
+
+def _decoded(text: str | bytes, where: str, decode: Callable[[Any], Any]) -> Any:
     try:
-        content = json.loads(text, object_pairs_hook=_unique)
+        content = decode(text)
         if re.search(r"\\u[dD]", text if isinstance(text, str) else text.decode("latin-1")):
             json.dumps(content, ensure_ascii=False).encode()
         return content

@@ -14,7 +14,13 @@ class InputError(ValueError):
     """Input that cannot be used (a file, a flag, a configuration); the message is one line."""
 
     def __str__(self) -> str:
-        return " ".join(super().__str__().split())  # a name in it may have line breaks
+        return one_line(super().__str__())
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line, with "?" for letters by which it could control a terminal."""
+    words = " ".join(text.split())
+    return "".join(letter if letter.isprintable() else "?" for letter in words)
 
 
 class MissingExtraError(ImportError):

@@ -6,6 +6,8 @@ Two ranks on a link of 1 GB/s: an all-reduce of 10 MB takes 10 ms and moves 20 M
 from __future__ import annotations
 
 import itertools
+import json
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,12 @@ from paracosm.emulation.records import (
     Note,
     Record,
     Wait,
+    load_records,
     write_records,
 )
 from paracosm.emulation.run import run_emulation
 from paracosm.emulation.summary import summarise
+from paracosm.errors import InputError
 from paracosm.report.answers import answer
 from paracosm.validation import validated
 
@@ -265,3 +269,32 @@ def test_the_answer_says_what_twice_the_bandwidth_brings(tmp_path: Path) -> None
     assert said.endswith(", most of it for all-reduce; with twice the bandwidth 42 ms.")
     free = run_emulation(job(bandwidth="inf", measured=tmp_path)).summary
     assert free.twice_bandwidth is None  # it waits for nothing
+
+
+GROUP = ["g", 0, "0", 2, [0, 1], "gloo", 1800.0]
+COLLECTIVE = ["c", 0, "0", 0, "all_reduce", 8, -1, 1.0, 1.0, 1.0, 2.0, -2, "job.py:1"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([GROUP, []], "line 2: no record"),
+        ([GROUP, [[], 1]], "line 2: no record"),
+        ([GROUP, [*COLLECTIVE, 1]], "line 2: no record"),
+        ([GROUP, COLLECTIVE[:9]], "line 2: no record"),
+        ([GROUP, [*COLLECTIVE[:5], "8", *COLLECTIVE[6:]]], "'8' cannot stand as size"),
+        ([GROUP, [*COLLECTIVE[:10], nan, *COLLECTIVE[11:]]], "nan cannot stand as done"),
+        ([GROUP, [*COLLECTIVE[:10], 0.5, *COLLECTIVE[11:]]], "ends before it begins"),
+        ([GROUP, ["w", 0, 2.0, 1.0]], "ends before it begins"),
+        ([GROUP, [*COLLECTIVE[:4], "reduce_all", *COLLECTIVE[5:]]], "did you mean"),
+        ([GROUP, COLLECTIVE, COLLECTIVE], "line 3: number 0 of its kind is there twice"),
+        ([COLLECTIVE], 'the unknown group "0"'),
+        ([[*GROUP[:4], [0, 2], *GROUP[5:]]], "not among 2"),
+    ],
+)
+def test_damaged_records(tmp_path: Path, lines: list[Any], words: str) -> None:
+    path = tmp_path / MEASUREMENT
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    with pytest.raises(InputError) as raised:
+        load_records(path)
+    assert words in str(raised.value)

@@ -349,3 +349,18 @@ def test_without_protobuf_json_works_and_et_names_the_extra(
     assert len(read_chakra(tmp_path / "a.json")) == 4
     with pytest.raises(MissingExtraError, match=r'pip install "paracosm\[chakra\]"'):
         write_chakra(four_op_graph(), tmp_path / "a.et")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"version": "1"} {"id": 0, "name": "a", "id": 1}', 'the key "id" is given twice'),
+        ('{"version": "1"} {"id": 0, "name": "\\ud800"}', "half a surrogate pair"),
+        ('{"version": "1"} {"id": 0, "name": ' + "[" * 5000 + "]" * 5000 + "}", "too deeply"),
+    ],
+)
+def test_json_that_means_nothing_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=words):
+        read_chakra(path)

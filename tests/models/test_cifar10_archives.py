@@ -121,6 +121,14 @@ def test_a_packed_archive_that_cannot_be_used_is_refused(
         read_archive(bad, RECORDS)
 
 
+def test_a_link_in_a_packed_archive_is_not_followed(python_archive: Path, tmp_path: Path) -> None:
+    (python_archive / "data_batch_2").unlink()
+    (python_archive / "data_batch_2").symlink_to("nowhere")
+    file = packed(python_archive, tmp_path / "packed", NAMES["python_archive"])
+    with pytest.raises(InputError, match=r"tar.gz: the archive lacks data_batch_2"):
+        read_archive(file, RECORDS)
+
+
 def test_images_are_standardised_one_by_one(
     python_archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +170,7 @@ class Dangerous:
         ({b"data": PIXELS / 255, b"labels": LABELS}, "must be an array of bytes"),
         ({b"data": PIXELS, b"labels": [0, 1, 2, 10]}, "label 10 is not in 0 to 9"),
         ({b"data": PIXELS, b"labels": [0, 1, 2, -1]}, "label -1 is not in 0 to 9"),
+        ({b"data": PIXELS, b"labels": [10**9999] * 4}, "label of many digits is not in 0 to 9"),
         ({b"data": PIXELS, b"labels": ["cat"] * 4}, '"labels" must be a list of integers'),
         ([PIXELS, LABELS], "holds a list"),
         (Dangerous(), "asks for posix.mkdir, which no CIFAR-10 batch needs; not loaded"),

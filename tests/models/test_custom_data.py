@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from paracosm.models import load_data
 
 MODULE = """
 import numpy as np
+import pytest
 from paracosm.models import DataSet
 import torch
 
@@ -59,6 +61,33 @@ def empty():
 def words():
     return [["a"]], y, x, y
 
+def sparse():
+    return torch.tensor(x).to_sparse(), y, x, y
+
+def boundless():
+    return np.broadcast_to(x[:1, :1], (6, 10**14)), y, x, y
+
+def classes():
+    return x, y * 10**9, x, y
+
+def read_only():
+    fixed = x.copy()
+    fixed.flags.writeable = False
+    return fixed, y, x, y
+
+def frame():
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(x[:4]), pandas.Series(y[:4], index=range(5, 9)), x[4:], y[4:]
+
+class Own:
+    def __len__(self):
+        return 6
+    def __getitem__(self, index):
+        raise KeyError(index)
+
+def own():
+    return Own(), y, x, y
+
 def three():
     return x, y, x
 
@@ -80,6 +109,17 @@ def test_arrays_become_tensors() -> None:
     assert data.train_x.dtype == torch.float32
     assert data.train_y.tolist() == [0, 1, 2, 0]
     assert (data.input_shape, data.classes, len(data.test_x)) == ((4,), 3, 2)
+
+
+def test_a_read_only_array_is_taken_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load_data("my_data:read_only").train_x.shape == (6, 4)
+
+
+def test_frames_of_pandas_are_taken() -> None:
+    data = load_data("my_data:frame")
+    assert data.train_x.tolist() == load_data("my_data:arrays").train_x.tolist()
 
 
 def test_a_data_set_is_taken_and_checked() -> None:
@@ -110,6 +150,10 @@ def test_the_data_folder_is_handed_on(tmp_path: Path) -> None:
         ("kinds", "targets differ in type or shape"),
         ("empty", "train_x has no examples"),
         ("words", "train_x is not an array of numbers"),
+        ("sparse", "train_x is not a dense array of numbers"),
+        ("boundless", "train_x is not an array of numbers"),
+        ("own", "train_x is not an array of numbers"),
+        ("classes", "labels count classes from 0, 1,000,000 at most"),
         ("three", r"not \(train_x, train_y, test_x, test_y\)"),
         ("demanding", r"parameters \(a, b, c\); it is called, by name, with any of data_dir"),
         ("absent", 'my_data has no "absent"'),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.planning.runs import Journal
+from paracosm.planning.config import PlanConfig
+from paracosm.planning.designs import Design
+from paracosm.planning.race import Request
+from paracosm.planning.runs import Journal, Runs
+from paracosm.training.algorithms.registry import parse_algorithm
 
 
 def test_results_are_there_when_it_is_opened_again(tmp_path: Path) -> None:
@@ -48,3 +53,24 @@ def test_a_line_that_is_no_result_is_refused(line: str, tmp_path: Path) -> None:
     path.write_text(f"{line}\n", encoding="utf-8", errors="surrogateescape")
     with pytest.raises(InputError, match=r"runs\.jsonl: .*damaged"):
         Journal(path)
+
+
+@pytest.mark.parametrize(("name", "value"), [("time", inf), ("spent", -1.0), ("updates", -1)])
+def test_a_result_of_no_run_is_refused(name: str, value: float) -> None:
+    result = {
+        "status": "reached",
+        "time": 1.0,
+        "updates": 8,
+        "spent": 2.0,
+        "made": 16,
+        "steps": 16,
+        "first": 2.3,
+        "best": 0.1,
+        "staleness": 0.0,
+        "curve": [],
+    }
+    request = Request(Design(1, parse_algorithm("asgd"), 0.1), 0, 16, inf)
+    journal = Journal()
+    journal.add("1 worker, asgd, lr 0.1, seed 0, 16 updates", {**result, name: value})
+    with pytest.raises(InputError, match=f"damaged: {name} is {value}"):
+        list(Runs(PlanConfig.model_construct(), journal)([request]))

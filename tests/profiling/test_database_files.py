@@ -24,10 +24,13 @@ from paracosm.profiling.samples import CACHES, IterationTiming, LinkTiming, OpTi
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 keys = st.uuids(version=4).map(lambda key: key.hex)
-numbers = st.floats(allow_nan=False, allow_infinity=False)
+numbers = st.floats(0, allow_nan=False, allow_infinity=False)
 counts = st.integers(0, 2**63 - 1)
 spreads = st.builds(
-    Spread, st.integers(1, 2**40), *(numbers for _ in ("mean", "var", "min", "p10", "p50", "p90"))
+    lambda count, mean, variance, quantiles: Spread(count, mean, variance, *sorted(quantiles)),
+    st.integers(1, 2**40),
+    *(numbers, numbers),
+    st.tuples(*[numbers] * 4),
 )
 environments = st.builds(
     Environment, texts, texts, texts, st.integers(0, 256), texts, st.sampled_from(["kept", ""])

@@ -170,8 +170,38 @@ def test_a_file_of_another_version_is_refused(path: Path) -> None:
         ProfileDatabase.open(path)
 
 
-def test_a_view_in_place_of_a_table_is_refused(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("ALTER TABLE ops RENAME TO others; CREATE VIEW ops AS SELECT * FROM others", "table ops"),
+        ("DROP VIEW timings; CREATE VIEW timings AS SELECT * FROM op_timings", "view timings"),
+        ("ALTER TABLE op_timings ADD COLUMN more TEXT NOT NULL DEFAULT ''", "table op_timings"),
+        ("DROP INDEX op_timings_by_op", "index op_timings_by_op"),
+        (
+            "CREATE TRIGGER late BEFORE INSERT ON op_timings BEGIN SELECT RAISE(ABORT, 'no'); END",
+            "trigger late",
+        ),
+    ],
+)
+def test_another_schema_is_refused(path: Path, change: str, words: str) -> None:
     with sqlite3.connect(path) as connection:
-        connection.execute("ALTER TABLE ops RENAME TO others")
-        connection.execute("CREATE VIEW ops AS SELECT * FROM others")
-    assert "ops is a view, not a table" in refusal(path)
+        connection.executescript(change)
+    connection.close()
+    assert words in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("DELETE FROM environments", "has a row of none of its environments"),
+        ("DELETE FROM ops", "op_timings has a row of none of its ops"),
+        ("UPDATE op_timings SET minimum = -1", "column minimum"),
+        ("UPDATE op_timings SET mean = 9e999", "column mean"),
+        ("UPDATE op_timings SET p10 = 2 * p90", "column p10"),
+    ],
+)
+def test_timings_that_nothing_has_are_refused(path: Path, change: str, words: str) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute(change)
+    connection.close()
+    assert words in refusal(path)

@@ -51,7 +51,7 @@ def test_an_environment_survives_its_text() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"device":"cpu"}'])
 def test_what_is_no_environment_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="not an environment"):
+    with pytest.raises(InputError, match="holds no environment"):
         Environment.from_json(text)
 
 

@@ -15,6 +15,7 @@ from paracosm.cluster.cluster import ring, switch
 from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
+from paracosm.relaxation.matrix_files import read_matrix_market
 from paracosm.relaxation.problems import load_problem
 from paracosm.relaxation.run import relax, run_relaxation
 from paracosm.validation import validated
@@ -280,6 +281,7 @@ def test_what_shows_before_a_matrix_is_made(given: dict[str, Any], words: str) -
 
 
 HEADER = "%%MatrixMarket matrix coordinate"
+DENSE = "%%MatrixMarket matrix array real"
 
 
 @pytest.mark.parametrize(
@@ -293,6 +295,15 @@ HEADER = "%%MatrixMarket matrix coordinate"
         (f"{HEADER} real general\n2 2 2\n1 1 4\n2 1 4\n", "zero in 1 row: 2"),
         (f"{HEADER} real general\n2 2 2\n1 1 nan\n2 2 4\n", "NaN or infinite"),
         (f"{HEADER} real general\n2 2 2\n1 1 4\n3 2 4\n", "m.mtx"),
+        (f"{HEADER} real general\n1 1 1\n1 1 1d3\n", 'line 3: "1 1 1d3" is no entry'),
+        (f"{HEADER} real general\n1 1 1\n1 1 0x1p3", 'line 3: "1 1 0x1p3" is no entry'),
+        (f"{HEADER} real general\n1 1 1\r1 1 1\r", "m.mtx"),
+        (f"{HEADER} integer general\n1 1 1\n\n1 1 4e1\n", "line 4"),
+        (
+            f"{HEADER} real symmetric\n2 2 3\n1 1 4\n2 1 1\n1 2 1\n",
+            "both entries (2, 1) and (1, 2)",
+        ),
+        (f"{HEADER} real symmetric\n2 3 3\n1 1 4\n2 1 1\n2 2 1\n", "not square"),
         ("1 1 4\n", "not a Matrix Market file"),
         ("", "not a Matrix Market file"),
     ],
@@ -308,6 +319,41 @@ def test_matrix_market_files(tmp_path: Path, text: str, words: str, compressed: 
     assert "\n" not in message
     assert "m.mtx" in message
     assert words in message
+
+
+@pytest.mark.parametrize(
+    ("text", "matrix"),
+    [
+        (f"{HEADER} real general\n2 2 3\n1 1 .5\n 2 2\t+5.\n\n1 1 -1E-1", [[0.4, 0], [0, 5]]),
+        (f"{HEADER} integer symmetric\n2 2 2\r\n1 1 4\r\n2 1 -1\r\n", [[4, -1], [-1, 0]]),
+        (f"{HEADER} real skew-symmetric\n2 2 1\n2 1 3\n", [[0, -3], [3, 0]]),
+        (f"{DENSE} general\n2 3\n1\n2\n3\n4\n5\n6\n", [[1, 3, 5], [2, 4, 6]]),
+        (f"{DENSE} symmetric\n2 2\n1\n2\n3\n", [[1, 2], [2, 3]]),
+        (f"{DENSE} skew-symmetric\n3 3\n1\n2\n3\n", [[0, -1, -2], [1, 0, -3], [2, 3, 0]]),
+    ],
+)
+def test_what_a_matrix_market_file_holds(tmp_path: Path, text: str, matrix: Any) -> None:
+    path = tmp_path / "m.mtx"
+    path.write_bytes(text.encode())
+    found = read_matrix_market(path)
+    assert (found if isinstance(found, np.ndarray) else found.toarray()).tolist() == matrix
+
+
+def test_numpy_files(tmp_path: Path) -> None:
+    path = tmp_path / "b.npy"
+    np.save(path, np.ones(16))
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"(16,), ", b"(16L,),"))  # as Python 2 wrote it
+    assert load_problem("laplace2d:4", rhs=str(path)).b.tolist() == [1] * 16
+    np.savez(tmp_path / "b.npz", np.ones(16))
+    for content, words in (
+        (whole + whole, "256 bytes more than its shape (16,) takes"),
+        ((tmp_path / "b.npz").read_bytes(), "not a NumPy file of numbers"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(InputError) as raised:
+            load_problem("laplace2d:4", rhs=str(path))
+        one_line(raised.value, ["b.npy", words])
 
 
 def test_gzipped_files_are_read_and_cut_ones_refused(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from typer.exceptions import TyperException
 
 import paracosm
 from paracosm.cli.verbs import INTERRUPTED, SETTINGS, Program
-from paracosm.errors import InputError, MissingExtraError
+from paracosm.errors import InputError, MissingExtraError, one_line
 from paracosm.profiling.allocator import restart_pinned
 
 TIMED = (["profile"], ["predict"], ["measure"])  # what times, and what predicts from timings
@@ -164,7 +164,7 @@ def _check_folder() -> None:
 
 
 def _print_error(message: str, code: int) -> int:
-    line = " ".join(message.split())
+    line = one_line(message)
     if len(line) > LONGEST:  # by what was given
         line = f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
     print(f"paracosm: {line}", file=sys.stderr)

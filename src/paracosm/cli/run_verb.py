@@ -189,7 +189,8 @@ def show_summary(
         say(ended.why, style=STYLES[ended.level])
     if out is not None:
         say(f"report: {out / 'report.html'}")
-        say(f"next: paracosm trace {out} (timeline), paracosm report {out} OTHER (comparison)")
+        drawn = f"paracosm trace {out} (timeline), " if (out / "timeline.parquet").exists() else ""
+        say(f"next: {drawn}paracosm report {out} OTHER (comparison)")
     else:
         say("next: the same with --out runs/NAME writes a report with figures")
 

@@ -10,7 +10,7 @@ from paracosm.emulation.communication import communication_of
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.peers import peers_of
 from paracosm.emulation.rank_records import is_measured
-from paracosm.emulation.records import MEASUREMENT, Group, Record, RecordReader
+from paracosm.emulation.records import MEASUREMENT, Group, Record, load_records
 from paracosm.errors import InputError, require
 from paracosm.results import EmulationSummary, without_digest
 
@@ -47,7 +47,8 @@ def check_emulation(config: EmulateConfig) -> None:
 
 def load_measured(folder: Path, world: int) -> list[Record]:
     """Return the records of a run that measured computing alone, in a world of so many ranks."""
-    records = RecordReader(folder / MEASUREMENT).more()
+    file = folder / MEASUREMENT
+    records = load_records(file) if file.exists() else []
     if not is_measured(records):
         raise InputError(
             f"{folder}: not the folder of an emulated job with measured computing (backend mode, "

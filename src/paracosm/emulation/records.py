@@ -20,6 +20,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any
 
+from paracosm.errors import InputError, unknown
+
 COLLECTIVES = (
     *("all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast", "gather", "scatter"),
     *("all_to_all", "barrier", "send", "recv"),
@@ -229,3 +231,64 @@ def _read(fields: list[Any]) -> Record:
     letter, *values = fields
     values = [tuple(value) if isinstance(value, list) else value for value in values]
     return _LETTERS[letter](*values)
+
+
+def load_records(path: Path) -> list[Record]:
+    """Read the records that `write_records` has left in a run folder.
+
+    Raises:
+        InputError: a line is no record, or contradicts another one.
+    """
+    # Here, since every rank imports this module, and none reads.
+    from paracosm.data_files import parse_json
+    from paracosm.files import read_bytes
+
+    records: list[Record] = []
+    seen: set[tuple[Any, ...]] = set()
+    for line, text in enumerate(read_bytes(path).splitlines(), 1):
+        where = f"{path}: line {line}"
+        record = _checked(parse_json(text, where), where)
+        records.append(record)
+        if isinstance(record, Collective | Iteration):
+            key = type(record), record.rank, getattr(record, "group", ""), record.number
+            if key in seen:
+                raise InputError(f"{where}: number {record.number} of its kind is there twice")
+            seen.add(key)
+    groups = {each.name for each in records if isinstance(each, Group)}
+    for each in records:
+        if isinstance(each, Collective) and each.group not in groups:
+            raise InputError(f'{path}: a collective of the unknown group "{each.group}"')
+    return records
+
+
+def _checked(found: Any, where: str) -> Record:
+    """Return the record that a line holds."""
+    kind = _LETTERS.get(str(found[0])) if isinstance(found, list) and found else None
+    known = [] if kind is None else dataclasses.fields(kind)
+    needed = sum(each.default is dataclasses.MISSING for each in known)
+    if kind is None or not needed < len(found) <= len(known) + 1:
+        raise InputError(f"{where}: no record of an emulated job")
+    for each, value in zip(known, found[1:], strict=False):
+        if not _fits(str(each.type), value) and (each.name, value) != ("timeout", inf):
+            raise InputError(f"{where}: damaged: {value!r:.40} cannot stand as {each.name}")
+    record = _read(found)
+    match record:
+        case Collective(asked=begin, done=end) | Wait(begin=begin, end=end) if end < begin:
+            raise InputError(f"{where}: damaged: it ends before it begins")
+    if isinstance(record, Collective) and record.kind not in COLLECTIVES:
+        raise InputError(f"{where}: {unknown('collective', record.kind, COLLECTIVES)}")
+    if isinstance(record, Group) and not set(record.members) <= set(range(record.size)):
+        raise InputError(f"{where}: damaged: members of the group are not among {record.size}")
+    return record
+
+
+def _fits(kind: str, value: Any) -> bool:
+    """Whether a value of JSON is of the kind of a field."""
+    match kind:
+        case "float":
+            return type(value) in (int, float) and 0 <= value < inf
+        case "int":
+            return type(value) is int and abs(value) < 2**63
+        case "tuple[int, ...]":
+            return isinstance(value, list) and all(type(each) is int for each in value)
+    return type(value).__name__ == kind

@@ -86,7 +86,8 @@ def _numbers(own: RankRecords) -> dict[str, Any]:
     known = len(iterations) > 0
     breakdown = _breakdown(own, iterations) if known else None
     whole = ("compute", "exposed_communication", "waiting")
-    compute = breakdown["compute"] / sum(map(breakdown.__getitem__, whole)) if breakdown else None
+    length = sum(map(breakdown.__getitem__, whole)) if breakdown else 0.0
+    compute = breakdown["compute"] / length if breakdown and length else None
     kinds = [kind for kind in COLLECTIVES if any(each.kind == kind for each in own.collectives)]
     return {
         "iterations": len(own.iterations),

@@ -114,7 +114,7 @@ def _unpacked(archive: Path, layout: _Layout) -> Iterator[_File]:
         with tarfile.open(archive) as packed:
             for member in packed:
                 name = wanted.get(member.name)
-                file = None if name is None else packed.extractfile(member)
+                file = packed.extractfile(member) if member.isfile() else None  # not a link
                 if name is not None and file is not None:
                     _check_size(archive / member.name, member.size)
                     yield name, archive / member.name, file.read()
@@ -136,10 +136,14 @@ def _checked(path: Path, images: Arrays, records: int) -> Arrays:
     pixels, labels = images
     if len(pixels) != records or len(labels) != records:
         raise _broken(path, f"{len(pixels)} images and {len(labels)} labels, not {records} of each")
-    if labels.min() < 0 or labels.max() >= _CLASSES:
-        wrong = labels.min() if labels.min() < 0 else labels.max()
-        raise _broken(path, f"label {wrong} is not in 0 to {_CLASSES - 1}")
+    _check_label(path, int(labels.max()))
     return pixels, labels
+
+
+def _check_label(path: Path, label: int) -> None:
+    if not 0 <= label < _CLASSES:
+        shown = label if abs(label) < 1 << 63 else "of many digits"
+        raise _broken(path, f"label {shown} is not in 0 to {_CLASSES - 1}")
 
 
 def _read_binary(path: Path, content: bytes) -> Arrays:
@@ -173,6 +177,8 @@ def _read_pickle(path: Path, content: bytes) -> Arrays:
     labels = batch["labels"]
     if not isinstance(labels, list) or not all(type(label) is int for label in labels):
         raise _broken(path, '"labels" must be a list of integers')
+    for label in labels:
+        _check_label(path, label)
     return pixels, np.array(labels, dtype=np.int64)
 
 

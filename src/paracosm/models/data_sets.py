@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _NAMES = ("train_x", "train_y", "test_x", "test_y")
 
+_MOST_CLASSES = 1_000_000
+
 
 @dataclass(frozen=True)
 class DataSet:
@@ -139,19 +141,26 @@ def _tensor(reference: str, name: str, array: Any) -> Tensor:
     import torch
 
     try:
+        if hasattr(array, "__array__") and not isinstance(array, torch.Tensor):
+            array = np.asarray(array)  # of pandas, for example
+        if isinstance(array, np.ndarray) and not array.flags.writeable:
+            array = array.copy()  # PyTorch would warn of it
         tensor = torch.as_tensor(array)
-    except (TypeError, ValueError, RuntimeError) as error:
+        if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
+            raise _broken(reference, f"{name} is not a dense array of numbers")
+        kind = torch.float32 if tensor.is_floating_point() else torch.int64
+        tensor = tensor if tensor.is_complex() else tensor.detach().to(kind).contiguous()
+    except InputError:
+        raise
+    except Exception as error:  # of a class of the user's
         raise _broken(reference, f"{name} is not an array of numbers ({error})") from None
     if tensor.ndim == 0 or len(tensor) == 0:
         raise _broken(reference, f"{name} has no examples")
     if torch.is_complex(tensor):
         raise _broken(reference, f"{name} is complex")
-    if torch.is_floating_point(tensor):
-        tensor = tensor.to(torch.float32)
-        if not torch.isfinite(tensor).all():
-            raise _broken(reference, f"{name} contains NaN or infinite values")
-        return tensor.detach().contiguous()
-    return tensor.to(torch.int64).contiguous()
+    if not torch.isfinite(tensor).all():
+        raise _broken(reference, f"{name} contains NaN or infinite values")
+    return tensor
 
 
 def _checked(
@@ -173,6 +182,11 @@ def _checked(
         classes = int(train_y.max()) + 1
         if int(min(train_y.min(), test_y.min())) < 0:
             raise _broken(reference, "labels must not be negative")
+        if classes > _MOST_CLASSES:
+            raise _broken(
+                reference,
+                f"label {classes - 1:,}: labels count classes from 0, {_MOST_CLASSES:,} at most",
+            )
         if int(test_y.max()) >= classes:
             raise _broken(
                 reference,

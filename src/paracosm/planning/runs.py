@@ -23,7 +23,7 @@ from paracosm.planning.job import ProfiledJob, profiled_job
 from paracosm.planning.race import Request
 from paracosm.planning.scheduled import coupled_config, cut
 from paracosm.results import TrainingSummary, to_builtin
-from paracosm.simulation.rollback import Block
+from paracosm.simulation.rollback import LAST_INSTANT, Block
 from paracosm.simulation.schedule import ROWS, Rule, Schedule
 from paracosm.training import Metrics, TrainConfig, train
 from paracosm.training.learning_rate import scaled_learning_rate
@@ -101,7 +101,11 @@ def _kept(found: Mapping[str, Any]) -> Outcome:
     for each in fields(Outcome):
         if each.default is MISSING and each.name not in found:
             raise InputError(f'the journal of runs is damaged: a result without "{each.name}"')
-    return Outcome.from_dict(found, "the journal of runs is damaged: ")
+    kept = Outcome.from_dict(found, "the journal of runs is damaged: ")
+    for name in ("time", "spent", "updates", "made", "steps"):
+        if not 0 <= (getattr(kept, name) or 0) <= LAST_INSTANT:
+            raise InputError(f"the journal of runs is damaged: {name} is {found[name]}")
+    return kept
 
 
 def _key(request: Request) -> str:

@@ -50,7 +50,7 @@ class Environment:
             return cls(**{part.name: found[part.name] for part in fields(cls)})
         except (ValueError, TypeError, KeyError) as error:
             shown = str(text)[:200]
-            raise InputError(f"not an environment of timings ({error}): {shown}") from None
+            raise InputError(f"holds no environment of timings ({error}): {shown}") from None
 
     def differences(self, other: "Environment") -> list[str]:
         """Return a phrase for each difference of `other`: 'threads 2, not 1'."""

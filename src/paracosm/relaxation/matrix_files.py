@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from warnings import catch_warnings
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +18,7 @@ from paracosm.files import read_bytes
 from paracosm.rng import RelaxationStream, generator
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
+    from scipy.sparse import coo_array, csr_array
 
 RIGHT_HAND_SIDES = ("uniform", "ones-solution", "ones")
 STARTS = ("zeros", "random")
@@ -84,13 +86,15 @@ def _from_file(path: str, what: str, n: int) -> Floats:
     if not path.endswith(".npy"):
         found = read_matrix_market(path)
         return checked_vector(found if isinstance(found, np.ndarray) else found.toarray(), what, n)
+    file = io.BytesIO(read_bytes(path))
     try:
-        found = np.load(io.BytesIO(read_bytes(path)), allow_pickle=False)
-    except InputError:
-        raise
+        with catch_warnings(action="ignore"):  # of files that Python 2 wrote
+            values: Any = np.lib.format.read_array(file, allow_pickle=False)
     except Exception:  # its header is read as a Python literal: it can fail in many ways
         raise InputError(f"{path}: not a NumPy file of numbers") from None
-    return checked_vector(found, what, n)
+    if more := file.read():
+        raise InputError(f"{path}: {len(more):,} bytes more than its shape {values.shape} takes")
+    return checked_vector(values, what, n)
 
 
 _FIELDS = ("real", "double", "integer", "complex", "pattern")
@@ -100,10 +104,9 @@ _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 def read_matrix_market(path: str | Path) -> Any:
     """Return the real matrix in the file: a SciPy `coo_array`, or an array for format "array".
 
-    Symmetric storage is expanded. The file may be compressed with gzip, whatever it is called.
+    Symmetric storage is expanded, and entries of one place add up. The file may be compressed with
+    gzip, whatever it is called.
     """
-    from scipy.io import mmread
-
     path = Path(path)
     data = read_bytes(path)
     header = _header(path, data)
@@ -113,13 +116,11 @@ def read_matrix_market(path: str | Path) -> Any:
         raise InputError(
             f"{path}: it holds only the pattern of the non-zeros; a matrix with values is needed"
         )
-    _check_whole(path, data, header)
-    try:
-        return mmread(io.BytesIO(data), spmatrix=False)
-    except TypeError:  # SciPy before 1.15 has no such argument, and no coo_array here
-        return mmread(io.BytesIO(data))
-    except (ValueError, OverflowError, StopIteration) as error:
-        raise InputError(f"{path}: {_one_line(error)}") from None
+    rows, columns = header.sizes[:2]
+    if rows != columns and header.symmetry != "general":
+        raise InputError(f"{path}: {header.symmetry}, and yet not square: {rows} x {columns}")
+    numbers = _numbers(path, data, header)
+    return _dense(numbers, header) if header.layout == "array" else _sparse(path, numbers, header)
 
 
 class _Header(NamedTuple):
@@ -161,29 +162,80 @@ def _header(path: Path, data: bytes) -> _Header:
 
 _TRIANGLES = 2  # each entry of a symmetric matrix may stand for two
 
+_WHOLE = rb"[-+]?\d++"
+_REAL = rb"[-+]?(?:(?:\d++\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?+|(?i:nan|inf(?:inity)?+))"
 
-def _check_whole(path: Path, data: bytes, header: _Header) -> None:
+
+def _numbers(path: Path, data: bytes, header: _Header) -> Floats:
+    """Return the numbers behind the line of sizes: all that it announces, and nothing else."""
+    # SciPy's reader ignores what follows a number, as in 1d3, or reads on behind the file's end.
+    rows, columns = header.sizes[:2]
     if header.layout == "coordinate":
-        expected, values = header.sizes[2], 3
-        rows, columns, _ = header.sizes
+        expected, form = header.sizes[2], "row column value"
         if rows == columns and rows > _TRIANGLES * expected:
             raise InputError(f"{path}: {expected:,} entries for {rows:,} rows: some rows are empty")
     else:
-        rows, columns = header.sizes
         triangle = rows * (rows + 1) // 2 - rows * (header.symmetry == "skew-symmetric")
-        expected, values = rows * columns if header.symmetry == "general" else triangle, 1
-    nul = data.find(b"\0")
-    if nul >= 0:  # SciPy would read behind the end of a line
-        raise InputError(f"{path}: byte {nul:,} is NUL: not a text file, or damaged")
-    words = len(data[header.end :].split())
-    found = words // values
+        expected, form = rows * columns if header.symmetry == "general" else triangle, "value"
+    value = _WHOLE if header.field == "integer" else _REAL
+    words = rb"[ \t]++".join([rb"\d++"] * (len(form.split()) - 1) + [value])
+    line = rb"(?:[ \t]*+" + words + rb")?+[ \t\r]*+"
+    whole = re.compile(rb"(?:%b\n)*+(?:%b)" % (line, line)).match(data, header.end)
+    end = header.end if whole is None else whole.end()
+    if end < len(data):
+        start = data.rfind(b"\n", 0, end) + 1
+        wrong = data[start : data.find(b"\n", end) % (len(data) + 1)][:40].decode(
+            "utf-8", "replace"
+        )
+        kind = "whole " if header.field == "integer" else ""
+        raise InputError(
+            f'{path}: line {data.count(10, 0, start) + 1}: "{wrong.strip()}" is no entry: give '
+            f"{form}, the value a {kind}number as in {'12' if kind else '-1.5e-3'}"
+        )
+    numbers = np.fromstring(data[header.end :].decode("ascii"), sep=" ")
+    found = len(numbers) // len(form.split())
     if found < expected:
         raise InputError(
             f"{path}: the file is cut off: {found:,} of {expected:,} entries are there"
         )
-    if words > expected * values:
+    if found > expected:
         raise InputError(f"{path}: more entries ({found:,}) than in its header ({expected:,})")
+    return numbers
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def _dense(numbers: Floats, header: _Header) -> Floats:
+    rows, columns = header.sizes
+    if header.symmetry == "general":
+        return numbers.reshape(columns, rows).T
+    skew = header.symmetry == "skew-symmetric"
+    upper = np.zeros((rows, rows))
+    upper[np.triu_indices(rows, int(skew))] = numbers  # the lower triangle column by column
+    return upper.T - upper if skew else np.triu(upper, 1) + upper.T
+
+
+def _sparse(path: Path, numbers: Floats, header: _Header) -> coo_array:
+    from scipy.sparse import coo_array
+
+    shape = tuple(header.sizes[:2])
+    places, values = numbers.reshape(-1, 3)[:, :2], numbers[2::3]
+    outside = np.flatnonzero(((places < 1) | (places > shape)).any(axis=1))
+    if outside.size:
+        row, column = places[outside[0]]
+        raise InputError(
+            f"{path}: entry {outside[0] + 1:,} is in row {row:.0f} and column {column:.0f} of a "
+            f"matrix of {shape[0]} x {shape[1]}"
+        )
+    i, j = places.T.astype(np.int64) - 1
+    if header.symmetry != "general":
+        low, high = (shape[0] * a[a > b] + b[a > b] for a, b in ((i, j), (j, i)))
+        if len(twice := np.intersect1d(low, high)):
+            row, column = divmod(int(twice[0]), shape[0])
+            raise InputError(
+                f"{path}: {header.symmetry}, and yet it has both entries ({row + 1}, {column + 1}) "
+                f"and ({column + 1}, {row + 1}): give the first alone"
+            )
+        off = i != j
+        sign = -1 if header.symmetry == "skew-symmetric" else 1
+        values = np.concatenate([values, sign * values[off]])
+        i, j = np.concatenate([i, j[off]]), np.concatenate([j, i[off]])
+    return coo_array((values, (i, j)), shape)

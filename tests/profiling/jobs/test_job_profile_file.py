@@ -122,6 +122,11 @@ def test_a_computation_without_times_drops_its_step(tmp_path: Path) -> None:
             r"start_us\[1\]\[2\] is not a number: x",
         ),
         ({"columns": {**PACKED["columns"], "ps": [0, 0, 10**30, 0]}}, "columns: .*too large"),
+        (
+            {"columns": {**PACKED["columns"], "deps": [[], [0.5], [1], [2]]}},
+            "'0.5' is no whole number",
+        ),
+        ({"step_wall_us": [1000, "1000"]}, "step_wall_us: '1000' is no number"),
     ],
 )
 def test_damaged_packed_files(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
@@ -135,6 +140,8 @@ def test_damaged_packed_files(tmp_path: Path, changes: dict[str, Any], message: 
         (lambda said: said.pop("ops"), "a damaged job profile: KeyError: 'ops'"),
         (lambda said: said.update(dropped="many"), "a damaged job profile: AttributeError"),
         (lambda said: said.update(batch="many"), "batch is many, not above 0"),
+        (lambda said: said["dependencies"].append(0.5), "dependencies: '0.5' is no whole number"),
+        (lambda said: said["step_end"].append("1"), "step_end: '1' is no number"),
     ],
 )
 def test_damaged_metadata(tmp_path: Path, change: Callable[[Any], None], message: str) -> None:

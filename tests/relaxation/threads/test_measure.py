@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
+from math import inf, nan
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,13 +93,43 @@ def test_the_file_gives_the_measurement_back(measured: Measurement, tmp_path: Pa
         ("{", "truncated or damaged"),
         ("[]", "not a measurement"),
         ('{"format": "paracosm measured threads", "version": 9}', "version 9"),
-        ('{"format": "paracosm measured threads", "version": 1}', "'problem' is missing"),
+        ('{"format": "paracosm measured threads", "version": 1}', "problem: must be given"),
     ],
 )
 def test_other_files_are_refused(content: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_text(content)
     with pytest.raises(InputError, match=message):
+        load_measurement(path)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (("seed",), inf, "seed: "),
+        (("relative",), "false", "relative: "),
+        (("clock_overhead",), nan, "clock_overhead: "),
+        (("cases", 0, "threads"), 3, "has 1 thread"),
+        (("cases", 0, "interruptions", "share"), 0.0, "share: "),
+        (("cases", 0, "workers", 0, "nanoseconds", "copy", 0), 1.5, "copy.0: "),
+        (("cases", 0, "workers", 0, "nanoseconds", "copy", 0), -1, "copy.0: "),
+        (("cases", 0, "workers", 0, "nanoseconds", "copy"), [], "equally many"),
+        (("cases", 0, "workers", 0, "iterations"), 0, "of 0"),
+        (("cases", 0, "workers", 0, "mean"), {}, "mean must be of copy, compute, update, whole"),
+        (("cases", 0, "workers", 0, "more"), 1, "more"),
+    ],
+)
+def test_a_damaged_file_is_refused(
+    measured: Measurement, tmp_path: Path, place: tuple[Any, ...], value: Any, words: str
+) -> None:
+    path = tmp_path / "measured.json"
+    measured.save(path)
+    content = within = json.loads(path.read_text())
+    for key in place[:-1]:
+        within = within[key]
+    within[place[-1]] = value
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=re.escape(words)):
         load_measurement(path)
 
 

@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from paracosm.data_files import parse_json_documents
 from paracosm.errors import InputError, require
 from paracosm.files import replacing
 from paracosm.graphs.graph import BYTES, TensorArgument, encode_arguments
@@ -209,18 +210,9 @@ def _parts(data: bytes, where: str) -> tuple[dict[str, Any], list[Any]]:
 
 def _documents(data: bytes, where: str) -> list[dict[str, Any]]:
     try:
-        text = data.decode()
-        decoder, documents, at = json.JSONDecoder(), [], 0
-        while at < len(text):
-            if text[at].isspace():
-                at += 1
-                continue
-            document, at = decoder.raw_decode(text, at)
-            documents.append(document)
+        documents = parse_json_documents(data.decode(), where)
     except UnicodeDecodeError:
         raise InputError(f"{where}: no Chakra trace: neither JSON nor .et") from None
-    except ValueError as error:
-        raise InputError(f"{where}: JSON that is cut off or damaged: {error}") from None
     if not documents:
         raise InputError(f"{where}: the file is empty")
     if not all(isinstance(document, dict) for document in documents):

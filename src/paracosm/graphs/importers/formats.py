@@ -23,9 +23,6 @@ _TEXT = re.compile(
 )
 """How messages of ONNX and TensorFlow begin as text (.pbtxt)."""
 
-_LONGEST = 1000
-"""Letters of a message: a damaged file may hold names of any length."""
-
 
 @dataclass(frozen=True, slots=True)
 class Format:
@@ -70,14 +67,7 @@ def import_graph(path: Path, format: str | None = None, **options: Any) -> Graph
             has = ", ".join(map(_flag, FORMATS[chosen].options))
             hint = f"; it has {has}" if has else ""
             raise InputError(f"{path}: {_flag(key)} has no effect on {FORMATS[chosen].title}{hint}")
-    try:
-        return FORMATS[chosen].read(path, **given)
-    except InputError as error:
-        raise InputError(_one_line(str(error))) from None
-
-
-def _one_line(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text)[:_LONGEST]
+    return FORMATS[chosen].read(path, **given)
 
 
 def _flag(option: str) -> str:

@@ -8,6 +8,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -145,7 +146,19 @@ class ProfileDatabase:
         return self._select(ITERATIONS, environment, {"fingerprint": fingerprint})
 
     def everything(self) -> Timings:
-        """Return the whole content of the database."""
+        """Return the whole content of the database.
+
+        Raises:
+            InputError: some of it is damaged, or of an op or an environment that is not there.
+        """
+        with self._explained():
+            lost = self._connection.execute("PRAGMA foreign_key_check").fetchone()
+        if lost is not None:
+            table, _, parent, _ = lost
+            raise InputError(
+                f'"{self.path}" is damaged: {table} has a row of none of its {parent}: restore a '
+                "copy of it"
+            )
         return Timings(tuple(self.timings()), tuple(self.links()), tuple(self.iterations()))
 
     def check(self) -> None:
@@ -394,9 +407,6 @@ APPLICATION_ID = 0x50434F53
 VERSION = 2
 """Of `schema.sql`."""
 
-TABLES = {"environments", "ops", "op_timings", "link_timings", "iteration_timings"}
-"""A view in place of one may have rows without end."""
-
 
 def is_new(connection: sqlite3.Connection, path: Path) -> bool:
     """Return whether nothing has been written to a file yet; refuse other programs' files."""
@@ -411,10 +421,26 @@ def is_new(connection: sqlite3.Connection, path: Path) -> bool:
         raise InputError(
             f'"{path}" has schema version {version}, and this Paracosm supports {VERSION}: {what}'
         )
-    views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall()
-    if named := {name for (name,) in views} & TABLES:
-        raise InputError(f'"{path}" is damaged: {min(named)} is a view, not a table')
+    parts = _parts(connection)
+    for name, text in _own_parts().items():
+        if parts.pop(name, None) != text:
+            raise InputError(f'"{path}" is damaged: its {name} is not the one that Paracosm makes')
+    if foreign := [name for name in parts if name.startswith("trigger ")]:
+        raise InputError(f'"{path}" is damaged: it has a {foreign[0]}, which would change timings')
     return False
+
+
+def _parts(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return the text of each part of the schema, as in "view timings"."""
+    texts = "SELECT type || ' ' || name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+    return dict(connection.execute(texts).fetchall())
+
+
+@cache
+def _own_parts() -> dict[str, str]:
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        _create(connection)
+        return _parts(connection)
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 from paracosm.errors import InputError
@@ -104,6 +105,7 @@ _SPREAD = ("count", "mean", "variance", "minimum", "p10", "median", "p90")
 
 _INTEGERS = ("flops", "bytes_read", "bytes_written", "size", "ranks", "count")
 _LARGEST = 2**63 - 1  # that SQLite can hold
+_QUANTILES = ("minimum", "p10", "median", "p90")
 _NUMBERS = ("mean", "variance", "minimum", "p10", "median", "p90", "probe")
 
 
@@ -164,10 +166,23 @@ def select(
 
 
 def _refuse_damage(kind: Kind[Timing], rows: Sequence[Sequence[Any]]) -> None:
-    """Refuse values of another type, which is how SQLite returns some flipped bits."""
-    for column, values in zip(kind.columns, zip(*rows, strict=True), strict=bool(rows)):
-        if set(map(type, values)) != {TYPES[column]}:
-            raise InputError(f"is damaged (column {column}): restore a copy of it")
+    """Refuse values of another type, which is how SQLite returns some flipped bits, and those that
+    no samples have."""
+    columns = dict(zip(kind.columns, zip(*rows, strict=True), strict=bool(rows)))
+    wrong = [name for name, values in columns.items() if set(map(type, values)) != {TYPES[name]}]
+    for name in () if wrong or not rows else (*_NUMBERS, *_INTEGERS):
+        values = columns.get(name, (0,))
+        if not 0 <= min(values) <= max(values) < math.inf:
+            wrong.append(name)
+    for low, high in pairwise(_QUANTILES) if rows and not wrong else ():
+        if any(map(_exceeds, columns[low], columns[high])):
+            wrong.append(low)
+    if wrong:
+        raise InputError(f"is damaged (column {wrong[0]}): restore a copy of it")
+
+
+def _exceeds(low: float, high: float) -> bool:
+    return low > high * (1 + 1e-9)  # they are interpolated
 
 
 def _flat(kind: Kind[Timing], timing: Timing) -> dict[str, Any]:
@@ -186,9 +201,14 @@ def _checked(row: dict[str, Any]) -> dict[str, Any]:
     for column in _NUMBERS:
         if not math.isfinite(row.get(column, 0.0)):
             raise InputError(f"timing of {what}: {column} is {row[column]}, not a number")
+        if row.get(column, 0.0) < 0:
+            raise InputError(f"timing of {what}: {column} is {row[column]}, not 0 or more")
     for column in _INTEGERS:
         if not 0 <= row.get(column, 0) <= _LARGEST:
             raise InputError(f"timing of {what}: {column} is {row[column]}, not 0 to 2^63 - 1")
+    for low, high in pairwise(_QUANTILES):
+        if _exceeds(row[low], row[high]):
+            raise InputError(f"timing of {what}: {low} is {row[low]}, above {high}, {row[high]}")
     if row["count"] < 1:
         raise InputError(f"timing of {what}: {row['count']} samples, where one is needed")
     if row.get("cache", CACHES[0]) not in CACHES:

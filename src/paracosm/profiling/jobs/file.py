@@ -109,12 +109,12 @@ def load_job_profile(path: str | Path) -> JobProfile:
             resource=resource[one],
             server=rows["server"].to_numpy()[one].astype(np.int64),
             size=rows["bytes"].to_numpy()[one].astype(np.int64),
-            first_dependency=np.array(metadata["first_dependency"], np.int64),
-            dependencies=np.array(metadata["dependencies"], np.int64),
+            first_dependency=np.array(_numbers(metadata, "first_dependency", int), np.int64),
+            dependencies=np.array(_numbers(metadata, "dependencies", int), np.int64),
             begin=rows["begin"].to_numpy().reshape(shape),
             end=rows["end"].to_numpy().reshape(shape),
-            step_begin=np.array(metadata["step_begin"], float),
-            step_end=np.array(metadata["step_end"], float),
+            step_begin=np.array(_numbers(metadata, "step_begin", int, float), float),
+            step_end=np.array(_numbers(metadata, "step_end", int, float), float),
             batch=metadata["batch"],
             bandwidth=metadata["bandwidth"],
             dropped={str(why): int(count) for why, count in metadata["dropped"].items()},
@@ -125,6 +125,20 @@ def load_job_profile(path: str | Path) -> JobProfile:
             f"{path}: a damaged job profile: {type(error).__name__}: {error}"
         ) from None
     return check_job_profile(profile, str(path))
+
+
+def _numbers(found: Mapping[str, Any], key: str, *kinds: type) -> list[Any]:
+    """Return a list of numbers; NumPy would convert texts and truth values, and cut off fractions.
+
+    Raises:
+        ValueError: a value is of none of the kinds.
+    """
+    values: list[Any] = found[key]
+    if wrong := [value for value in values if type(value) not in kinds]:
+        raise ValueError(
+            f"{key}: {str(wrong[0])[:40]!r} is no {'' if float in kinds else 'whole '}number"
+        )
+    return values
 
 
 def _check_rows(rows: Mapping[str, pyarrow.Array], shape: tuple[int, int]) -> None:
@@ -204,7 +218,7 @@ def load_packed(path: Path) -> JobProfile:
             raise InputError(f"{where}: columns.{name} has {len(values)} values for {ops} ops")
     for name in ("type", "res", "ps", "size"):
         for op, value in enumerate(lists[name]):
-            if not isinstance(value, int) or value < 0:
+            if type(value) is not int or value < 0:
                 raise InputError(
                     f"{where}: columns.{name}[{op}] is {str(value)[:40]}, no number >= 0"
                 )
@@ -221,10 +235,14 @@ def load_packed(path: Path) -> JobProfile:
             raise InputError(f"{where}: resources: {unknown('resource', str(given), RESOURCES)}")
     try:
         step_begin, walls = (
-            np.array(found[key], float) / 1e6 for key in ("step_start_us", "step_wall_us")
+            np.array(_numbers(found, key, int, float), float) / 1e6
+            for key in ("step_start_us", "step_wall_us")
         )
         known = [
-            ProfiledOp(str(name), str(types[kind]), codes[resources[resource]], server, size, waits)
+            ProfiledOp(
+                *(str(name), str(types[kind]), codes[resources[resource]], server, size),
+                _numbers({name: waits}, name, int),
+            )
             for name, kind, resource, server, size, waits in zip(*lists.values(), strict=True)
         ]
         provenance = {"source": "TensorFlow step statistics", "file": path.name}

@@ -4,14 +4,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
 from paracosm.arrays import Floats, Ints
 from paracosm.data_files import read_json
 from paracosm.errors import InputError
 from paracosm.files import replacing
+from paracosm.validation import validated
 
 Stamps = Ints
 _LEAST = 1e-9  # seconds, of a phase from which the clock's own time is taken
@@ -184,21 +186,73 @@ def load_measurement(path: str | Path) -> Measurement:
         raise InputError(
             f"{path}: version {content.get('version')} of the format; this is for {_VERSION}"
         )
+    file = validated(_File, content, str(path))
     try:
         return Measurement(
-            content["problem"],
-            float(content["tolerance"]),
-            bool(content["relative"]),
-            float(content["threshold"]),
-            int(content["seed"]),
-            float(content["clock_overhead"]),
-            content["environment"],
-            tuple(_case_in(case) for case in content["cases"]),
+            file.problem,
+            file.tolerance,
+            file.relative,
+            file.threshold,
+            file.seed,
+            file.clock_overhead,
+            file.environment,
+            tuple(_case_in(case) for case in file.cases),
         )
-    except KeyError as error:
-        raise InputError(f"{path}: the key {error} is missing") from None
-    except (TypeError, ValueError) as error:
+    except InputError as error:
         raise InputError(f"{path}: damaged: {error}") from None
+
+
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Number = Annotated[float, Field(ge=0)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class _Run(_Model):
+    timed: bool
+    status: str
+    time: Number
+    joined: Number
+    residual: float = Field(allow_inf_nan=True)  # of a run that diverged
+    iterations: list[Count]
+    checks: Count
+
+
+class _Thread(_Model):
+    iterations: Count
+    mean: dict[str, Number]
+    sd: dict[str, Number]
+    nanoseconds: dict[str, list[Count]]
+
+
+class _Interruptions(_Model):
+    slices: list[Number]
+    share: float = Field(gt=0, le=1)
+    load: Number
+
+
+class _Case(_Model):
+    variant: Literal["race", "safe", "stencil"]
+    threads: int = Field(ge=1)
+    runs: list[_Run]
+    workers: list[_Thread]
+    residual: _Thread | None
+    interruptions: _Interruptions
+
+
+class _File(_Model):
+    format: str
+    version: int
+    problem: dict[str, Any]
+    tolerance: Number
+    relative: bool
+    threshold: Number
+    seed: Count
+    clock_overhead: Number
+    environment: dict[str, Any]
+    cases: list[_Case]
 
 
 def _case_out(case: Case) -> dict[str, Any]:
@@ -216,15 +270,18 @@ def _case_out(case: Case) -> dict[str, Any]:
     }
 
 
-def _case_in(case: Mapping[str, Any]) -> Case:
-    seen = case["interruptions"]
+def _case_in(case: _Case) -> Case:
+    name = f"{case.variant} with {counted(case.threads)}"
+    if len(case.workers) != case.threads:
+        raise InputError(f"{name} has {counted(len(case.workers))}")
+    seen = case.interruptions
     return Case(
-        case["variant"],
-        int(case["threads"]),
-        tuple(RunTimes(**run | {"iterations": tuple(run["iterations"])}) for run in case["runs"]),
-        tuple(_thread_in(worker, _PHASES) for worker in case["workers"]),
-        None if case["residual"] is None else _thread_in(case["residual"], _CHECK),
-        Interruptions(tuple(seen["slices"]), float(seen["share"]), float(seen["load"])),
+        case.variant,
+        case.threads,
+        tuple(RunTimes(**dict(run) | {"iterations": tuple(run.iterations)}) for run in case.runs),
+        tuple(_thread_in(worker, _PHASES, name) for worker in case.workers),
+        None if case.residual is None else _thread_in(case.residual, _CHECK, name),
+        Interruptions(tuple(seen.slices), seen.share, seen.load),
     )
 
 
@@ -239,18 +296,22 @@ def _thread_out(thread: ThreadTimes, phases: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _thread_in(thread: Mapping[str, Any], phases: tuple[str, ...]) -> ThreadTimes:
-    columns = [thread["nanoseconds"][phase] for phase in phases]
+def _thread_in(thread: _Thread, phases: tuple[str, ...], name: str) -> ThreadTimes:
+    for what, keys in (("nanoseconds", phases), ("mean", all_ := (*phases, "whole")), ("sd", all_)):
+        if getattr(thread, what).keys() != set(keys):
+            raise InputError(f"{name}: {what} must be of {', '.join(keys)}")
+    columns = [thread.nanoseconds[phase] for phase in phases]
     if len({len(column) for column in columns}) > 1:
-        raise ValueError(f"{', '.join(phases)} must have equally many nanoseconds")
-    samples = np.array(columns, np.int64).T
-    if not samples.size or samples.min() < 0:
-        raise ValueError("nanoseconds must be there, and none below 0")
+        raise InputError(f"{name}: {', '.join(phases)} must have equally many nanoseconds")
+    if not 0 < len(columns[0]) <= thread.iterations:
+        raise InputError(
+            f"{name}: nanoseconds of {len(columns[0])} iterations of {thread.iterations}"
+        )
     return ThreadTimes(
-        int(thread["iterations"]),
-        tuple(float(thread["mean"][phase]) for phase in (*phases, "whole")),
-        tuple(float(thread["sd"][phase]) for phase in (*phases, "whole")),
-        np.ascontiguousarray(samples),
+        thread.iterations,
+        tuple(thread.mean[phase] for phase in (*phases, "whole")),
+        tuple(thread.sd[phase] for phase in (*phases, "whole")),
+        np.ascontiguousarray(np.array(columns, np.int64).T),
     )
 
 
