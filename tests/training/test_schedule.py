@@ -80,6 +80,17 @@ def test_the_schedule_is_the_engine_s(
     agree(*both(algorithm=algorithm, servers=servers, updates=updates, **arguments))
 
 
+@pytest.mark.parametrize("sharing", ["fair", "serial", "packets(1kB)"])
+def test_overhead_holds_ports_where_bytes_take_no_time(sharing: str) -> None:
+    generated, engine = both(
+        workers=3, compute="uniform(0.5s, 2s)", overhead="50ms", sharing=sharing, updates=20
+    )
+    agree(generated, engine)
+    assert isinstance(generated.metrics, Metrics)
+    (server,) = (r for r in generated.metrics.series("utilisation.send") if r.node == "server0")
+    assert server.value > 0
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     algorithm=st.sampled_from(ALGORITHMS),

@@ -207,7 +207,8 @@ def generate_schedule(
     ways = cluster_ways(cluster)
     ahead = max(FEWEST_AHEAD, updates * rule.pushes // workers * 9 // 8)
     durations = np.stack([_take(ahead, source) for source in compute_times])
-    plan = _plan(cluster, ways, rule, (sizes, pushed or sizes), updates, durations)
+    names, ports = _ports(cluster)
+    plan = _plan(cluster, ways, rule, (sizes, pushed or sizes), updates, durations, ports)
     _begin(plan)
     while (reason := kernel.play_schedule(plan)) != kernel.ENDED:
         if reason == kernel.DURATIONS:
@@ -228,7 +229,7 @@ def generate_schedule(
         steps=plan.step_rows[: counts[kernel.STEPS]],
         end=end,
         dropped=int(counts[kernel.DROPPED]),
-        busy=_busy(plan, ways, cluster, end),
+        busy=_busy(plan, names, cluster, end),
     )
 
 
@@ -377,6 +378,7 @@ def _plan(
     sizes: tuple[Sequence[float], Sequence[float]],  # of messages to workers, and to servers
     updates: int,
     durations: Ints,
+    ports: Ints,  # at both ends of each way
 ) -> Any:
     workers, tensors = len(cluster.workers), len(cluster.servers)
     routes = 2 * workers * tensors
@@ -403,7 +405,7 @@ def _plan(
         flows=ways.sharing != "serial",
         demand=demand,
         propagation=np.ascontiguousarray(records["latency"]),
-        ports=np.ascontiguousarray(ways.routes[..., :2].reshape(routes, 2)),
+        ports=ports,
         durations=durations,
         traffic=make_traffic(ways.sharing, ways.stations(), ways.capacity.tolist(), [1] * routes),
         counts=counts,
@@ -414,7 +416,7 @@ def _plan(
         pushed=np.zeros(tensors * rule.pushes, kernel.PUSHED),
         held=np.zeros((tensors, workers if rule.slack is not None else 0), np.int64),
         standing=standing,
-        stations=np.zeros(len(ways.names), kernel.STATION),
+        stations=np.zeros(ports.max(initial=-1) + 1, kernel.STATION),
         read_rows=np.zeros(reads, kernel.READ),
         update_rows=np.zeros(pushes * tensors, kernel.UPDATE),
         step_rows=np.zeros(reads // tensors + workers, kernel.STEP),
@@ -443,7 +445,24 @@ def _twice(rows: Rows) -> Rows:
     return more
 
 
-def _busy(plan: Any, ways: Ways, cluster: Cluster, end: int) -> BusyTimes:
+def _ports(cluster: Cluster) -> tuple[list[str], Ints]:
+    """Return the names of all ports, and those at both ends of each way, (ways, 2).
+
+    A message holds them for its overhead too, even where bytes take no time and share nothing.
+    """
+    stations = Stations(cluster)
+    numbers: dict[str, int] = {}
+    found = []
+    pulls = [(server, worker) for worker in cluster.workers for server in cluster.servers]
+    for source, target in (*pulls, *((worker, server) for server, worker in pulls)):
+        outer = stations.leaves_group(source, target)
+        for node, way in ((source, "send"), (target, "receive")):
+            port = f"{stations.ports_of(cluster.node(node).name, outer)}.{way}"
+            found.append(numbers.setdefault(port, len(numbers)))
+    return list(numbers), np.array(found, np.int64).reshape(-1, 2)
+
+
+def _busy(plan: Any, names: Sequence[str], cluster: Cluster, end: int) -> BusyTimes:
     """Return busy seconds of computing, sending and receiving; of port pairs the busier one."""
     busy = plan.stations["busy"] + np.where(
         plan.stations["flows"] > 0, end - plan.stations["since"], 0
@@ -451,10 +470,9 @@ def _busy(plan: Any, ways: Ways, cluster: Cluster, end: int) -> BusyTimes:
     if not plan.flows:
         for route, began in under_way(plan.traffic):
             for port in plan.ports[route]:
-                busy[port] += end - began if port >= 0 else 0
+                busy[port] += end - began
     by_port: dict[str, float] = {
-        port: picoseconds / 1e12
-        for port, picoseconds in zip(ways.names, busy.tolist(), strict=True)
+        port: picoseconds / 1e12 for port, picoseconds in zip(names, busy.tolist(), strict=True)
     }
     ports_of = Stations(cluster).ports_of
 

@@ -169,25 +169,22 @@ def _send(plan: Any, way: Any, worker: Any, tensor: Any, now: Any) -> None:
     if plan.flows:
         for end in range(2):
             port = plan.ports[route, end]
-            if port >= 0:
-                if plan.stations[port].flows == 0:
-                    plan.stations[port].since = now
-                plan.stations[port].flows += 1
+            if plan.stations[port].flows == 0:
+                plan.stations[port].since = now
+            plan.stations[port].flows += 1
 
 
 @inlined
 def _end_transfer(plan: Any, route: Any, now: Any) -> None:
     """Remove a message from the network; it arrives at once, or when it has propagated."""
     for end in range(2):
-        port = plan.ports[route, end]
-        if port >= 0:
-            station = plan.stations[port]
-            if plan.flows:
-                station.flows -= 1
-                if station.flows == 0:
-                    station.busy += now - station.since
-            else:
-                station.busy += np.int64(plan.demand[route])
+        station = plan.stations[plan.ports[route, end]]
+        if plan.flows:
+            station.flows -= 1
+            if station.flows == 0:
+                station.busy += now - station.since
+        else:
+            station.busy += np.int64(plan.demand[route])
     tensors, workers = plan.servers.size, plan.workers.size
     is_push = route >= workers * tensors
     place = route - workers * tensors if is_push else route

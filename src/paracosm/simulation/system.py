@@ -65,7 +65,6 @@ class Ways:
     held: Floats  # seconds that a message holds its stations in addition to its bytes, (2, W, S)
     latency: Floats  # seconds from the end of that until it has arrived, (2, W, S)
     ports: Ints  # the stations of each server that others share who are in the background, (2, S)
-    names: tuple[str, ...] = ()  # of the stations
 
     def of_workers(self, chosen: slice) -> "Ways":
         """Return the ways of some of the workers."""
@@ -131,7 +130,6 @@ def cluster_ways(cluster: Cluster) -> Ways:
         held=held,
         latency=latency,
         ports=ports,
-        names=tuple(stations.names),
     )
 
 
