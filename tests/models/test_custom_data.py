@@ -59,6 +59,12 @@ def empty():
 def words():
     return [["a"]], y, x, y
 
+def shapes_only():
+    return x, torch.tensor(y).to("meta"), x, y
+
+def sparse():
+    return torch.tensor(x).to_sparse(), y, x, y
+
 def three():
     return x, y, x
 
@@ -104,6 +110,8 @@ def test_the_data_folder_is_handed_on(tmp_path: Path) -> None:
         ("fails", "failed: OSError: disk on fire"),
         ("short", "train_x has 6 examples, train_y 5"),
         ("nan", "train_x contains NaN or infinite values"),
+        ("shapes_only", "train_y is sparse or on the meta device"),
+        ("sparse", "train_x is sparse or on the meta device"),
         ("negative", "labels must not be negative"),
         ("unseen", "label 2 is in the test set only"),
         ("shapes", r"training examples have shape \(4,\), test examples \(2,\)"),

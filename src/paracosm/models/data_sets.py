@@ -142,6 +142,8 @@ def _tensor(reference: str, name: str, array: Any) -> Tensor:
         tensor = torch.as_tensor(array)
     except (TypeError, ValueError, RuntimeError) as error:
         raise _broken(reference, f"{name} is not an array of numbers ({error})") from None
+    if tensor.is_meta or tensor.layout != torch.strided:
+        raise _broken(reference, f"{name} is sparse or on the meta device: make it dense")
     if tensor.ndim == 0 or len(tensor) == 0:
         raise _broken(reference, f"{name} has no examples")
     if torch.is_complex(tensor):
