@@ -52,7 +52,19 @@ def open_unpacked(path: str | Path) -> BinaryIO:
     file = open_file(path)
     packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
-    return cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file
+    return cast(BinaryIO, _Unpacked(file)) if packed else file
+
+
+class _Unpacked(gzip.GzipFile):
+    """A gzipped file that is closed with what it is read from."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self._packed = packed
+        super().__init__(fileobj=packed)
+
+    def close(self) -> None:
+        super().close()
+        self._packed.close()
 
 
 MOST_BYTES = 1 << 30

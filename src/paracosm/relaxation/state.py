@@ -367,9 +367,7 @@ def _numbers(given: Any, like: Floats, what: str) -> Floats:
     except (TypeError, ValueError, RuntimeError):  # the last of PyTorch
         raise InputError(f"{what}: it returned no numbers") from None
     if values.shape != like.shape:
-        raise InputError(
-            f"{what}: it returned values of shape {values.shape} for {like.size} rows"
-        )
+        raise InputError(f"{what}: it returned values of shape {values.shape} for {like.size} rows")
     return values
 
 
