@@ -14,7 +14,19 @@ class InputError(ValueError):
     """Input that cannot be used (a file, a flag, a configuration); the message is one line."""
 
     def __str__(self) -> str:
-        return " ".join(super().__str__().split())  # a name in it may have line breaks
+        return on_one_line(super().__str__())  # what was given may be in it, whatever it is
+
+
+LONGEST = 900
+"""Characters of a message."""
+
+
+def on_one_line(text: str) -> str:
+    """Return a message without its line breaks, and without the middle of what is too long."""
+    line = " ".join(text.split())
+    if len(line) <= LONGEST:
+        return line
+    return f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
 
 
 class MissingExtraError(ImportError):
