@@ -610,7 +610,7 @@ def _run(kind: str, config: Config, options: dict[str, Any]) -> Result[Any]:
                 "give a mapping"
             )
         own = _own(options)
-        seed = Study(**{kind: {}}).with_arguments(own["seed"], {}).seed
+        seed = Study.model_validate({kind: {}}).with_arguments(own["seed"], {}).seed
         return _run_point(Point(kind, "", seed, config, {}), own)
     given = {**cast("Mapping[str, Any]", config or {}), **options}
     synonyms = [name for form in models for name in getattr(form, "SYNONYMS", {})]

@@ -33,8 +33,10 @@ class MissingExtraError(ImportError):
     """A package of an optional extra is not installed; the message names the command to run."""
 
 
-def unknown(kind: str, name: str, valid: Iterable[str]) -> InputError:
+def unknown(kind: str, name: object, valid: Iterable[str]) -> InputError:
     """Return the error for a `name` that is not among the `valid` ones, naming the nearest."""
+    if not isinstance(name, str):  # in Python, whatever is given
+        return InputError(f"{kind}: give a name, not a value of type {type(name).__name__}")
     choices = list(valid)
     capital = name[:1].swapcase() + name[1:]  # KB is kB; but Gb is not GB
     near = [capital] if capital in choices else get_close_matches(name, choices, n=1, cutoff=0.5)

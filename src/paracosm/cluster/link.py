@@ -7,6 +7,7 @@ None. Nodes without a link cannot exchange messages: nothing is routed through a
 import re
 from dataclasses import dataclass, replace
 from math import inf, isfinite
+from numbers import Real
 from typing import Any, ClassVar, Literal
 
 from paracosm.errors import InputError
@@ -69,11 +70,13 @@ class Link:
     sharing: Sharing = "fair"
 
     def __post_init__(self) -> None:
-        if not self.bandwidth > 0:
-            raise InputError(f"link: bandwidth must be above 0, not {self.bandwidth}")
-        for name, value in (("latency", self.latency), ("overhead", self.overhead)):
-            if not (value >= 0 and isfinite(value)):
-                raise InputError(f"link: {name} must be finite and 0 or more, not {value}")
+        bandwidth: Any = self.bandwidth  # in Python, whatever is given
+        if not isinstance(bandwidth, Real) or not bandwidth > 0:
+            raise InputError(f"link: bandwidth must be above 0, not {bandwidth!r}")
+        for name in ("latency", "overhead"):
+            value: Any = getattr(self, name)
+            if not isinstance(value, Real) or not 0 <= value < inf:
+                raise InputError(f"link: {name} must be finite and 0 or more, not {value!r}")
         if self.duplex not in ("full", "half"):
             raise InputError(f'link: duplex must be full or half, not "{self.duplex}"')
         if self.sharing not in ("fair", "serial") and not isinstance(self.sharing, Packets):

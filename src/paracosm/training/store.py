@@ -198,7 +198,7 @@ class Store:
         self.replace(contributions, self._rule(self.parameters, mean, relative))
 
     def _weight(self, staleness: int) -> float:
-        weight = self._weighting.weight(staleness, self._workers)
+        weight: Any = self._weighting.weight(staleness, self._workers)
         if not isinstance(weight, Real) or not 0 < weight < inf:
             raise InputError(
                 f"the algorithm's weight of a gradient of staleness {staleness} must be a number "
