@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from heapq import heapify, heappush
 from inspect import iscoroutine
 from math import inf, nan
+from numbers import Integral
 from pathlib import Path
 from reprlib import Repr
 from time import perf_counter
@@ -81,6 +82,7 @@ class Simulator(TransferScheduler):
         seed: int = 0,
         recording: Recording | str | Path | None = None,
     ) -> None:
+        _check("the seed must be a whole number", Integral, seed)
         super().__init__(network)
         self.log = log
         self.timeline = timeline

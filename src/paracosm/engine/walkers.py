@@ -399,6 +399,9 @@ class Future(Awaitable, Place):
 
     def set_exception(self, error: BaseException) -> None:
         """Set an exception, which is raised in those that wait; otherwise as `set_result`."""
+        given: Any = error
+        if not isinstance(given, BaseException):
+            raise InputError(f"set_exception: give an exception, not {given!r}")
         self._set(None, error)
 
     def cancel(self) -> bool:
