@@ -199,12 +199,13 @@ class Store:
 
     def _weight(self, staleness: int) -> float:
         weight: Any = self._weighting.weight(staleness, self._workers)
-        if not isinstance(weight, Real) or not 0 < weight < inf:
+        is_number = isinstance(weight, Real)
+        if not is_number or not 0 < weight < inf:
             raise InputError(
                 f"the algorithm's weight of a gradient of staleness {staleness} must be a number "
                 f"above 0, not {weight!r}"
             )
-        return weight
+        return float(weight)
 
     def _clipped(
         self, contributions: Sequence[Contribution], weights: Sequence[float]
