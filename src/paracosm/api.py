@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from paracosm.errors import InputError, require, unknown
-from paracosm.files import temporary_folder
+from paracosm.files import check_name, temporary_folder
 from paracosm.results import (
     EmulationSummary,
     PlanSummary,
@@ -670,11 +670,9 @@ def _folder(out: Folder | None, force: bool) -> tuple[Path, object]:
 def _path(given: object, argument: str) -> Path:
     path = os.fspath(_checked(given, (str, os.PathLike), argument, "a path"))
     try:
-        is_name = b"\0" not in os.fsencode(_checked(path, str, argument, "a path"))
-    except UnicodeEncodeError:
-        is_name = False
-    if not is_name:
-        raise InputError(f"{argument}: no file can have the name {path!a}")
+        check_name(_checked(path, str, argument, "a path"))
+    except InputError as error:
+        raise InputError(f"{argument}: {error}") from None
     return Path(path)
 
 

@@ -21,6 +21,23 @@ if TYPE_CHECKING:
     import pyarrow
 
 
+def check_name(path: str | Path) -> None:
+    """Raise InputError for what no file can be called: too long, or with such characters."""
+    try:
+        name = os.fsencode(path)
+    except UnicodeEncodeError:  # half a surrogate pair
+        name = b"\0"
+    if (
+        b"\0" in name
+        or len(name) > _LONGEST_PATH
+        or max(map(len, name.split(b"/"))) > _LONGEST_NAME
+    ):
+        raise InputError(f"no file can have the name {str(path)!a}")
+
+
+_LONGEST_PATH, _LONGEST_NAME = 4095, 255  # bytes, on Linux and elsewhere
+
+
 def open_file(path: str | Path, what: str | None = None) -> BinaryIO:
     """Open a file to read; `what` messages call it: "cluster file".
 
