@@ -43,6 +43,8 @@ TRAINING: dict[str, Any] = {
 }
 RELAXATION: dict[str, Any] = {"problem": "laplace2d:4", "method": "jacobi", "processors": 2}
 PROFILE = DATA / "psthroughput" / "profile.json.gz"
+NESTED: list[Any] = []
+NESTED.append(NESTED)
 Capture = pytest.CaptureFixture[str]
 
 
@@ -54,6 +56,11 @@ def training() -> Result[TrainingSummary]:
 @pytest.fixture(scope="module")
 def predicted() -> Result[Any]:
     return paracosm.predict(profile=PROFILE, workers=[1, 2], bandwidth="1Gbit/s", steps=100)
+
+
+class BytesPath(os.PathLike[bytes]):
+    def __fspath__(self) -> bytes:
+        return b"runs"
 
 
 def round_trip(result: Result[Any], folder: Path) -> Result[Any]:
@@ -242,6 +249,18 @@ def test_the_report_is_one_page(training: Result[TrainingSummary], tmp_path: Pat
         (lambda: paracosm.profile("mlp", bugdet="1s"), 'unknown argument "bugdet": did you mean'),
         (lambda: paracosm.profile("mlp", budget="x"), "budget"),
         (lambda: paracosm.arguments("trian"), 'unknown verb "trian": did you mean "train"?'),
+        (lambda: paracosm.train(**TRAINING, seed="x"), "train: seed: input should be a valid int"),
+        (lambda: paracosm.train(TrainConfig(), seed=-1), "train: seed: input should be greater"),
+        (lambda: paracosm.tune({"train": {}}, "lr=0.1|0.2", seed=[1]), "train: seed: input should"),
+        (lambda: paracosm.train(**TRAINING, jobs=[2]), "--jobs: a whole number, 1 or more, not [2"),
+        (lambda: paracosm.train(**TRAINING, backend=[1]), "--backend: choose from loky, dask, ray"),
+        (lambda: paracosm.open("a\0b"), "open: no file can have the name 'a\\x00b'"),
+        (lambda: paracosm.open("x" * 300), "open: no file can have the name 'xxx"),
+        (lambda: paracosm.relax(matrix="x" * 300), "relax: matrix: no file can have the name 'xx"),
+        (lambda: paracosm.train(schedule="x" * 300), "train: schedule: no file can have the name"),
+        (lambda: paracosm.train(model="x" * 300 + ".py:f"), "no file can have the name 'xx"),
+        (lambda: paracosm.study({"train": {"lr": NESTED}}), "nested deeper than 64 levels"),
+        (lambda: paracosm.train(lr=NESTED), "train: nested deeper than 64 levels"),
     ],
 )
 def test_wrong_arguments_are_one_line(call: Any, message: str) -> None:
@@ -383,6 +402,9 @@ def test_a_config_that_is_no_mapping_is_refused(config: Any) -> None:
         (lambda: paracosm.replay("trace.json", what_if=5), "what_if"),
         (lambda: paracosm.replay("trace.json", steps=0.5), "steps"),
         (lambda: paracosm.train(timing_only=True, out=5), "out"),
+        (lambda: paracosm.train(timing_only=True, force="no"), "force"),
+        (lambda: paracosm.open(BytesPath()), "open"),
+        (lambda: paracosm.tune({"train": {}}, "lr=0.1|0.2", minimize=5), "minimize"),
     ],
 )
 def test_an_argument_of_another_type_is_named(call: Any, argument: str) -> None:
@@ -412,6 +434,12 @@ def test_a_message_is_one_line_whatever_a_name_has() -> None:
     with pytest.raises(InputError) as caught:
         paracosm.study("a\nb")
     assert "\n" not in str(caught.value)
+
+
+def test_a_message_is_short_however_long_a_name_is() -> None:
+    with pytest.raises(InputError) as caught:
+        paracosm.study("x" * 10_000)
+    assert len(str(caught.value)) < 1000
 
 
 def test_a_result_is_not_saved_over_itself(

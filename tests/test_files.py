@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import random
 import resource
@@ -17,7 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.files import SEAL, Lock, check_seal, replacing, sealing, temporary_folder
+from paracosm.files import (
+    SEAL,
+    Lock,
+    check_seal,
+    open_unpacked,
+    replacing,
+    sealing,
+    temporary_folder,
+)
 
 TABLE = pa.table({"value": [float(value) for value in range(200)], "name": ["a", "b"] * 100})
 
@@ -65,6 +74,14 @@ def test_files_without_a_checksum_pass(
     path = tmp_path_factory.mktemp("files") / "some"
     path.write_bytes(data)
     check_seal(path)
+
+
+def test_a_gzipped_file_is_closed_with_what_it_is_read_from(tmp_path: Path) -> None:
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"abc"))
+    with open_unpacked(tmp_path / "a.gz") as file:
+        packed = file.fileobj  # type: ignore[attr-defined]
+        assert file.read() == b"abc"
+    assert packed.closed
 
 
 def test_a_second_writer_is_refused_with_the_process_of_the_first(tmp_path: Path) -> None:

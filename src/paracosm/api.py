@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from paracosm.errors import InputError, require, unknown
-from paracosm.files import temporary_folder
+from paracosm.files import check_name, temporary_folder
 from paracosm.results import (
     EmulationSummary,
     PlanSummary,
@@ -180,6 +180,8 @@ class Result(Generic[S]):
                 replaces its run.
         """
         from paracosm.studies.run_folder import claim_folder
+
+        _checked(force, bool, "force", "True or False")
 
         if self._path is None:
             raise self._missing("folder")
@@ -441,6 +443,8 @@ def tune(
     for name, given in (("trials", trials), ("seeds", seeds)):
         _checked(given, Integral, name, "a number")
     _checked(space, str, "space", "a text")
+    for name, text in (("minimize", minimize), ("maximize", maximize), ("storage", storage)):
+        _checked(text, (str, type(None)), name, "a text")
     own = _own(options)
     asked = _study(source).with_arguments(own["seed"], {})
     folder, keep = _folder(own["out"], own["force"])
@@ -476,6 +480,8 @@ def replay(
     from paracosm.prediction.traces import replay_traces, summarise_replays
     from paracosm.studies import REPLAY, RunFolder
 
+    for name, given in (("alone", alone), ("force", force)):
+        _checked(given, bool, name, "True or False")
     paths = [_path(each, "traces") for each in _several(traces)]
     changes = [_checked(each, str, "what_if", "a text") for each in _several(what_if)]
     numbers = _steps(steps) if isinstance(steps, str) else steps
@@ -591,6 +597,7 @@ def _run(kind: str, config: Config, options: dict[str, Any]) -> Result[Any]:
     from pydantic import BaseModel
 
     from paracosm.studies import Point, Study
+    from paracosm.validation import validated
 
     models = _models(kind)
     if config is not None and not isinstance(config, (Mapping, *models)):
@@ -603,7 +610,8 @@ def _run(kind: str, config: Config, options: dict[str, Any]) -> Result[Any]:
                 "give a mapping"
             )
         own = _own(options)
-        return _run_point(Point(kind, "", own["seed"] or 0, config, {}), own)
+        seed = Study.model_validate({kind: {}}).with_arguments(own["seed"], {}).seed
+        return _run_point(Point(kind, "", seed, config, {}), own)
     given = {**cast("Mapping[str, Any]", config or {}), **options}
     synonyms = [name for form in models for name in getattr(form, "SYNONYMS", {})]
     names = [*_fields(kind), *synonyms, *_OWN, "config"]
@@ -611,15 +619,16 @@ def _run(kind: str, config: Config, options: dict[str, Any]) -> Result[Any]:
         if name not in names:
             raise InputError(f"{kind}: {unknown('argument', str(name), names)}")
     own = {name: given.pop(name) for name in _OWN if name in given}
-    return _run_study(Study.model_validate({kind: given}), kind, own)
+    return _run_study(validated(Study, {kind: given}, kind), kind, own)
 
 
 def _own(options: Mapping[str, Any]) -> dict[str, Any]:
     from paracosm.backends import HERE, Backend
 
     own = {"seed": None, "out": None, "force": False, "jobs": 1, **options}
-    where = Backend(own.get("backend") or HERE.name, own["jobs"], own.get("scheduler"))
-    return {**own, "where": where}
+    _checked(own["force"], bool, "force", "True or False")
+    name = HERE.name if own.get("backend") is None else own["backend"]
+    return {**own, "where": Backend(name, own["jobs"], own.get("scheduler"))}
 
 
 def _run_study(asked: Any, where: str, options: Mapping[str, Any]) -> Result[Any]:
@@ -659,7 +668,12 @@ def _folder(out: Folder | None, force: bool) -> tuple[Path, object]:
 
 
 def _path(given: object, argument: str) -> Path:
-    return Path(_checked(given, (str, os.PathLike), argument, "a path"))
+    path = os.fspath(_checked(given, (str, os.PathLike), argument, "a path"))
+    try:
+        check_name(_checked(path, str, argument, "a path"))
+    except InputError as error:
+        raise InputError(f"{argument}: {error}") from None
+    return Path(path)
 
 
 def _several(given: Any) -> list[Any]:

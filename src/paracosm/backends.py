@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
+from numbers import Integral
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -51,8 +52,15 @@ class Backend:
     files: Parcel = field(default_factory=Parcel)
 
     def __post_init__(self) -> None:
-        if self.name not in BACKENDS:
-            raise InputError(f'--backend: choose from {", ".join(BACKENDS)}, not "{self.name}"')
+        name: Any = self.name  # in Python, whatever is given
+        jobs: Any = self.jobs
+        scheduler: Any = self.scheduler
+        if not isinstance(name, str) or name not in BACKENDS:
+            raise InputError(f'--backend: choose from {", ".join(BACKENDS)}, not "{name}"')
+        if isinstance(jobs, bool) or not isinstance(jobs, Integral) or jobs < 1:
+            raise InputError(f"--jobs: a whole number, 1 or more, not {jobs!r}")
+        if not isinstance(scheduler, str | None):
+            raise InputError(f"--scheduler: the address of a cluster, not {scheduler!r}")
         if self.scheduler is not None and not self.is_remote:
             raise InputError("--scheduler is of --backend dask or ray: give one of them as well")
         if self.scheduler is not None and self.jobs > 1:

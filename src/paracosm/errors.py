@@ -14,21 +14,32 @@ class InputError(ValueError):
     """Input that cannot be used (a file, a flag, a configuration); the message is one line."""
 
     def __str__(self) -> str:
-        return one_line(super().__str__())
+        return on_one_line(super().__str__())
 
 
-def one_line(text: str) -> str:
-    """Return a text on one line, with "?" for letters by which it could control a terminal."""
-    words = " ".join(text.split())
-    return "".join(letter if letter.isprintable() else "?" for letter in words)
+LONGEST = 900
+"""Characters of a message."""
+
+
+def on_one_line(text: str) -> str:
+    """Return a message without its line breaks, and without the middle of what is too long.
+
+    Letters by which it could control a terminal become "?".
+    """
+    line = "".join(each if each.isprintable() else "?" for each in " ".join(text.split()))
+    if len(line) <= LONGEST:
+        return line
+    return f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
 
 
 class MissingExtraError(ImportError):
     """A package of an optional extra is not installed; the message names the command to run."""
 
 
-def unknown(kind: str, name: str, valid: Iterable[str]) -> InputError:
+def unknown(kind: str, name: object, valid: Iterable[str]) -> InputError:
     """Return the error for a `name` that is not among the `valid` ones, naming the nearest."""
+    if not isinstance(name, str):  # in Python, whatever is given
+        return InputError(f"{kind}: give a name, not a value of type {type(name).__name__}")
     choices = list(valid)
     capital = name[:1].swapcase() + name[1:]  # KB is kB; but Gb is not GB
     near = [capital] if capital in choices else get_close_matches(name, choices, n=1, cutoff=0.5)

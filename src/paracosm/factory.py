@@ -7,7 +7,9 @@ import importlib.util
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -74,10 +76,43 @@ def named_function(kind: str, reference: str) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]  # callable() says no more than that
 
 
-def one_line(error: BaseException) -> str:
-    """Return the type and the message of an error on one line."""
-    message = " ".join(str(error).split())
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+def one_line(error: BaseException, place: bool = True) -> str:
+    """Return the type and the message of an error on one line, and its place in the user's code."""
+    try:
+        message = " ".join(str(error).split())
+    except Exception:  # of a class of the user's
+        message = ""
+    told = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    where = users_place(error) if place else None
+    return told if where is None else f"{told} ({where})"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of the user's code."""
+
+    file: str
+    line: int | None
+    raises: bool  # itself, or a library that it calls; not Paracosm
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def users_place(error: BaseException) -> Place | None:
+    """Return where the user's code comes last in an error's traceback, or in that of its cause."""
+    # The cause as well: a coroutine's StopIteration is raised again as a RuntimeError.
+    for each in (error, error.__cause__):
+        frames = traceback.extract_tb(each.__traceback__) if each is not None else []
+        frames = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+        own = [frame for frame in frames if not frame.filename.startswith(_OURS)]
+        if own:
+            return Place(own[-1].filename, own[-1].lineno, own[-1] is frames[-1])
+    return None
+
+
+_OURS = str(Path(__file__).parent)
+_LIBRARIES = (sys.prefix, sys.base_prefix, "<")
 
 
 def _load_module(name: str) -> ModuleType:

@@ -21,6 +21,23 @@ if TYPE_CHECKING:
     import pyarrow
 
 
+def check_name(path: str | Path) -> None:
+    """Raise InputError for what no file can be called: too long, or with such characters."""
+    try:
+        name = os.fsencode(path)
+    except UnicodeEncodeError:  # half a surrogate pair
+        name = b"\0"
+    if (
+        b"\0" in name
+        or len(name) > _LONGEST_PATH
+        or max(map(len, name.split(b"/"))) > _LONGEST_NAME
+    ):
+        raise InputError(f"no file can have the name {str(path)!a}")
+
+
+_LONGEST_PATH, _LONGEST_NAME = 4095, 255  # bytes, on Linux and elsewhere
+
+
 def open_file(path: str | Path, what: str | None = None) -> BinaryIO:
     """Open a file to read; `what` messages call it: "cluster file".
 
@@ -52,7 +69,19 @@ def open_unpacked(path: str | Path) -> BinaryIO:
     file = open_file(path)
     packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
-    return cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file
+    return cast(BinaryIO, _Unpacked(file)) if packed else file
+
+
+class _Unpacked(gzip.GzipFile):
+    """A gzipped file that is closed with what it is read from."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self._packed = packed
+        super().__init__(fileobj=packed)
+
+    def close(self) -> None:
+        super().close()
+        self._packed.close()
 
 
 MOST_BYTES = 1 << 30

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from paracosm.errors import InputError, unknown
+from paracosm.files import check_name
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -26,6 +28,12 @@ def validated(model: type[Model], mapping: Mapping[str, Any], where: str) -> Mod
     except UnicodeEncodeError as error:
         half = ascii(error.object[error.start])
         raise InputError(f"{where}: a text has half a surrogate pair, {half}") from None
+    for key in found.model_fields_set:
+        if isinstance(path := getattr(found, key), Path):
+            try:
+                check_name(path)
+            except InputError as error:
+                raise InputError(f"{where}: {key}: {error}") from None
     for key, value in mapping.items():
         # Python counts with truth values, and pydantic as well.
         if isinstance(value, bool) and type(getattr(found, key, None)) in (int, float):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -336,10 +337,7 @@ def test_what_stops_the_program_anywhere_is_one_line(
     code: int,
     message: str,
 ) -> None:
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr("paracosm.cli.run_verb.run_point", fail)
+    monkeypatch.setattr("paracosm.cli.run_verb.run_point", Mock(side_effect=error))
     assert call(*SMALL) == code
     assert capsys.readouterr().err == f"paracosm: {message}\n"
 
@@ -370,6 +368,55 @@ def test_a_mistake_in_a_file_of_the_users_is_named_with_its_line(
     message = capsys.readouterr().err
     assert message.startswith(f"paracosm: {__file__}:")
     assert message.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        ("open('nowhere')", 1, "rule.py:6: FileNotFoundError: [Errno 2]"),
+        ("raise MemoryError", 1, "rule.py:6: MemoryError "),
+        ("raise StopIteration(3)", 2, "rule.py:6: RuntimeError: coroutine raised StopIteration"),
+        ("raise Silent", 2, "rule.py:6: Silent "),
+    ],
+)
+def test_an_error_of_the_users_code_has_its_line_whatever_it_is(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+    line: str,
+    code: int,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PARACOSM_DEBUG", raising=False)
+    Path("rule.py").write_text(
+        "from paracosm.training.algorithms.asynchronous import ASGD\n"
+        "class Silent(Exception):\n    __str__ = None\n"
+        "class Own(ASGD):\n"
+        f"    async def work(self, me):\n        {line}\n"
+    )
+    assert call(*SMALL, "--algorithm", "rule.py:Own") == code
+    printed = capsys.readouterr().err
+    assert printed.startswith("paracosm: ")
+    assert message in printed
+    assert printed.count("\n") == 1
+
+
+def test_output_that_the_users_code_has_closed_is_no_defect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rule.py").write_text(
+        "import sys\nfrom paracosm.training.algorithms.asynchronous import ASGD\n"
+        "class Own(ASGD):\n"
+        "    async def work(self, me):\n"
+        "        sys.stdout.close()\n"
+        "        await super().work(me)\n"
+    )
+    with Path("out").open("w") as output:
+        monkeypatch.setattr("sys.stdout", output)
+        assert call(*SMALL, "--algorithm", "rule.py:Own") == 1
+    assert capsys.readouterr().err == ""
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten_unless_forced(

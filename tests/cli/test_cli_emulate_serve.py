@@ -123,17 +123,18 @@ def test_a_rank_started_by_hand_runs_to_its_end(script: Path, tmp_path: Path) ->
     assert (tmp_path / "run" / "report.html").is_file()
 
 
-def test_an_interrupt_ends_it_in_good_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_ends_it_in_good_order(sign: int, code: int, tmp_path: Path) -> None:
     server = serve(free_port(), "--out", tmp_path / "run")
     assert server.stdout is not None
     try:
         assert any("Ctrl-C stops at once" in line for line in server.stdout)
-        server.send_signal(signal.SIGINT)
+        server.send_signal(sign)
         server.communicate(timeout=TIMEOUT)
     finally:
         server.kill()
         server.communicate()
-    assert server.returncode == 0
+    assert server.returncode == code
     assert RunFolder.open(tmp_path / "run").status == "interrupted"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import traceback
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from paracosm.engine import DeadlockError, Simulator, Worker
+from paracosm.cluster import Link, star
+from paracosm.engine import Barrier, DeadlockError, Queue, Resource, Simulator, Worker
 from paracosm.errors import InputError
 
 
@@ -307,3 +309,49 @@ def test_adding_a_worker_changes_nobody_elses_random_numbers() -> None:
 
     assert draws(3) == draws(5)[:3]
     assert len(set(draws(5))) == 5
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda me: me.send("b", "x", delay=10**400), "the delay must be a finite number"),
+        (lambda me: me.send("b", "x", delay=1, size="1MB"), "the size must be finite"),
+        (lambda me: me.send(["b"], "x", delay=1), "worker: give a name, not a value of type list"),
+        (lambda me: me.use_link("b", 5), "the link must be a Link, not 5"),
+        (lambda me: me.sim.timeout(None), "timeout: the delay must be a finite number"),
+        (lambda me: me.sim.add_worker(5, Worker), "the name must be a text, not 5"),
+        (lambda me: me.sim.add_worker("c", 5), "add_worker: 5 is not a subclass of Worker"),
+        (lambda me: Queue(me.sim, capacity=1.5), "the capacity must be a whole number"),
+        (lambda me: Resource(me.sim, capacity=None), "the capacity must be a whole number"),
+        (lambda me: Barrier(me.sim, "2"), "the number of parties must be a whole number"),
+        (lambda me: Link(bandwidth=None), "bandwidth must be above 0, not None"),
+        (lambda me: Link(latency="1ms"), "latency must be finite and 0 or more, not '1ms'"),
+        (lambda me: Link(bandwidth=10**400), "bandwidth must be above 0, not 1000"),
+        (lambda me: Simulator(seed=0.5), "the seed must be a whole number, not 0.5"),
+        (lambda me: me.sim.future().set_exception(5), "give an exception, not 5"),
+        (lambda me: star(workers=2.5), "workers: give their number, not 2.5"),
+        (lambda me: star(servers=None), "servers: give their number, not None"),
+    ],
+)
+def test_an_argument_of_another_type_is_named(call: Any, message: str) -> None:
+    class Caller(Worker):
+        async def run(self) -> None:
+            with pytest.raises(InputError, match=re.escape(message)):
+                call(self)
+
+    sim = Simulator()
+    sim.add_worker("a", Caller)
+    sim.add_worker("b", Caller)
+    sim.start()
+
+
+@pytest.mark.parametrize("duration", [None, "soon", [1], 1j])
+def test_a_function_that_returns_no_duration_is_refused(duration: Any) -> None:
+    class Caller(Worker):
+        async def run(self) -> None:
+            await self.execute(len, "abc", duration=lambda: duration)
+
+    sim = Simulator()
+    sim.add_worker("a", Caller)
+    with pytest.raises(InputError, match="execute: the duration must be a finite number"):
+        sim.start()

@@ -88,6 +88,9 @@ class Own:
 def own():
     return Own(), y, x, y
 
+def shapes_only():
+    return x, torch.tensor(y).to("meta"), x, y
+
 def three():
     return x, y, x
 
@@ -144,6 +147,7 @@ def test_the_data_folder_is_handed_on(tmp_path: Path) -> None:
         ("fails", "failed: OSError: disk on fire"),
         ("short", "train_x has 6 examples, train_y 5"),
         ("nan", "train_x contains NaN or infinite values"),
+        ("shapes_only", "train_y is not a dense array of numbers"),
         ("negative", "labels must not be negative"),
         ("unseen", "label 2 is in the test set only"),
         ("shapes", r"training examples have shape \(4,\), test examples \(2,\)"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from paracosm.errors import InputError
-from paracosm.relaxation import RelaxationResult, relax
+from paracosm.relaxation import RelaxationResult, relax, relax_map
 from paracosm.relaxation.problems import load_problem
 
 PROBLEM = load_problem("laplace2d:8", seed=2)
@@ -213,12 +213,34 @@ def test_an_exception_that_does_not_come_again() -> None:
         relax(PROBLEM, method=method, time=1, tolerance=None, max_sweeps=1e5)
 
 
-def test_an_update_cannot_change_x_by_accident() -> None:
+@pytest.mark.parametrize("place", range(5))
+def test_an_update_cannot_change_what_it_is_given(place: int) -> None:
     def update(x: Any, rows: Any, A: Any, b: Any, out: Any) -> None:
-        x[rows] = 0.0
+        [x, rows, A.data, A.indices, b][place][:] = 0
 
     with pytest.raises(ValueError, match="read-only"):
         relax(PROBLEM, method=update, time=1)
+
+
+def test_a_map_cannot_change_what_it_is_given() -> None:
+    def halve(x: Any, rows: Any, out: Any) -> None:
+        x *= 0.5
+
+    with pytest.raises(ValueError, match="read-only"):
+        relax_map(halve, np.ones(4), processors=2)
+
+
+def test_what_an_update_keeps_changes_nothing_later() -> None:
+    kept: list[Any] = []
+
+    def update(x: Any, rows: Any, A: Any, b: Any, out: Any) -> None:
+        for old in kept:
+            old[:] = 1e9
+        kept[:] = [out]
+        jacobi(x, rows, A, b, out)
+
+    mine = {**PLAIN, "method": update}
+    assert np.array_equal(relax(PROBLEM, **mine, **GIVEN).x, relax(PROBLEM, **PLAIN, **GIVEN).x)
 
 
 @pytest.mark.parametrize(
@@ -258,8 +280,10 @@ def test_a_compiled_duration_that_cannot_be() -> None:
         ("pattern", lambda *_: [1, 64], "rows are 0 to 63"),
         ("pattern", lambda *_: [-1], "rows are 0 to 63"),
         ("pattern", lambda *_: [0.5], "a list of one row or more"),
+        ("pattern", lambda *_: [1, [2]], "a list of one row or more"),
         ("pattern", lambda *_: None, "a list of one row or more"),
         ("method", lambda x, rows, *_: x, r"values of shape \(64,\) for 16 rows"),
+        ("method", lambda x, rows, *_: x[rows] * 1j, "processor 0: it returned no numbers"),
     ],
 )
 def test_what_a_function_may_not_return(place: str, wrong: Any, words: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -221,3 +222,8 @@ def test_bad_studies_get_one_line_that_names_what_is_wrong(
 def test_a_study_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no study file at"):
         load_study(tmp_path / "none.yaml")
+
+
+def test_numbers_of_numpy_are_written_as_numbers() -> None:
+    numbers = [np.int8(2), np.float16(0.5), np.longdouble(2), np.array([1]), np.clongdouble(1j)]
+    assert to_builtin(numbers) == [2, 0.5, 2.0, [1], "1j"]

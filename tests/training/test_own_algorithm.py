@@ -191,6 +191,14 @@ def test_what_cannot_be_used_is_refused_in_one_line(text: str, message: str, fol
         ("topologies = 'server'", "topologies: input should be a valid tuple"),
         ("recoveries = ('never',)", "'restart', 'rejoin' or 'elastic', got 'never'"),
         ("fragments = 0", "fragments: input should be greater than 0, got 0"),
+        (
+            "def gradients_per_update(self, workers): return 0",
+            "gradients_per_update: input should be greater than 0, got 0",
+        ),
+        ("def outer(self): return 2.5", "outer: input should be callable, got 2.5"),
+        ("def compensation(self): return 2.5", "compensation: input should be callable, got 2.5"),
+        ("def recoveries_on(self, _): return 5", "recoveries_on: input should be a valid tuple"),
+        ("def __str__(self): return 5", "written: input should be a valid string, got 5"),
     ],
 )
 def test_what_it_overrides_by_another_kind_is_refused(
@@ -200,6 +208,32 @@ def test_what_it_overrides_by_another_kind_is_refused(
         f"from paracosm.training import Algorithm\n\nclass Odd(Algorithm):\n    {body}\n"
     )
     with pytest.raises(ValueError, match=re.escape(message)):
+        run("odd.py:Odd")
+
+
+SHORTENING = """async def serve(self, server):
+        push = await server.receive()
+        await server.replace([push], server.parameters[:3])
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("def weight(self, staleness, workers): return 0.0", "above 0, not 0.0"),
+        ("def weight(self, staleness, workers): return float('nan')", "above 0, not nan"),
+        ("def weight(self, staleness, workers): return 'half'", "above 0, not 'half'"),
+        ("def direction(self, gradient, moved): return gradient.sum()", "not values of shape ()"),
+        ("def direction(self, gradient, moved): return None", "not NoneType"),
+        (SHORTENING, "not values of shape (3,)"),
+    ],
+)
+def test_what_would_be_broadcast_is_refused(folder: Path, body: str, message: str) -> None:
+    (folder / "odd.py").write_text(
+        "from paracosm.training.algorithms.asynchronous import ASGD\n\n"
+        f"class Odd(ASGD):\n    {body}\n"
+    )
+    with pytest.raises(InputError, match=re.escape(message)):
         run("odd.py:Odd")
 
 

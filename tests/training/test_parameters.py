@@ -90,6 +90,7 @@ def test_frozen_tensors_are_no_parameters() -> None:
         (two_layers(), 0, "0 servers: at least one"),
         (nn.ReLU(), 1, "no parameters to train"),
         (two_layers().double(), 1, r'"0.weight" is torch.float64, not float32'),
+        (two_layers().to("meta"), 1, r'"0.weight" is on the meta device: make it dense'),
     ],
 )
 def test_bad_layouts_are_refused(module: nn.Module, servers: int, message: str) -> None:

@@ -12,7 +12,6 @@ import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -21,7 +20,8 @@ from typer.exceptions import TyperException
 
 import paracosm
 from paracosm.cli.verbs import INTERRUPTED, SETTINGS, Program
-from paracosm.errors import InputError, MissingExtraError, one_line
+from paracosm.errors import InputError, MissingExtraError, on_one_line
+from paracosm.factory import one_line, users_place
 from paracosm.profiling.allocator import restart_pinned
 
 TIMED = (["profile"], ["predict"], ["measure"])  # what times, and what predicts from timings
@@ -89,30 +89,37 @@ def _run(arguments: list[str] | None) -> int:
         return _print_error(error.format_message() or "see paracosm --help", 2)
     except (typer.Abort, KeyboardInterrupt) as interrupt:
         return _print_error(str(interrupt) or "interrupted", INTERRUPTED)
-    except MemoryError as error:
-        return _print_error(f"out of memory: {error}" if str(error) else "out of memory", 1)
-    except BrokenPipeError:
-        return _discard_output()
-    except OSError as error:
-        if error.filename is None and _is_output_broken():
-            return _discard_output()
-        where = f"{error.filename}: " if error.filename is not None else ""
-        return _print_error(f"{where}{error.strerror or error}", 1)
     except Exception as error:
-        if os.environ.get("PARACOSM_DEBUG"):
-            raise
-        frames = traceback.extract_tb(error.__traceback__)
-        place, what = frames[-1], " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        installed = (str(Path(__file__).parents[1]), sys.prefix, sys.base_prefix, "<")
-        if own := [frame for frame in frames if not frame.filename.startswith(installed)]:
-            where = f"{own[-1].filename}:{own[-1].lineno}"
-            return _print_error(f"{where}: {what} (PARACOSM_DEBUG=1 shows the traceback)", 2)
-        return _print_error(
-            f"a bug in Paracosm ({os.path.basename(place.filename)}:{place.lineno}: {what}): "
-            "please report it, with the traceback that PARACOSM_DEBUG=1 shows",
-            1,
-        )
+        return _failure(error)
     return code if isinstance(code, int) else 0
+
+
+def _failure(error: Exception) -> int:
+    """Report an error of this machine, of the user's own code, or of ours; return the exit code."""
+    own = users_place(error)
+    if own is None or not own.raises:  # else the user's code has opened a file, and the like
+        match error:
+            case MemoryError():
+                return _print_error(f"out of memory: {error}" if str(error) else "out of memory", 1)
+            case BrokenPipeError():
+                return _discard_output()
+            case OSError(filename=None) | ValueError() if _is_output_broken():
+                return _discard_output()
+            case OSError():
+                where = f"{error.filename}: " if error.filename is not None else ""
+                return _print_error(f"{where}{error.strerror or error}", 1)
+    if os.environ.get("PARACOSM_DEBUG"):
+        raise error
+    what = one_line(error, place=False)[:300]
+    if own is not None:
+        code = 1 if isinstance(error, OSError | MemoryError) else 2
+        return _print_error(f"{own}: {what} (PARACOSM_DEBUG=1 shows the traceback)", code)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return _print_error(
+        f"a bug in Paracosm ({os.path.basename(place.filename)}:{place.lineno}: {what}): "
+        "please report it, with the traceback that PARACOSM_DEBUG=1 shows",
+        1,
+    )
 
 
 @contextmanager
@@ -151,7 +158,8 @@ def _is_output_broken() -> bool:
 
 def _discard_output() -> int:
     """Drop buffered output that cannot be written, so that Python does not report it at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if not sys.stdout.closed:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1
 
 
@@ -164,15 +172,8 @@ def _check_folder() -> None:
 
 
 def _print_error(message: str, code: int) -> int:
-    line = one_line(message)
-    if len(line) > LONGEST:  # by what was given
-        line = f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
-    print(f"paracosm: {line}", file=sys.stderr)
+    print(f"paracosm: {on_one_line(message)}", file=sys.stderr)
     return code
-
-
-LONGEST = 900
-"""Characters of a message."""
 
 
 if __name__ == "__main__":

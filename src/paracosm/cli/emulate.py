@@ -148,19 +148,21 @@ def serve(
     _check_host(config, host, listen)
     started = None if json or quiet else typer.echo
     if out is None:
-        result = _emulate(config, host, seed or 0, started)
+        result, stopped = _emulate(config, host, seed or 0, started)
     else:
         asked = config.model_dump(
             mode="json", exclude=config.without_effect(), exclude_defaults=True
         ) | {"mode": "wire"}
         with RunFolder.create(out, {"emulate": asked, "seed": seed or 0}, force) as folder:
-            result = _emulate(config, host, seed or 0, started)
+            result, stopped = _emulate(config, host, seed or 0, started)
             _fill_folder(folder, out, result)
         write_report_of([out])
     if not quiet:
         show_summary(result.summary, out, json)
     elif result.summary.status == "failed":
         print(f"paracosm: {why(result.summary)}", file=sys.stderr)
+    if result.summary.status == "interrupted":
+        return 128 + stopped
     return 1 if result.summary.status == "failed" else 0
 
 
@@ -196,8 +198,8 @@ def _how_to_start(config: EmulateConfig, host: str) -> Iterator[str]:
 
 def _emulate(
     config: EmulateConfig, host: str, seed: int, say: Callable[[str], None] | None
-) -> EmulationResult:
-    """Emulate until the real ranks end, and return the result."""
+) -> tuple[EmulationResult, int]:
+    """Emulate until the real ranks end; return the result, and the signal that stopped it, or 0."""
     from paracosm.emulation.rank.launched import served
     from paracosm.emulation.wire.main import emulate_peers
 
@@ -205,7 +207,7 @@ def _emulate(
     stop = threading.Event()
     with served(config, seed) as folder:
         path = folder / "emulator.records"
-        with _stopped_by_signals(stop):
+        with _stopped_by_signals(stop) as received:
             if say is not None:
                 for line in _how_to_start(config, host):
                     say(line)
@@ -221,16 +223,22 @@ def _emulate(
     if not is_observed:
         why = "the script runs in a process that is not observed"
         summary = replace(summary, no_iteration_time=why)
-    return replace(result, summary=summary)
+    return replace(result, summary=summary), received[0] if received else 0
 
 
 @contextlib.contextmanager
-def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Make Ctrl-C and SIGTERM end the emulation cleanly."""
+def _stopped_by_signals(stop: threading.Event) -> Iterator[list[int]]:
+    """Make Ctrl-C and SIGTERM end the emulation cleanly; yield the list of signals received."""
+    received: list[int] = []
+
+    def end(number: int, frame: object) -> None:
+        received.append(number)
+        stop.set()
+
     signals = (signal.SIGINT, signal.SIGTERM)
-    before = {sign: signal.signal(sign, lambda number, frame: stop.set()) for sign in signals}
+    before = {sign: signal.signal(sign, end) for sign in signals}
     try:
-        yield
+        yield received
     finally:
         for sign, handler in before.items():
             signal.signal(sign, handler)

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
-from typing import Literal
+from numbers import Integral
+from typing import Any, Literal
 
 from paracosm.cluster.link import LOCAL, Hierarchical, Link, Ring, Sharing, Star, Switch, Topology
 from paracosm.cluster.power import Power
@@ -169,8 +170,9 @@ def star(
     Raises:
         InputError: a number that is too small, or speeds that are not one per worker.
     """
+    nodes = _nodes(workers, speeds)
     topology = star_around(link, workers, servers, placement)
-    return assemble(_nodes(workers, speeds), [Node("server")] * servers, topology, placement)
+    return assemble(nodes, [Node("server")] * servers, topology, placement)
 
 
 def switch(
@@ -212,7 +214,7 @@ def hierarchical(
 
 def star_around(link: Link, workers: int, servers: int, placement: Placement) -> Star:
     """Return the star whose centres are the nodes that the servers live on."""
-    if servers < 1:
+    if _count("servers", servers) < 1:
         raise InputError("a star needs at least 1 server; topology switch does without")
     if placement == "own":
         return Star(link, range(workers, workers + servers))
@@ -246,7 +248,14 @@ def _called(name: str, node: Node) -> Node:
     return node if node.name == name else replace(node, name=name)
 
 
+def _count(what: str, given: Any) -> int:
+    if not isinstance(given, Integral):
+        raise InputError(f"{what}: give their number, not {given!r}")
+    return int(given)
+
+
 def _nodes(workers: int, speeds: Sequence[float] | None) -> list[Node]:
+    _count("workers", workers)
     if speeds is not None and len(speeds) != workers:
         raise InputError(f"{len(speeds)} speeds for {workers} workers: give one for each")
     return [Node(f"worker{i}", speed) for i, speed in enumerate(speeds or [1.0] * workers)]

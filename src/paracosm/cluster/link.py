@@ -5,14 +5,18 @@ None. Nodes without a link cannot exchange messages: nothing is routed through a
 """
 
 import re
+import sys
 from dataclasses import dataclass, replace
 from math import inf, isfinite
+from numbers import Real
 from typing import Any, ClassVar, Literal
 
 from paracosm.errors import InputError
 from paracosm.units import format_size, parse_size
 
 Duplex = Literal["full", "half"]
+
+_MOST = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,10 @@ class Packets:
 
     def __str__(self) -> str:
         return f"packets({format_size(self.quantum, exact=True).replace(' ', '')})"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real)
 
 
 Sharing = Literal["fair", "serial"] | Packets
@@ -69,14 +77,16 @@ class Link:
     sharing: Sharing = "fair"
 
     def __post_init__(self) -> None:
-        if not self.bandwidth > 0:
-            raise InputError(f"link: bandwidth must be above 0, not {self.bandwidth}")
-        for name, value in (("latency", self.latency), ("overhead", self.overhead)):
-            if not (value >= 0 and isfinite(value)):
-                raise InputError(f"link: {name} must be finite and 0 or more, not {value}")
-        if self.duplex not in ("full", "half"):
+        bandwidth: Any = self.bandwidth  # in Python, whatever is given
+        if not _is_number(bandwidth) or not (0 < bandwidth <= _MOST or bandwidth == inf):
+            raise InputError(f"link: bandwidth must be above 0, not {bandwidth!r}")
+        for name in ("latency", "overhead"):
+            value: Any = getattr(self, name)
+            if not _is_number(value) or not 0 <= value <= _MOST:
+                raise InputError(f"link: {name} must be finite and 0 or more, not {value!r}")
+        if str(self.duplex) not in ("full", "half"):
             raise InputError(f'link: duplex must be full or half, not "{self.duplex}"')
-        if self.sharing not in ("fair", "serial") and not isinstance(self.sharing, Packets):
+        if not isinstance(self.sharing, Packets) and str(self.sharing) not in ("fair", "serial"):
             raise InputError(
                 f'link: sharing must be fair, serial or packets(SIZE), not "{self.sharing}"'
             )

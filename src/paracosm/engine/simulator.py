@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from heapq import heapify, heappush
 from inspect import iscoroutine
 from math import inf, nan
+from numbers import Integral
 from pathlib import Path
 from reprlib import Repr
 from time import perf_counter
@@ -81,6 +82,7 @@ class Simulator(TransferScheduler):
         seed: int = 0,
         recording: Recording | str | Path | None = None,
     ) -> None:
+        _check("the seed must be a whole number", Integral, seed)
         super().__init__(network)
         self.log = log
         self.timeline = timeline
@@ -124,8 +126,10 @@ class Simulator(TransferScheduler):
         Raises:
             InputError: the name is taken, or what is made is not a worker, or already has a name.
         """
-        if isinstance(worker, type) and not issubclass(worker, Worker):
-            raise InputError(f"add_worker: {worker.__name__} is not a subclass of Worker")
+        _check("add_worker: the name must be a text", str, name)
+        if not callable(worker) or (isinstance(worker, type) and not issubclass(worker, Worker)):
+            told = getattr(worker, "__name__", repr(worker))
+            raise InputError(f"add_worker: {told} is not a subclass of Worker")
         if name in self.workers:
             raise InputError(f'there is a worker called "{name}" already')
         if isinstance(worker, type):
@@ -355,7 +359,7 @@ class Worker(Endpoint):
         """
         try:
             route = self.__routes[to]
-        except KeyError:
+        except (KeyError, TypeError):  # of what has no hash
             route = self.__open_route(to)
         sim = route.sim
         transfer = Transfer()
@@ -367,10 +371,10 @@ class Worker(Endpoint):
         transfer.propagation = 0.0
         if size is None:
             transfer.size = 0.0
-        elif 0.0 <= size < _INF:
+        elif size.__class__ is float and 0.0 <= size < _INF:
             transfer.size = size
         else:
-            raise InputError(f"send: the size must be finite, 0 or more bytes, not {size!r}")
+            transfer.size = _bytes(size)
         given = delay
         if delay is None:
             if route.local:
@@ -401,7 +405,7 @@ class Worker(Endpoint):
         return transfer
 
     def __open_route(self, to: str) -> Route:
-        target = self.sim.workers.get(to)
+        target = self.sim.workers.get(to) if isinstance(to, str) else None
         if target is None:
             raise unknown("worker", to, self.sim.workers)
         network = self.sim.network
@@ -425,7 +429,8 @@ class Worker(Endpoint):
                 or the cluster serves packets.
             RuntimeError: a message is on its way there.
         """
-        route = self.__routes.get(to) or self.__open_route(to)
+        _check("use_link: the link must be a Link", Link, link)
+        route = (self.__routes.get(to) if isinstance(to, str) else None) or self.__open_route(to)
         route.use(link)
 
     # Receiving
@@ -574,7 +579,8 @@ class Worker(Endpoint):
         if isinstance(duration, (int, float)):
             return duration
         if not isinstance(duration, Distribution):
-            return duration()
+            given = duration() if callable(duration) else duration
+            return seconds("execute: the duration", given)
         # By identity: distributions may be large, and equal ones need not share a stream.
         samplers = self.__samplers
         if id(duration) not in samplers:
@@ -595,6 +601,21 @@ class Worker(Endpoint):
         return self.__computed - max(0.0, self.__computing_until - self.sim.now)
 
     recvNB = recv_nb  # noqa: N815 - the name in the paper
+
+
+def _check(wanted: str, kind: type, given: object) -> None:
+    if not isinstance(given, kind):
+        raise InputError(f"{wanted}, not {given!r}")
+
+
+def _bytes(size: Any) -> float:
+    try:
+        number = float(size)
+    except (TypeError, ValueError, OverflowError):
+        number = nan
+    if not 0.0 <= number < _INF:
+        raise InputError(f"send: the size must be finite, 0 or more bytes, not {size!r}")
+    return number
 
 
 _SHORT = Repr()

@@ -46,6 +46,7 @@ from heapq import heapify, heappop, heappush
 from inspect import CORO_CLOSED, CORO_RUNNING, getcoroutinestate, iscoroutine
 from itertools import count
 from math import inf
+from numbers import Integral
 from types import TracebackType, coroutine
 from typing import Any, Generic, TypeVar
 
@@ -118,11 +119,18 @@ def seconds(what: str, value: object) -> float:
     """Return `value` as a float, if it is a finite number of seconds, 0 or more."""
     try:
         number = float(value)  # type: ignore[arg-type]  # whatever it is, the error names it
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise duration_error(what, value) from None
     if not 0.0 <= number < inf:
         raise duration_error(what, value)
     return number
+
+
+def _count(what: str, value: Any) -> int:
+    """Return `value`, if it is a whole number, 1 or more."""
+    if not isinstance(value, Integral) or value < 1:
+        raise InputError(f"{what} must be a whole number, 1 or more, not {value!r}")
+    return int(value)
 
 
 class Timer:
@@ -176,6 +184,7 @@ class Scheduler:
 
     def timeout(self, delay: float, value: object = None) -> Future:
         """Return a future that gets `value` in `delay` seconds."""
+        delay = seconds("timeout: the delay", delay)
         future = Future(self, f"the end of {delay:g} s")
         self.call_later(delay, future.set_result, value)
         return future
@@ -390,6 +399,9 @@ class Future(Awaitable, Place):
 
     def set_exception(self, error: BaseException) -> None:
         """Set an exception, which is raised in those that wait; otherwise as `set_result`."""
+        given: Any = error
+        if not isinstance(given, BaseException):
+            raise InputError(f"set_exception: give an exception, not {given!r}")
         self._set(None, error)
 
     def cancel(self) -> bool:
@@ -727,10 +739,8 @@ class Queue(Place, Generic[Item]):
     __slots__ = ("_getters", "_items", "_putters", "capacity")
 
     def __init__(self, sim: Scheduler, capacity: int | None = None, name: str = "a queue") -> None:
-        if capacity is not None and capacity < 1:
-            raise InputError(f"queue: the capacity must be 1 or more, not {capacity}")
         super().__init__(sim, name)
-        self.capacity = capacity
+        self.capacity = None if capacity is None else _count("queue: the capacity", capacity)
         self._items: deque[Item] = deque()
         self._getters: deque[Continuation] = deque()
         self._putters: deque[tuple[Continuation, Item]] = deque()
@@ -815,10 +825,8 @@ class Resource(Place):
     _waiting: deque[Continuation]
 
     def __init__(self, sim: Scheduler, capacity: int = 1, name: str = "a resource") -> None:
-        if capacity < 1:
-            raise InputError(f"resource: the capacity must be 1 or more, not {capacity}")
         super().__init__(sim, name)
-        self.capacity = capacity
+        self.capacity = _count("resource: the capacity", capacity)
         self.held = 0
         self._waiting = deque()
 
@@ -867,10 +875,8 @@ class Barrier(Place):
     _waiting: list[Continuation]
 
     def __init__(self, sim: Scheduler, parties: int, name: str = "a barrier") -> None:
-        if parties < 1:
-            raise InputError(f"barrier: it needs 1 party or more, not {parties}")
         super().__init__(sim, name)
-        self.parties = parties
+        self.parties = _count("barrier: the number of parties", parties)
         self._waiting = []
 
     @coroutine

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from paracosm.errors import InputError, unknown
 from paracosm.expression import parse_expression
 from paracosm.factory import is_reference
+from paracosm.files import check_name
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -111,6 +112,7 @@ def canonical(text: str, also: Iterable[str] = ()) -> str:
     file, colon, _ = text.rpartition(":")
     if not colon:
         raise InputError(f"{text}: name the function that makes it: {text}:make_model")
+    check_name(file)
     if file.endswith(".py") and not Path(file).is_file():
         raise InputError(f"{text}: no such file: {file}")
     return text

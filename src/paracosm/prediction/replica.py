@@ -1,5 +1,6 @@
 """One replica of a job with its durations: a graph, captured or read, and timings of its ops."""
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -184,7 +185,7 @@ def _corrected(
 ) -> tuple[Durations, Correction]:
     """Correct durations by the iteration or the timings of ops that `measured` says."""
     assert config.measured is not None
-    if Path(config.measured).is_file():
+    if os.path.isfile(config.measured):  # False for a text that no file can have as its name
         path = Path(config.measured)
         environment = _environment_of(path, hardware)
         timed = find_durations(graph, path, environment, cache=config.cache).durations

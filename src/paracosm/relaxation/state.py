@@ -55,6 +55,15 @@ class Run:
     stale: dict[int, float] = field(default_factory=dict)
     struck: int = 0  # how many faults there were
     stops: list[tuple[int, float, float]] = field(default_factory=list)  # who, from when, until
+    _readable: tuple[Any, Any] | None = None  # A, and its readable form
+
+    def readable_matrix(self) -> Any:
+        """Return `A` as the user's functions get it, which cannot change it."""
+        if self._readable is None or self._readable[0] is not self.A:
+            A = self.A
+            parts = (_sealed(A.data), _sealed(A.indices), _sealed(A.indptr))
+            self._readable = A, type(A)(parts, shape=A.shape)
+        return self._readable[1]
 
     @property
     def ticks(self) -> float:
@@ -233,11 +242,11 @@ def compute_residual(run: Run) -> None:
         run.enter(k.FRESH_RESIDUAL)
         square = float(a.gauges[k.SQUARE])
     else:
-        rows, out = np.arange(run.spec.problem.n), np.empty(run.spec.problem.n)
-        given = run.functions.map(a.iterate.x, rows, out)
-        if given is not None and np.shape(given) != out.shape:
-            raise InputError(f"map: values of shape {np.shape(given)} for {out.size} rows")
-        a.iterate.residual[:] = (out if given is None else np.asarray(given)) - a.iterate.x
+        rows, out = np.arange(run.spec.problem.n), np.zeros(run.spec.problem.n)
+        x = a.iterate.x.copy()
+        x.flags.writeable = "values" in run.functions.compiled  # whose signature says so
+        given = run.functions.map(x, rows, out)
+        a.iterate.residual[:] = (out if given is None else _numbers(given, out, "map")) - x
         square = float(np.sum(a.iterate.residual**2))
     set_limits(a.gauges, square)
     a.gauges[k.ERROR_AGAIN] = inf  # sum it anew, too
@@ -296,7 +305,11 @@ def ask_rows(run: Run) -> None:
         flight = run.arrays.flight
         number = int(flight.updates[who])
         where = f"pattern function: processor {who}, update {number}"
-        rows = np.asarray(function(who, number, uniform(run.arrays.choices[who], number)))
+        given = function(who, number, uniform(run.arrays.choices[who], number))
+        try:
+            rows = np.asarray(given)
+        except (TypeError, ValueError, RuntimeError):  # the last of PyTorch
+            rows = np.empty(0)
         if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu":
             raise InputError(f"{where}: must return a list of one row or more")
         if rows.min() < 0 or rows.max() >= n:
@@ -322,29 +335,40 @@ def _ask_values_of(run: Run, function: Callable[..., Any], who: int) -> None:
     first, end, chosen = rows_in_flight.py_func(a.blocks, a.flight, who)
     rows = (a.flight.chosen if chosen else a.blocks.rows)[first:end]
     slot = a.flight.slot[who]
-    out = a.flight.values[slot : slot + end - first]
-    arguments = (out,) if run.spec.problem.map is not None else (run.A, a.matrix.b, out)
+    kept = a.flight.values[slot : slot + end - first]
+    # What the loop keeps is not for others to change, nor for later.
+    x, rows, out = _sealed(a.iterate.x), _sealed(rows), kept.copy()
+    is_map = run.spec.problem.map is not None
+    arguments = (out,) if is_map else (run.readable_matrix(), _sealed(a.matrix.b), out)
     if a.rules.distributed:
         run.enter(k.EXCHANGE, who)
-    a.iterate.x.flags.writeable = False  # what the loop keeps is not for others to change
     try:
-        given = function(a.iterate.x, rows, *arguments)
+        given = function(x, rows, *arguments)
     finally:
-        a.iterate.x.flags.writeable = True
         if a.rules.distributed:
             run.enter(k.EXCHANGE, who)
-    if given is None:
-        return
+    what = f"{'map' if is_map else 'update function'}: processor {who}"
+    kept[:] = out if given is None else _numbers(given, kept, what)
+
+
+def _sealed(array: Any) -> Any:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _numbers(given: Any, like: Floats, what: str) -> Floats:
+    """Return what a function of the user's returned, as numbers for the rows of `like`."""
     try:
-        values = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"update function: processor {who}: it returned no numbers") from None
-    if values.shape != out.shape:
-        raise InputError(
-            f"update function: processor {who}: it returned values of shape {values.shape} "
-            f"for {out.size} rows"
-        )
-    out[:] = values
+        found = np.asarray(given)
+        if np.iscomplexobj(found):
+            raise TypeError
+        values = found.astype(np.float64)
+    except (TypeError, ValueError, RuntimeError):  # the last of PyTorch
+        raise InputError(f"{what}: it returned no numbers") from None
+    if values.shape != like.shape:
+        raise InputError(f"{what}: it returned values of shape {values.shape} for {like.size} rows")
+    return values
 
 
 def ask_durations(run: Run) -> None:
@@ -361,7 +385,7 @@ def ask_durations(run: Run) -> None:
         given = function(who, number, uniform(a.streams[who], number))
         try:
             duration = float(given)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError, RuntimeError):  # the last of PyTorch
             raise InputError(
                 f"time function: processor {who}, update {number}: {given!r} is not a number"
             ) from None

@@ -129,9 +129,9 @@ def to_builtin(value: object) -> Any:
             return value
         case str():
             return str(value)
-        case int():
+        case Integral():
             return int(value)
-        case float():
+        case Real():
             return float(value)
         case Mapping():
             return {str(key): to_builtin(item) for key, item in value.items()}
@@ -140,7 +140,9 @@ def to_builtin(value: object) -> Any:
         case list() | tuple():
             return [to_builtin(item) for item in value]
     if callable(to_list := getattr(value, "tolist", None)):
-        return to_builtin(to_list())
+        listed = to_list()
+        # A complex number that Python has no type for is its own list.
+        return str(value) if type(listed) is type(value) else to_builtin(listed)
     return str(value)
 
 

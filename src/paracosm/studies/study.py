@@ -24,7 +24,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from paracosm.cluster.worker_counts import parse_workers
-from paracosm.data_files import read_yaml
+from paracosm.data_files import MOST_LEVELS, read_yaml
 from paracosm.errors import InputError
 from paracosm.studies.kinds import KINDS
 from paracosm.validation import validated
@@ -54,7 +54,11 @@ class Study(BaseModel):
     )
 
     def with_arguments(self, seed: int | None, arguments: Mapping[str, Any]) -> Study:
-        """Return the study with some arguments overridden."""
+        """Return the study with some arguments overridden.
+
+        Raises:
+            InputError: one that the study varies, or what is no seed.
+        """
         given = [*arguments, *([] if seed is None else ["seed"])]
         for key in given:
             if any(key in grid for grid in self._over()):
@@ -62,12 +66,9 @@ class Study(BaseModel):
                     f"{key} is varied by the study (over.{key}): leave out "
                     f"--{key.replace('_', '-')}, or change the study"
                 )
-        return self.model_copy(
-            update={
-                "seed": self.seed if seed is None else seed,
-                self.kind: {**self.arguments, **arguments},
-            }
-        )
+        own = {key: value for key, value in self if value is not None}
+        own |= {} if seed is None else {"seed": seed}
+        return validated(Study, {**own, self.kind: {**self.arguments, **arguments}}, self.kind)
 
     @property
     def counts(self) -> Grid:
@@ -127,6 +128,16 @@ class Study(BaseModel):
                 f"run{found}"
             )
         return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flat(cls, content: Any) -> Any:
+        level = [content]
+        for _ in range(MOST_LEVELS):
+            level = list({id(part): part for value in level for part in _parts(value)}.values())
+        if level:  # or a list that contains itself
+            raise ValueError(f"nested deeper than {MOST_LEVELS} levels")
+        return content
 
     @field_validator("over", mode="before")
     @classmethod
@@ -211,6 +222,12 @@ class Study(BaseModel):
             for grid in grids
             for choice in itertools.product(*(enumerate(v, start=1) for v in grid.values()))
         ]
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _is_one_number(annotation: Any) -> bool:

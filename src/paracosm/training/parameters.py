@@ -44,6 +44,9 @@ class ParameterLayout:
         for name, tensor in tensors:
             if tensor.dtype != torch.float32:
                 raise InputError(f'the model\'s parameter "{name}" is {tensor.dtype}, not float32')
+            if tensor.is_meta or tensor.layout != torch.strided:
+                what = "on the meta device" if tensor.is_meta else tensor.layout
+                raise InputError(f'the model\'s parameter "{name}" is {what}: make it dense')
         if servers > len(tensors):
             raise InputError(
                 f"{servers} servers for a model of {len(tensors)} tensors: "

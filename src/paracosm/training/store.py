@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from math import inf
+from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
 
+from paracosm.errors import InputError
 from paracosm.results import Chance
 from paracosm.training.learning_rate import Factor
 from paracosm.training.privacy import Accountant, ClientNoise
@@ -168,10 +171,9 @@ class Store:
         if not self._real:
             self.replace(contributions, self.parameters)
             return
-        weight, workers, version = self._weighting.weight, self._workers, self.version
         shares = [each.gradient.weight for each in contributions]
         weights = [
-            share * weight(version - each.read_version, workers)
+            share * self._weight(self.version - each.read_version)
             for share, each in zip(shares, contributions, strict=True)
         ]
         values = self._clipped(contributions, weights)
@@ -190,9 +192,20 @@ class Store:
             mean = self._recipe.noise.add(mean, weights)
         if self._aggregate is not None:
             mean = self._aggregate(mean)
+        _check_like("direction", mean, self.parameters)  # PyTorch would broadcast it
         # The mean scale shortens the step, not the direction: Adam would undo the latter.
         relative = sum(weights) / sum(shares) * self._recipe.lr_factor(self._updates())
         self.replace(contributions, self._rule(self.parameters, mean, relative))
+
+    def _weight(self, staleness: int) -> float:
+        weight: Any = self._weighting.weight(staleness, self._workers)
+        is_number = isinstance(weight, Real)
+        if not is_number or not 0 < weight < inf:
+            raise InputError(
+                f"the algorithm's weight of a gradient of staleness {staleness} must be a number "
+                f"above 0, not {weight!r}"
+            )
+        return float(weight)
 
     def _clipped(
         self, contributions: Sequence[Contribution], weights: Sequence[float]
@@ -214,6 +227,8 @@ class Store:
 
     def replace(self, contributions: Sequence[Contribution], parameters: Any) -> None:
         """Update to `parameters`, which came of the contributions."""
+        if self._real:
+            _check_like("update to parameters", parameters, self.parameters)
         version = self.version
         staleness = [version - each.read_version for each in contributions]
         self.parameters = parameters
@@ -237,6 +252,17 @@ class Store:
         if self._aggregate is not None and self._real:
             mean = self._aggregate(mean)
         self.replace(contributions, self.parameters - mean)
+
+
+def _check_like(what: str, values: Any, parameters: Any) -> None:
+    """Raise InputError unless an algorithm's `values` have the form of the parameters."""
+    shape = getattr(values, "shape", None)
+    if shape != parameters.shape:
+        found = type(values).__name__ if shape is None else f"values of shape {tuple(shape)}"
+        raise InputError(
+            f"the algorithm's {what} must be a vector of shape {tuple(parameters.shape)}, "
+            f"not {found}"
+        )
 
 
 class Pending(Protocol):

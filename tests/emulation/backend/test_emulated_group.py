@@ -293,6 +293,29 @@ def test_what_is_not_supported_is_named_with_its_line(four: World, name: str, ca
     assert name in note.text
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda t: dist.broadcast(t, src=-1), "no rank -1 in a group of 4"),
+        (lambda t: dist.send(t, dst=4), "no rank 4 in a group of 4"),
+        (lambda t: dist.all_gather([t] * 5, t), "a list of 5 tensors in a group of 4"),
+        (lambda t: dist.gather(t, [t]), "a list of 1 tensors"),
+        (lambda t: dist.scatter(t, [t]), "a list of 1 tensors"),
+        (lambda t: dist.reduce_scatter(t, [t]), "a list of 1 tensors"),
+        (lambda t: dist.all_to_all([t] * 4, [t] * 3), "a list of 3 tensors"),
+        (lambda t: dist.all_gather_into_tensor(t, t), "not 4 times 6"),
+        (lambda t: dist.all_gather_into_tensor(torch.zeros(24).half(), t), "of torch.float16"),
+        (lambda t: dist.reduce_scatter_tensor(t, t), "not 4 times 6"),
+        (lambda t: dist.all_to_all_single(t, t), "6 rows cannot be divided by 4 ranks"),
+        (lambda t: dist.all_to_all_single(t, t, [1] * 4, [1] * 4), r"by splits \[1, 1, 1, 1\]"),
+        (lambda t: dist.all_reduce(t, op=OPS.BXOR), "not defined for numbers with a point"),
+    ],
+)
+def test_what_real_groups_refuse_is_refused_here(four: World, call: Any, message: str):
+    with pytest.raises(RuntimeError, match=message):
+        call(torch.zeros(6))
+
+
 def test_a_collective_that_a_real_group_would_give_up_is_noted_once(four: World):
     dist.group.WORLD.set_timeout(timedelta(milliseconds=1))
     four.communication.costs = Cost(3e-3, 0.0)

@@ -24,6 +24,7 @@ from paracosm.emulation.wire.store import (
     is_device_group,
     is_role_key,
     members_key,
+    read_members,
 )
 
 # What rank 0 of 4 wrote on a machine called "vm": the tail of the sockaddr_storage is not cleared.
@@ -163,6 +164,17 @@ def role(agent: int, each: int) -> bytes:
     return json.dumps({"role": "default", "rank": agent, "local_world_size": each}).encode()
 
 
+@pytest.mark.parametrize("value", [b"", b"5", b"[0, 4]", b"[-1]", b"[true]", b"[" * 100_000])
+def test_members_that_are_none_are_refused(value: bytes) -> None:
+    assert read_members(b"[2, 0]", 4) == (2, 0)
+    with pytest.raises(AddressError, match="a list of ranks below 4, not b"):
+        read_members(value, 4)
+
+
+def test_a_rank_of_thousands_of_digits_is_none() -> None:
+    assert find_address("/default_pg/0//cpu//0/" + "9" * 5000) is None
+
+
 def test_agents_of_torchrun_when_agent_0_is_real() -> None:
     key = "/none/torchelastic/role_info/0"
     assert is_role_key(key)
@@ -192,6 +204,8 @@ def test_agents_of_torchrun_when_agent_0_gives_the_ranks() -> None:
         (4, (0,), role(0, 0), "torchrun has 0 ranks on each machine"),
         (4, (0,), b"[]", "a role and a local_world_size expected"),
         (4, (0,), b"\xff", "a role and a local_world_size expected"),
+        (4, (0,), b"[" * 100_000, "a role and a local_world_size expected"),
+        (4, (0,), b'{"role": 1, "local_world_size": Infinity}', "a role and a local_world_size"),
     ],
 )
 def test_agents_that_make_no_sense(

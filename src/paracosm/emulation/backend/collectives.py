@@ -40,19 +40,20 @@ class Collectives:
 
     def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None) -> Work:
         op = _op(opts if op is None else op)
-        return self._reduced("reduce", _as_list(tensors), op, _root(opts))
+        return self._reduced("reduce", _as_list(tensors), op, self._root(opts))
 
     def reduce_scatter(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
     ) -> Work:
         lists = input_tensors if isinstance(output_tensors, list) else [input_tensors]
-        inputs = [tensor for each in lists for tensor in each]
+        inputs = self._of_all("reduce_scatter", lists)
         own = [each[self._member.rank] for each in lists]
         return self._reduced_parts(_as_list(output_tensors), inputs, own, _op(opts))
 
     def reduce_scatter_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Work:
+        self._check_whole("reduce_scatter", inputs, outputs)
         own = [
             values.part(source, self._member.rank, output.numel())
             for output, source in zip(outputs, inputs, strict=True)
@@ -68,7 +69,7 @@ class Collectives:
     def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Work:
         """Leave tensors unchanged: the root's are the same."""
         tensors = _as_list(tensors)
-        return self._ask("broadcast", tensors, tensors, None, _root(opts))
+        return self._ask("broadcast", tensors, tensors, None, self._root(opts))
 
     def allgather(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
@@ -85,6 +86,8 @@ class Collectives:
     def all_gather_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Work:
+        self._check_whole("all_gather", outputs, inputs)
+
         def fill() -> None:
             for output, source in zip(outputs, inputs, strict=True):
                 values.repeat(output, source, self._ranks)
@@ -101,7 +104,7 @@ class Collectives:
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
     ) -> Work:
         lists = output_tensors if isinstance(input_tensors, list) else [output_tensors]
-        root = _root(opts)
+        root = self._root(opts)
         at_root = lists if root == self._member.rank else []
         return self._gathered("gather", at_root, _as_list(input_tensors), root)
 
@@ -111,8 +114,8 @@ class Collectives:
         """Keep one's own tensor at the root; elsewhere, receive one as a message."""
         outputs = _as_list(output_tensors)
         lists = input_tensors if isinstance(output_tensors, list) else [input_tensors]
-        root, rank = _root(opts), self._member.rank
-        inputs = [tensor for each in lists for tensor in each] if root == rank else []
+        root, rank = self._root(opts), self._member.rank
+        inputs = self._of_all("scatter", lists) if root == rank else []
 
         def fill() -> None:
             for i, output in enumerate(outputs):
@@ -133,6 +136,12 @@ class Collectives:
         opts: Any = None,
         timeout: Any = None,
     ) -> Work:
+        for tensor, splits in ((output, output_splits), (source, input_splits)):
+            rows = tensor.shape[0] if tensor.dim() else 0
+            if sum(splits) != rows if splits else rows % self._ranks:
+                told = f"splits {list(splits)}" if splits else f"{self._ranks} ranks"
+                raise RuntimeError(f"all_to_all: {rows} rows cannot be divided by {told}")
+
         def fill() -> None:
             values.all_to_all_single(output, source, output_splits, input_splits, self._ranks)
 
@@ -143,10 +152,11 @@ class Collectives:
     def alltoall(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None, timeout: Any = None
     ) -> Work:
+        self._of_all("all_to_all", [outputs, inputs])
         return self._ask("all_to_all", outputs, inputs, lambda: values.all_to_all(outputs, inputs))
 
     def send(self, tensors: Tensors, peer: int, tag: int) -> Work:
-        to = self._member.members[peer]
+        to = self._member.members[self._in_group(peer)]
 
         def fill() -> None:
             for tensor in tensors:
@@ -155,7 +165,7 @@ class Collectives:
         return self._ask("send", [], tensors, fill, peer)
 
     def recv(self, tensors: Tensors, peer: int, tag: int) -> Work:
-        source = self._member.members[peer]
+        source = self._member.members[self._in_group(peer)]
 
         def fill() -> None:
             for tensor in tensors:
@@ -187,6 +197,7 @@ class Collectives:
         for tensor in tensors:
             if tensor.layout != torch.strided:
                 raise self._runtime.refuse(f"{kind} of a sparse tensor")
+        _check_operation(op, tensors)
 
         def fill() -> None:
             for tensor in tensors:
@@ -196,6 +207,8 @@ class Collectives:
         return self._ask(kind, tensors, tensors, fill if gets else None, root)
 
     def _reduced_parts(self, outputs: Tensors, inputs: Tensors, own: Tensors, op: Any) -> Work:
+        _check_operation(op, inputs)
+
         def fill() -> None:
             for output, part in zip(outputs, own, strict=True):
                 values.copy(output, part)
@@ -208,9 +221,36 @@ class Collectives:
             for each, source in zip(lists, inputs, strict=True):
                 values.copy_to_all(each, source)
 
-        outputs = [tensor for each in lists for tensor in each]
+        outputs = self._of_all(kind, lists)
         size = _bytes(outputs) if lists else self._ranks * _bytes(inputs)
         return self._ask(kind, outputs, inputs, fill if lists else None, root, size)
+
+    # What real libraries refuse is refused here: it would be cut or repeated.
+
+    def _root(self, opts: Any) -> int:
+        return self._in_group(0 if opts is None else getattr(opts, "rootRank", opts))
+
+    def _in_group(self, rank: int) -> int:
+        if not 0 <= rank < self._ranks:
+            raise RuntimeError(f"there is no rank {rank} in a group of {self._ranks}")
+        return rank
+
+    def _of_all(self, kind: str, lists: list[Tensors]) -> Tensors:
+        """Return the tensors of lists that have one for each rank."""
+        for each in lists:
+            if len(each) != self._ranks:
+                raise RuntimeError(
+                    f"{kind}: a list of {len(each)} tensors in a group of {self._ranks} ranks"
+                )
+        return [tensor for each in lists for tensor in each]
+
+    def _check_whole(self, kind: str, wholes: Tensors, parts: Tensors) -> None:
+        for whole, part in zip(wholes, parts, strict=True):
+            if whole.numel() != self._ranks * part.numel() or whole.dtype != part.dtype:
+                raise RuntimeError(
+                    f"{kind}: {whole.numel()} numbers of {whole.dtype} are not {self._ranks} times "
+                    f"{part.numel()} of {part.dtype}"
+                )
 
     def _ask(
         self,
@@ -238,8 +278,13 @@ def _op(opts: Any) -> Any:
     return ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts)
 
 
-def _root(opts: Any) -> int:
-    return 0 if opts is None else getattr(opts, "rootRank", opts)
+def _check_operation(op: Any, tensors: Sequence[Tensor]) -> None:
+    kind = getattr(op, "op", op)
+    if kind in _OF_BITS and any(each.is_floating_point() or each.is_complex() for each in tensors):
+        raise RuntimeError(f"{kind} is not defined for numbers with a point")
+
+
+_OF_BITS = {ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR}
 
 
 def _bytes(tensors: Sequence[Tensor]) -> int:

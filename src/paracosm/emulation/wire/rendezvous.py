@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import importlib.metadata
 import ipaddress
-import json
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -34,6 +33,7 @@ from paracosm.emulation.wire.store import (
     is_default,
     is_device_group,
     is_role_key,
+    read_members,
 )
 
 _QUICK, _IDLE, _SLOWER = 0.001, 0.1, 1.3  # seconds between looks at the store; growth
@@ -147,7 +147,7 @@ class Rendezvous:
         """Read addresses, which change if a group is made again; return whether any did."""
         told = {name: key for key in added if (name := find_members(key))}
         for name, value in zip(told, client.get(list(told.values())), strict=True):
-            self._told[name] = tuple(json.loads(value))
+            self._told[name] = read_members(value, self._world)
         places = [found for key in added if (found := find_address(key))]
         seen = [(name, rank) for name, group in self._groups.items() for rank in group.values]
         places += [place for place in seen if place not in set(places)]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import os
 import re
 import socket
 import struct
@@ -21,6 +22,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from paracosm import errors
+from paracosm.emulation.wire.protocol import AddressError
 from paracosm.errors import InputError
 
 _Item = TypeVar("_Item")
@@ -122,6 +124,8 @@ def host_store(host: str, port: int) -> Any:
 
     It serves on its own threads for as long as it is kept.
     """
+    # Of an unrelated client PyTorch would warn with a C++ stack.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     distributed = errors.require("torch.distributed", "torch", "the store of an emulated rank 0")
     try:
         listening = bound(host, port)
@@ -154,7 +158,7 @@ def bound(host: str, port: int) -> socket.socket:
     return opened
 
 
-_ADDRESS = re.compile(r"/(.+/\d+)/(\d+)")
+_ADDRESS = re.compile(r"/(.+/\d+)/(\d{1,9})")
 _DEVICE = re.compile(r"//[a-z]+//\d+$")
 _DEFAULT = re.compile(r"(?:^|/)default_pg/0//[a-z]+//\d+$")
 
@@ -185,6 +189,23 @@ def find_members(key: str) -> str | None:
     """Return the name of the group whose members a key tells; None for other keys."""
     found = _MEMBERS.fullmatch(key)
     return None if found is None else found[1]
+
+
+def read_members(value: bytes, world: int) -> tuple[int, ...]:
+    """Return the ranks of the job that a value of `members_key` lists.
+
+    Raises:
+        AddressError: it lists none; anyone who reaches the store can write there.
+    """
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, list) and all(type(each) is int and 0 <= each < world for each in found):
+        return tuple(found)
+    raise AddressError(
+        f"the members of a group are a list of ranks below {world}, not {value[:80]!r}"
+    )
 
 
 def is_default(group: str) -> bool:
@@ -232,7 +253,7 @@ def answer_agents(world: int, real: Sequence[int], key: str, value: bytes) -> An
     try:
         told = json.loads(value)
         role, each = str(told["role"]), int(told["local_world_size"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise AgentError(f"a role and a local_world_size expected, not {value[:80]!r}") from None
     if each < 1 or world % each:
         text = f"torchrun has {each} ranks on each machine, which do not make {world} ranks"

@@ -224,8 +224,12 @@ class _Own(BaseModel):
     lets_clients_change: bool
     interrupts: bool
     counts_examples: bool
-    gradients_per_update: int
+    gradients_per_update: PositiveInt
     rule: InstanceOf[ScheduleRule] | None
+    outer: Callable[..., Any] | None
+    compensation: Callable[..., Any]
+    recoveries_on: tuple[Recovery, ...]
+    written: str
 
 
 def check_own(algorithm: Algorithm) -> None:
@@ -233,6 +237,10 @@ def check_own(algorithm: Algorithm) -> None:
     methods = {
         "gradients_per_update": algorithm.gradients_per_update(1),
         "rule": algorithm.rule(1),
+        "outer": algorithm.outer(),
+        "compensation": algorithm.compensation(),
+        "recoveries_on": algorithm.recoveries_on(algorithm.topologies[0]),
+        "written": algorithm.__str__(),  # not by `str`, which raises a TypeError of its own
     }
     values = {key: getattr(algorithm, key) for key in _Own.model_fields if key not in methods}
     validated(_Own, values | methods, f'algorithm "{algorithm.reference()}"')
