@@ -376,3 +376,10 @@ def test_a_disk_without_room_for_a_large_trace_is_named(
     assert refused(DATA / "dlrm" / "rank3.json.gz").endswith(
         ": No space left on device: set TMPDIR to a folder on a larger disk"
     )
+
+
+@pytest.mark.parametrize("rank", [-1, 0.5, "one", float("inf"), 2**40])
+def test_a_rank_that_is_none_is_refused(rank: Any, tmp_path: Path) -> None:
+    header = {"distributedInfo": {"rank": rank, "world_size": 2}}
+    path = written(tmp_path, [span("kernel", "gemm", 0, 1)], **header)
+    assert "distributedInfo: rank is" in refused(path)
