@@ -1,10 +1,10 @@
-"""The reader of JSON refuses what no file can be written with."""
+"""The readers of JSON and YAML refuse what no file can be written with, or would never end."""
 
 from __future__ import annotations
 
 import pytest
 
-from paracosm.data_files import parse_json
+from paracosm.data_files import parse_json, parse_yaml
 from paracosm.errors import InputError
 
 
@@ -16,3 +16,12 @@ def test_half_a_surrogate_pair_is_refused(text: str | bytes) -> None:
 
 def test_a_whole_surrogate_pair_is_one_character() -> None:
     assert parse_json('["\\ud83d\\ude00"]', "here") == ["😀"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("- a\n" * 200_001, "more than 200,000 keys and values"), ("#" * 2**25, "more than 16 MiB")],
+)
+def test_a_text_that_takes_minutes_to_parse_is_refused(text: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        parse_yaml(text, "here")

@@ -14,7 +14,8 @@ from paracosm.files import MOST_BYTES, open_file
 
 MOST_YAML = 16 * 2**20  # bytes
 MOST_LEVELS = 64
-MOST_VALUES = 1_000_000
+MOST_VALUES = 1_000_000  # with those that aliases repeat
+MOST_WRITTEN = 200_000  # PyYAML takes up to 0.1 ms for each
 
 
 def read_yaml(path: str | Path, what: str) -> Any:
@@ -37,6 +38,8 @@ def parse_yaml(text: str | bytes, where: str) -> Any:
     Raises:
         InputError: as `read_yaml`.
     """
+    if len(text) > MOST_YAML:
+        raise InputError(f"{where}: more than {MOST_YAML >> 20:,} MiB")
     try:
         text = text.decode() if isinstance(text, bytes) else text
         content = yaml.load(text, Loader=_Loader)
@@ -127,12 +130,15 @@ class _Loader(yaml.SafeLoader):
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
-        self._level = 0
+        self._level = self._values = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         self._level += 1
         if self._level > MOST_LEVELS:
             raise yaml.YAMLError(f"nested deeper than {MOST_LEVELS} levels")
+        self._values += 1
+        if self._values > MOST_WRITTEN:
+            raise yaml.YAMLError(f"more than {MOST_WRITTEN:,} keys and values")
         node = super().compose_node(parent, index)
         self._level -= 1
         return node

@@ -75,6 +75,9 @@ def read_only():
     fixed.flags.writeable = False
     return fixed, y, x, y
 
+def list_of_arrays():
+    return list(x), y, x, y
+
 def frame():
     pandas = pytest.importorskip("pandas")
     return pandas.DataFrame(x[:4]), pandas.Series(y[:4], index=range(5, 9)), x[4:], y[4:]
@@ -114,10 +117,11 @@ def test_arrays_become_tensors() -> None:
     assert (data.input_shape, data.classes, len(data.test_x)) == ((4,), 3, 2)
 
 
-def test_a_read_only_array_is_taken_without_a_warning() -> None:
+@pytest.mark.parametrize("factory", ["read_only", "list_of_arrays"])
+def test_an_array_is_taken_without_a_warning(factory: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert load_data("my_data:read_only").train_x.shape == (6, 4)
+        assert load_data(f"my_data:{factory}").train_x.shape == (6, 4)
 
 
 def test_frames_of_pandas_are_taken() -> None:

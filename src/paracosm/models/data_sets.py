@@ -141,8 +141,9 @@ def _tensor(reference: str, name: str, array: Any) -> Tensor:
     import torch
 
     try:
-        if hasattr(array, "__array__") and not isinstance(array, torch.Tensor):
-            array = np.asarray(array)  # of pandas, for example
+        first = array[0] if isinstance(array, list | tuple) and array else array
+        if hasattr(first, "__array__") and not isinstance(first, torch.Tensor):
+            array = np.asarray(array)  # of pandas, for example, or several arrays
         if isinstance(array, np.ndarray) and not array.flags.writeable:
             array = array.copy()  # PyTorch would warn of it
         tensor = torch.as_tensor(array)

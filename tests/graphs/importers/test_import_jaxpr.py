@@ -67,6 +67,9 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         return str(raised.value).removeprefix(f"{path}: ")
 
     assert refusal(paracosm_jaxpr=2).startswith("a jaxpr of format 2; this version reads up to 1")
+    assert refusal(paracosm_jaxpr=-1).startswith("a jaxpr of format -1")
+    assert refusal(examples="4") == '"examples" must be a whole number from 1'
+    assert refusal(counted_once=-1) == '"counted_once" must be a whole number from 0'
     assert refusal(equations=None) == '"equations" is missing, or no list'
     assert refusal(equations=[]) == "a jaxpr without equations"
     assert refusal(equations=[{}]) == 'equation 0 lacks "primitive"'

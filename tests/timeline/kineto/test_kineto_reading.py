@@ -376,3 +376,18 @@ def test_a_disk_without_room_for_a_large_trace_is_named(
     assert refused(DATA / "dlrm" / "rank3.json.gz").endswith(
         ": No space left on device: set TMPDIR to a folder on a larger disk"
     )
+
+
+@pytest.mark.parametrize("rank", [-1, 0.5, "one", float("inf"), 2**40])
+def test_a_rank_that_is_none_is_refused(rank: Any, tmp_path: Path) -> None:
+    header = {"distributedInfo": {"rank": rank, "world_size": 2}}
+    path = written(tmp_path, [span("kernel", "gemm", 0, 1)], **header)
+    assert "distributedInfo: rank is" in refused(path)
+
+
+def test_blanks_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "CHUNK", 1_000)
+    monkeypatch.setattr(scan, "LONGEST", 10_000)
+    path = tmp_path / "trace.json"
+    path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * 1_000_000))
+    assert "more than 10,000 blanks" in refused(path)

@@ -55,9 +55,9 @@ def read_jaxpr(path: Path) -> Graph:
         "source": "jaxpr",
         "file": path.name,
         "jax": str(found.get("jax")),
-        "loops_counted_once": found["counted_once"],
+        "loops_counted_once": found["counted_once"] or 0,
     }
-    if isinstance(found.get("examples"), int):
+    if found["examples"] is not None:
         provenance["examples"] = found["examples"]
     return graph_of_calls(
         calls,
@@ -78,16 +78,18 @@ def _content(path: Path, where: str) -> dict[str, Any]:
     if not isinstance(found, dict) or "paracosm_jaxpr" not in found:
         raise InputError(f'{where}: no jaxpr of jaxpr_export: it lacks "paracosm_jaxpr"')
     version = found["paracosm_jaxpr"]
-    if not isinstance(version, int) or version > VERSION:
+    if type(version) is not int or not 1 <= version <= VERSION:
         raise InputError(
-            f"{where}: a jaxpr of format {version}; this version reads up to {VERSION}: upgrade "
-            "paracosm"
+            f"{where}: a jaxpr of format {version!s:.9}; this version reads up to {VERSION}: "
+            "upgrade paracosm"
         )
     for key in ("tensors", "equations", "inputs", "outputs", "parameters"):
         if not isinstance(found.get(key), list):
             raise InputError(f'{where}: "{key}" is missing, or no list')
-    if type(found.setdefault("counted_once", 0)) is not int:
-        raise InputError(f'{where}: "counted_once" is no whole number')
+    for key, least in (("counted_once", 0), ("examples", 1)):
+        value = found.setdefault(key, None)
+        if value is not None and not (type(value) is int and least <= value < 2**63):
+            raise InputError(f'{where}: "{key}" must be a whole number from {least}')
     return found
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -262,7 +263,7 @@ def _times(found: Any, key: str, ops: int, where: str) -> np.ndarray[Any, np.dty
             length = len(row) if isinstance(row, list) else "no"
             raise InputError(f"{where}: {key}[{step}] has {length} values for {ops} ops")
         for op, value in enumerate(row):
-            if not isinstance(value, int | float | None):
+            if type(value) not in (int, float, NoneType):
                 raise InputError(f"{where}: {key}[{step}][{op}] is not a number: {str(value)[:40]}")
     return np.array(rows, float) / 1e6
 

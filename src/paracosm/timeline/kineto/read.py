@@ -204,9 +204,14 @@ class KinetoFile:
             raise InputError(f"{self.path}: the trace has no spans: nothing was profiled")
         distributed = header.get("distributedInfo")
         distributed = distributed if isinstance(distributed, dict) else {}
-        rank, world = distributed.get("rank"), distributed.get("world_size")
-        self.rank = None if rank is None else _number(rank, 0)
-        self.world_size = None if world is None else _number(world, 0)
+        for key in ("rank", "world_size"):
+            value = distributed.get(key)
+            number = None if value is None else _number(value, -1)
+            if value is not None and (isinstance(value, float) or not 0 <= (number or 0) < 2**31):
+                raise InputError(
+                    f"{self.path}: distributedInfo: {key} is {value!r:.40}, no whole number from 0"
+                )
+            setattr(self, key, number)
         self._base = _number(header.get("baseTimeNanoseconds"), 0)
         waits = any(isinstance(each, Synchronisation) for each in self._details)
         missing = {
@@ -323,7 +328,7 @@ def _nanoseconds(microseconds: int | str) -> int:
 def _number(value: Any, otherwise: int) -> int:
     try:
         return int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return otherwise
 
 

@@ -46,10 +46,13 @@ class Scanner:
 
     def peek(self) -> str:
         """Return the next character that is not blank; "" at the end."""
+        begin = self._passed
         while True:
             self._at = _BLANK.match(self._text, self._at).end()  # type: ignore[union-attr]
             if self._at < len(self._text):
                 return self._text[self._at]
+            if self._passed - begin > LONGEST:  # as unpacked from a small file of nothing else
+                raise self.broken(f"more than {LONGEST:,} blanks")
             if not self._more():
                 return ""
 
