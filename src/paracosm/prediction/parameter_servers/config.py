@@ -164,8 +164,6 @@ class ThroughputFields(BaseModel):
 
     def resolve_settings(self, cluster: Cluster, workers: Sequence[int]) -> Settings:
         node = self._calibration()
-        if workers[-1] > MOST_WORKERS:
-            raise InputError(f"workers: of a profile {MOST_WORKERS:,} at most, not {workers[-1]:,}")
         if self.backup is not None and self.backup >= workers[0]:
             raise InputError(
                 f"backup: must be below the number of workers ({workers[0]}), not {self.backup}"
