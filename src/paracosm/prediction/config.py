@@ -28,6 +28,7 @@ from paracosm.prediction.parameter_servers.config import (
     Settings,
     ThroughputFields,
     load_profile,
+    parameters_on,
 )
 from paracosm.profiling.jobs import JobProfile
 from paracosm.quantities import Bandwidth, Duration
@@ -519,7 +520,10 @@ class PredictConfig(ThroughputFields, ClusterFields):
         else:
             bandwidth = self.resolve_bandwidth(self.bandwidth, self.job_profile)
             link = replace(self.link, bandwidth=bandwidth)
-            cluster = star(workers, self.servers or self.job_profile.servers, link)
+            servers = self.servers or self.job_profile.servers
+            if servers != self.job_profile.servers:
+                parameters_on(self.job_profile, servers)
+            cluster = star(workers, servers, link)
         return self.changed(cluster)
 
     @cached_property
