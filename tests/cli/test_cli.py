@@ -567,6 +567,13 @@ def test_a_run_s_timeline_becomes_a_trace_that_perfetto_opens(
     assert "--timeline" in capsys.readouterr().err
 
 
+def test_a_plan_has_no_timeline_to_trace(tmp_path: Path, capsys: Capture) -> None:
+    with RunFolder.create(tmp_path / "plan", {"seed": 0, "plan": {}}) as run:
+        run.finish({"kind": "plan"})
+    assert call("trace", str(tmp_path / "plan")) == 2
+    assert capsys.readouterr().err == f"paracosm: {tmp_path / 'plan'}: a plan has no timeline\n"
+
+
 def test_a_report_and_a_trace_replace_only_what_is_one(tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "run"
     assert call(*SMALL, "--out", str(out), "--quiet") == 0

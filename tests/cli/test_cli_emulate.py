@@ -47,6 +47,16 @@ def summary_of(out: Path) -> dict[str, Any]:
     return summary
 
 
+def test_arguments_of_a_script_that_is_not_run_again_are_refused(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    assert call(tmp_path, "--", "--steps", 9) == 2
+    assert capsys.readouterr().err == (
+        f'paracosm: arguments "--steps 9" have no effect: the script of {tmp_path} is not run '
+        "again: leave them out\n"
+    )
+
+
 def test_a_run_leaves_a_complete_folder(run: Path) -> None:
     assert {path.name for path in run.iterdir()} == {
         *("study.yaml", "environment.json", "metrics.parquet", "timeline.parquet"),

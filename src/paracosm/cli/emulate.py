@@ -96,6 +96,11 @@ def emulate(
     is_study = script.suffix in _STUDIES or is_folder
     if not is_study:
         given["script"] = str(script)
+    if arguments and is_folder:
+        raise InputError(
+            f'arguments "{" ".join(arguments)[:100]}" have no effect: the script of {script} is '
+            "not run again: leave them out"
+        )
     if arguments:
         given["arguments"] = arguments
     if fields["json"] or fields["quiet"]:

@@ -74,6 +74,8 @@ def trace(
     """
     folder = RunFolder.open(run)
     timeline = folder.timeline()
+    if timeline is None and folder.kind == "plan":
+        raise InputError(f"{run}: a plan has no timeline")
     if timeline is None and folder.kind == "predict":
         raise InputError(f"{run}: no timeline: the run is not finished")
     if timeline is None:

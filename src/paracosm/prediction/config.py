@@ -23,10 +23,12 @@ from paracosm.models.registry import MODELS, canonical
 from paracosm.prediction.datasheets import holds_hardware
 from paracosm.prediction.job import check_ranks, parse_ranks
 from paracosm.prediction.parameter_servers.config import (
+    MOST_WORKERS,
     THROUGHPUT,
     Settings,
     ThroughputFields,
     load_profile,
+    parameters_on,
 )
 from paracosm.profiling.jobs import JobProfile
 from paracosm.quantities import Bandwidth, Duration
@@ -496,10 +498,14 @@ class PredictConfig(ThroughputFields, ClusterFields):
     @cached_property
     def profiled_workers(self) -> tuple[int, ...]:
         if self.workers is not None:
-            return self.workers
-        if self.cluster_in_file is None:
+            workers = self.workers
+        elif self.cluster_in_file is not None:
+            workers = (len(self.cluster_in_file.workers),)
+        else:
             raise InputError("missing number of workers: add --workers 8, or --workers 1..16")
-        return (len(self.cluster_in_file.workers),)
+        if workers[-1] > MOST_WORKERS:
+            raise InputError(f"workers: of a profile {MOST_WORKERS:,} at most, not {workers[-1]:,}")
+        return workers
 
     @cached_property
     def job_profile(self) -> JobProfile:
@@ -514,7 +520,10 @@ class PredictConfig(ThroughputFields, ClusterFields):
         else:
             bandwidth = self.resolve_bandwidth(self.bandwidth, self.job_profile)
             link = replace(self.link, bandwidth=bandwidth)
-            cluster = star(workers, self.servers or self.job_profile.servers, link)
+            servers = self.servers or self.job_profile.servers
+            if servers != self.job_profile.servers:
+                parameters_on(self.job_profile, servers)
+            cluster = star(workers, servers, link)
         return self.changed(cluster)
 
     @cached_property

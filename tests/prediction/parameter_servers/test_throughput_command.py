@@ -286,6 +286,16 @@ def test_what_cannot_be_is_refused_in_a_line(
     assert said.count("\n") == 1
 
 
+def test_too_many_nodes_are_refused_before_their_cluster_is_built(
+    profile: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr("paracosm.prediction.config.star", None)
+    assert main(["predict", profile, "--workers", "1000000", *LINK]) == 2
+    assert "workers: of a profile 10,000 at most, not 1,000,000" in capsys.readouterr().err
+    assert main(["predict", profile, "--workers", "2", "--servers", "1000000", *LINK]) == 2
+    assert "servers: 1,000,000 servers for" in capsys.readouterr().err
+
+
 def test_what_is_no_profile_is_refused(tmp_path: Path, capsys: Capture) -> None:
     other = tmp_path / "other.profile"
     other.write_text("nothing of the kind")

@@ -277,7 +277,7 @@ def test_damaged_traces_are_read_or_refused_in_a_line(
         ('{"traceEvents": []}', "the trace has no spans"),
         ('{"traceEvents": []} {', "byte 20: there is more behind the end"),
         ('{"nodes": []}', 'lacks "traceEvents"'),
-        ("hello", "byte 0: a mapping continues with"),
+        ("hello", "byte 0: a mapping begins with"),
         ("", "the file is empty"),
     ],
 )
@@ -285,6 +285,12 @@ def test_what_is_no_trace_is_refused_at_the_byte(text: str, reason: str, tmp_pat
     path = tmp_path / "trace.json"
     path.write_text(text)
     assert reason in refused(path)
+
+
+def test_bytes_that_are_not_utf_8_count_as_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(b"SQLite" + 100 * b"\xff")
+    assert "byte 0: a mapping begins with 'S', not '{'" in refused(path)
 
 
 def test_files_that_cannot_be_opened_are_refused(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from paracosm.cluster.link import Star, Switch
 from paracosm.errors import InputError, unknown
 from paracosm.files import read_bytes
 from paracosm.prediction.parameter_servers.orders import ORDERS
-from paracosm.profiling.jobs import JobProfile
+from paracosm.profiling.jobs import DOWNLINK, JobProfile
 from paracosm.profiling.jobs.file import is_job_profile, load_job_profile
 from paracosm.profiling.jobs.job_profile import without_interrupted
 from paracosm.profiling.nodes.calibration import NodeCalibration, load_calibration
@@ -36,6 +36,16 @@ a 20th or less."""
 
 MOST_WORKERS = 10_000
 MOST_STEPS = 20_000_000
+
+
+def parameters_on(profile: JobProfile, servers: int) -> Ints:
+    """Return the parameters of a profile, by their downlinks; InputError if a server has none."""
+    parameters = np.flatnonzero((profile.resource == DOWNLINK) & (profile.size > 0))
+    if len(parameters) < servers:
+        raise InputError(
+            f"servers: {servers:,} servers for {len(parameters)} parameters: some would have none"
+        )
+    return parameters
 
 
 class ThroughputFields(BaseModel):
@@ -164,8 +174,6 @@ class ThroughputFields(BaseModel):
 
     def resolve_settings(self, cluster: Cluster, workers: Sequence[int]) -> Settings:
         node = self._calibration()
-        if workers[-1] > MOST_WORKERS:
-            raise InputError(f"workers: of a profile {MOST_WORKERS:,} at most, not {workers[-1]:,}")
         if self.backup is not None and self.backup >= workers[0]:
             raise InputError(
                 f"backup: must be below the number of workers ({workers[0]}), not {self.backup}"

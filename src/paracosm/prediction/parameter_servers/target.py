@@ -8,7 +8,12 @@ import numpy as np
 
 from paracosm.arrays import Floats, Ints
 from paracosm.errors import InputError
-from paracosm.prediction.parameter_servers.config import Ports, Settings, background_changes
+from paracosm.prediction.parameter_servers.config import (
+    Ports,
+    Settings,
+    background_changes,
+    parameters_on,
+)
 from paracosm.prediction.parameter_servers.orders import transfer_order
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.job_profile import dependents_of, in_order, smallest_first
@@ -338,11 +343,7 @@ def shared_by(profile: JobProfile, servers: int) -> JobProfile:
     profile joins no uplink to a parameter, the last one of the same size that is left. What
     concerns several parameters stays on the first server.
     """
-    parameters = np.flatnonzero((profile.resource == DOWNLINK) & (profile.size > 0))
-    if len(parameters) < servers:
-        raise InputError(
-            f"servers: {servers} servers for {len(parameters)} parameters: some would have none"
-        )
+    parameters = parameters_on(profile, servers)
     labels = _labels(profile, parameters)
     holder = smallest_first(profile.size[parameters].tolist(), servers)
     place = dict(zip(parameters.tolist(), holder, strict=True))

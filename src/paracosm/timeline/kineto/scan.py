@@ -60,7 +60,8 @@ class Scanner:
         """Consume the character that must come next in `what`."""
         found = self.peek()
         if found != wanted:
-            raise self.broken(f"{what} continues with {found!r}, not {wanted!r}", bool(found))
+            goes_on = "begins" if wanted in "[{" else "continues"
+            raise self.broken(f"{what} {goes_on} with {found!r}, not {wanted!r}", bool(found))
         self._at += 1
 
     def value(self) -> Any:
@@ -127,7 +128,8 @@ class Scanner:
 
     def broken(self, why: str, known: bool = True) -> InputError:
         """Return the error at the current position; if it is unknown, the file is cut off."""
-        place = self._passed - len(self._text[self._at :].encode())
+        rest = self._text[self._at :].replace("\ufffd", "?")  # a byte that is not UTF-8
+        place = self._passed - len(rest.encode())
         if not known:
             return InputError(f"{self.path}: cut off at byte {place:,}: the trace is not complete")
         return InputError(f"{self.path}: byte {place:,}: {why}")
