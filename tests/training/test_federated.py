@@ -146,7 +146,7 @@ def test_the_optimizer_of_a_client_begins_each_round_afresh() -> None:
         ({"algorithm": "fedavg(steps=0)"}, "fedavg: steps must be at least 1, got 0"),
         ({"algorithm": "fedavg(epochs=-1)"}, "fedavg: epochs must be at least 0, got -1"),
         ({"algorithm": "fedprox(mu=0.0)"}, "mu must be above 0, got 0.0: without it, use fedavg"),
-        ({"algorithm": "fedavgm(momentum=1.0)"}, "momentum must be between 0 and 1, got 1.0"),
+        ({"algorithm": "fedavgm(momentum=0.0)"}, "momentum must be above 0 and below 1, got 0.0"),
         ({"algorithm": "fedyogi(beta2=1.0)"}, "fedyogi: beta2 must be in [0, 1), got 1.0"),
         ({"algorithm": "fedadam(tau=0.0)"}, "fedadam: tau must be above 0, got 0.0"),
         ({"algorithm": "scaffold(server_lr=0.0)"}, "server_lr must be above 0, got 0.0"),

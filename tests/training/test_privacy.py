@@ -244,7 +244,7 @@ def test_privacy_is_written_as_it_is_read(text: str) -> None:
         ({"privacy": "examples(clip=1)"}, "write examples(clip=1, noise=1.1"),
         ({"privacy": "examples(clip=1, noice=1)"}, 'did you mean "noise"?'),
         ({"privacy": "examples(clip=0, noise=1)"}, "clip must be above 0"),
-        ({"privacy": "examples(clip=1, noise=1, delta=1)"}, "delta must be between 0 and 1"),
+        ({"privacy": "examples(clip=1, noise=1, delta=1)"}, "delta must be above 0 and below 1"),
         ({"privacy": NEXT_TO_NONE, "clip": 1}, "clip: has no effect"),
         ({"privacy": NEXT_TO_NONE, "lookahead": "vmap"}, "lookahead: has no effect"),
         ({"privacy": "clients(clip=1, noise=1)"}, "use examples(clip=1, noise=1.1)"),

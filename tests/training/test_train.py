@@ -577,3 +577,10 @@ def test_a_run_that_ends_by_time_says_that_time_stands_still(
         InputError, match="virtual time does not advance from 0 s, after 50 updates"
     ):
         train(config, 0)
+
+
+def test_bytes_of_unknown_messages_are_not_said_to_be_none() -> None:
+    arguments = {"workers": 2, "updates": 4, "timing_only": True}
+    assert train(TrainConfig.model_validate(arguments)).summary.bytes_sent is None
+    sized = train(TrainConfig.model_validate({**arguments, "message_size": "1kB"})).summary
+    assert sized.bytes_sent == 8000.0

@@ -210,7 +210,7 @@ class TrainingSummary(Summary):
             protected unit, and assumptions. None without privacy.
         clients: their participation; None where each worker is one client.
         bytes_sent: of received messages, answers, and completed all-reduces; None over a given
-            schedule.
+            schedule, and in timing-only mode where sizes have no effect and none is given.
         compression: of messages; None if uncompressed.
         energy: joules of all nodes; None without power in the cluster file.
     """

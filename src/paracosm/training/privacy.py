@@ -57,7 +57,7 @@ class Privacy:
                     f"got {getattr(self, name):g}"
                 )
         if not 0 < self.delta < 1:
-            raise InputError(f"privacy: delta must be between 0 and 1, got {self.delta:g}")
+            raise InputError(f"privacy: delta must be above 0 and below 1, got {self.delta:g}")
 
     def __str__(self) -> str:
         delta = "" if self.delta == _DELTA else f", delta={format_number(self.delta)}"

@@ -119,7 +119,13 @@ def _train(
             for client, speed in job.clients.speeds():
                 metrics.metric(end, wall, "client", "client_speed", speed, client)
             summary = replace(summary, clients=job.clients.summary())
-        summary = replace(summary, bytes_sent=job.bytes_sent, compression=job.compression_summary())
+        # Sizes of messages that take no time are not asked for in timing-only mode.
+        is_sized = any(numerics.sizes) or job.topology == "local"
+        summary = replace(
+            summary,
+            bytes_sent=job.bytes_sent if is_sized else None,
+            compression=job.compression_summary(),
+        )
         if failures is not None:
             summary = replace(
                 summary,

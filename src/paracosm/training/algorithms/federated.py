@@ -75,7 +75,7 @@ class FedAvgM(FedAvg):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.momentum < 1:
-            raise InputError(f"fedavgm: momentum must be between 0 and 1, got {self.momentum}")
+            raise InputError(f"fedavgm: momentum must be above 0 and below 1, got {self.momentum}")
         above_0(self, "server_lr")
 
     def outer(self) -> Rule:
