@@ -21,6 +21,9 @@ y = np.array([0, 1, 2, 0, 1, 2])
 def arrays():
     return x[:4], y[:4], x[4:], y[4:]
 
+def broadcast():
+    return np.broadcast_to(x[0], x.shape), y, x, y
+
 def data_set():
     t = torch.from_numpy
     return DataSet("mine", t(x), t(y), t(x[:3]), t(y[:3]), 3)
@@ -86,6 +89,11 @@ def test_arrays_become_tensors() -> None:
     assert data.train_x.dtype == torch.float32
     assert data.train_y.tolist() == [0, 1, 2, 0]
     assert (data.input_shape, data.classes, len(data.test_x)) == ((4,), 3, 2)
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_array_that_cannot_be_written_is_taken() -> None:
+    assert load_data("my_data:broadcast").train_x[5].tolist() == [0, 1, 2, 3]
 
 
 def test_a_data_set_is_taken_and_checked() -> None:

@@ -138,6 +138,8 @@ def _custom(reference: str, data_dir: Path | None) -> DataSet:
 def _tensor(reference: str, name: str, array: Any) -> Tensor:
     import torch
 
+    if isinstance(array, np.ndarray) and not array.flags.writeable:
+        array = array.copy()  # PyTorch warns about it otherwise
     try:
         tensor = torch.as_tensor(array)
     except (TypeError, ValueError, RuntimeError) as error:
