@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 import pyarrow as pa
 import pytest
@@ -252,7 +253,10 @@ def test_the_report_is_one_page(training: Result[TrainingSummary], tmp_path: Pat
         (lambda: paracosm.train(**TRAINING, seed="x"), "train: seed: input should be a valid int"),
         (lambda: paracosm.train(TrainConfig(), seed=-1), "train: seed: input should be greater"),
         (lambda: paracosm.tune({"train": {}}, "lr=0.1|0.2", seed=[1]), "train: seed: input should"),
-        (lambda: paracosm.train(**TRAINING, jobs=[2]), "--jobs: a whole number, 1 or more, not [2"),
+        (
+            lambda: paracosm.train(**TRAINING, jobs=[2]),
+            "--jobs: a whole number, 1 or more, not a",
+        ),
         (lambda: paracosm.train(**TRAINING, backend=[1]), "--backend: choose from loky, dask, ray"),
         (lambda: paracosm.open("a\0b"), "open: no file can have the name 'a\\x00b'"),
         (lambda: paracosm.open("x" * 300), "open: no file can have the name 'xxx"),
@@ -261,6 +265,10 @@ def test_the_report_is_one_page(training: Result[TrainingSummary], tmp_path: Pat
         (lambda: paracosm.train(model="x" * 300 + ".py:f"), "no file can have the name 'xx"),
         (lambda: paracosm.study({"train": {"lr": NESTED}}), "nested deeper than 64 levels"),
         (lambda: paracosm.train(lr=NESTED), "train: nested deeper than 64 levels"),
+        (lambda: paracosm.train(lr=np.complex64(1)), "train: lr: input should be a valid number"),
+        (lambda: paracosm.train(workers=np.True_), "train: workers: "),
+        (lambda: paracosm.train(lr=np.ma.masked), "train: a masked array is no argument"),
+        (lambda: paracosm.train(compute=np.zeros(2, dtype=[("a", int)])), "train: compute: "),
     ],
 )
 def test_wrong_arguments_are_one_line(call: Any, message: str) -> None:
@@ -268,6 +276,12 @@ def test_wrong_arguments_are_one_line(call: Any, message: str) -> None:
         call()
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_numbers_of_numpy_are_arguments() -> None:
+    given = {"compute": np.float32(0.5), "updates": np.int16(20), "timing_only": np.True_}
+    sweep = paracosm.train(**{**TRAINING, **given}, workers=np.array([1, 2]), seed=np.uint64(3))
+    assert [point.summary.workers for point in sweep.points] == [1, 2]
 
 
 def test_arguments_are_named_as_the_flags() -> None:

@@ -1,3 +1,4 @@
+import decimal
 import math
 
 import pytest
@@ -143,3 +144,9 @@ def test_exact_form_parses_back_equal(value):
 def test_display_form_parses_back_to_four_digits(value):
     for parse, write in PAIRS:
         assert parse(write(value)) == pytest.approx(value, rel=5.1e-4, abs=1e-320)
+
+
+def test_the_callers_decimal_context_rounds_nothing() -> None:
+    with decimal.localcontext() as context:
+        context.prec = 1
+        assert format_duration(0.0123456, exact=True) == "12.3456ms"

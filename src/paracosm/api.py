@@ -669,8 +669,9 @@ def _folder(out: Folder | None, force: bool) -> tuple[Path, object]:
 
 def _path(given: object, argument: str) -> Path:
     path = os.fspath(_checked(given, (str, os.PathLike), argument, "a path"))
+    _checked(path, str, argument, "a path")
     try:
-        check_name(_checked(path, str, argument, "a path"))
+        check_name(path)
     except InputError as error:
         raise InputError(f"{argument}: {error}") from None
     return Path(path)

@@ -32,6 +32,12 @@ _RETRIES = 3  # of a call whose process was lost
 _AHEAD = 4  # calls under way for each worker: so many wait at the workers
 
 
+def _told(given: object) -> str:
+    if isinstance(given, str):
+        return f'"{given}"'
+    return str(given) if isinstance(given, Integral) else f"a value of type {type(given).__name__}"
+
+
 @dataclass(frozen=True)
 class Backend:
     """Where independent calls run.
@@ -56,11 +62,11 @@ class Backend:
         jobs: Any = self.jobs
         scheduler: Any = self.scheduler
         if not isinstance(name, str) or name not in BACKENDS:
-            raise InputError(f'--backend: choose from {", ".join(BACKENDS)}, not "{name}"')
+            raise InputError(f"--backend: choose from {', '.join(BACKENDS)}, not {_told(name)}")
         if isinstance(jobs, bool) or not isinstance(jobs, Integral) or jobs < 1:
-            raise InputError(f"--jobs: a whole number, 1 or more, not {jobs!r}")
+            raise InputError(f"--jobs: a whole number, 1 or more, not {_told(jobs)}")
         if not isinstance(scheduler, str | None):
-            raise InputError(f"--scheduler: the address of a cluster, not {scheduler!r}")
+            raise InputError(f"--scheduler: the address of a cluster, not {_told(scheduler)}")
         if self.scheduler is not None and not self.is_remote:
             raise InputError("--scheduler is of --backend dask or ray: give one of them as well")
         if self.scheduler is not None and self.jobs > 1:

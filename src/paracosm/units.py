@@ -9,7 +9,7 @@ float parses back to that float.
 import math
 import re
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Context, Decimal
 from numbers import Real
 
 from paracosm.errors import InputError, unknown
@@ -194,5 +194,8 @@ def _format(value: float, units: Mapping[str, Unit], exact: bool) -> str:
 
 def _plain(value: float, shift: int = 0) -> str:
     """Write `value` * 10^`shift` with the shortest digits that give back the same float."""
-    digits = Decimal(repr(value)).scaleb(shift).normalize()
+    digits = _EXACT.normalize(_EXACT.scaleb(Decimal(repr(value)), shift))
     return f"{digits:f}" if -6 <= digits.adjusted() <= 15 else f"{digits:e}"
+
+
+_EXACT = Context(prec=40)  # the caller's own may round to fewer digits than a float has

@@ -402,15 +402,16 @@ def test_an_error_of_the_users_code_has_its_line_whatever_it_is(
     assert printed.count("\n") == 1
 
 
+@pytest.mark.parametrize("line", ["sys.stdout.close()", "sys.stdout = None"])
 def test_output_that_the_users_code_has_closed_is_no_defect(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, line: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("rule.py").write_text(
         "import sys\nfrom paracosm.training.algorithms.asynchronous import ASGD\n"
         "class Own(ASGD):\n"
         "    async def work(self, me):\n"
-        "        sys.stdout.close()\n"
+        f"        {line}\n"
         "        await super().work(me)\n"
     )
     with Path("out").open("w") as output:

@@ -329,6 +329,7 @@ def test_adding_a_worker_changes_nobody_elses_random_numbers() -> None:
         (lambda me: Link(bandwidth=10**400), "bandwidth must be above 0, not 1000"),
         (lambda me: Simulator(seed=0.5), "the seed must be a whole number, not 0.5"),
         (lambda me: me.sim.future().set_exception(5), "give an exception, not 5"),
+        (lambda me: star(workers=10**30), "workers: a cluster has 1,000,000 nodes at most"),
         (lambda me: star(workers=2.5), "workers: give their number, not 2.5"),
         (lambda me: star(servers=None), "servers: give their number, not None"),
     ],

@@ -23,6 +23,9 @@ y = np.array([0, 1, 2, 0, 1, 2])
 def arrays():
     return x[:4], y[:4], x[4:], y[4:]
 
+def broadcast():
+    return np.broadcast_to(x[0], x.shape), y, x, y
+
 def data_set():
     t = torch.from_numpy
     return DataSet("mine", t(x), t(y), t(x[:3]), t(y[:3]), 3)
@@ -117,7 +120,7 @@ def test_arrays_become_tensors() -> None:
     assert (data.input_shape, data.classes, len(data.test_x)) == ((4,), 3, 2)
 
 
-@pytest.mark.parametrize("factory", ["read_only", "list_of_arrays"])
+@pytest.mark.parametrize("factory", ["read_only", "broadcast", "list_of_arrays"])
 def test_an_array_is_taken_without_a_warning(factory: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -188,6 +188,7 @@ def test_what_cannot_be_used_is_refused_in_one_line(text: str, message: str, fol
         ("gradients_per_update = 0", "gradients_per_update is a method, not 0"),
         ("def gradients_per_update(self, workers): pass", "integer, got nothing"),
         ("def rule(self, workers): return 5", "rule: input should be an instance of Rule, got 5"),
+        ("topologies = 5", "topologies: input should be a valid tuple, got 5"),
         ("topologies = 'server'", "topologies: input should be a valid tuple"),
         ("recoveries = ('never',)", "'restart', 'rejoin' or 'elastic', got 'never'"),
         ("fragments = 0", "fragments: input should be greater than 0, got 0"),

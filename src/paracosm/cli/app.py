@@ -103,7 +103,7 @@ def _failure(error: Exception) -> int:
                 return _print_error(f"out of memory: {error}" if str(error) else "out of memory", 1)
             case BrokenPipeError():
                 return _discard_output()
-            case OSError(filename=None) | ValueError() if _is_output_broken():
+            case OSError(filename=None) | ValueError() | AttributeError() if _is_output_broken():
                 return _discard_output()
             case OSError():
                 where = f"{error.filename}: " if error.filename is not None else ""
@@ -151,14 +151,14 @@ def _is_output_broken() -> bool:
     """Whether standard output can no longer be written: it is closed, or its disk is full."""
     try:
         sys.stdout.flush()
-    except (OSError, ValueError):
+    except (OSError, ValueError, AttributeError):  # the last where the user's code has set None
         return True
     return False
 
 
 def _discard_output() -> int:
     """Drop buffered output that cannot be written, so that Python does not report it at exit."""
-    if not sys.stdout.closed:
+    if sys.stdout is not None and not sys.stdout.closed:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from paracosm.cluster.link import LOCAL, Hierarchical, Link, Ring, Sharing, Star, Switch, Topology
 from paracosm.cluster.power import Power
+from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError, unknown
 
 Placement = Literal["own", "workers"]
@@ -251,6 +252,8 @@ def _called(name: str, node: Node) -> Node:
 def _count(what: str, given: Any) -> int:
     if not isinstance(given, Integral):
         raise InputError(f"{what}: give their number, not {given!r}")
+    if given > MOST_NODES:
+        raise InputError(f"{what}: a cluster has {MOST_NODES:,} nodes at most")
     return int(given)
 
 

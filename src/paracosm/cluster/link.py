@@ -5,9 +5,8 @@ None. Nodes without a link cannot exchange messages: nothing is routed through a
 """
 
 import re
-import sys
 from dataclasses import dataclass, replace
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from numbers import Real
 from typing import Any, ClassVar, Literal
 
@@ -15,8 +14,6 @@ from paracosm.errors import InputError
 from paracosm.units import format_size, parse_size
 
 Duplex = Literal["full", "half"]
-
-_MOST = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -33,8 +30,12 @@ class Packets:
         return f"packets({format_size(self.quantum, exact=True).replace(' ', '')})"
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real)
+def _number(value: object) -> float:
+    """Return a number as a float; NaN for what is none, or too large for one."""
+    try:
+        return float(value) if isinstance(value, Real) else nan
+    except OverflowError:
+        return nan
 
 
 Sharing = Literal["fair", "serial"] | Packets
@@ -77,12 +78,10 @@ class Link:
     sharing: Sharing = "fair"
 
     def __post_init__(self) -> None:
-        bandwidth: Any = self.bandwidth  # in Python, whatever is given
-        if not _is_number(bandwidth) or not (0 < bandwidth <= _MOST or bandwidth == inf):
-            raise InputError(f"link: bandwidth must be above 0, not {bandwidth!r}")
-        for name in ("latency", "overhead"):
-            value: Any = getattr(self, name)
-            if not _is_number(value) or not 0 <= value <= _MOST:
+        if not _number(self.bandwidth) > 0:
+            raise InputError(f"link: bandwidth must be above 0, not {self.bandwidth!r}")
+        for name, value in (("latency", self.latency), ("overhead", self.overhead)):
+            if not 0 <= _number(value) < inf:
                 raise InputError(f"link: {name} must be finite and 0 or more, not {value!r}")
         if str(self.duplex) not in ("full", "half"):
             raise InputError(f'link: duplex must be full or half, not "{self.duplex}"')

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from paracosm.cluster.worker_counts import parse_workers
@@ -137,7 +138,7 @@ class Study(BaseModel):
             level = list({id(part): part for value in level for part in _parts(value)}.values())
         if level:  # or a list that contains itself
             raise ValueError(f"nested deeper than {MOST_LEVELS} levels")
-        return content
+        return _plain(content)
 
     @field_validator("over", mode="before")
     @classmethod
@@ -228,6 +229,19 @@ def _parts(value: Any) -> Iterable[Any]:
     if isinstance(value, Mapping):
         return value.values()
     return value if isinstance(value, list | tuple) else ()
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with Python's numbers and lists in place of NumPy's."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_plain, value)) if type(value) in (list, tuple) else value
+    if isinstance(value, np.generic | np.ndarray):
+        if isinstance(value, np.ma.MaskedArray):
+            raise ValueError("a masked array is no argument: give numbers")
+        return value.tolist()
+    return value
 
 
 def _is_one_number(annotation: Any) -> bool:

@@ -239,7 +239,7 @@ def check_own(algorithm: Algorithm) -> None:
         "rule": algorithm.rule(1),
         "outer": algorithm.outer(),
         "compensation": algorithm.compensation(),
-        "recoveries_on": algorithm.recoveries_on(algorithm.topologies[0]),
+        "recoveries_on": algorithm.recoveries_on("server"),
         "written": algorithm.__str__(),  # not by `str`, which raises a TypeError of its own
     }
     values = {key: getattr(algorithm, key) for key in _Own.model_fields if key not in methods}
