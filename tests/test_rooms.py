@@ -23,7 +23,7 @@ GROUND: dict[str, set[str]] = {
     "units": set(),
     "expression": set(),
     "factory": set(),
-    "validation": set(),
+    "validation": {"files"},
     "compiled": set(),
     "files": set(),
     "data_files": {"files"},

@@ -252,7 +252,7 @@ def _called(name: str, node: Node) -> Node:
 def _count(what: str, given: Any) -> int:
     if not isinstance(given, Integral):
         raise InputError(f"{what}: give their number, not {given!r}")
-    if given > MOST_NODES:
+    if int(given) > MOST_NODES:
         raise InputError(f"{what}: a cluster has {MOST_NODES:,} nodes at most")
     return int(given)
 
