@@ -112,8 +112,7 @@ def relax_map(
     all. The other arguments are those of `relax`, without a method.
 
     Raises:
-        InputError: an argument is
-    invalid.
+        InputError: an argument is invalid.
     """
     from scipy.sparse import csr_array
 

@@ -120,12 +120,13 @@ class RunSpec:
 
 def spec_of(config: RelaxConfig, seed: int) -> RunSpec:
     """Return a run of a configuration, with files read and everything made."""
-    cluster = config.target_cluster
     problem = _problem(config, seed)
+    patterns = config.pattern.dealt(problem, config.count, seed)
+    cluster = config.target_cluster  # which takes seconds to build where there are a million nodes
     return RunSpec(
         config=config,
         problem=problem,
-        patterns=config.pattern.dealt(problem, config.count, seed),
+        patterns=patterns,
         times=config.times_of(cluster),
         cluster=cluster if config.memory == "distributed" else None,
         seed=seed,
