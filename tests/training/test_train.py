@@ -254,7 +254,9 @@ def test_what_guessing_comes_to_is_that_of_the_shares_of_classes() -> None:
 
 
 def test_a_loss_that_is_not_a_number_counts_as_exploded() -> None:
-    result = run(model="quadratic:model", data="quadratic:data", lr=1e30, updates=20)
+    limit = 1e300  # of single precision: only an infinite loss is above it
+    quadratic = {"model": "quadratic:model", "data": "quadratic:data"}
+    result = run(**quadratic, lr=1e9, loss_limit=limit, updates=40)
     assert result.summary["status"] == "diverged"
     assert not math.isfinite(result.summary["divergence"]["loss"])
 
