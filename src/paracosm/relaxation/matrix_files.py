@@ -182,8 +182,9 @@ def _numbers(path: Path, data: bytes, header: _Header) -> Floats:
     line = rb"(?:[ \t]*+" + words + rb")?+[ \t\r]*+"
     whole = re.compile(rb"(?:%b\n)*+(?:%b)" % (line, line)).match(data, header.end)
     end = header.end if whole is None else whole.end()
-    if end < len(data):
-        start = data.rfind(b"\n", 0, end) + 1
+    start = data.rfind(b"\n", 0, end) + 1
+    is_cut = data.find(b"\n", end) < 0 and 0 < len(data[start:].split()) < len(form.split())
+    if end < len(data) and not is_cut:
         wrong = data[start : data.find(b"\n", end) % (len(data) + 1)][:40].decode(
             "utf-8", "replace"
         )
@@ -192,7 +193,7 @@ def _numbers(path: Path, data: bytes, header: _Header) -> Floats:
             f'{path}: line {data.count(10, 0, start) + 1}: "{wrong.strip()}" is no entry: give '
             f"{form}, the value a {kind}number as in {'12' if kind else '-1.5e-3'}"
         )
-    numbers = np.fromstring(data[header.end :].decode("ascii"), sep=" ")
+    numbers = np.fromstring(data[header.end : start if is_cut else None].decode("ascii"), sep=" ")
     found = len(numbers) // len(form.split())
     if found < expected:
         raise InputError(
