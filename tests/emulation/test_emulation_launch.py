@@ -54,14 +54,18 @@ def test_a_signal_that_ends_the_launcher_ends_the_script(
     ranks: dict[int, str], tmp_path: Path, sign: signal.Signals
 ) -> None:
     ranks[0] = f"trap 'touch {tmp_path}/asked; exit 3' INT; while :; do sleep 0.05; done"
-    before = signal.getsignal(sign)
+    usual = signal.default_int_handler if sign == signal.SIGINT else signal.SIG_DFL
+    found = signal.signal(sign, usual)  # the tests' own, where they run under nohup
     timer = threading.Timer(0.5, os.kill, (os.getpid(), sign))
     timer.start()
-    ended = run_job(config_of(0), 0, tmp_path, lambda _: None)
-    timer.join()
-    assert ended.interrupted
-    assert (tmp_path / "asked").exists()
-    assert signal.getsignal(sign) == before
+    try:
+        ended = run_job(config_of(0), 0, tmp_path, lambda _: None)
+        timer.join()
+        assert ended.interrupted
+        assert (tmp_path / "asked").exists()
+        assert signal.getsignal(sign) == usual
+    finally:
+        signal.signal(sign, found)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="others do not tell children")
