@@ -82,7 +82,7 @@ def list_of_arrays():
     return list(x), y, x, y
 
 def frame():
-    pandas = pytest.importorskip("pandas")
+    import pandas
     return pandas.DataFrame(x[:4]), pandas.Series(y[:4], index=range(5, 9)), x[4:], y[4:]
 
 class Own:
