@@ -104,8 +104,10 @@ def users_place(error: BaseException) -> Place | None:
     # The cause as well: a coroutine's StopIteration is raised again as a RuntimeError.
     for each in (error, error.__cause__):
         frames = traceback.extract_tb(each.__traceback__) if each is not None else []
-        frames = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
-        own = [frame for frame in frames if not frame.filename.startswith(_OURS)]
+        # Where Paracosm is installed, it lies among the libraries.
+        ours = [frame for frame in frames if frame.filename.startswith(_OURS)]
+        frames = [f for f in frames if f in ours or not f.filename.startswith(_LIBRARIES)]
+        own = [frame for frame in frames if frame not in ours]
         if own:
             return Place(own[-1].filename, own[-1].lineno, own[-1] is frames[-1])
     return None
