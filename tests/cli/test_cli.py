@@ -377,6 +377,7 @@ def test_a_mistake_in_a_file_of_the_users_is_named_with_its_line(
         ("raise MemoryError", 1, "rule.py:6: MemoryError "),
         ("raise StopIteration(3)", 2, "rule.py:6: RuntimeError: coroutine raised StopIteration"),
         ("raise Silent", 2, "rule.py:6: Silent "),
+        ("raise SystemExit(3)", 2, "rule.py:6: SystemExit: 3 "),
     ],
 )
 def test_an_error_of_the_users_code_has_its_line_whatever_it_is(

@@ -89,12 +89,12 @@ def _run(arguments: list[str] | None) -> int:
         return _print_error(error.format_message() or "see paracosm --help", 2)
     except (typer.Abort, KeyboardInterrupt) as interrupt:
         return _print_error(str(interrupt) or "interrupted", INTERRUPTED)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # the user's own code may exit
         return _failure(error)
     return code if isinstance(code, int) else 0
 
 
-def _failure(error: Exception) -> int:
+def _failure(error: BaseException) -> int:
     """Report an error of this machine, of the user's own code, or of ours; return the exit code."""
     own = users_place(error)
     if own is None or not own.raises:  # else the user's code has opened a file, and the like
