@@ -248,7 +248,7 @@ def test_what_a_study_file_says(given: dict[str, Any], words: str) -> None:
         ({**GRID, "processors": 17}, "more processors (17) than rows (16)"),
         ({**GRID, "rhs": "unifrm"}, 'did you mean "uniform"?'),
         ({**GRID, "start": "zeroes"}, 'did you mean "zeros"?'),
-        ({**GRID, "speeds": "1,2", "processors": 3}, "speeds: give one for each of 3 processors, not 2"),
+        ({**GRID, "speeds": "1,2", "processors": 3}, "speeds: 2 for 3 processors"),
         ({**GRID, "speeds": "1,-2", "processors": 2}, "speeds: must be finite and above 0"),
         ({**GRID, "time": ["1", "2", "3"], "processors": 4}, "3 distributions for 4 processors"),
         ({"matrix": "nowhere.mtx"}, "nowhere.mtx: no such file"),
@@ -266,7 +266,7 @@ def test_what_only_shows_when_it_is_made(given: dict[str, Any], words: str) -> N
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({**GRID, "speeds": "1,2", "processors": 3}, "speeds: give one for each of 3 processors, not 2"),
+        ({**GRID, "speeds": "1,2", "processors": 3}, "speeds: 2 for 3 processors"),
         ({**GRID, "time": ["1", "2", "3"], "processors": 4}, "3 distributions for 4 processors"),
         ({**GRID, "time": "nowhere.json"}, "nowhere.json"),
         ({"matrix": "nowhere.mtx"}, "nowhere.mtx: no such file"),

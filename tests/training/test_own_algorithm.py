@@ -218,6 +218,15 @@ SHORTENING = """async def serve(self, server):
 """
 
 
+IN_PLACE = """async def serve(self, server):
+        while True:
+            push = await server.receive()
+            server.parameters.sub_(push.value)
+            await server.replace([push], server.parameters)
+            server.answer(push.worker)
+"""
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -227,9 +236,10 @@ SHORTENING = """async def serve(self, server):
         ("def direction(self, gradient, moved): return gradient.sum()", "not values of shape ()"),
         ("def direction(self, gradient, moved): return None", "not NoneType"),
         (SHORTENING, "not values of shape (3,)"),
+        (IN_PLACE, "changed a server's parameters in place"),
     ],
 )
-def test_what_would_be_broadcast_is_refused(folder: Path, body: str, message: str) -> None:
+def test_what_would_give_wrong_parameters_is_refused(folder: Path, body: str, message: str) -> None:
     (folder / "odd.py").write_text(
         "from paracosm.training.algorithms.asynchronous import ASGD\n\n"
         f"class Odd(ASGD):\n    {body}\n"

@@ -391,7 +391,7 @@ class RelaxConfig(ClusterFields):
 
 def _at_speeds(cluster: Cluster, speeds: tuple[float, ...]) -> Cluster:
     if len(speeds) != len(cluster.nodes):
-        raise InputError(f"speeds: give one for each of {len(cluster.nodes)} processors, not {len(speeds)}")
+        raise InputError(f"speeds: {len(speeds)} for {len(cluster.nodes)} processors")
     if not all(0 < speed < inf for speed in speeds):
         raise InputError("speeds: must be finite and above 0")
     nodes = zip(cluster.nodes, speeds, strict=True)

@@ -161,6 +161,25 @@ class Store:
         self._updates = updates or (lambda: self.version)
         self._aggregate = aggregate
 
+    @property
+    def parameters(self) -> Any:
+        """The newest snapshot.
+
+        Raises:
+            InputError: an algorithm of the user's own has changed it in place.
+        """
+        if _writes(self._parameters) != self._written:
+            raise InputError(
+                "the algorithm changed a server's parameters in place, which workers still compute "
+                "gradients at: give `replace` a new vector"
+            )
+        return self._parameters
+
+    @parameters.setter
+    def parameters(self, parameters: Any) -> None:
+        self._parameters = parameters
+        self._written = _writes(parameters)
+
     def apply(self, contributions: Sequence[Contribution]) -> None:
         """Update by the mean of at least one contribution: theta <- rule(theta, mean_i w_i d_i).
 
@@ -252,6 +271,14 @@ class Store:
         if self._aggregate is not None and self._real:
             mean = self._aggregate(mean)
         self.replace(contributions, self.parameters - mean)
+
+
+def _writes(parameters: Any) -> int:
+    """Return how often a tensor was written to in place, by PyTorch's count."""
+    try:
+        return int(parameters._version)
+    except (AttributeError, RuntimeError):  # not a tensor; one of inference mode, without a count
+        return 0
 
 
 def _check_like(what: str, values: Any, parameters: Any) -> None:
