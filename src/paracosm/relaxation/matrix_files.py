@@ -1,4 +1,4 @@
-"""Right-hand sides and first iterates: made from a seed, from a known solution, or from a file."""
+"""Vectors and matrices of a problem: from Matrix Market files, a seed, or a known solution."""
 
 from __future__ import annotations
 
