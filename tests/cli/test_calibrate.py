@@ -234,7 +234,7 @@ def test_serve_and_peer_measure_with_each_other(tmp_path: Path, capsys: Capture)
     while main(["calibrate", *flags, *quick]) != 0:
         assert time.monotonic() < until
         time.sleep(0.05)  # it does not listen yet
-    thread.join(timeout=10)
+    thread.join(timeout=300)
     assert codes == [0]
     printed = capsys.readouterr().out
     assert f"listening on 127.0.0.1:{port}: paracosm calibrate --peer HOST:{port}" in printed

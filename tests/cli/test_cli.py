@@ -472,7 +472,7 @@ def test_an_interrupted_run_keeps_what_it_has_and_says_so(
             assert process.poll() is None
             time.sleep(0.05)
         process.send_signal(number)
-        printed, _ = process.communicate(timeout=60)
+        printed, _ = process.communicate(timeout=300)
     assert process.returncode == 128 + number
     assert "interrupted" in printed
     run = RunFolder.open(out)
@@ -508,7 +508,7 @@ def test_an_interrupted_sweep_stops_at_once_and_the_same_command_goes_on(
             assert process.poll() is None
             time.sleep(0.05)
         (os.killpg if whole_group else os.kill)(process.pid, signal.SIGINT)
-        _, printed = process.communicate(timeout=30)
+        _, printed = process.communicate(timeout=300)
     assert process.returncode == 130
     # The pool of processes may have last words of its own.
     assert "\nparacosm: interrupted: the same command" in f"\n{printed}"

@@ -113,7 +113,7 @@ def test_what_stands_behind_the_script_is_the_scripts(tmp_path: Path) -> None:
         [sys.executable, "-m", "paracosm.cli.app", *flags],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert f"['--world-size', '9', '--json', '-x'] __main__ {script}" in done.stdout
     assert "never called torch.distributed.init_process_group" in done.stdout
@@ -143,7 +143,7 @@ def test_a_module_in_the_current_folder_hides_no_other(tmp_path: Path) -> None:
         [sys.executable, "-P", "-c", program, "emulate", "--world-size", "2", str(script)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         cwd=tmp_path,
     )
     assert "uniform True 5" in done.stdout, done.stderr
@@ -164,7 +164,7 @@ def test_json_prints_the_summary_and_nothing_else_on_standard_output(tmp_path: P
         [sys.executable, "-m", "paracosm.cli.app", *flags],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 1
     summary = json.loads(done.stdout)
@@ -241,7 +241,7 @@ def test_ctrl_c_keeps_what_there_is(tmp_path: Path) -> None:
             if stream.exists() and RunFolder.open(out).metrics().num_rows:
                 break
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     assert process.returncode == 130
     summary = summary_of(out)
     assert summary["status"] == "interrupted"

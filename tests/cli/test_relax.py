@@ -203,7 +203,7 @@ def test_an_interrupted_run_keeps_what_it_has_and_says_so(tmp_path: Path) -> Non
             assert process.poll() is None
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        printed, _ = process.communicate(timeout=60)
+        printed, _ = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "interrupted" in printed
     run = RunFolder.open(out)

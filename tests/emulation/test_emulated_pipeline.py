@@ -133,7 +133,7 @@ def test_the_bubble_of_a_pipeline_shows(tmp_path: Path, mode: str) -> None:
     command = [sys.executable, "-m", "paracosm.cli.app", "emulate", "--json", "--mode", mode]
     flags = ["--world-size", "4", "--communication", "none"]
     done = subprocess.run(
-        [*command, *flags, str(script)], capture_output=True, text=True, timeout=120, check=False
+        [*command, *flags, str(script)], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     # Four micro-batches of 20 ms here, and the last of them through three more stages.

@@ -242,7 +242,7 @@ def test_two_writers_at_once_lose_nothing_and_double_nothing(tmp_path: Path) -> 
         writer.stdin.write("go\n")
         writer.stdin.flush()
     for writer in writers:
-        writer.communicate(timeout=60)
+        writer.communicate(timeout=300)
     assert [writer.returncode for writer in writers] == [0, 0]
     with ProfileDatabase.open(path) as database:
         keys = [each.key for each in database.timings()]

@@ -229,7 +229,7 @@ def test_a_sweep_goes_on_after_the_command_or_the_scheduler_was_killed(
                 assert process.poll() is None
                 time.sleep(0.05)
             (process if killed == "command" else scheduler).kill()
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=300)
         if killed == "scheduler":
             assert process.returncode == 1
             assert "paracosm: the Dask scheduler is lost; what has ended is kept" in said

@@ -20,7 +20,7 @@ def runs(command: list[str], *chosen: str) -> dict[str, bool]:
         [sys.executable, "-m", *command, str(FEATURES), *chosen],
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=300,
         check=False,
     )
     lines = re.findall(r'^\{"feature".*\}$', done.stdout, re.M)

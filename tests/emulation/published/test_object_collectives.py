@@ -67,7 +67,7 @@ def emulate(script: Path, mode: str) -> tuple[int, str]:
         [*command, "--world-size", "4", str(script)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     return done.returncode, done.stderr

@@ -124,7 +124,7 @@ def test_torchrun_with_a_world_of_64(tmp_path: Path) -> None:
         env=environment(PARACOSM_WORLD_SIZE="64", PARACOSM_LATENCY="1ms", PARACOSM_OUT=str(out)),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
         cwd=tmp_path,
     )

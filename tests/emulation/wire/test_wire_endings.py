@@ -27,7 +27,7 @@ def found(folder: Path) -> dict[str, Any]:
         [sys.executable, str(script), str(folder)],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,
         check=False,
     )
     assert run.returncode == 0, run.stderr

@@ -20,7 +20,7 @@ def emulate(*arguments: object) -> tuple[int, str]:
         [*command, "--world-size", "4", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=300,
         check=False,
     )
     return done.returncode, done.stdout + done.stderr

@@ -18,7 +18,7 @@ LONG = 4_194_304  # 16 MiB of floats: a megabyte and more for each rank
 def emulate(*arguments: object) -> list[str]:
     """Return the lines of the script, in order."""
     command = [sys.executable, "-m", "paracosm.cli.app", "emulate", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return sorted(re.findall(r"rank \d: \d+ \[[\d., ]*\]", done.stdout))
 

@@ -66,7 +66,7 @@ def play(
     told, started = FORK.Queue(), FORK.Queue()
     peers = FORK.Process(target=emulator, args=(4, port, records, what_if, started))
     peers.start()
-    started.get(timeout=20)
+    started.get(timeout=120)
     real = FORK.Process(target=rank_zero, args=(4, port, records, work, told))
     real.start()
     found: dict[str, Any] = {}
@@ -74,7 +74,7 @@ def play(
         if upset is not None:
             upset(real, peers, told)
         else:
-            found["told"] = told.get(timeout=30)
+            found["told"] = told.get(timeout=120)
         real.join(30)
         if upset is not None and not told.empty():
             found["told"] = told.get()
@@ -103,19 +103,19 @@ def reduce_for_long(told: Any) -> None:
 
 
 def kill_rank(real: Any, peers: Any, told: Any) -> None:
-    assert told.get(timeout=30) == "in the second"
+    assert told.get(timeout=120) == "in the second"
     time.sleep(0.3)
     os.kill(real.pid, signal.SIGKILL)
 
 
 def kill_emulator(real: Any, peers: Any, told: Any) -> None:
-    assert told.get(timeout=30) == "in the second"
+    assert told.get(timeout=120) == "in the second"
     time.sleep(0.3)
     os.kill(peers.pid, signal.SIGKILL)
 
 
 def end_emulator(real: Any, peers: Any, told: Any) -> None:
-    assert told.get(timeout=30) == "in the second"
+    assert told.get(timeout=120) == "in the second"
     time.sleep(0.3)
     os.kill(peers.pid, signal.SIGTERM)
 

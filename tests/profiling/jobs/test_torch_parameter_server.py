@@ -191,7 +191,7 @@ def test_a_process_ends_with_who_started_it(options: JobOptions, tmp_path: Path)
         time.sleep(0.02)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.2)
-    process.communicate(timeout=20)
+    process.communicate(timeout=300)
     assert process.returncode == 0
 
 

@@ -48,7 +48,7 @@ def served(timeout: float = 2.0) -> Iterator[tuple[tuple[str, int], list[object]
     thread = threading.Thread(target=serve)
     thread.start()
     yield listener.getsockname()[:2], outcome
-    thread.join(timeout=10)
+    thread.join(timeout=300)
     assert not thread.is_alive()
 
 
@@ -65,7 +65,7 @@ def answering(serve: Callable[[socket.socket], None]) -> Iterator[tuple[str, int
     thread = threading.Thread(target=run)
     thread.start()
     yield listener.getsockname()[:2]
-    thread.join(timeout=10)
+    thread.join(timeout=300)
     listener.close()
     assert not thread.is_alive()
 
@@ -175,7 +175,7 @@ def test_serving_goes_on_until_a_client_knows_the_token_and_says_goodbye() -> No
     while not rounds:
         with suppress(InputError), connected(*address, token=7) as peer:
             measure_goodput(peer, QUICK)
-    thread.join(timeout=10)
+    thread.join(timeout=300)
     assert rounds == [3]
     why = ["is not paracosm", "closed the connection", "the token", "the token", "an unknown"]
     assert all(reason in said for reason, said in zip(why, failed, strict=False))

@@ -134,7 +134,7 @@ def served(timeout: float) -> Iterator[tuple[tuple[str, int], list[str]]]:
     thread = threading.Thread(target=serve)
     thread.start()
     yield listener.getsockname()[:2], said
-    thread.join(timeout=10)
+    thread.join(timeout=300)
     assert not thread.is_alive()
 
 
