@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from paracosm.arrays import Floats, Ints
+from paracosm.arrays import Floats, Ints, distinct_rows
 from paracosm.cluster.cluster import Cluster
 from paracosm.cluster.link import Hierarchical, Link, Ring, Switch
 from paracosm.errors import InputError, unknown
@@ -142,11 +142,11 @@ def group_classes(cluster: Cluster, groups: Ints, at_once: Ints | None = None) -
         own = np.where(touched, number * len(groups) + np.arange(len(groups)), 0)
         shape = np.column_stack((shape, own)) if touched.any() else shape
     if at_once is not None and isinstance(topology, Hierarchical) and topology.shares_ports:
-        alike = np.unique(shape, axis=0, return_inverse=True)[1].reshape(-1, 1)
+        alike = distinct_rows(shape)[1].reshape(-1, 1)
         who = alike * groups.shape[1] + np.arange(groups.shape[1])
         for port in _ports(topology, groups):
             shape = np.column_stack((shape, _company(at_once[:, None], port, who)))
-    return np.unique(shape, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return distinct_rows(shape)[1]
 
 
 def _ports(topology: Hierarchical, nodes: Ints) -> list[Ints]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paracosm.arrays import Codes, Floats, Ints
+from paracosm.arrays import Codes, Floats, Ints, distinct_rows
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
 from paracosm.files import check_seal, read_bytes, sealing
@@ -276,12 +276,12 @@ def _ops(texts: Mapping[str, Texts], integers: Mapping[str, Ints]) -> tuple[list
     names, arguments = texts["op"], texts["arguments"]
     work = [integers[name] for name in ("flops", "bytes_read", "bytes_written")]
     rows = np.stack([names[1], arguments[1], *work], axis=1)
-    distinct, codes = np.unique(rows, axis=0, return_inverse=True)
+    first, codes = distinct_rows(rows)
     ops = [
         Op(names[0][name], arguments[0][argument], flops, read, written)
-        for name, argument, flops, read, written in distinct.tolist()
+        for name, argument, flops, read, written in rows[first].tolist()
     ]
-    return ops, codes.reshape(-1).astype(np.int32)
+    return ops, codes.astype(np.int32)
 
 
 KEYS = ("resident", "before", "provenance")

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from paracosm.arrays import Bools, Codes, Ints
+from paracosm.arrays import Bools, Codes, Ints, distinct_rows
 from paracosm.compiled import compiled, shaped
 from paracosm.jobs.job import KINDS, Job, Program
 
@@ -237,12 +237,12 @@ class _Entries(NamedTuple):
 def fold_ranks(job: Job) -> Folding:
     """Return the coarsest classes of alike ranks."""
     entries = _entries(job)
-    colour = _numbered(np.column_stack((job.program, job.speed.view(np.int64))))
+    _, colour = distinct_rows(np.column_stack((job.program, job.speed.view(np.int64))))
     while True:
         marks = _group_marks(entries, colour, job)
         around = np.full(job.communicator.shape, -1, dtype=np.int64)
         around[entries.rank, entries.role] = marks[entries.group]
-        finer = _numbered(np.column_stack((colour, around)))
+        _, finer = distinct_rows(np.column_stack((colour, around)))
         if finer.max(initial=-1) == colour.max(initial=-1):
             break
         colour = finer
@@ -280,7 +280,7 @@ def _group_marks(entries: _Entries, colour: Ints, job: Job) -> Ints:
     for size in np.unique(sizes[sizes > 0]).tolist():
         groups = np.flatnonzero(sizes == size)
         rows = sorted_keys[starts[groups][:, None] + np.arange(size)]
-        numbers = _numbered(rows)
+        _, numbers = distinct_rows(rows)
         marks[groups] = numbers + given
         given += int(numbers.max()) + 1
     return marks
@@ -294,7 +294,9 @@ def _folding(job: Job, entries: _Entries, colour: Ints, marks: Ints) -> Folding:
     leaders, number = _in_order(marks[entries.group])
     own = entries.group == entries.group[leaders][number]
     mark, key = number[own], class_of[entries.rank[own]] * roles + entries.role[own]
-    pairs, ranks = np.unique(np.column_stack((mark, key)), axis=0, return_counts=True)
+    rows = np.column_stack((mark, key))
+    first, of_pair = distinct_rows(rows)
+    pairs, ranks = rows[first], np.bincount(of_pair)
     members, role = pairs[:, 1] // roles, pairs[:, 1] % roles
     group[members, role] = pairs[:, 0]
     entry[members, role] = np.arange(len(pairs))
@@ -308,16 +310,6 @@ def _folding(job: Job, entries: _Entries, colour: Ints, marks: Ints) -> Folding:
         ranks=ranks.astype(np.int64),
         offsets=offsets.astype(np.int64),
     )
-
-
-def _numbered(rows: Ints) -> Ints:
-    """Return a number for each row, the same for equal rows."""
-    numbers = np.zeros(len(rows), dtype=np.int64)
-    if rows.size:
-        order = np.lexsort(rows.T)
-        again = rows[order]
-        numbers[order[1:]] = np.cumsum((again[1:] != again[:-1]).any(axis=1))
-    return numbers
 
 
 def _in_order(values: Ints) -> tuple[Ints, Ints]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from paracosm.arrays import Codes, Ints
+from paracosm.arrays import Codes, Ints, distinct_rows
 from paracosm.cluster.changes import Change
 from paracosm.cluster.cluster import Cluster
 from paracosm.cluster.collectives import group_classes, shares_ports
@@ -127,11 +127,8 @@ def _programs(
     shares = np.array(strategy.shares or (strategy.microbatches,))
     of_replica = np.arange(len(table)) // (strategy.tensor * strategy.context) % len(shares)
     share = shares[of_replica]
-    _, first, program = np.unique(
-        np.column_stack((layout.stage, device, share, np.where(table >= 0, cost[table], -1))),
-        axis=0,
-        return_index=True,
-        return_inverse=True,
+    first, program = distinct_rows(
+        np.column_stack((layout.stage, device, share, np.where(table >= 0, cost[table], -1)))
     )
     programs = []
     for rank in first.tolist():
@@ -149,7 +146,7 @@ def _programs(
             own = replace(strategy, microbatches=int(share[rank]), shares=())
             plan = replace(plan, strategy=own)
         programs.append(rank_program(plan, stage, costs, books))
-    return programs, program.reshape(-1)
+    return programs, program
 
 
 @dataclass(frozen=True, eq=False)
