@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from paracosm.cluster.hardware import find_hardware
+from paracosm.cluster.hardware import Hardware
 from paracosm.errors import InputError
 from paracosm.jobs.strategies.strategy import Strategy
+from paracosm.planning.strategy_plan import StrategyPlanConfig
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.job import predict_job
 from paracosm.prediction.run import run_prediction
@@ -44,7 +45,7 @@ def test_candidates_by_hand() -> None:
     """
     config = asked(model="mpt-125m", workers=2)
     assert config.architecture is not None
-    found = list(candidates(config.architecture, config.resolve_cluster(2), 4))
+    found = list(candidates(config.architecture, 2, 2, 4))
     sizes = [(s.data, s.context, s.pipeline, s.tensor) for s in (c.strategy for c in found)]
     assert sizes.count((2, 1, 1, 1)) == 2 * 4
     assert sizes.count((1, 2, 1, 1)) == 4
@@ -61,7 +62,7 @@ def test_the_bounded_search_finds_what_trying_all_finds() -> None:
     splits = splits_of(config, cluster, 0)
     search = search_strategies(model, cluster, 8, splits)
     network, best = Network(cluster), math.inf
-    for each in candidates(model, cluster, 8):
+    for each in candidates(model, len(cluster.workers), 8, 8):
         for what in RECOMPUTED:
             strategy = replace(each.strategy, recompute=what)
             split = splits(Candidate(strategy, each.micro_batch))
@@ -136,7 +137,7 @@ def test_collectives_slow_gpus_of_the_catalogue_as_was_published() -> None:
 def test_tensor_ranks_stay_in_a_machine() -> None:
     config = asked(workers=16)
     assert config.architecture is not None
-    found = candidates(config.architecture, find_hardware("a100-sxm-80gb").cluster(16), 64)
+    found = candidates(config.architecture, 16, 8, 64)
     assert {each.strategy.tensor for each in found} == {1, 2, 4, 8}
 
 
@@ -182,10 +183,21 @@ def test_more_workers_than_a_batch_can_use() -> None:
         search_strategies(model, cluster, 1, splits_of(config, cluster, 0))
 
 
+def test_what_no_strategy_divides_is_refused_before_a_cluster_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(Hardware, "cluster")
+    with pytest.raises(InputError, match="1,000,000 workers cannot share 1,000 examples evenly"):
+        asked(workers=1_000_000, global_batch=1000).check()
+    plan = {"tokens": 1e9, "batch_tokens": 488 * 2048, "max_workers": 1_000_000}
+    with pytest.raises(InputError, match="1,000,000 workers are more than 488 examples"):
+        StrategyPlanConfig(model="opt-1.3b", hardware="a100-sxm-80gb", **plan).check()
+
+
 def test_a_strategy_of_one_example_and_a_batch_that_does_not_divide() -> None:
     """488 examples on 64 replicas: 8 micro-batches each, 512, are within a tenth; 7 are not."""
     config = asked(workers=64)
     assert config.architecture is not None
-    found = candidates(config.architecture, config.resolve_cluster(64), 488)
+    found = candidates(config.architecture, 64, 8, 488)
     alone = [c for c in found if c.strategy == Strategy(data=64, microbatches=8)]
     assert [each.examples for each in alone] == [512]

@@ -400,3 +400,12 @@ def test_an_identity_is_solved_by_one_sweep() -> None:
     found = relax(eye_array(5).tocsr(), np.arange(5.0), time=1)
     assert (found.status, found.virtual_time) == ("converged", 1.0)
     assert found.x.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_more_processors_than_unknowns_are_refused_before_they_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("paracosm.cluster.fields.switch", None)
+    config = RelaxConfig(problem="laplace2d:100", processors=1_000_000)
+    with pytest.raises(InputError, match=r"more processors \(1000000\) than rows \(10000\)"):
+        config.check()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -29,7 +30,14 @@ from paracosm.graphs.transformer import Transformer
 from paracosm.planning.price import WORKER_HOURS, Price, parse_price
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.run import ranked_strategies
-from paracosm.prediction.strategy_search import Search, fastest, search_strategies, splits_of
+from paracosm.prediction.strategy_search import (
+    Search,
+    check_divisible,
+    fastest,
+    machine_of,
+    search_strategies,
+    splits_of,
+)
 from paracosm.results import PlannedStrategy, StrategyPlanSummary
 from paracosm.units import parse_number
 from paracosm.validation import validated
@@ -107,10 +115,19 @@ class StrategyPlanConfig(FailureFields):
                 f"batch_tokens: {self.batch_tokens:,.0f} are more than all of the "
                 f"{self.tokens:,.0f} tokens"
             )
-        for workers in self.numbers:
+        for workers in reversed(self.numbers):
             self.job_failures(workers, 0, stops_together=True)
+            machine = machine_of(self.catalogued.topology(workers), workers)
+            check_divisible(self.transformer, workers, machine, self.examples)
+        self.on_workers.check()
 
     @property
+    def examples(self) -> int:
+        """Of an iteration of all workers."""
+        assert self.batch_tokens is not None
+        return max(round(self.batch_tokens / self.transformer.sequence), 1)
+
+    @cached_property
     def on_workers(self) -> PredictConfig:
         """The requested prediction for the most workers."""
         asked = {
@@ -123,16 +140,16 @@ class StrategyPlanConfig(FailureFields):
 
     @property
     def transformer(self) -> Transformer:
-        config = self.on_workers
-        config.check()
-        assert config.architecture is not None
-        return config.architecture
+        if self.on_workers.architecture is None:
+            self.on_workers.check()  # says what else it could be
+        assert self.on_workers.architecture is not None
+        return self.on_workers.architecture
 
-    @property
+    @cached_property
     def catalogued(self) -> Hardware:
         return find_hardware(self.hardware)
 
-    @property
+    @cached_property
     def numbers(self) -> tuple[int, ...]:
         """Numbers of workers to compare, ascending: halves of halves, in whole nodes."""
         node = self.catalogued.node
@@ -160,15 +177,13 @@ def run_strategy_plan(
     """
     config.check()
     asked, model = config.on_workers, config.transformer
-    assert config.batch_tokens is not None
-    examples = max(round(config.batch_tokens / model.sequence), 1)
     splits = splits_of(asked, asked.resolve_cluster(config.numbers[-1]), seed)
     searches: dict[int, Search] = {}
     status = "done"
     try:
         for number in reversed(config.numbers):
-            cluster = config.catalogued.cluster(number)
-            searches[number] = search_strategies(model, cluster, examples, splits)
+            cluster = asked.resolve_cluster(number)
+            searches[number] = search_strategies(model, cluster, config.examples, splits)
             if not searches[number].ranked:
                 if number == config.numbers[-1]:
                     fastest(searches[number], cluster)  # says what the nearest lacks

@@ -339,7 +339,15 @@ class PredictConfig(ThroughputFields, ClusterFields):
                 "--hardware "
                 "... compares several"
             )
-        if len({node.device for node in self.resolve_cluster(self.jobs[-1][0]).nodes}) > 1:
+        workers, _ = self.jobs[-1]
+        if self.cluster is None:  # before so many nodes are made
+            from paracosm.prediction.strategy_search import check_divisible, machine_of
+
+            machine = workers
+            if self.has_node and self.catalogued is not None:
+                machine = machine_of(self.catalogued.topology(workers), workers)
+            check_divisible(self.architecture, workers, machine, self.global_batch or workers)
+        if len({node.device for node in self.resolve_cluster(workers).nodes}) > 1:
             raise InputError(
                 "strategy: auto needs workers with the same device: write the strategy out"
             )

@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from paracosm.cluster import Cluster
-from paracosm.cluster.link import Hierarchical
+from paracosm.cluster.link import Hierarchical, Topology
 from paracosm.errors import InputError
 from paracosm.graphs.transformer import Transformer
 from paracosm.graphs.transformer.share import Share
@@ -94,11 +94,11 @@ def search_strategies(
         replicas: one rank's part of the model, by how a candidate divides it.
 
     Raises:
-        InputError: there are more workers than any strategy of the model can use.
+        InputError: no strategy of the model can use all workers.
     """
-    found = list(candidates(model, cluster, examples))
-    if not found:
-        raise InputError(_too_many_workers(model, cluster, examples))
+    workers, machine = len(cluster.workers), machine_of(cluster.topology, len(cluster.workers))
+    check_divisible(model, workers, machine, examples)
+    found = list(candidates(model, workers, machine, examples))
     memory = min((node.memory for node in cluster.nodes if node.memory), default=None)
     network = Network(cluster)
     speed = max(node.speed for node in cluster.nodes)
@@ -168,7 +168,12 @@ def fastest(search: Search, cluster: Cluster) -> Predicted:
     )
 
 
-def candidates(model: Transformer, cluster: Cluster, examples: int) -> Iterator[Candidate]:
+def candidates(
+    model: Transformer,
+    workers: int,
+    machine: int,  # workers in one machine
+    examples: int,
+) -> Iterator[Candidate]:
     """Yield the strategies whose divisions are exact, without recomputation.
 
     Ranks that share a layer are in one machine, divide the heads, and divide norms along the
@@ -176,8 +181,6 @@ def candidates(model: Transformer, cluster: Cluster, examples: int) -> Iterator[
     sequence at a time, and are no more than `MOST_OF_A_SEQUENCE`; each replica has at least one
     micro-batch; shards are all replicas, or those of one machine.
     """
-    workers = len(cluster.workers)
-    machine = machine_of(cluster)
     for tensor in _divisors(machine, workers):
         if model.heads % tensor:
             continue
@@ -195,10 +198,9 @@ def candidates(model: Transformer, cluster: Cluster, examples: int) -> Iterator[
                 yield from _with_micro_batches(model, shape, machine // tensor, examples)
 
 
-def machine_of(cluster: Cluster) -> int:
+def machine_of(topology: Topology, workers: int) -> int:
     """Return how many workers are in one machine; all where nothing else joins them."""
-    topology = cluster.topology
-    return topology.group_size if isinstance(topology, Hierarchical) else len(cluster.workers)
+    return topology.group_size if isinstance(topology, Hierarchical) else workers
 
 
 def _with_micro_batches(
@@ -241,14 +243,16 @@ def _filled(strategy: Strategy) -> Strategy:
     return replace(strategy, microbatches=min(strategy.microbatches, 2 * strategy.pipeline))
 
 
-def _too_many_workers(model: Transformer, cluster: Cluster, examples: int) -> str:
-    heads = math.gcd(model.heads, machine_of(cluster))
+def check_divisible(model: Transformer, workers: int, machine: int, examples: int) -> None:
+    """Refuse a number of workers that no strategy can use; arguments as for `candidates`."""
+    if next(candidates(model, workers, machine, examples), None) is not None:
+        return
+    heads = math.gcd(model.heads, machine)
     most = examples * heads * model.layers * MOST_OF_A_SEQUENCE
-    workers = len(cluster.workers)
     ways = f"{examples:,} examples x tp={heads} x cp={MOST_OF_A_SEQUENCE} x pp={model.layers}"
     if workers > most:
-        return f"{workers:,} workers are more than {ways} can use: {most:,} at most"
-    return (
+        raise InputError(f"{workers:,} workers are more than {ways} can use: {most:,} at most")
+    raise InputError(
         f"{workers:,} workers cannot share {examples:,} examples evenly (within {APART:.0%}): use "
         "a power of two, or another batch"
     )

@@ -29,8 +29,9 @@ from paracosm.faults.checkpoint import CheckpointPolicy, parse_checkpoint
 from paracosm.faults.fault import Faults, mean_time_between_faults
 from paracosm.quantities import Duration
 from paracosm.relaxation.methods import Method, parse_method
+from paracosm.relaxation.partition import check_processors
 from paracosm.relaxation.patterns import Patterns, parse_patterns
-from paracosm.relaxation.problems import Problem
+from paracosm.relaxation.problems import Problem, unknowns_of
 from paracosm.relaxation.times import MeasuredTimes, Times, parse_times
 from paracosm.timing import Distribution, parse_distribution
 from paracosm.units import parse_number
@@ -337,6 +338,8 @@ class RelaxConfig(ClusterFields):
 
     def check(self) -> None:
         """Raise InputError for errors that do not need the matrix."""
+        if isinstance(self.problem, str):  # before so many nodes are made
+            check_processors(unknowns_of(self.problem), self.count)
         self.times_of(self.target_cluster)
         if self.matrix is not None and not self.matrix.is_file():
             what = "not a file" if self.matrix.exists() else "no such file"
@@ -361,7 +364,7 @@ class RelaxConfig(ClusterFields):
             return self.processors
         return self.pattern.processors or self.time.processors or _PROCESSORS
 
-    @property
+    @cached_property
     def target_cluster(self) -> Cluster:
         """The processors and the links between them, with the changes of `what_if`."""
         shared = self.memory == "shared"

@@ -238,6 +238,12 @@ def load_problem(spec: str, rhs: str = "default", start: str = "zeros", seed: in
     return Problem(spec.strip(), A, b, x0, solution, stencil, rhs, start)
 
 
+def unknowns_of(spec: str) -> int:
+    """Return how many unknowns the grid problem that `spec` names has; InputError as for it."""
+    _, _, shape, _ = _parse(spec)
+    return math.prod(shape)
+
+
 def load_matrix(
     path: str | Path,
     rhs: str = "default",

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from paracosm.cluster.cluster import Cluster, Node, assemble
-from paracosm.cluster.link import Hierarchical, Link, Switch
+from paracosm.cluster.link import Hierarchical, Link, Switch, Topology
 from paracosm.data_files import read_yaml
 from paracosm.errors import InputError, unknown
 from paracosm.files import replacing
@@ -178,20 +178,23 @@ class Hardware:
             InputError: more than one device, and nobody says what joins them.
         """
         one = Node("", memory=self.device.memory, device=self.name)
+        return assemble([one] * workers, [], self.topology(workers))
+
+    def topology(self, workers: int) -> Topology:
+        """Return how the cluster of `workers` devices is joined; InputError as for it."""
         if self.node is None or self.outer is None:
             if workers > 1:
                 raise InputError(
                     f"{self.name}: the catalogue has no node that joins {workers} of them: add "
                     "--bandwidth 100Gbit/s, or --cluster FILE"
                 )
-            return assemble([one], [], Switch(Link()))
+            return Switch(Link())
         outer = self.outer.link()
         if self.node.count == 1 or self.inner is None:
-            return assemble([one] * workers, [], Switch(outer))
+            return Switch(outer)
         inner = self.inner.link()
         cards = self.node.cards if self.node.cards < self.node.count else None
-        topology = Hierarchical(inner, outer, self.node.count, workers, cards)
-        return assemble([one] * workers, [], topology)
+        return Hierarchical(inner, outer, self.node.count, workers, cards)
 
 
 def find_hardware(name: str | Path) -> Hardware:
