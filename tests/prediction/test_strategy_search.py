@@ -13,17 +13,12 @@ from paracosm.cluster.hardware import Hardware
 from paracosm.errors import InputError
 from paracosm.jobs.strategies.strategy import Strategy
 from paracosm.planning.strategy_plan import StrategyPlanConfig
+from paracosm.prediction.candidates import Candidate, candidates
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.job import predict_job
 from paracosm.prediction.run import run_prediction
 from paracosm.prediction.strategy_bounds import RECOMPUTED, Network
-from paracosm.prediction.strategy_search import (
-    Candidate,
-    candidates,
-    fastest,
-    search_strategies,
-    splits_of,
-)
+from paracosm.prediction.strategy_search import fastest, search_strategies, splits_of
 
 
 @pytest.fixture(autouse=True)

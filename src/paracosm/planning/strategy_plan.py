@@ -28,16 +28,10 @@ from paracosm.faults.checkpoint import expected_makespan
 from paracosm.faults.node_failures import FailureFields, JobFailures
 from paracosm.graphs.transformer import Transformer
 from paracosm.planning.price import WORKER_HOURS, Price, parse_price
+from paracosm.prediction.candidates import check_divisible, machine_of
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.run import ranked_strategies
-from paracosm.prediction.strategy_search import (
-    Search,
-    check_divisible,
-    fastest,
-    machine_of,
-    search_strategies,
-    splits_of,
-)
+from paracosm.prediction.strategy_search import Search, fastest, search_strategies, splits_of
 from paracosm.results import PlannedStrategy, StrategyPlanSummary
 from paracosm.units import parse_number
 from paracosm.validation import validated

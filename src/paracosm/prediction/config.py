@@ -20,6 +20,7 @@ from paracosm.graphs.capture.options import DTYPES, parse_shape
 from paracosm.graphs.transformer.architecture import ARCHITECTURES, Transformer, architecture
 from paracosm.models.optimizers import OPTIMIZERS
 from paracosm.models.registry import MODELS, canonical
+from paracosm.prediction.candidates import check_divisible, machine_of
 from paracosm.prediction.datasheets import holds_hardware
 from paracosm.prediction.job import check_ranks, parse_ranks
 from paracosm.prediction.parameter_servers.config import (
@@ -341,8 +342,6 @@ class PredictConfig(ThroughputFields, ClusterFields):
             )
         workers, _ = self.jobs[-1]
         if self.cluster is None:  # before so many nodes are made
-            from paracosm.prediction.strategy_search import check_divisible, machine_of
-
             machine = workers
             if self.has_node and self.catalogued is not None:
                 machine = machine_of(self.catalogued.topology(workers), workers)
