@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import random
 import resource
@@ -23,6 +24,7 @@ from paracosm.files import (
     Lock,
     check_seal,
     open_unpacked,
+    read_at_most,
     replacing,
     sealing,
     temporary_folder,
@@ -187,3 +189,16 @@ def is_running(process: int) -> bool:
     except (ProcessLookupError, FileNotFoundError):
         return False
     return state not in "ZX"
+
+
+def test_a_read_makes_no_room_for_more_than_a_file_holds() -> None:
+    class Held(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            assert size is not None
+            assert 0 <= size <= 1 << 20
+            return super().read(size)
+
+    content = bytes(range(256)) * 10_000
+    assert read_at_most(Held(content), 1 << 30) == content
+    assert read_at_most(Held(content), 1_500_000) == content[:1_500_000]
+    assert read_at_most(Held(content), 0) == b""

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from paracosm.errors import InputError
-from paracosm.files import MOST_BYTES, open_file
+from paracosm.files import MOST_BYTES, open_file, read_at_most
 
 MOST_YAML = 16 * 2**20  # bytes
 MOST_LEVELS = 64
@@ -65,7 +65,7 @@ def read_json(path: str | Path, what: str) -> Any:
 
 def _read(path: str | Path, what: str, most: int) -> bytes:
     with open_file(path, what) as file:
-        data = file.read(most + 1)
+        data = read_at_most(file, most + 1)
     if len(data) > most:
         raise InputError(f"{path}: a {what} of more than {most >> 20:,} MiB")
     return data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import os
 import shutil
 import stat
@@ -96,7 +97,7 @@ def read_bytes(path: str | Path, first: int | None = None) -> bytes:
     """
     try:
         with open_unpacked(path) as file:
-            found = file.read(MOST_BYTES + 1 if first is None else first)
+            found = read_at_most(file, MOST_BYTES + 1 if first is None else first)
     except (EOFError, gzip.BadGzipFile, zlib.error):
         raise InputError(f"{path}: the gzipped file is cut off or damaged") from None
     except OSError as error:
@@ -104,6 +105,20 @@ def read_bytes(path: str | Path, first: int | None = None) -> bytes:
     if len(found) > MOST_BYTES:
         raise InputError(f"{path}: larger than {MOST_BYTES >> 30} GiB")
     return found
+
+
+def read_at_most(file: BinaryIO, most: int) -> bytes:
+    """Return the first `most` bytes of an open file, in no more memory than it needs.
+
+    `file.read(most)` makes room for all of them first, which limited address space does not have.
+    """
+    found = io.BytesIO()
+    while piece := file.read(min(most - found.tell(), _PIECE)):
+        found.write(piece)
+    return found.getvalue()
+
+
+_PIECE = 1 << 20
 
 
 def read_parquet(
