@@ -74,7 +74,8 @@ def _cached(function: Any) -> Any:
         raise InputError("NUMBA_DISABLE_JIT is set, and simulated time needs Numba: unset it")
     before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(CACHE)  # type: ignore[attr-defined]
     try:
-        function.enable_caching()
+        with contextlib.suppress(RuntimeError):  # it may write nowhere, and compiles every time
+            function.enable_caching()
     finally:
         numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
     return function
