@@ -126,6 +126,7 @@ def test_a_computation_without_times_drops_its_step(tmp_path: Path) -> None:
             {"columns": {**PACKED["columns"], "deps": [[], [0.5], [1], [2]]}},
             "'0.5' is no whole number",
         ),
+        ({"dur_us": [[100, 200, 300, 10**400]] * 2}, "dur_us: int too large"),
         ({"step_wall_us": [1000, "1000"]}, "step_wall_us: '1000' is no number"),
     ],
 )
@@ -139,7 +140,13 @@ def test_damaged_packed_files(tmp_path: Path, changes: dict[str, Any], message: 
     [
         (lambda said: said.pop("ops"), "a damaged job profile: KeyError: 'ops'"),
         (lambda said: said.update(dropped="many"), "a damaged job profile: AttributeError"),
-        (lambda said: said.update(batch="many"), "batch is many, not above 0"),
+        (lambda said: said.update(batch="many"), "batch: 'many' is no whole number"),
+        (lambda said: said.update(batch=1.5), "batch: '1.5' is no whole number"),
+        (lambda said: said.update(batch=2**70), "OverflowError"),
+        (lambda said: said.update(bandwidth=True), "bandwidth: 'True' is no number"),
+        (lambda said: said.update(bandwidth=10**400), "OverflowError"),
+        (lambda said: said.update(dropped={"no end": 1.7}), "dropped, no end: '1.7' is no whole"),
+        (lambda said: said["dependencies"].append(2**70), "OverflowError"),
         (lambda said: said["dependencies"].append(0.5), "dependencies: '0.5' is no whole number"),
         (lambda said: said["step_end"].append("1"), "step_end: '1' is no number"),
     ],

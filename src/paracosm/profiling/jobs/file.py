@@ -8,10 +8,10 @@ steps, provenance) is in the file's metadata as JSON, under the key `METADATA`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from paracosm.profiling.jobs.job_profile import (
 
 if TYPE_CHECKING:
     import pyarrow
+
+Number = TypeVar("Number", int, float)
 
 METADATA = b"paracosm job profile"
 VERSION = 1
@@ -110,36 +112,48 @@ def load_job_profile(path: str | Path) -> JobProfile:
             resource=resource[one],
             server=rows["server"].to_numpy()[one].astype(np.int64),
             size=rows["bytes"].to_numpy()[one].astype(np.int64),
-            first_dependency=np.array(_numbers(metadata, "first_dependency", int), np.int64),
-            dependencies=np.array(_numbers(metadata, "dependencies", int), np.int64),
+            first_dependency=_array(metadata["first_dependency"], "first_dependency", int),
+            dependencies=_array(metadata["dependencies"], "dependencies", int),
             begin=rows["begin"].to_numpy().reshape(shape),
             end=rows["end"].to_numpy().reshape(shape),
-            step_begin=np.array(_numbers(metadata, "step_begin", int, float), float),
-            step_end=np.array(_numbers(metadata, "step_end", int, float), float),
-            batch=metadata["batch"],
-            bandwidth=metadata["bandwidth"],
-            dropped={str(why): int(count) for why, count in metadata["dropped"].items()},
+            step_begin=_array(metadata["step_begin"], "step_begin", float),
+            step_end=_array(metadata["step_end"], "step_end", float),
+            batch=_number(metadata["batch"], "batch", int),
+            bandwidth=_number(metadata["bandwidth"], "bandwidth", float),
+            dropped={
+                str(why): _number(count, f"dropped, {why}", int) or 0
+                for why, count in metadata["dropped"].items()
+            },
             provenance=metadata["provenance"],
         )
-    except (LookupError, TypeError, ValueError, AttributeError, NotImplementedError) as error:
+    except (
+        *(LookupError, TypeError, ValueError, AttributeError, NotImplementedError),
+        OverflowError,  # a number beyond its column's type
+    ) as error:
         raise InputError(
             f"{path}: a damaged job profile: {type(error).__name__}: {error}"
         ) from None
     return check_job_profile(profile, str(path))
 
 
-def _numbers(found: Mapping[str, Any], key: str, *kinds: type) -> list[Any]:
-    """Return a list of numbers; NumPy would convert texts and truth values, and cut off fractions.
+def _array(values: Iterable[Any], key: str, kind: type[int] | type[float]) -> np.ndarray[Any, Any]:
+    """Return numbers; NumPy would convert texts and truth values, and cut off fractions.
 
     Raises:
-        ValueError: a value is of none of the kinds.
+        ValueError: a value is no number, or no whole one where `kind` is int.
+        OverflowError: it is too large.
     """
-    values: list[Any] = found[key]
+    kinds = {int, kind}
     if wrong := [value for value in values if type(value) not in kinds]:
         raise ValueError(
             f"{key}: {str(wrong[0])[:40]!r} is no {'' if float in kinds else 'whole '}number"
         )
-    return values
+    return np.array(values, np.int64 if kind is int else np.float64)
+
+
+def _number(value: Any, key: str, kind: type[Number]) -> Number | None:
+    found: list[Number] = [] if value is None else _array([value], key, kind).tolist()
+    return found[0] if found else None
 
 
 def _check_rows(rows: Mapping[str, pyarrow.Array], shape: tuple[int, int]) -> None:
@@ -236,13 +250,12 @@ def load_packed(path: Path) -> JobProfile:
             raise InputError(f"{where}: resources: {unknown('resource', str(given), RESOURCES)}")
     try:
         step_begin, walls = (
-            np.array(_numbers(found, key, int, float), float) / 1e6
-            for key in ("step_start_us", "step_wall_us")
+            _array(found[key], key, float) / 1e6 for key in ("step_start_us", "step_wall_us")
         )
         known = [
             ProfiledOp(
                 *(str(name), str(types[kind]), codes[resources[resource]], server, size),
-                _numbers({name: waits}, name, int),
+                _array(waits, name, int).tolist(),
             )
             for name, kind, resource, server, size, waits in zip(*lists.values(), strict=True)
         ]
@@ -265,7 +278,10 @@ def _times(found: Any, key: str, ops: int, where: str) -> np.ndarray[Any, np.dty
         for op, value in enumerate(row):
             if type(value) not in (int, float, NoneType):
                 raise InputError(f"{where}: {key}[{step}][{op}] is not a number: {str(value)[:40]}")
-    return np.array(rows, float) / 1e6
+    try:
+        return np.array(rows, float) / 1e6
+    except OverflowError as error:
+        raise InputError(f"{where}: {key}: {error}") from None
 
 
 def _field(found: Any, key: str, kind: type, where: str) -> Any:
