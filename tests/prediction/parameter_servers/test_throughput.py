@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from profiled_jobs import job_of, serial_profile, two_parameters
 
+from paracosm.errors import InputError
 from paracosm.prediction.parameter_servers.config import Background
 from paracosm.prediction.parameter_servers.target import first_steps
 from paracosm.prediction.parameter_servers.throughput import (
@@ -292,6 +293,8 @@ def test_the_steady_period_ends_with_the_first_worker() -> None:
     assert steady_period(ends) == (100.0, 400.0)
     very_slow = np.stack([np.arange(1.0, 401.0), 9 * np.arange(1.0, 401.0)])
     assert steady_period(very_slow) == (200.0, 400.0)
+    with pytest.raises(InputError, match="check the unit of the profile's times"):
+        steady_period(np.zeros((2, 400)))
 
 
 def test_the_trace_has_a_lane_for_each_resource_of_a_worker() -> None:

@@ -8,6 +8,7 @@ from math import ceil
 import numpy as np
 
 from paracosm.arrays import Floats
+from paracosm.errors import InputError
 from paracosm.prediction.parameter_servers.target import LEADING, TargetJob
 from paracosm.profiling.jobs.job_profile import DOWNLINK, RESOURCES, SERVER, UPLINK, WORKER
 from paracosm.rng import ServerStream, generator
@@ -286,8 +287,16 @@ def steady_period(step_end: Floats) -> tuple[float, float]:
 
     It begins when each worker has ended `LEADING` steps, at the latest in the middle of the time
     until the first worker has ended all of its steps, where it ends.
+
+    Raises:
+        InputError: steps take no time that the clock of simulations shows.
     """
     until = float(np.nanmax(step_end, axis=1).min())
+    if until == 0:
+        raise InputError(
+            "simulation: all steps end at the instant at which they begin, to the picosecond, so "
+            "there is no throughput: check the unit of the profile's times"
+        )
     leading = min(LEADING, step_end.shape[1] // 2)
     ended = step_end[:, leading - 1]
     # Backup workers may never get that far: the others end without them.
