@@ -145,7 +145,7 @@ def test_a_file_that_is_no_database_is_refused_in_a_line(tmp_path: Path, capsys:
 
 def test_check_reads_every_page(path: Path, capsys: Capture) -> None:
     assert call("check", path) == 0
-    assert capsys.readouterr().out == f"{path}: intact, 4 timings\n"
+    assert capsys.readouterr().out == f"{path}: intact, 6 timings\n"
     pages = bytearray(path.read_bytes())
     size = int.from_bytes(pages[16:18], "big")
     for begin in range(size, len(pages), size):  # all but the first, which has the schema

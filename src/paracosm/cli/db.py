@@ -215,9 +215,8 @@ def check(database: Annotated[Path, Argument(help="a profile database")]) -> int
     Example: paracosm db check profiles.db
     """
     with ProfileDatabase.open(database, readonly=True) as opened:
-        opened.check()
-        number = sum(count for _, count in opened.environments())
-    printer()(f"{database}: intact, {number:,} timings")
+        found = opened.check()
+    printer()(f"{database}: intact, {len(found):,} timings")
     return 0
 
 

@@ -161,8 +161,8 @@ class ProfileDatabase:
             )
         return Timings(tuple(self.timings()), tuple(self.links()), tuple(self.iterations()))
 
-    def check(self) -> None:
-        """Read every page of the file, and every timing.
+    def check(self) -> Timings:
+        """Read every page of the file, and return every timing.
 
         Raises:
             InputError: one is damaged.
@@ -171,7 +171,7 @@ class ProfileDatabase:
             (found,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
         if found != "ok":
             raise InputError(f'"{self.path}" is damaged: {" ".join(found.split())}')
-        self.everything()
+        return self.everything()
 
     def contents(self, environments: Collection[Environment] | None = None) -> dict[str, Any]:
         """Return what `paracosm db show --json` prints, of some environments or of all."""

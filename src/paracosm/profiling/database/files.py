@@ -174,8 +174,7 @@ def _holdings(source: Path) -> Timings:
     if is_parquet(source):
         return load_export(source)
     with ProfileDatabase.open(source, readonly=True) as database:
-        database.check()
-        return database.everything()
+        return database.check()
 
 
 @contextlib.contextmanager
