@@ -182,6 +182,9 @@ def test_files_that_are_no_exports_are_refused(database: ProfileDatabase, tmp_pa
     parquet.write_table(table.replace_schema_metadata({"paracosm.profiles": "9"}), path)
     with pytest.raises(InputError, match=r"an export of version 9"):
         load_export(path)
+    parquet.write_table(table.replace_schema_metadata({"paracosm.profiles": b"\xff"}), path)
+    with pytest.raises(InputError, match="an export of version \ufffd, and"):
+        load_export(path)
     export(database, path)
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(InputError, match="no export of a profile database, or a damaged one"):

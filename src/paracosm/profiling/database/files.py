@@ -134,8 +134,8 @@ def _schema() -> pyarrow.Schema:
 
 def _read(path: Path) -> pyarrow.Table:
     table = read_parquet(path, "export of a profile database", _schema())
-    version = (table.schema.metadata or {}).get(_VERSION_KEY, str(_VERSION).encode()).decode()
-    if version != str(_VERSION):
+    stored = (table.schema.metadata or {}).get(_VERSION_KEY, str(_VERSION).encode())
+    if (version := stored.decode(errors="replace")[:20]) != str(_VERSION):
         raise InputError(
             f'"{path}" is an export of version {version}, and this Paracosm supports {_VERSION}: '
             "export it again with the same version"
