@@ -49,6 +49,16 @@ def test_timings_are_chosen_by_environment_name_and_cache(database: ProfileDatab
     assert database.timings(GPU, "aten.relu.default") == []
 
 
+def test_an_environment_in_other_words_is_the_same(tmp_path: Path) -> None:
+    with ProfileDatabase.open(tmp_path / "p.db", create=True) as database:
+        database.add([timing("a")])
+        newer = CPU.to_json().replace('"cpu"', '"cpu","clock":"3 GHz"')
+        database._connection.execute("UPDATE environments SET text = ?", (newer,))
+        database.add([timing("b")])
+        assert database.environments() == [(CPU, 2)]
+        assert {each.key for each in database.timings(CPU)} == {"a", "b"}
+
+
 def test_links_and_iterations_are_chosen_by_environment_and_graph(
     database: ProfileDatabase,
 ) -> None:
@@ -116,7 +126,7 @@ def test_find_asks_the_database_once_for_thousands_of_ops(database: ProfileDatab
     statements: list[str] = []
     database._connection.set_trace_callback(statements.append)
     assert len(database.find([each.op for each in timings], CPU, "cold")) == 3000
-    assert len(statements) == 1
+    assert len(statements) == 2  # the environments first
 
 
 samples = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=8)

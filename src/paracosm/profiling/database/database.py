@@ -193,9 +193,12 @@ class ProfileDatabase:
         with self._explained():
             rows = self._connection.execute(
                 "SELECT text, (SELECT count(*) FROM op_timings WHERE environment = environments.id)"
-                " AS timings FROM environments ORDER BY timings DESC, text"
+                " FROM environments"
             ).fetchall()
-            return [(Environment.from_json(text), count) for text, count in rows]
+            found: Counter[Environment] = Counter()
+            for text, count in rows:  # texts of several versions may mean one environment
+                found[Environment.from_json(text)] += count
+        return sorted(found.items(), key=lambda pair: (-pair[1], pair[0].to_json()))
 
     def _sum(self, timings: Timings) -> int:
         return sum(added.new for added in self.add_everything(timings).values())
@@ -209,9 +212,15 @@ class ProfileDatabase:
     ) -> list[Timing]:
         if (cache := where.get("cache")) is not None and cache not in CACHES:
             raise unknown("cache", cache, CACHES)
-        text = None if environment is None else environment.to_json()
+        among = {column: [value] for column, value in where.items() if value is not None}
         with self._explained():
-            return select(self._connection, kind, {**where, "environment": text}, wanted)
+            if environment is not None:
+                texts = self._connection.execute("SELECT text FROM environments").fetchall()
+                # Another version may have written the same environment with other words.
+                among["environment"] = [
+                    text for (text,) in texts if Environment.from_json(text) == environment
+                ]
+            return select(self._connection, kind, among, wanted)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

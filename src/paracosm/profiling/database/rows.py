@@ -7,6 +7,7 @@ order of the dataclasses. The environment is its JSON text.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import sqlite3
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -138,14 +139,16 @@ def insert(
 
 
 def select(
-    connection: sqlite3.Connection, kind: Kind[Timing], where: Mapping[str, Any], wanted: str = ""
+    connection: sqlite3.Connection,
+    kind: Kind[Timing],
+    among: Mapping[str, Sequence[str]],
+    wanted: str = "",
 ) -> list[Timing]:
-    """Return the timings whose columns equal `where`; a value of None matches everything.
+    """Return the timings whose columns have values among those given.
 
     They are sorted by content, not by insertion: databases with equal contents give equal answers.
     `wanted` is JSON, pairs of a name and arguments, in any order, to be selected; "" for all.
     """
-    asked = {column: value for column, value in where.items() if value is not None}
     source = f"{kind.view} AS t"
     if wanted:
         source = (
@@ -154,9 +157,10 @@ def select(
             " ON t.name = w.name AND t.arguments = w.arguments"
         )
     columns = ", ".join(f"t.{column}" for column in kind.columns)
-    conditions = " AND ".join(f"t.{column} = :{column}" for column in asked) or "TRUE"
+    conditions = [f"t.{column} IN (SELECT value FROM json_each(:{column}))" for column in among]
     rows = connection.execute(
-        f"SELECT {columns} FROM {source} WHERE {conditions}", {**asked, "wanted": wanted}
+        f"SELECT {columns} FROM {source} WHERE {' AND '.join(conditions) or 'TRUE'}",
+        {column: json.dumps(values) for column, values in among.items()} | {"wanted": wanted},
     ).fetchall()
     _refuse_damage(kind, rows)
     if not wanted:
