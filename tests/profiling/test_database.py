@@ -170,6 +170,12 @@ def test_pooled_quantiles_and_probes_are_weighted_by_the_number_of_samples() -> 
         (replace(timing("a"), time=replace(timing("a").time, mean=float("inf"))), "mean is inf"),
         (replace(timing("a"), time=replace(timing("a").time, count=0)), "0 samples"),
         (timing("a", replace(RELU, flops=2**63)), "flops is 9223372036854775808"),
+        (timing("a", samples=(1e300,)), r"mean is 1e\+300, not 0, or 1e-15 to 1e\+15"),
+        (timing("a", probe=1e-200), "probe is 1e-200, not 0, or 1e-15"),
+        (
+            replace(timing("a"), time=replace(timing("a").time, mean=1e-4)),
+            "minimum is 0.001, above",
+        ),
     ],
 )
 def test_a_timing_that_cannot_be_is_refused_and_nothing_is_added(

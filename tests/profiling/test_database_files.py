@@ -20,14 +20,24 @@ from paracosm.profiling.database.database import ProfileDatabase
 from paracosm.profiling.database.files import COLUMNS, export, load_export
 from paracosm.profiling.database.rows import Timings
 from paracosm.profiling.environment import Environment
-from paracosm.profiling.samples import CACHES, IterationTiming, LinkTiming, OpTiming, Spread
+from paracosm.profiling.samples import (
+    CACHES,
+    LONGEST,
+    SHORTEST,
+    IterationTiming,
+    LinkTiming,
+    OpTiming,
+    Spread,
+)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 keys = st.uuids(version=4).map(lambda key: key.hex)
-numbers = st.floats(0, allow_nan=False, allow_infinity=False)
+numbers = st.just(0.0) | st.floats(SHORTEST, LONGEST)
 counts = st.integers(0, 2**63 - 1)
 spreads = st.builds(
-    lambda count, mean, variance, quantiles: Spread(count, mean, variance, *sorted(quantiles)),
+    lambda count, mean, variance, quantiles: Spread(
+        *(count, max(mean, min(quantiles)), variance), *sorted(quantiles)
+    ),
     st.integers(1, 2**40),
     *(numbers, numbers),
     st.tuples(*[numbers] * 4),
@@ -142,7 +152,7 @@ def changed(database: ProfileDatabase, path: Path, column: str, values: list[obj
     [
         ("table", ["ops", "ops", "op", "links", "iterations"], "row 3: table op, not one of ops,"),
         ("key", ["a", None, "c", "d", "e"], "row 2: no key"),
-        ("mean", [1.0, 1.0, float("nan"), 1.0, 1.0], "mean is nan, not a number"),
+        ("mean", [1.0, 1.0, float("nan"), 1.0, 1.0], "mean is nan, not 0, or 1e-15"),
         ("count", [1, 0, 1, 1, 1], "0 samples"),
         ("cache", ["cold", "tepid", "cold", None, None], "cache tepid, not cold or warm"),
         ("count", ["many"] * 5, "no export of a profile database"),

@@ -198,6 +198,12 @@ def test_another_schema_is_refused(path: Path, change: str, words: str) -> None:
         ("UPDATE op_timings SET minimum = -1", "column minimum"),
         ("UPDATE op_timings SET mean = 9e999", "column mean"),
         ("UPDATE op_timings SET p10 = 2 * p90", "column p10"),
+        ("UPDATE op_timings SET mean = minimum / 2", "column minimum"),
+        ("UPDATE op_timings SET probe = 1e308", "column probe"),
+        ("UPDATE op_timings SET p10 = 1e-300, minimum = 1e-300", "column minimum"),
+        ("UPDATE op_timings SET variance = 1e300", "column variance"),
+        ("UPDATE environments SET text = json_set(text, '$.threads', '1')", "threads is '1'"),
+        ("UPDATE environments SET text = json_set(text, '$.device', json('[1]'))", "device is "),
     ],
 )
 def test_timings_that_nothing_has_are_refused(path: Path, change: str, words: str) -> None:

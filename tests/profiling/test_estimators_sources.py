@@ -262,6 +262,7 @@ def test_what_cannot_be_fitted_is_refused(timings: list[OpTiming]) -> None:
     other = dataclasses.replace(first, environment=two)
     warm = dataclasses.replace(first, cache="warm")
     nothing = dataclasses.replace(first, time=spread_of([0.0]))
+    endless = dataclasses.replace(first, time=spread_of([1e300]))
     unreadable = dataclasses.replace(first, op=Op("dev.add.Tensor", "[1]"))
     assert refusal([]) == "no op timings to fit estimators to"
     assert "all 1 are held out" in refusal([first], exclude=[(first.op.name, first.op.arguments)])
@@ -269,6 +270,10 @@ def test_what_cannot_be_fitted_is_refused(timings: list[OpTiming]) -> None:
     assert "threads 2, not 1" in refusal([first, other])
     assert "warm and cold caches" in refusal([first, warm])
     assert "the timing of dev.add.Tensor is 0 s" in refusal([nothing])
+    assert "is 1e+300 s, not 0 or 1e-15 s" in refusal([endless])
+    assert "the probe of dev.add.Tensor is 1e-200 s" in refusal(
+        [dataclasses.replace(first, probe=1e-200)]
+    )
     assert "dev.add.Tensor: not the arguments of an op" in refusal([unreadable])
     assert 'did you mean "gaussian"?' in refusal(timings, method="gausian")
     assert "at least 2 folds" in refusal(timings, folds=1)

@@ -13,6 +13,15 @@ from paracosm.profiling.environment import Environment
 
 OUTLIER = 3.0  # times the median
 
+SHORTEST, LONGEST = 1e-15, 1e15
+"""Seconds of what takes any time at all: whatever is scaled by a ratio of two is finite."""
+
+
+def can_take(seconds: float) -> bool:
+    """Return whether so many seconds may have been measured."""
+    return seconds == 0 or SHORTEST <= seconds <= LONGEST
+
+
 CACHES = ("cold", "warm")
 """Cold: the op's data had left the cache, as in a real iteration. Warm: the same op many times in a
 row, as Huang et al. (section 3) measure."""

@@ -19,7 +19,16 @@ from typing import Any, Generic, TypeVar
 from paracosm.errors import InputError
 from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
 from paracosm.profiling.environment import Environment
-from paracosm.profiling.samples import CACHES, IterationTiming, LinkTiming, OpTiming, Spread
+from paracosm.profiling.samples import (
+    CACHES,
+    LONGEST,
+    SHORTEST,
+    IterationTiming,
+    LinkTiming,
+    OpTiming,
+    Spread,
+    can_take,
+)
 
 
 def choose_environments(environments: Sequence[Environment], asked: str) -> list[Environment]:
@@ -104,10 +113,21 @@ Group = TypeVar("Group", bound=Hashable)
 
 _SPREAD = ("count", "mean", "variance", "minimum", "p10", "median", "p90")
 
-_INTEGERS = ("flops", "bytes_read", "bytes_written", "size", "ranks", "count")
 _LARGEST = 2**63 - 1  # that SQLite can hold
 _QUANTILES = ("minimum", "p10", "median", "p90")
-_NUMBERS = ("mean", "variance", "minimum", "p10", "median", "p90", "probe")
+_INTEGERS = ("flops", "bytes_read", "bytes_written", "size", "ranks", "count")
+_SECONDS = ("mean", *_QUANTILES, "probe")
+_NUMBERS = (*_SECONDS, "variance")
+
+_ORDERED = (*pairwise(_QUANTILES), ("minimum", "mean"))
+"""Pairs of columns of which the first is not above the second."""
+
+_POSSIBLE: Mapping[str, tuple[Callable[[float], bool], str]] = {
+    **dict.fromkeys(_SECONDS, (can_take, f"0, or {SHORTEST:g} to {LONGEST:g}")),
+    "variance": (lambda value: 0 <= value <= LONGEST**2, f"0 to {LONGEST**2:g}"),
+    **dict.fromkeys(_INTEGERS, (lambda value: 0 <= value <= _LARGEST, "0 to 2^63 - 1")),
+}
+"""By column, whether it can have a value, and in words which."""
 
 
 @dataclass(frozen=True)
@@ -174,11 +194,10 @@ def _refuse_damage(kind: Kind[Timing], rows: Sequence[Sequence[Any]]) -> None:
     no samples have."""
     columns = dict(zip(kind.columns, zip(*rows, strict=True), strict=bool(rows)))
     wrong = [name for name, values in columns.items() if set(map(type, values)) != {TYPES[name]}]
-    for name in () if wrong or not rows else (*_NUMBERS, *_INTEGERS):
-        values = columns.get(name, (0,))
-        if not 0 <= min(values) <= max(values) < math.inf:
+    for name, (possible, _) in _POSSIBLE.items() if not wrong else ():
+        if not all(map(possible, columns.get(name, ()))):
             wrong.append(name)
-    for low, high in pairwise(_QUANTILES) if rows and not wrong else ():
+    for low, high in _ORDERED if rows and not wrong else ():
         if any(map(_exceeds, columns[low], columns[high])):
             wrong.append(low)
     if wrong:
@@ -186,7 +205,7 @@ def _refuse_damage(kind: Kind[Timing], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def _exceeds(low: float, high: float) -> bool:
-    return low > high * (1 + 1e-9)  # they are interpolated
+    return low > high * (1 + 1e-9)  # they are interpolated, or a mean rounded
 
 
 def _flat(kind: Kind[Timing], timing: Timing) -> dict[str, Any]:
@@ -202,15 +221,10 @@ def _flat(kind: Kind[Timing], timing: Timing) -> dict[str, Any]:
 
 def _checked(row: dict[str, Any]) -> dict[str, Any]:
     what = row.get("name") or row.get("kind") or row.get("model")
-    for column in _NUMBERS:
-        if not math.isfinite(row.get(column, 0.0)):
-            raise InputError(f"timing of {what}: {column} is {row[column]}, not a number")
-        if row.get(column, 0.0) < 0:
-            raise InputError(f"timing of {what}: {column} is {row[column]}, not 0 or more")
-    for column in _INTEGERS:
-        if not 0 <= row.get(column, 0) <= _LARGEST:
-            raise InputError(f"timing of {what}: {column} is {row[column]}, not 0 to 2^63 - 1")
-    for low, high in pairwise(_QUANTILES):
+    for column, (possible, words) in _POSSIBLE.items():
+        if not possible(row.get(column, 0)):
+            raise InputError(f"timing of {what}: {column} is {row[column]}, not {words}")
+    for low, high in _ORDERED:
         if _exceeds(row[low], row[high]):
             raise InputError(f"timing of {what}: {low} is {row[low]}, above {high}, {row[high]}")
     if row["count"] < 1:

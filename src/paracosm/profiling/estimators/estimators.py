@@ -37,7 +37,7 @@ from paracosm.profiling.estimators.roofline import (
     pool,
     rows_by_type,
 )
-from paracosm.profiling.samples import OpTiming, at_one_speed
+from paracosm.profiling.samples import LONGEST, SHORTEST, OpTiming, at_one_speed, can_take
 
 _ROOM = math.log(2.0)  # beyond the ratios to the roofline that were measured
 
@@ -159,7 +159,7 @@ def fit_estimators(
         raise unknown("estimator", method, METHODS)
     if folds < 2:
         raise InputError(f"cross-validation needs at least 2 folds, not {folds}")
-    _of_one_kind(timings)
+    _check(timings)
     exact, ops = pool(at_one_speed(timings), exclude)
     by_type = rows_by_type(ops)
     device = fit_device(ops, exact.log_time, by_type, seed)
@@ -188,7 +188,14 @@ def fit_estimators(
     )
 
 
-def _of_one_kind(timings: Sequence[OpTiming]) -> None:
+def _check(timings: Sequence[OpTiming]) -> None:
+    for timing in timings:
+        for what, seconds in (("timing", timing.duration), ("probe", timing.probe)):
+            if not can_take(seconds):
+                raise InputError(
+                    f"the {what} of {timing.op.name} is {seconds:g} s, not 0 or {SHORTEST:g} s to "
+                    f"{LONGEST:g} s"
+                )
     for timing in timings[1:]:
         if timing.environment != timings[0].environment:
             different = ", ".join(timings[0].environment.differences(timing.environment))
