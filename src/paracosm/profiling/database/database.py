@@ -398,7 +398,7 @@ def explained(path: Path) -> Iterator[None]:
     """Turn errors of the file at `path` into an `InputError`, those of the disk into `OSError`."""
     try:
         yield
-    except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):
+    except (sqlite3.ProgrammingError, sqlite3.InterfaceError):
         raise
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
