@@ -128,7 +128,8 @@ def test_what_counts_is_what_came_after_the_beginning() -> None:
         (HELLO + order(99), "sent an unknown message"),
         (HELLO + order(2, -1.0), "sent an unknown message"),
         (HELLO + order(2, float("nan")), "sent an unknown message"),
-        (HELLO + order(3, 1e9), "asks for 1e+09 s of data, and 60 is the most"),
+        (HELLO + order(3, 1e9), "asks for 1e+09 s of data, not 0.05 to 60"),
+        (HELLO + order(2, 1e-310) + order(7, 5e-324) + order(8, 1.0), "asks for 1e-310 s of data"),
         (HELLO + order(5, 1.0), "sent an unexpected message: 5"),
         (HELLO + order(1)[:7], "closed the connection early"),
         (b"", "closed the connection early"),
@@ -215,6 +216,27 @@ def test_a_bad_server_is_one_line_and_no_hang(answer: bytes, why: str) -> None:
         measure_goodput(peer, QUICK)
     assert why in str(caught.value)
     assert f"127.0.0.1:{address[1]}" in str(caught.value)
+
+
+def test_a_server_that_reports_more_than_it_was_sent_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with listener.accept()[0] as connection:
+                connection.recv(3 * 16, socket.MSG_WAITALL)
+                connection.sendall(order(8, 64.0) + order(2))  # JOIN, and that data may come
+                with listener.accept()[0] as carrier:
+                    carrier.recv(1 << 16)
+                connection.sendall(order(5, 1e30) * 2)
+                connection.recv(1)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with socket.create_connection(listener.getsockname()) as connection:
+            exchange = Exchange(connection, "the peer", 2.0)
+            with pytest.raises(InputError, match=r"the peer reports more bytes than the [\d,]+"):
+                exchange.ask(2, 0.1, 0.0375)
+        thread.join(timeout=10)
 
 
 def test_a_server_that_says_nothing_is_given_up() -> None:

@@ -144,7 +144,8 @@ def served(timeout: float) -> Iterator[tuple[tuple[str, int], list[str]]]:
         ((1.0, 1e-6, 4), "asks for intervals of 1e-06 s over 4 connections"),
         ((1.0, 0.1, 1e9), "asks for intervals of 0.1 s over 1e+09 connections"),
         ((1.0, 0.1, 0), "over 0 connections"),
-        ((1e9, 0.1, 4), "asks for 1e+09 s of data, and 60 is the most"),
+        ((1.0, 0.1, 1.5), "over 1.5 connections"),
+        ((1e9, 0.1, 4), "asks for 1e+09 s of data, not 0.05 to 60"),
         ((1.0, 0.1, 2), "opened 0 of 2 connections in 0.3 s"),
     ],
 )

@@ -101,17 +101,20 @@ class Exchange:
             self.expect(kind)
             sending = [] if kind == RECEIVE else opened[:connections]
             receiving = [] if kind == SEND else opened[-connections:]
-            received = self._transfer(sending, receiving, seconds, interval)
+            received, size = self._transfer(sending, receiving, seconds, interval)
         rows = 0 if kind == RECEIVE else intervals_of(seconds, interval)
-        sent = [tuple(int(self.expect(REPORT)) for _ in range(connections)) for _ in range(rows)]
-        return tuple(sent), received
+        sent = [[self.expect(REPORT) for _ in range(connections)] for _ in range(rows)]
+        if sum(map(sum, sent)) > size:
+            raise InputError(f"{self.peer} reports more bytes than the {size:,} that it was sent")
+        return tuple(tuple(map(int, row)) for row in sent), received
 
     def answer(self, kind: int, seconds: float) -> None:
         """Carry out the other end's SEND, RECEIVE or BOTH."""
         interval, count = self.expect(INTERVAL), self.expect(JOIN)
         most = LONGEST / SHORTEST
         if not (
-            1 <= count <= MOST_CONNECTIONS and interval * most >= seconds - warm_up(seconds) > 0
+            count in range(1, MOST_CONNECTIONS + 1)
+            and interval * most >= seconds - warm_up(seconds) > 0
         ):
             raise InputError(
                 f"{self.peer} asks for intervals of {interval:g} s over {count:g} connections; "
@@ -122,7 +125,7 @@ class Exchange:
             self.say(kind, seconds)
             receiving = [] if kind == RECEIVE else accepted[:connections]
             sending = [] if kind == SEND else accepted[-connections:]
-            received = self._transfer(sending, receiving, seconds, interval)
+            received, _ = self._transfer(sending, receiving, seconds, interval)
         for row in received:
             for size in row:
                 self.say(REPORT, float(size))
@@ -184,7 +187,8 @@ class Exchange:
         receiving: Sequence[socket.socket],
         seconds: float,
         interval: float,
-    ) -> Table:
+    ) -> tuple[Table, int]:
+        """Return what was received, and how many bytes were sent."""
         with ThreadPoolExecutor(1) as pool:
             sent = pool.submit(_send_over, sending, seconds + self.timeout)
             try:
@@ -196,8 +200,7 @@ class Exchange:
                 raise
             for each in receiving:
                 each.close()
-            sent.result()
-        return received
+            return received, sent.result()
 
     def receive_over(
         self, connections: Sequence[socket.socket], seconds: float, interval: float
@@ -271,9 +274,10 @@ def intervals_of(seconds: float, interval: float) -> int:
     return round((seconds - warm_up(seconds)) / interval)
 
 
-def _send_over(connections: Sequence[socket.socket], seconds: float) -> None:
-    """Send zeros over all connections until the receiver has closed them, for `seconds` at most."""
-    piece = bytes(_PIECE)
+def _send_over(connections: Sequence[socket.socket], seconds: float) -> int:
+    """Send zeros over all connections until the receiver has closed them, for `seconds` at most;
+    return how many bytes."""
+    piece, size = bytes(_PIECE), 0
     until = time.monotonic() + seconds
     with selectors.DefaultSelector() as open_ones:
         for connection in connections:
@@ -282,11 +286,12 @@ def _send_over(connections: Sequence[socket.socket], seconds: float) -> None:
         while open_ones.get_map() and (left := until - time.monotonic()) > 0:
             for key, _ in open_ones.select(left):
                 try:
-                    key.data.send(piece)
+                    size += key.data.send(piece)
                 except BlockingIOError:
                     continue
                 except OSError:
                     open_ones.unregister(key.data)
+    return size
 
 
 _START = 60.0  # seconds that starting Python takes at most, on a machine that is busy
@@ -388,9 +393,9 @@ def _serve(exchange: Exchange, token: int) -> int:
             continue
         if kind not in (SEND, RECEIVE, BOTH):
             raise InputError(f"{exchange.peer} sent an unexpected message: {kind}")
-        if number > LONGEST:
+        if not SHORTEST <= number <= LONGEST:
             raise InputError(
-                f"{exchange.peer} asks for {number:g} s of data, and {LONGEST:g} is the most"
+                f"{exchange.peer} asks for {number:g} s of data, not {SHORTEST:g} to {LONGEST:g}"
             )
         exchange.answer(kind, number)
         rounds += 1
