@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
@@ -121,6 +122,12 @@ def test_a_full_disk_is_an_error_of_the_machine_and_leaves_what_was_there(tmp_pa
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_error_of_a_file_that_was_read_has_its_name(tmp_path: Path) -> None:
+    broken = OSError(errno.EIO, "Input/output error", "source")
+    with pytest.raises(OSError, match="'source'"), replacing(tmp_path / "file"):
+        raise broken
 
 
 def test_a_device_or_a_pipe_is_not_replaced(tmp_path: Path) -> None:

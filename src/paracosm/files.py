@@ -33,10 +33,13 @@ def check_name(path: str | Path) -> None:
         or len(name) > _LONGEST_PATH
         or max(map(len, name.split(b"/"))) > _LONGEST_NAME
     ):
-        raise InputError(f"no file can have the name {str(path)!a}")
+        shown = ascii(str(path))
+        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]} ..."
+        raise InputError(f"no file can have the name {shown}")
 
 
 _LONGEST_PATH, _LONGEST_NAME = 4095, 255  # bytes, on Linux and elsewhere
+_SHOWN = 300  # characters of a name
 
 
 def open_file(path: str | Path, what: str | None = None) -> BinaryIO:
@@ -180,7 +183,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
                     left.unlink(missing_ok=True)
     except OSError as error:
         if error.errno in FULL:
-            raise OSError(error.errno, os.strerror(error.errno), str(path)) from None
+            other = error.filename not in (None, str(unfinished))  # a file that was read
+            name = error.filename if other else str(path)
+            raise OSError(error.errno, os.strerror(error.errno), name) from None
         raise unwritable(f"{path}: cannot be written", error) from None
 
 

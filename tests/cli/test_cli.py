@@ -198,6 +198,9 @@ def test_a_grid_makes_a_folder_for_each_point_and_goes_on_where_it_stopped(
         ([*SMALL, "--jobs", "2"], "--jobs needs a study with a grid"),
         ([*SMALL, "--force"], "--force replaces the run in a folder: give --out"),
         (["report", "nowhere"], "nowhere"),
+        (["db", "check", "x" * 300], "no file can have the name 'xxx"),
+        (["db", "merge", "a.db", "x" * 300, "--out", "b.db"], "no file can have the name 'xxx"),
+        (["calibrate", "--out", "/".join(["x" * 200] * 30)], "xxx ...\n"),
         (["trian"], "trian"),
     ],
 )

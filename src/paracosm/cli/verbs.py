@@ -24,6 +24,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from paracosm.errors import InputError
+from paracosm.files import check_name
 
 VERBS: Mapping[str, str] = {
     "train": "paracosm.cli.train",
@@ -145,6 +146,10 @@ class Verb(TyperCommand):
         """Run the verb, unless its flags contradict each other."""
         if ctx.params.get("json") and ctx.params.get("quiet"):
             raise InputError("--json and --quiet exclude each other: give one of them")
+        for given in ctx.params.values():
+            for value in given if isinstance(given, list | tuple) else [given]:
+                if isinstance(value, Path):
+                    check_name(value)
         return super().invoke(ctx)
 
 
