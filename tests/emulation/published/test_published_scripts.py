@@ -108,6 +108,14 @@ def test_what_only_a_gpu_does_is_refused_with_its_line(tmp_path: Path) -> None:
     assert any("torch.cuda.CUDAGraph at script.py:3: " in each["text"] for each in found["notes"])
 
 
+def test_an_error_of_a_collective_by_nccl_is_shown_itself(tmp_path: Path) -> None:
+    lines = ("dist.init_process_group('nccl')", "dist.broadcast(torch.ones(1), src=99)")
+    found, said = emulate(written(tmp_path, *lines))
+    assert found["status"] == "failed"
+    assert "RuntimeError: there is no rank 99 in a group of 4" in said
+    assert "_nccl_version" not in said
+
+
 def test_fsdp1_is_refused_with_what_to_use_in_its_place(tmp_path: Path) -> None:
     lines = (
         "from torch.distributed.fsdp import FullyShardedDataParallel",

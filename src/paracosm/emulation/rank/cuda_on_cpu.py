@@ -225,6 +225,7 @@ class _Event(torch.cpu.Event):
 
 _NAME = "the CPU, in the place of a CUDA device"
 _CAPABILITY = (8, 0)  # the least with which scripts take the paths that they take on today's GPUs
+_NCCL = (2, 27, 5)
 _NOTHING = ("init", "synchronize", "empty_cache", "ipc_collect", "set_stream", "set_per_process")
 _AS_IT_IS = ("manual_seed", "seed", "is_initialized")  # they do without a device
 _ONLY_ON_GPUS = ("CUDAGraph", "graph", "MemPool", "CUDAPluggableAllocator", "ExternalStream")
@@ -288,6 +289,8 @@ def _show_devices(devices: int, refuse: Callable[[str], Exception]) -> None:
     nvtx: Any = torch.cuda.nvtx
     for name in ("rangePushA", "rangePop", "markA"):
         setattr(nvtx._nvtx, name, lambda *args: None)
+    nccl: Any = torch.cuda.nccl
+    nccl.version = lambda: _NCCL  # PyTorch itself asks, to log an error of a collective
 
 
 def _show(module: Any, name: str, shown: Call) -> None:
