@@ -54,7 +54,11 @@ def test_a_person_reads_what_was_left_out(tmp_path: Path, capsys: Capture) -> No
         (["--ops", "addmm", "--batch", "8"], "--batch has no effect: addmm has no batch"),
         (["--ops", "relu", "--batch", "0"], "batch must be 1 or more, not 0"),
         (["--ops", "relu", "--dtype", "int8"], 'unknown dtype "int8"'),
-        (["--ops", "relu", "--values", "1"], "at least 2 values"),
+        (["--ops", "relu", "--values", "1"], "2 to 1,000 values"),
+        (
+            ["--ops", "relu", "--values", str(2**63)],
+            "values of an argument, not 9223372036854775808",
+        ),
         (["--ops", "relu", "--limit", "1B"], "no point of the design is within --limit"),
         (["--ops", "relu", "--limit", "big"], '--limit: cannot read "big" as a size'),
         (["--ops", "relu", "--budget", "soon"], '--budget: cannot read "soon" as a duration'),

@@ -119,7 +119,7 @@ def test_what_is_no_design_is_refused() -> None:
         design("papre", FEW)
     with pytest.raises(InputError, match='unknown dtype "float31": did you mean "float3'):
         design("paper", FEW, dtype="float31")
-    with pytest.raises(InputError, match="at least 2 values"):
+    with pytest.raises(InputError, match="2 to 1,000 values"):
         design("paper", FEW, values=1)
     with pytest.raises(InputError, match="above 0"):
         Limits(bytes=0)

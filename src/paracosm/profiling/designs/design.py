@@ -44,6 +44,9 @@ class Design:
     left_out: Mapping[str, int]  # points of the paper's grid beyond the limits, by family
 
 
+MOST_VALUES = 1000  # of an argument: some hundred thousand ops
+
+
 def design(
     name: str,
     families: Sequence[Family],
@@ -65,12 +68,14 @@ def design(
         progress: called with families done and in all.
 
     Raises:
-        InputError: an unknown design or dtype, fewer than two values.
+        InputError: an unknown design or dtype, values fewer than two or more than `MOST_VALUES`.
     """
     if name not in DESIGNS:
         raise unknown("design", name, DESIGNS)
-    if values < 2:
-        raise InputError(f"a design needs at least 2 values of an argument, not {values}")
+    if not 2 <= values <= MOST_VALUES:
+        raise InputError(
+            f"a design has 2 to {MOST_VALUES:,} values of an argument, not {str(values)[:40]}"
+        )
     floating = [name for name in _ITEM_SIZES if "float" in name]
     if dtype not in floating:
         raise unknown("dtype", dtype, floating)
