@@ -34,6 +34,10 @@ REFUSED: Mapping[str, dict[str, Any]] = {
     "optimizer adam: foreach has an effect only on captured steps": {
         "optimizer": "adam(foreach=True)"
     },
+    "batch: at most 9,223,372,036,854,775,807, not 1000": {"batch": 10**400},
+    "classes: at most 9,223,372,036,854,775,807, not 9223372036854775808": {"classes": 2**63},
+    "ranks: at most 1,000,000, not 99": {"ranks": 10**20 - 1, "parallel": "fsdp2"},
+    "shape: a size is at most 9,223,372,036,854,775,807": {"shape": (1, 4, 2**63)},
     "shape: 3x0x32, but sizes of 1 or more are needed": {"shape": (3, 0, 32)},
     "shape: nothing, but resnet18 takes": {"shape": ()},
     "classes: 0, but at least 1 is needed": {"classes": 0},

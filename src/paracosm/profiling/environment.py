@@ -167,6 +167,19 @@ def _processor() -> str:
 _SHARED = 1 << 20  # numbers of a tensor of which every thread gets a part
 
 
+def cores_for(threads: int) -> set[int]:
+    """Return the cores that this process may use.
+
+    Raises:
+        InputError: they are too few for so many threads.
+    """
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cores = os.sched_getaffinity(0) if has_affinity else set(range(os.cpu_count() or 1))
+    if not 1 <= threads <= len(cores):
+        raise InputError(f"threads: this process may use {len(cores)} cores, not {threads}")
+    return cores
+
+
 @contextlib.contextmanager
 def pinned(device: str, threads: int = 1, seed: int | None = None) -> Iterator[None]:
     """Make PyTorch use `threads` threads, one of them on a fixed core; flush denormal numbers.
@@ -184,10 +197,7 @@ def pinned(device: str, threads: int = 1, seed: int | None = None) -> Iterator[N
         if device != "cpu":
             yield
             return
-        has_affinity = hasattr(os, "sched_getaffinity")
-        cores = os.sched_getaffinity(0) if has_affinity else set(range(os.cpu_count() or 1))
-        if not 1 <= threads <= len(cores):
-            raise InputError(f"threads: this process may use {len(cores)} cores, not {threads}")
+        cores = cores_for(threads)
         stack.callback(torch.set_num_threads, torch.get_num_threads())
         stack.callback(torch.set_flush_denormal, flushes_denormals(torch))
         keep_memory()
@@ -198,7 +208,7 @@ def pinned(device: str, threads: int = 1, seed: int | None = None) -> Iterator[N
                 "threads: those of PyTorch were started before, and are slow on denormal numbers: "
                 "profile several threads first thing in a process"
             )
-        if threads == 1 and has_affinity:
+        if threads == 1 and hasattr(os, "sched_setaffinity"):
             stack.callback(os.sched_setaffinity, 0, cores)
             os.sched_setaffinity(0, {max(cores)})
         yield

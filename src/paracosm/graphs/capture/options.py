@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
+from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError, unknown
 from paracosm.factory import is_reference
 from paracosm.models.optimizers import parse_optimizer
 from paracosm.models.registry import built_in, canonical, written
+
+_LARGEST = 2**63 - 1  # size of a tensor, in PyTorch
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -56,16 +59,20 @@ class CaptureOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", canonical(self.model))
-        for value, what, least in (
-            (self.batch, "batch", 1),
-            (1 if self.classes is None else self.classes, "classes", 1),
-            (self.ranks, "ranks", 1),
-            (self.tensor_ranks, "tensor ranks", 1),
+        for value, what, most in (
+            (self.batch, "batch", _LARGEST),
+            (1 if self.classes is None else self.classes, "classes", _LARGEST),
+            (self.ranks, "ranks", MOST_NODES),
+            (self.tensor_ranks, "tensor ranks", MOST_NODES),
         ):
-            if value < least:
-                raise InputError(f"{what}: {value}, but at least {least} is needed")
+            if value < 1:
+                raise InputError(f"{what}: {value}, but at least 1 is needed")
+            if value > most:
+                raise InputError(f"{what}: at most {most:,}, not {str(value)[:40]}")
         if self.shape is not None and min(self.shape, default=1) < 1:
             raise InputError(f"shape: {written(self.shape)}, but sizes of 1 or more are needed")
+        if max(self.shape or (1,)) > _LARGEST:
+            raise InputError(f"shape: a size is at most {_LARGEST:,}")
         if not is_reference(self.model):
             built_in(self.model).check(self.shape, self.classes)
         if self.shape == ():

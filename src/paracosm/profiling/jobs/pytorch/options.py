@@ -17,6 +17,7 @@ from paracosm.graphs.capture import CaptureOptions
 from paracosm.models.data_sets import check_trainable, load_data
 from paracosm.models.registry import Workload
 from paracosm.models.shards import BatchSampler
+from paracosm.profiling.environment import cores_for
 from paracosm.rng import TrainingStream, generator, integer_seed
 
 if TYPE_CHECKING:
@@ -64,9 +65,9 @@ class JobOptions:
     timeout: float = 120.0  # seconds without a sign of life after which a process is given up
 
     def __post_init__(self) -> None:
-        for name, value in (("servers", self.servers), ("threads", self.threads)):
-            if value < 1:
-                raise InputError(f"{name}: {value}, but at least 1 is needed")
+        if self.servers < 1:
+            raise InputError(f"servers: {self.servers}, but at least 1 is needed")
+        cores_for(self.threads)
         for name, number in (("lr", self.lr), ("timeout", self.timeout)):
             if not 0 < number < math.inf:
                 raise InputError(f"{name}: {number:g}, not above 0")
