@@ -25,3 +25,9 @@ def test_a_whole_surrogate_pair_is_one_character() -> None:
 def test_a_text_that_takes_minutes_to_parse_is_refused(text: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         parse_yaml(text, "here")
+
+
+def test_a_key_is_a_name_also_where_yaml_reads_a_truth_value() -> None:
+    text = "power: {busy: 250 W, off: 5 W}\npipelined: off"
+    found = parse_yaml(text, "here")
+    assert found == {"power": {"busy": "250 W", "off": "5 W"}, "pipelined": False}

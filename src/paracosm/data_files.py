@@ -126,7 +126,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """A loader that refuses repeated keys, and nesting that would exhaust the stack."""
+    """A loader that refuses repeated keys, and nesting that would exhaust the stack.
+
+    A key is a name, also where YAML 1.1 reads it as a truth value: `off`, `on`, `yes`.
+    """
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
@@ -151,6 +154,8 @@ class _Loader(yaml.SafeLoader):
                     line = key.start_mark.line + 1
                     raise yaml.YAMLError(f'the key "{key.value}" is given twice (line {line})')
                 seen.add(key.value)
+                if key.tag == "tag:yaml.org,2002:bool":
+                    key.tag = "tag:yaml.org,2002:str"  # `off: 5 W` of a node's power
         return super().construct_mapping(node, deep)
 
     def construct_scalar(self, node: Any) -> Any:
