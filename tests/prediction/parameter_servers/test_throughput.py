@@ -10,9 +10,11 @@ import pytest
 from profiled_jobs import job_of, serial_profile, two_parameters
 
 from paracosm.errors import InputError
+from paracosm.prediction.parameter_servers import throughput
 from paracosm.prediction.parameter_servers.config import Background
 from paracosm.prediction.parameter_servers.target import first_steps
 from paracosm.prediction.parameter_servers.throughput import (
+    AT_FIRST,
     limiting,
     predict_throughput,
     rate_after_start,
@@ -323,3 +325,26 @@ def test_a_stream_in_two_turns_is_two_spans() -> None:
     pulls = [(span[2], span[3], span[4]) for span in spans if span[1] == "downlink"][:3]
     expected = [("pull0", 0.0, 0.5), ("pull1", 0.5, 0.9), ("pull0", 0.9, 1.0)]
     assert pulls == [(name, *map(pytest.approx, times)) for name, *times in expected]
+
+
+def test_steps_that_take_far_longer_than_their_work_are_not_all_drawn() -> None:
+    # Pull and push arrive after ten days each, and a step computes for 2 s: in the time of 12 steps
+    # there is work for 5 million.
+    job = job_of(PROFILE, workers=2)
+    ways = job.settings.ports.ways
+    late = replace(ways, latency=np.full_like(ways.latency, 864_000.0))
+    ports = replace(job.settings.ports, ways=late)
+    slow = replace(job, settings=replace(job.settings, ports=ports))
+    assert slow.most_steps(ports, 12 * 1.728e6) > 2 * AT_FIRST
+    (rate,) = rates_after_start(slow, np.zeros(2), 5 * 1.728e6 - 1, 1, 0)
+    assert rate == pytest.approx(2 / 1.728e6, rel=1e-4)
+
+
+def test_more_steps_are_drawn_where_they_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = job_of(PROFILE, workers=2, share_sigma=0.5)
+    at_once = rates_after_start(job, np.zeros(2), 500.0, 3, 0)
+    monkeypatch.setattr(throughput, "AT_FIRST", 10)
+    assert rates_after_start(job, np.zeros(2), 500.0, 3, 0) == at_once
+    monkeypatch.setattr(throughput, "MOST_STEPS", 100)
+    with pytest.raises(InputError, match=r"^measure: in 500 s 2 workers make .* steps, more than"):
+        rates_after_start(job, np.zeros(2), 500.0, 3, 0)

@@ -9,11 +9,14 @@ import numpy as np
 
 from paracosm.arrays import Floats
 from paracosm.errors import InputError
+from paracosm.prediction.parameter_servers.config import MOST_STEPS
 from paracosm.prediction.parameter_servers.target import LEADING, TargetJob
 from paracosm.profiling.jobs.job_profile import DOWNLINK, RESOURCES, SERVER, UPLINK, WORKER
 from paracosm.rng import ServerStream, generator
 from paracosm.simulation.simulate import simulate
 from paracosm.simulation.system import DOWN, UP, System, Workload
+
+AT_FIRST = 1_000_000  # of all workers, that are drawn for a measurement; more where they run out
 
 
 @dataclass(frozen=True)
@@ -83,15 +86,30 @@ def rates_after_start(
         seconds: length of a measurement.
         repeats: how many; each draws steps of its own.
         seed: of the draws.
+
+    Raises:
+        InputError: a measurement has more than `MOST_STEPS` steps of all workers.
     """
-    ports = job.settings.ports.first(len(start))
+    workers = len(start)
+    ports = job.settings.ports.first(workers)
     system = job.system(ports, start, seconds)
-    steps = job.most_steps(ports, seconds)
-    rates = []
-    for repeat in range(repeats):
-        drawn = job.drawn(len(start), steps, [seed, repeat])
-        shared = job.with_shares(system, steps, [seed, repeat])
+    most = job.most_steps(ports, seconds)
+    steps = min(most, max(AT_FIRST // workers, 1))
+    rates: list[float] = []
+    while len(rates) < repeats:
+        drawn = job.drawn(workers, steps, [seed, len(rates)])
+        shared = job.with_shares(system, steps, [seed, len(rates)])
         simulated = simulate(job.workload, shared, drawn, until=seconds)
+        begun = simulated.step_begin[:, -1]
+        if steps < most and np.isfinite(begun).any():
+            needed = steps * seconds / max(float(np.nanmin(begun)), seconds / most)
+            if workers * needed > MOST_STEPS:
+                raise InputError(
+                    f"measure: in {seconds:g} s {workers:,} workers make {workers * needed:,.0f} "
+                    f"steps, more than {MOST_STEPS:,} in all: take a shorter one"
+                )
+            steps = min(ceil(1.1 * needed), most)  # the first of them are the same
+            continue
         ended = np.where(simulated.accepted, simulated.step_end, np.nan)
         rates.append(rate_after_start(ended, seconds))
     return rates
