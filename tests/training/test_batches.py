@@ -116,6 +116,7 @@ def test_sizes_are_by_worker() -> None:
         (["worker 1: 9", "workers 0..2: 7"], "a worker has two sizes"),
         ("worker 1: many", "write worker 3: 64"),
         ("worker 1: 0", "write worker 3: 64"),
+        ("worker 1: 1000001", "of up to 1,000,000 examples"),
         ("server 0: 9", "names no worker by number"),
         ("workers: 9", "names no worker by number"),
         ("workers 2..1: 9", "is not a range"),

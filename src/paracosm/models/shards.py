@@ -13,6 +13,8 @@ from paracosm.rng import generator
 
 Indices = Ints
 
+MOST_BATCH = 1_000_000  # examples of a minibatch
+
 _SCHEMES = ("shared", "iid", "dirichlet(0.5)", "classes(2)", "sizes(0.5)", "bootstrap(50)")
 _WITH_PARAMETER = re.compile(r"(dirichlet|classes|sizes|bootstrap)\(\s*([^()\s]+)\s*\)")
 
@@ -218,6 +220,8 @@ class BatchSampler:
     def __init__(self, indices: Indices, batch: int, rng: np.random.Generator) -> None:
         if batch < 1:
             raise InputError(f"a batch of {batch}: at least one example is needed")
+        if batch > MOST_BATCH:
+            raise InputError(f"a batch of {batch:,}: {MOST_BATCH:,} examples at most")
         if len(indices) == 0:
             raise InputError("a shard without examples")
         self._indices = indices

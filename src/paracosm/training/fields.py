@@ -15,7 +15,7 @@ from paracosm.errors import InputError, require
 from paracosm.models.data_sets import check_trainable
 from paracosm.models.optimizers import Optimizer, parse_optimizer
 from paracosm.models.registry import canonical
-from paracosm.models.shards import check_scheme
+from paracosm.models.shards import MOST_BATCH, check_scheme
 from paracosm.quantities import Duration, read_bandwidth
 from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Distribution, parse_distribution
@@ -125,8 +125,10 @@ class BatchOf:
 def parse_batch_of(text: str) -> BatchOf:
     """Read "worker 3: 64" or "workers 4..7: 64", as changes of a cluster name workers."""
     who, _, size = (part.strip() for part in str(text).partition(":"))
-    if not size.isdecimal() or not 0 < int(size) < 2**31:
-        raise InputError(f'cannot read "{text}": write worker 3: 64, of a number of examples')
+    if not size.isdecimal() or not 0 < float(size) <= MOST_BATCH:
+        raise InputError(
+            f'cannot read "{text}": write worker 3: 64, of up to {MOST_BATCH:,} examples'
+        )
     subject, first, last = parse_places(who)
     if subject != "workers" or first is None:
         raise InputError(f'"{text}" names no worker by number: write worker 3: 64')
@@ -191,7 +193,7 @@ class LearningFields(RecipeFields):
     batch: int = Field(
         32,
         ge=1,
-        le=1_000_000,
+        le=MOST_BATCH,
         description="examples in a worker's minibatch (of a profile: as profiled)",
     )
     shards: str = Field(

@@ -213,8 +213,8 @@ def test_a_process_ends_with_who_started_it(options: JobOptions, tmp_path: Path)
         ({"data_dir": "here"}, "data_dir: no effect without data"),
         ({"waiting": (0.1, -1.0)}, "waiting: give the seconds"),
         ({"batch": 0}, "batch: 0, but at least 1 is needed"),
-        ({"batch": 10**20}, "batch: at most 9,223,372,036,854,775,807, not 100000000000000000000"),
         ({"threads": 10**6}, "cores, not 1000000"),
+        ({"batch": 10**9}, "batch: 1,000,000,000, but 1,000,000 examples at most"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(changed: dict[str, object], message: str) -> None:

@@ -16,7 +16,7 @@ from paracosm.errors import InputError
 from paracosm.graphs.capture import CaptureOptions
 from paracosm.models.data_sets import check_trainable, load_data
 from paracosm.models.registry import Workload
-from paracosm.models.shards import BatchSampler
+from paracosm.models.shards import MOST_BATCH, BatchSampler
 from paracosm.profiling.environment import cores_for
 from paracosm.rng import TrainingStream, generator, integer_seed
 
@@ -68,6 +68,8 @@ class JobOptions:
         if self.servers < 1:
             raise InputError(f"servers: {self.servers}, but at least 1 is needed")
         cores_for(self.threads)
+        if self.batch > MOST_BATCH:
+            raise InputError(f"batch: {self.batch:,}, but {MOST_BATCH:,} examples at most")
         for name, number in (("lr", self.lr), ("timeout", self.timeout)):
             if not 0 < number < math.inf:
                 raise InputError(f"{name}: {number:g}, not above 0")
