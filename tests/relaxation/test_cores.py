@@ -86,3 +86,12 @@ def test_a_processor_for_each_core_waits_for_none() -> None:
 def test_what_has_no_meaning_is_refused(given: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         relax(PROBLEM, **given)
+
+
+def test_slices_that_the_clock_cannot_tell_apart_share_cores_evenly() -> None:
+    run = relax(
+        PROBLEM, processors=4, time="constant(1)", cores=1, time_slice=1e-300, tolerance=None,
+        max_time=20.5,
+    )  # fmt: skip
+    # Each update takes four seconds beside three others.
+    assert sum(run.updates) == 4 * 5

@@ -305,6 +305,9 @@ def _with_turns(rules: Any, who: Any, instant: Any, needed: Any) -> Any:
     if needed <= 0.0:
         return 0.0
     size, cores, threads = rules.time_slice, rules.cores, rules.threads
+    evenly = needed * threads / cores
+    if instant + evenly > 2.0**50 * size:  # slices that the clock cannot tell apart
+        return evenly
     number = np.int64(instant // size)
     if (number + 1) * size <= instant:
         number += 1
