@@ -249,6 +249,10 @@ def test_an_interrupt_keeps_the_numbers_that_are_done(
         (["--workers", "2", *LINK, "--stagger", "2s"], "stagger: has no effect, leave it out"),
         (["--workers", "2", *LINK, "--repeats", "9"], "repeats: has no effect, leave it out"),
         (
+            ["--workers", "2", *LINK, "--start", "together", "--repeats", "10001"],
+            "repeats: input should be less than or equal to 10000",
+        ),
+        (
             ["--workers", "2", *LINK, "--no-flow-control", "--flow-control-window", "1MB"],
             "flow_control_window: has no effect, leave it out: there is no flow control",
         ),

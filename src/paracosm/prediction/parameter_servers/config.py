@@ -121,7 +121,7 @@ class ThroughputFields(BaseModel):
         le=1_000_000,
         description="simulated steps of each worker (a thousand or more; of many workers, 160)",
     )
-    repeats: int = Field(100, ge=2, description="simulated measurements after a start")
+    repeats: int = Field(100, ge=2, le=10_000, description="simulated measurements after a start")
 
     @field_validator("background", mode="before")
     @classmethod
