@@ -55,6 +55,11 @@ def test_arguments_of_a_script_that_is_not_run_again_are_refused(
         f'paracosm: arguments "--steps 9" have no effect: the script of {tmp_path} is not run '
         "again: leave them out\n"
     )
+    for reused in ((tmp_path,), ("--measured", tmp_path, DDP)):
+        assert call("--output", "none", *reused) == 2
+        assert capsys.readouterr().err == (
+            "paracosm: --output has no effect: the script is not run again: leave it out\n"
+        )
 
 
 def test_a_run_leaves_a_complete_folder(run: Path) -> None:

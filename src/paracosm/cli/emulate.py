@@ -101,6 +101,8 @@ def emulate(
             f'arguments "{" ".join(arguments)[:100]}" have no effect: the script of {script} is '
             "not run again: leave them out"
         )
+    if (is_folder or "measured" in given) and "output" in given:
+        raise InputError("--output has no effect: the script is not run again: leave it out")
     if arguments:
         given["arguments"] = arguments
     if fields["json"] or fields["quiet"]:
