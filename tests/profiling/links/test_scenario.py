@@ -71,6 +71,11 @@ def test_the_table_has_the_paper_s_unit_and_lines_for_a_cluster_file() -> None:
     assert write_table([]) == "nothing was measured"
 
 
+def test_one_size_gives_no_link() -> None:
+    text = write_table(rows([timing("host copy", "uni-direct", 1000, 1e-6, ranks=1)]))
+    assert text.splitlines()[1:] == ["host copy, uni-direct  1,000.00"]
+
+
 def test_memory_counts_all_processes() -> None:
     gather = Scenario("all_gather", "gloo 4 processes", 4, processes=4, backend="gloo")
     assert gather.memory(100) == 4 * (100 + 4 * 100)

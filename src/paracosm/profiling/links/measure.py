@@ -362,11 +362,14 @@ def write_table(table: Sequence[Row]) -> str:
     for label, row in zip(labels, table, strict=True):
         rates = [f"{row.throughput(n) / 1e6:,.2f}" if n in row.seconds else "-" for n in sizes]
         lines.append(f"{label:{wide}}" + "".join(f"{rate:>10}" for rate in rates))
-    lines += ["", "As a link of a cluster file (relative error of the line: mean, largest):"]
-    for label, row in zip(labels, table, strict=True):
-        if row.link is not None:
-            lines.append(f"{label:{wide}}  {_link(row.link, len(row.seconds))}")
-    return "\n".join(lines)
+    links = [
+        f"{label:{wide}}  {_link(row.link, len(row.seconds))}"
+        for label, row in zip(labels, table, strict=True)
+        if row.link is not None
+    ]
+    if links:
+        lines += ["", "As a link of a cluster file (relative error of the line: mean, largest):"]
+    return "\n".join([*lines, *links])
 
 
 def _link(link: Line, sizes: int) -> str:
