@@ -7,6 +7,7 @@ take more processor time than computing alone: that gives the bytes per second t
 """
 
 import os
+import re
 import socket
 import statistics
 import subprocess
@@ -84,14 +85,25 @@ def calibrate_link(seconds: float = 0.5, timeout: float = 60.0) -> PairLink | No
         other.wait()
 
 
+def _check_environment() -> None:
+    world, rank, port = (os.environ.get(name, "") for name in ("WORLD_SIZE", "RANK", "MASTER_PORT"))
+    if world != "2" or rank not in ("0", "1"):
+        raise InputError("a link is between two ranks: WORLD_SIZE=2, and RANK 0 here and 1 there")
+    if not os.environ.get("MASTER_ADDR"):
+        raise InputError("MASTER_ADDR is not set: give the address of rank 0 at both ranks")
+    if not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
+        raise InputError(
+            f'MASTER_PORT is "{port[:40]}": give the same number from 1 to 65535 at both'
+        )
+
+
 def _measured(seconds: float, timeout: float) -> PairLink | None:
     from datetime import timedelta
 
     import torch
     import torch.distributed as dist
 
-    if os.environ.get("WORLD_SIZE") != "2":
-        raise InputError("a link is between two ranks: WORLD_SIZE=2, and RANK 0 here and 1 there")
+    _check_environment()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
