@@ -166,3 +166,12 @@ def test_what_no_round_can_be_made_of_is_refused(arguments: dict[str, Any], mess
         validated(TrainConfig, arguments, "test")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("timing_only", [False, True])
+def test_more_local_steps_than_minibatches_can_be_drawn_at_once_are_refused(
+    timing_only: bool,
+) -> None:
+    given = {"algorithm": "fedavg(steps=1000000000)", "timing_only": timing_only}
+    with pytest.raises(InputError, match="algorithm: 1,000,000,000 local steps at a time"):
+        train(validated(TrainConfig, given, "test"), seed=0)

@@ -6,11 +6,14 @@ from math import inf, isnan
 from typing import Any
 
 from paracosm.engine import Future, Interrupt, Timer, Transfer, Worker
+from paracosm.errors import InputError
 from paracosm.rng import TrainingStream, generator
 from paracosm.training.clients import Participation
 from paracosm.training.compression.messages import BESIDE, FIRST_PART, WHOLE
 from paracosm.training.store import Contribution, Gradient, LocalSteps, PseudoGradient, Store
 from paracosm.training.team import Answer, Ask, Push, Tag, Team, message_size
+
+MOST_LOCAL_STEPS = 1_000_000
 
 
 class TrainingWorker(Worker):
@@ -181,7 +184,15 @@ class TrainingWorker(Worker):
             weight: of the pseudo-gradient in a mean with others.
             of: how many steps the client makes between two updates, where that are several calls;
                 the learning rate of a step is that of its place between them.
+
+        Raises:
+            InputError: more than `MOST_LOCAL_STEPS`.
         """
+        if count > MOST_LOCAL_STEPS:
+            raise InputError(
+                f"algorithm: {count:,} local steps at a time, but {MOST_LOCAL_STEPS:,} at most: "
+                "their minibatches are drawn at once"
+            )
         team, parameters = self._team, self.parameters
         self._examples += count * team.batches[self.index]
         versions = self._versions.copy()
