@@ -103,7 +103,9 @@ def test_what_tells_nothing_is_refused() -> None:
     profile = made_by(StreamModel(24e6), steps=2)
     with pytest.raises(InputError, match="nothing to fit"):
         fit_streams(replace(profile, size=np.zeros(len(SIZES), np.int64)))
-    with pytest.raises(InputError, match="above 0 and finite, not 0"):
+    with pytest.raises(InputError, match="at least 1 B/s and finite, not 0"):
         fit_streams(profile, bandwidth=0.0)
-    with pytest.raises(InputError, match="above 0 and finite, not inf"):
+    with pytest.raises(InputError, match="at least 1 B/s and finite, not 1e-300"):
+        fit_streams(profile, bandwidth=1e-300)
+    with pytest.raises(InputError, match="at least 1 B/s and finite, not inf"):
         fit_streams(profile, bandwidth=inf)

@@ -45,10 +45,10 @@ def fit_streams(profile: JobProfile, *, bandwidth: float | None = None) -> Strea
     link, where it was measured; else it is fitted, too.
 
     Raises:
-        InputError: there are no streams with bytes in them; or a bandwidth that is not above 0.
+        InputError: there are no streams with bytes in them; or a bandwidth below 1.
     """
-    if bandwidth is not None and not 0 < bandwidth < inf:
-        raise InputError(f"a bandwidth must be above 0 and finite, not {bandwidth:g}")
+    if bandwidth is not None and not 1 <= bandwidth < inf:
+        raise InputError(f"a bandwidth must be at least 1 B/s and finite, not {bandwidth:g}")
     streams = downlink_streams(profile)
     if not streams.size.any():
         raise InputError("no downlink stream of the profile has a byte: nothing to fit")
