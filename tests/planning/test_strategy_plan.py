@@ -85,6 +85,10 @@ def test_the_command_answers_in_a_sentence_and_writes_a_page(
             "batch_tokens, hardware, max_workers, tokens: cannot be combined",
         ),
         ({"checkpoint_cost": "10s"}, "checkpoint_cost: has no effect"),
+        (
+            {"mtbf": "0.1s a worker", "checkpoint_cost": "10s"},
+            "fail every 6.25 ms, and hardly ever reach a checkpoint, 6.25 ms apart",
+        ),
         ({"batch_tokens": 2048, "max_workers": 8192}, "8,192 workers are more than 1 examples"),
         ({"model": "llama-405b", "max_workers": 2}, "needs"),
     ],

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
+from math import inf
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -33,7 +34,7 @@ from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.run import ranked_strategies
 from paracosm.prediction.strategy_search import Search, fastest, search_strategies, splits_of
 from paracosm.results import PlannedStrategy, StrategyPlanSummary
-from paracosm.units import parse_number
+from paracosm.units import format_duration, parse_number
 from paracosm.validation import validated
 
 SHOWN = 3  # strategies of each number of workers
@@ -110,7 +111,9 @@ class StrategyPlanConfig(FailureFields):
                 f"{self.tokens:,.0f} tokens"
             )
         for workers in reversed(self.numbers):
-            self.job_failures(workers, 0, stops_together=True)
+            failures = self.job_failures(workers, 0, stops_together=True)
+            if failures is not None:
+                _with_failures(1.0, failures, workers)  # refuses a job that never ends
             machine = machine_of(self.catalogued.topology(workers), workers)
             check_divisible(self.transformer, workers, machine, self.examples)
         self.on_workers.check()
@@ -238,7 +241,7 @@ def _designs(
     for place, each in enumerate(ranked_strategies(search, SHOWN), start=1):
         tokens = each.examples * model.sequence
         work = config.tokens / tokens * each.iteration_time
-        time = work if failures is None else _with_failures(work, failures)
+        time = work if failures is None else _with_failures(work, failures, workers)
         found.append(
             PlannedStrategy(
                 **each,
@@ -254,11 +257,18 @@ def _designs(
     return found
 
 
-def _with_failures(work: float, failures: JobFailures) -> float:
+def _with_failures(work: float, failures: JobFailures, workers: int) -> float:
     assert failures.interval is not None
-    return expected_makespan(
+    time = expected_makespan(
         *(work, failures.interval, failures.cost, failures.restart, failures.mtbf)
     )
+    if not time < inf:
+        raise InputError(
+            f"mtbf: {workers:,} workers fail every {format_duration(failures.mtbf)}, and hardly "
+            f"ever reach a checkpoint, {format_duration(failures.interval)} apart: the job never "
+            "ends. Give a longer mtbf, or fewer workers: --max-workers"
+        )
+    return time
 
 
 def _with_frontier(designs: list[PlannedStrategy]) -> list[PlannedStrategy]:
