@@ -406,6 +406,15 @@ def test_an_error_of_the_users_code_has_its_line_whatever_it_is(
     assert printed.count("\n") == 1
 
 
+def test_a_pipe_that_its_reader_has_closed_ends_a_verb_quietly() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "paracosm", "hardware", "list"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 @pytest.mark.parametrize("line", ["sys.stdout.close()", "sys.stdout = None"])
 def test_output_that_the_users_code_has_closed_is_no_defect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, line: str
