@@ -106,15 +106,20 @@ def users_place(error: BaseException) -> Place | None:
         frames = traceback.extract_tb(each.__traceback__) if each is not None else []
         # Where Paracosm is installed, it lies among the libraries.
         ours = [frame for frame in frames if frame.filename.startswith(_OURS)]
-        frames = [f for f in frames if f in ours or not f.filename.startswith(_LIBRARIES)]
+        frames = [f for f in frames if f in ours or not _is_in_library(f.filename)]
         own = [frame for frame in frames if frame not in ours]
         if own:
             return Place(own[-1].filename, own[-1].lineno, own[-1] is frames[-1])
     return None
 
 
+def _is_in_library(file: str) -> bool:
+    return file.startswith(_LIBRARIES) or file.endswith(_CYTHON)
+
+
 _OURS = str(Path(__file__).parent)
 _LIBRARIES = (sys.prefix, sys.base_prefix, "<")
+_CYTHON = (".pyx", ".pxi", ".pxd")  # whose frames name the file where it was compiled
 
 
 def _load_module(name: str) -> ModuleType:
