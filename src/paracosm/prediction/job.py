@@ -259,6 +259,18 @@ COPIES = ("memory", "offload", "reload")
 NETWORK = ("communication", *WITHIN, "send", "receive")
 
 
+def rank_breakdown(schedule: JobSchedule, rank: int, *, pipelined: bool) -> dict[str, float]:
+    """Return the seconds of each of `PARTS`; in whole picoseconds they add up to the makespan.
+
+    What counts is why the rank does not compute: while it computes, communication costs nothing.
+    Where several reasons hold at once, the first in this order has the instant: it computes; it
+    copies; data that it needs is on the way; the others have not come to a collective; a message
+    that it needs has not been sent, or the others are not done; what it sends is on the way; its
+    host issues ops. In a pipeline ranks are its stages.
+    """
+    return _parts(_causes(schedule, rank, pipelined=pipelined))
+
+
 CAUSES = {
     "communication": "gradients and parameters over the network",
     "tensor": "tensor-parallel collectives",
@@ -292,14 +304,7 @@ def _of_workers(
 
 
 def _causes(schedule: JobSchedule, rank: int, *, pipelined: bool) -> dict[str, float]:
-    """Return a rank's picoseconds by part, with those of exposed communication by `CAUSES`.
-
-    They add up to the makespan. What counts is why the rank does not compute: while it computes,
-    communication costs nothing. Where several reasons hold at once, the first in this order has the
-    instant: it computes; it copies; data that it needs is on the way; the others have not come to a
-    collective; a message that it needs has not been sent, or the others are not done; what it sends
-    is on the way; its host issues ops. In a pipeline ranks are its stages.
-    """
+    """Return a rank's picoseconds by part, with those of exposed communication by `CAUSES`."""
     job, tasks = schedule.job, schedule.tasks_of(rank)
     program = job.programs[job.program[rank]]
     arrive, begin, end = (
