@@ -15,6 +15,7 @@ from paracosm.units import (
     parse_duration,
     parse_number,
     parse_size,
+    parse_whole,
 )
 
 PAIRS = [
@@ -150,3 +151,15 @@ def test_the_callers_decimal_context_rounds_nothing() -> None:
     with decimal.localcontext() as context:
         context.prec = 1
         assert format_duration(0.0123456, exact=True) == "12.3456ms"
+
+
+@given(st.integers(0, 2**64), st.integers(0, 3))
+def test_whole_numbers_are_read_up_to_the_most(number: int, zeros: int) -> None:
+    text = "0" * zeros + str(number)
+    assert parse_whole(text, number) == number
+    assert parse_whole(text, number - 1) is None
+
+
+@pytest.mark.parametrize("text", ["", " ", "-1", "+1", "1.0", "1e3", "ten", "9" * 5000])
+def test_what_is_no_whole_number(text: str) -> None:
+    assert parse_whole(text) is None

@@ -99,6 +99,15 @@ def parse_number(value: str | float, *, signed: bool = False) -> float:
     return _parse(value, "number", {}, signed)
 
 
+def parse_whole(text: str, most: int = 2**63 - 1) -> int | None:
+    """Return a number that is written in digits alone; None for all else, or above `most`."""
+    digits = text.lstrip("0") or text[-1:]
+    # Python refuses to convert thousands of digits, with an error of its own.
+    if not digits.isdecimal() or len(digits) > len(str(most)) or int(digits) > most:
+        return None
+    return int(digits)
+
+
 def format_duration(seconds: float, *, exact: bool = False) -> str:
     """Return "1.5 ms", to four digits; with `exact` the form for files, which parses back equal."""
     return _format(seconds, {name: _DURATIONS[name] for name in ("s", "ms", "us", "ns")}, exact)

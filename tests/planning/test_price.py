@@ -34,6 +34,7 @@ def test_costs_by_hand() -> None:
         ("2.5/parsec a worker", '"parsec" is no unit of time'),
         ("$2 EUR/h a worker", "two currencies"),
         ("0/h a worker", "above 0"),
+        (f"{'9' * 400}/h a worker", "above 0 and finite"),
         ("cheap", 'cannot read "cheap" as a price: write "2.5/h a worker"'),
     ],
 )

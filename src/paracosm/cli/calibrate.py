@@ -39,7 +39,13 @@ from paracosm.profiling.nodes.parsing import (
 )
 from paracosm.profiling.processes import WorkerError
 from paracosm.studies.run_folder import describe_environment
-from paracosm.units import format_bandwidth, format_duration, format_size, parse_bandwidth
+from paracosm.units import (
+    format_bandwidth,
+    format_duration,
+    format_size,
+    parse_bandwidth,
+    parse_whole,
+)
 
 MOST_TOKEN = 2**53 - 1  # the protocol carries it as a float64
 
@@ -358,6 +364,7 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
 
 def _host_and_port(flag: str, text: str, example: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+    number = parse_whole(port, 65535)
+    if not colon or not host or not number:
         raise InputError(f'{flag}: write HOST:PORT, such as {example}, not "{text}"')
-    return host.strip("[]"), int(port)
+    return host.strip("[]"), number

@@ -18,7 +18,7 @@ from paracosm.graphs.graph import shapes_of
 from paracosm.graphs.importers import import_graph
 from paracosm.graphs.summary import summarize
 from paracosm.timeline.kineto import op_times, read_kineto
-from paracosm.units import format_duration, format_size
+from paracosm.units import format_duration, format_size, parse_whole
 
 
 def show(
@@ -213,9 +213,10 @@ def _sizes(given: list[str]) -> dict[str, int]:
     sizes = {}
     for text in given:
         name, _, number = text.partition("=")
-        if not name or not number.isdecimal() or int(number) < 1:
+        size = parse_whole(number)
+        if not name or not size:
             raise InputError(f"--size {text}: give a name and a number of 1 or more, batch=8")
-        sizes[name] = int(number)
+        sizes[name] = size
     return sizes
 
 

@@ -92,10 +92,10 @@ def _hyphened(kind: str) -> str:
 
 
 def _sizes(text: str) -> list[int]:
-    found = sorted({int(named("--sizes", parse_size, part)) for part in listed(text)})
-    if found and found[0] < 1:
-        raise InputError("--sizes: a message has at least one byte")
-    return found
+    found = sorted({named("--sizes", parse_size, part) for part in listed(text)})
+    if found and not 1 <= found[0] <= found[-1] < 2**63:
+        raise InputError("--sizes: a message has at least one byte, and fewer than 2^63")
+    return [int(size) for size in found]
 
 
 def _summary(measured: Links, table: Sequence[Row]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from paracosm.errors import InputError, unknown
 from paracosm.expression import parse_expression
 from paracosm.factory import is_reference
 from paracosm.files import check_name
+from paracosm.units import parse_whole
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -126,7 +127,7 @@ def _options(model: BuiltIn, options: Mapping[str, str]) -> dict[str, int]:
     for name, text in options.items():
         if name not in model.options:
             raise unknown(f"parameter of {model.name}", name, model.options)
-        if not text.isdecimal() or not 1 <= int(text[:20]) <= _MOST[name]:
+        if not parse_whole(text, _MOST[name]):
             raise InputError(
                 f"model {model.name}: {name} is a whole number from 1 to {_MOST[name]:,}, "
                 f"not {text[:40]}"

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from math import inf
 
 from paracosm.errors import InputError
 from paracosm.units import format_number, parse_duration
@@ -51,6 +52,6 @@ def parse_price(text: str) -> Price:
     except InputError:
         raise InputError(f'"{text}": "{match["time"]}" is no unit of time: {EXAMPLE}') from None
     amount = float(match["amount"]) * 3600 / seconds
-    if not amount > 0:
-        raise InputError(f'"{text}": a price is above 0, or left out')
+    if not 0 < amount < inf:
+        raise InputError(f'"{text}": a price is above 0 and finite, or left out')
     return Price(amount, match["before"] or match["after"])

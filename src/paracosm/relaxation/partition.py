@@ -142,8 +142,9 @@ def overlapping(unknowns: int, processors: int, rows: int) -> Pattern:
     if rows < 1:
         raise InputError(f"pattern overlapping: rows must be 1 or more, not {rows}")
     pointer = _equal(unknowns, processors)
-    first = np.maximum(pointer[:-1] - rows, 0)
-    end = np.minimum(pointer[1:] + rows, unknowns)
+    reach = min(rows, unknowns)
+    first = np.maximum(pointer[:-1] - reach, 0)
+    end = np.minimum(pointer[1:] + reach, unknowns)
     held = [np.arange(begin, stop) for begin, stop in zip(first, end, strict=True)]
     extended = np.concatenate([[0], np.cumsum(end - first)])
     name = f"overlapping(rows={rows})"

@@ -23,7 +23,7 @@ from paracosm.relaxation.partition import (
     pattern_from_owner,
 )
 from paracosm.relaxation.problems import Problem
-from paracosm.units import parse_duration
+from paracosm.units import parse_duration, parse_whole
 
 _AFTER = re.compile(r"(?P<spec>.*?)(?:\s+after\s+(?P<time>.+))?", re.DOTALL)
 
@@ -194,6 +194,7 @@ def _count(given: Arguments, key: str, default: int) -> int:
     value = given.get(key)
     if value is None:
         return default
-    if not value.isdecimal():
-        raise InputError(f'pattern: {key} must be a whole number, not "{value}"')
-    return int(value)
+    number = parse_whole(value)
+    if number is None:
+        raise InputError(f'pattern: {key} must be a whole number, not "{value[:40]}"')
+    return number

@@ -20,7 +20,7 @@ from paracosm.relaxation.matrix_files import (
     read_matrix_market,
     right_hand_side,
 )
-from paracosm.units import parse_number
+from paracosm.units import parse_number, parse_whole
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -306,12 +306,12 @@ def _parse(spec: str) -> tuple[str, _Family, tuple[int, ...], dict[str, Any]]:
         raise unknown("problem", name, PROBLEMS)
     if not colon:
         raise InputError(f"problem {name}: a size is missing; write {name}:100")
-    sizes = size.split("x")
-    if not all(part.isdecimal() and int(part) > 0 for part in sizes):
+    sizes = [parse_whole(part) or 0 for part in size.split("x")]
+    if not all(sizes):
         raise InputError(f'problem {spec}: "{size}" is not a size; write {name}:100')
     if len(sizes) not in (1, family.axes):
         raise InputError(f"problem {spec}: {name} has {family.axes} axes, not {len(sizes)}")
-    shape = tuple(map(int, sizes if len(sizes) > 1 else sizes * family.axes))
+    shape = tuple(sizes if len(sizes) > 1 else sizes * family.axes)
     if math.prod(shape) > _MOST_UNKNOWNS:
         raise InputError(f"problem {spec}: {math.prod(shape):,} unknowns are too many")
     options: dict[str, Any] = dict(family.options)

@@ -14,6 +14,7 @@ from paracosm.relaxation.threads.measurement import Case, Measurement, load_meas
 from paracosm.timing import Constant, Distribution, Empirical, parse_distribution
 from paracosm.timing.fit import best_fit
 from paracosm.timing.fit import fit as fit_family
+from paracosm.units import parse_whole
 
 PHASES = ("copy", "compute", "update")
 
@@ -272,9 +273,10 @@ def _case(
     wanted = options.get("threads")
     if wanted is None:
         return measurement.case(variant, min(counts, key=lambda count: abs(count - processors)))
-    if not wanted.isdecimal():
+    threads = parse_whole(wanted)
+    if threads is None:
         raise InputError(f"time: threads={wanted} is not a number of threads")
-    return measurement.case(variant, int(wanted))
+    return measurement.case(variant, threads)
 
 
 def _fitted(rows: Floats, fit: str) -> tuple[Distribution, ...]:

@@ -32,7 +32,7 @@ from paracosm.training.learning_rate import (
     parse_warm_up,
 )
 from paracosm.training.privacy import Privacy, parse_privacy
-from paracosm.units import format_bandwidth, format_duration
+from paracosm.units import format_bandwidth, format_duration, parse_whole
 
 
 def _read(kind: tuple[type, ...], parse: Callable[[Any], Any]) -> BeforeValidator:
@@ -125,14 +125,15 @@ class BatchOf:
 def parse_batch_of(text: str) -> BatchOf:
     """Read "worker 3: 64" or "workers 4..7: 64", as changes of a cluster name workers."""
     who, _, size = (part.strip() for part in str(text).partition(":"))
-    if not size.isdecimal() or not 0 < float(size) <= MOST_BATCH:
+    batch = parse_whole(size, MOST_BATCH)
+    if not batch:
         raise InputError(
             f'cannot read "{text}": write worker 3: 64, of up to {MOST_BATCH:,} examples'
         )
     subject, first, last = parse_places(who)
     if subject != "workers" or first is None:
         raise InputError(f'"{text}" names no worker by number: write worker 3: 64')
-    return BatchOf(str(text), first, first if last is None else last, int(size))
+    return BatchOf(str(text), first, first if last is None else last, batch)
 
 
 def _read_batches(value: Any) -> Any:

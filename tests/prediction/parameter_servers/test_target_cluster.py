@@ -74,7 +74,9 @@ def test_background_traffic_is_read(text: str, expected: Background) -> None:
     assert parse_background(text) == expected
 
 
-@pytest.mark.parametrize("text", ["much", "-1", "2 flows, 3s on", "2 flows, 0s on, 1s off", "1.5"])
+@pytest.mark.parametrize(
+    "text", ["much", "-1", "2 flows, 3s on", "2 flows, 0s on, 1s off", "1.5", "9999999999"]
+)
 def test_other_words_for_background_traffic_are_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"background|the time on is above 0"):
         parse_background(text)

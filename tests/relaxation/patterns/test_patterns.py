@@ -206,6 +206,7 @@ def test_a_schedule_of_patterns():
         ("rotating(blocks=11)", "blocks must be from 2 (processors) to 10 (rows), not 11"),
         ("cyclic(2)", "cyclic takes no parameters, got 1 values"),
         ("overlapping(rows=0)", "rows must be 1 or more, not 0"),
+        ("overlapping(rows=9223372036854775808)", "must be a whole number, not"),
         ("graph(method=metas)", 'did you mean "metis"'),
     ],
 )

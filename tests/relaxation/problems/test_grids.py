@@ -145,6 +145,7 @@ def test_every_grid_problem_has_its_stencil(spec):
         ("laplace2d", "a size is missing; write laplace2d:100"),
         ("laplace2d:ten", '"ten" is not a size'),
         ("laplace2d:0", '"0" is not a size'),
+        (f"laplace2d:{'9' * 5000}", "is not a size"),
         ("laplace2d:-3", '"-3" is not a size'),
         ("laplace2d:2x3x4", "has 2 axes, not 3"),
         ("laplace2d:100000", "10,000,000,000 unknowns are too many"),

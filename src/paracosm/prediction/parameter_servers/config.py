@@ -356,6 +356,7 @@ def ports_of(cluster: Cluster) -> Ports:
 
 
 MOST = 1_000_000  # changes of the background traffic in one simulation
+_MOST_FLOWS = 1_000_000_000
 EXAMPLE = 'write "2 flows", or "2 flows, 3s on, 10s off"'
 
 
@@ -374,6 +375,8 @@ def parse_background(text: str) -> Background:
     )
     if match is None:
         raise InputError(f'cannot read "{text}" as background traffic: {EXAMPLE}')
+    if float(match[1]) > _MOST_FLOWS:
+        raise InputError(f"background traffic has {_MOST_FLOWS:,} flows at most: {EXAMPLE}")
     if match[2] is None:
         return Background(int(match[1]))
     on, off = parse_duration(match[2]), parse_duration(match[3])

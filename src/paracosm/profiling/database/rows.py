@@ -29,13 +29,14 @@ from paracosm.profiling.samples import (
     Spread,
     can_take,
 )
+from paracosm.units import parse_whole
 
 
 def choose_environments(environments: Sequence[Environment], asked: str) -> list[Environment]:
     """Return the environment with a number ("2", as in `paracosm db show`), or all whose
     description contains a text, ignoring case."""
-    if asked.isdecimal() and 1 <= int(asked) <= len(environments):
-        return [environments[int(asked) - 1]]
+    if chosen := parse_whole(asked, len(environments)):
+        return [environments[chosen - 1]]
     found = [each for each in environments if asked.lower() in describe(each).lower()]
     if asked.isdecimal() or not found:
         there = "; ".join(
