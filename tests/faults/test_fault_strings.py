@@ -197,6 +197,7 @@ def test_every_fault_in_the_documentation_is_read() -> None:
         ("signflip on 0%", ["above 0% and at most 100%, not 0%"]),
         ("signflip on 100.5%", ["at most 100%, not 100.5%"]),
         ("signflip on 0 components", ["at least 1 component, not 0"]),
+        (f"signflip on row {'9' * 5000}", ["on 5 components"]),
         ("signflip on 2.5 components", ["on 5 components"]),
         ("signflip on rows 7-3", ["lower row first, rows 3-7"]),
         ("signflip on rows 7-", ["on rows 3-7"]),

@@ -159,6 +159,9 @@ DAMAGED: dict[str, Callable[[pa.Table], pa.Table]] = {
     "a graph of format 2; this version reads up to 1: upgrade": with_metadata(
         "paracosm_graph", "2"
     ),
+    "a graph of format 99999999999999999999; this version": with_metadata(
+        "paracosm_graph", "9" * 5000
+    ),
     'the metadata "resident" is missing': with_metadata("resident", None),
     'the metadata "provenance" is not JSON': with_metadata("provenance", "{"),
     'the metadata "before" must be a list of pairs': with_metadata("before", "3"),

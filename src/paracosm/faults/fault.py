@@ -465,13 +465,13 @@ def _with_clauses(model: FaultModel, text: str) -> Fault:
 def _read_where(text: str) -> Where:
     if text.endswith("%"):
         return Share(parse_number(text[:-1], signed=True))
-    if match := re.fullmatch(r"(-?\d+)\s+components?", text):
+    if match := re.fullmatch(r"(-?\d{1,18})\s+components?", text):
         return Count(int(match[1]))
-    if match := re.fullmatch(r"rows?\s+(\d+)(?:\s*-\s*(\d+))?", text):
+    if match := re.fullmatch(r"rows?\s+(\d{1,18})(?:\s*-\s*(\d{1,18}))?", text):
         return Rows(int(match[1]), int(match[2] or match[1]))
-    if match := re.fullmatch(r"processor\s+(\d+)", text):
+    if match := re.fullmatch(r"processor\s+(\d{1,18})", text):
         return OnProcessor(int(match[1]))
-    if match := re.fullmatch(r"(worker|server)\s+(\d+)", text):
+    if match := re.fullmatch(r"(worker|server)\s+(\d{1,18})", text):
         return OnNode(cast(Node, match[1]), int(match[2]))
     raise InputError(
         f'cannot read "on {text}": write on 10%, on 5 components, on rows 3-7, on processor 3 or '

@@ -77,7 +77,7 @@ def _parse_bits(value: object) -> Bits:
     text = str(value).strip()
     if text == "random":
         return 0, _SIGN
-    match = re.fullmatch(r"(-?\d+)(?:\s*\.\.\s*(-?\d+))?", text)
+    match = re.fullmatch(r"(-?\d{1,18})(?:\s*\.\.\s*(-?\d{1,18}))?", text)
     if match is None:
         raise InputError(f'write a bit ("52"), a range ("0..51") or "random", not "{text}"')
     first = int(match[1])

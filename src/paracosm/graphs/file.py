@@ -26,6 +26,7 @@ from paracosm.errors import InputError, unknown
 from paracosm.files import check_seal, read_bytes, sealing
 from paracosm.graphs.build import Columns, Lists, assemble
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op
+from paracosm.units import parse_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -182,9 +183,9 @@ def _metadata(table: pa.Table, where: str) -> Metadata:
     if _VERSION not in texts:
         raise InputError(f"{where}: an Arrow file, but not of a graph")
     version = texts[_VERSION].decode(errors="replace")
-    if not version.isdecimal() or int(version) > VERSION:
+    if parse_whole(version, VERSION) is None:
         raise InputError(
-            f"{where}: a graph of format {version}; this version reads up to {VERSION}: "
+            f"{where}: a graph of format {version:.20}; this version reads up to {VERSION}: "
             "upgrade paracosm, or capture the graph again"
         )
     return decode_metadata(texts, where)

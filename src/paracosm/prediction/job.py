@@ -433,7 +433,7 @@ def parse_ranks(text: str) -> tuple[range, ...] | None:
         return None
     ranks: list[range] = []
     for piece in text.split(","):
-        match = re.fullmatch(r"(\d+)(?:\s*\.\.\s*(\d+))?", piece.strip())
+        match = re.fullmatch(r"(\d{1,18})(?:\s*\.\.\s*(\d{1,18}))?", piece.strip())
         if match is None or (match[2] is not None and int(match[2]) < int(match[1])):
             raise InputError(f'cannot read "{piece.strip()}" as ranks: write 0,8..15, or all')
         ranks.append(range(int(match[1]), int(match[2] or match[1]) + 1))

@@ -154,4 +154,5 @@ def _metadata(name: str, arguments: dict[str, Any], pid: int, tid: int = 0) -> s
 
 def _natural(name: str) -> list[tuple[int, str]]:
     """Order worker2 before worker10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+    parts = re.split(r"(\d{1,18})", name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]

@@ -202,7 +202,7 @@ def is_backward(name: str) -> bool:
     return _BACKWARD.match(name) is not None
 
 
-_STEP = re.compile(r"ProfilerStep\*?#(\d+)$")
+_STEP = re.compile(r"ProfilerStep\*?#(\d{1,18})$")
 
 
 def is_step(name: str) -> bool:

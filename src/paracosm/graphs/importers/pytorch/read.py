@@ -26,6 +26,7 @@ from paracosm.graphs.importers.pytorch.ops import (
 )
 from paracosm.timeline.kineto.device import OpSpan
 from paracosm.timeline.kineto.trace import collective_of
+from paracosm.units import parse_whole
 
 _SCHEMA = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?\(")
 _HOST = frozenset(
@@ -151,7 +152,8 @@ def groups_of(trace: ObservedTrace) -> dict[str, tuple[int, ...]]:
             for found in _described(value):
                 listed = found.get("ranks")
                 listed = list(listed) if isinstance(listed, list | dict) else []
-                ranks = [int(rank) for rank in listed if str(rank).isdecimal()]
+                numbers = (parse_whole(str(rank)) for rank in listed)
+                ranks = [rank for rank in numbers if rank is not None]
                 size = found.get("group_size")
                 if not ranks and type(size) is int and 0 < size < 10_000_000:
                     ranks = list(range(size))

@@ -14,6 +14,7 @@ from paracosm.graphs.graph import TensorArgument
 from paracosm.graphs.importers import shape_rules as rules
 from paracosm.graphs.importers.shape_rules import Shape, like, shape_of
 from paracosm.graphs.importers.wire import Message, decode, schema
+from paracosm.units import parse_whole
 
 _DEPTH = 50
 _LARGEST = 1_000_000
@@ -175,7 +176,8 @@ def _value(text: str, ops: Mapping[str, str], scope: str, given: Mapping[str, st
         op = ops.get(name, "").rstrip("V23456789")
         names = _OUTPUTS.get(op, ())
         first = names.index(rest[0]) if rest[0] in names else 0
-        rest = [str(first + int(rest[1])) if rest[1].isdecimal() else "0"]
+        number = parse_whole(rest[1])
+        rest = ["0" if number is None else str(first + number)]
     return f"{scope}{name}:{rest[0] if rest and rest[0].isdecimal() else 0}"
 
 

@@ -26,6 +26,7 @@ from paracosm.graphs.importers.tensorflow.graph_def import (
 )
 from paracosm.graphs.importers.tensorflow.nodes import TENSORFLOW, dtype_of, shape_proto
 from paracosm.graphs.importers.wire import Message, decode
+from paracosm.units import parse_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ def _makers(issued: Sequence[StepOp]) -> tuple[list[list[tuple[int, int]]], int]
             maker = runs[name][max(bisect.bisect_left(runs[name], row) - 1, 0)]
             if maker != row:
                 only = value.startswith("^")
-                met.append((maker, -1 if only else int(slot) if slot.isdecimal() else 0))
+                met.append((maker, -1 if only else parse_whole(slot) or 0))
         makers.append(met)
     return makers, missing
 

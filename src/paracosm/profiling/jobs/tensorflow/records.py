@@ -86,7 +86,7 @@ def _nodes(data: bytes, where: str) -> dict[str, Node]:
 
 SERVERS = "ps"  # the job of the parameter servers: `replica_device_setter` and TF_CONFIG call it so
 
-_DEVICE = re.compile(r"/job:(?P<job>[^/]+)(/replica:\d+)?/task:(?P<task>\d+)(/|$)")
+_DEVICE = re.compile(r"/job:(?P<job>[^/]+)(/replica:\d+)?/task:(?P<task>\d{1,18})(/|$)")
 
 
 @dataclass(frozen=True, slots=True, order=True)

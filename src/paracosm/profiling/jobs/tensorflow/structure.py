@@ -22,8 +22,8 @@ Receiving = dict[tuple[Device, str], set[Key]]
 Named = dict[tuple[Device, str], tuple[Device, str, list[Key]]]
 """By the same: where it comes from, the tensor's name, the runs that make it."""
 
-_TENSOR = re.compile(r"edge_(?P<number>\d+)_(?P<node>.+)", re.DOTALL)
-_RECEIVER = re.compile(r"(?P<node>.+?)(?:_S|/_)(?P<number>\d+)", re.DOTALL)
+_TENSOR = re.compile(r"edge_(?P<number>\d{1,18})_(?P<node>.+)", re.DOTALL)
+_RECEIVER = re.compile(r"(?P<node>.+?)(?:_S|/_)(?P<number>\d{1,18})", re.DOTALL)
 _CONTROL = re.compile(r"(?P<node>.+)/ctrl_S\d+", re.DOTALL)
 """What is made to be sent where one op only waits for another; its label does not say for which."""
 
