@@ -97,9 +97,8 @@ def _run(arguments: list[str] | None) -> int:
 def _failure(error: BaseException) -> int:
     """Report an error of this machine, of the user's own code, or of ours; return the exit code."""
     own = users_place(error)
-    if own is None and isinstance(
-        error, SystemExit
-    ):  # of Typer, which completes, or meets a closed pipe
+    # Typer exits after a shell's completion, and at a closed pipe.
+    if own is None and isinstance(error, SystemExit):
         raise error
     if own is None or not own.raises:  # else the user's code has opened a file, and the like
         match error:

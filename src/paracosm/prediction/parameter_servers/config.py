@@ -24,7 +24,7 @@ from paracosm.profiling.jobs.job_profile import without_interrupted
 from paracosm.profiling.nodes.calibration import NodeCalibration, load_calibration
 from paracosm.quantities import Duration, Size
 from paracosm.simulation.system import Ways, cluster_ways
-from paracosm.units import parse_duration
+from paracosm.units import parse_duration, parse_whole
 
 WINDOW = 28e6
 """Default of the bytes of a stream's first turn: what Li et al. (2020, section 3.2.2)
@@ -375,15 +375,16 @@ def parse_background(text: str) -> Background:
     )
     if match is None:
         raise InputError(f'cannot read "{text}" as background traffic: {EXAMPLE}')
-    if float(match[1]) > _MOST_FLOWS:
+    flows = parse_whole(match[1], _MOST_FLOWS)
+    if flows is None:
         raise InputError(f"background traffic has {_MOST_FLOWS:,} flows at most: {EXAMPLE}")
     if match[2] is None:
-        return Background(int(match[1]))
+        return Background(flows)
     on, off = parse_duration(match[2]), parse_duration(match[3])
     for what, seconds in (("on", on), ("off", off)):
         if not (seconds > 0 and np.isfinite(seconds)):
             raise InputError(f"the time {what} is above 0 and finite: {EXAMPLE}")
-    return Background(int(match[1]), on, off)
+    return Background(flows, on, off)
 
 
 def background_changes(background: Background, horizon: float) -> tuple[Floats, Ints]:
