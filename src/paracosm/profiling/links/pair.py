@@ -7,7 +7,6 @@ take more processor time than computing alone: that gives the bytes per second t
 """
 
 import os
-import re
 import socket
 import statistics
 import subprocess
@@ -21,7 +20,7 @@ from pathlib import Path
 from paracosm.errors import InputError, require
 from paracosm.files import replacing
 from paracosm.profiling.links.measure import fit_line, link_of
-from paracosm.units import format_bandwidth, format_duration
+from paracosm.units import format_bandwidth, format_duration, parse_whole
 
 SIZES = tuple(4**power for power in range(5, 13))  # bytes: 1 KiB to 16 MiB
 _BUCKETS, _BUCKET = 4, 4 << 20  # all-reduces concurrent with computing, bytes of each
@@ -91,7 +90,7 @@ def _check_environment() -> None:
         raise InputError("a link is between two ranks: WORLD_SIZE=2, and RANK 0 here and 1 there")
     if not os.environ.get("MASTER_ADDR"):
         raise InputError("MASTER_ADDR is not set: give the address of rank 0 at both ranks")
-    if not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
+    if not parse_whole(port, 65535):
         raise InputError(
             f'MASTER_PORT is "{port[:40]}": give the same number from 1 to 65535 at both'
         )
