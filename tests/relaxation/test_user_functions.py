@@ -299,6 +299,28 @@ def test_a_compiled_function_with_other_arguments() -> None:
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("what", ["x[0]", "rows[0]", "A.data[0]", "A.indices[0]", "b[0]"])
+def test_a_compiled_function_cannot_change_what_it_reads(what: str) -> None:
+    made: dict[str, Any] = {}
+    exec(f"def update(x, rows, A, b, out):\n    {what} = 1", made)
+    with pytest.raises(
+        InputError, match="update function update: it writes to what is read-only"
+    ) as raised:
+        relax(PROBLEM, method=numba.njit(made["update"]))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_map_compiled_for_given_types_is_compiled_for_those_of_the_loop() -> None:
+    def halve(x: Any, rows: Any, out: Any) -> None:
+        for place in range(rows.size):
+            out[place] = x[rows[place]] / 2 + rows[place]
+
+    given = numba.njit("void(float64[:], int64[:], float64[:])")(halve)
+    plain = relax_map(halve, np.ones(8), processors=2, time=1)
+    assert np.array_equal(relax_map(given, np.ones(8), processors=2, time=1).x, plain.x)
+    np.testing.assert_allclose(plain.x, 2 * np.arange(8), atol=1e-5)
+
+
 def test_a_compiled_function_that_returns_the_wrong_thing() -> None:
     text = numba.njit(lambda processor, update, u: "soon")
     with pytest.raises(InputError, match="time function") as raised:

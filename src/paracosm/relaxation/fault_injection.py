@@ -16,6 +16,7 @@ from paracosm.faults.fault import (
 )
 from paracosm.faults.models import DataFault, Stale, Stop
 from paracosm.relaxation.kernel import arrays as k
+from paracosm.relaxation.kernel.arrays import rows_of
 from paracosm.relaxation.kernel.tournament_tree import set_key
 from paracosm.relaxation.methods import BlockJacobi, method_gain
 from paracosm.relaxation.state import (
@@ -186,7 +187,7 @@ def _apply_changed_matrix(run: Run) -> None:
     A.sort_indices()
     run.A = A
     if a.rows_of_a.data.size:
-        a.rows_of_a.data[:] = A.data
+        run.arrays = a._replace(rows_of_a=rows_of(A))
     if a.halos.data.size:
         a.halos.data[:] = A.data
     if run.spec.method is not None:

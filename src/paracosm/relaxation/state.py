@@ -12,7 +12,7 @@ import numpy as np
 from paracosm.arrays import Floats, Ints
 from paracosm.errors import InputError
 from paracosm.relaxation.kernel import arrays as k
-from paracosm.relaxation.kernel.arrays import State
+from paracosm.relaxation.kernel.arrays import State, read_only
 from paracosm.relaxation.kernel.functions import UserFunctions
 from paracosm.relaxation.kernel.halo import with_more_room
 from paracosm.relaxation.kernel.loop import advance, rows_in_flight
@@ -61,7 +61,7 @@ class Run:
         """Return `A` as the user's functions get it, which cannot change it."""
         if self._readable is None or self._readable[0] is not self.A:
             A = self.A
-            parts = (_sealed(A.data), _sealed(A.indices), _sealed(A.indptr))
+            parts = (read_only(A.data), read_only(A.indices), read_only(A.indptr))
             self._readable = A, type(A)(parts, shape=A.shape)
         return self._readable[1]
 
@@ -243,10 +243,10 @@ def compute_residual(run: Run) -> None:
         square = float(a.gauges[k.SQUARE])
     else:
         rows, out = np.arange(run.spec.problem.n), np.zeros(run.spec.problem.n)
-        x = a.iterate.x.copy()
-        x.flags.writeable = "values" in run.functions.compiled  # whose signature says so
-        given = run.functions.map(x, rows, out)
-        a.iterate.residual[:] = (out if given is None else _numbers(given, out, "map")) - x
+        given = run.functions.map(read_only(a.iterate.x), read_only(rows), out)
+        a.iterate.residual[:] = (
+            out if given is None else _numbers(given, out, "map")
+        ) - a.iterate.x
         square = float(np.sum(a.iterate.residual**2))
     set_limits(a.gauges, square)
     a.gauges[k.ERROR_AGAIN] = inf  # sum it anew, too
@@ -337,9 +337,9 @@ def _ask_values_of(run: Run, function: Callable[..., Any], who: int) -> None:
     slot = a.flight.slot[who]
     kept = a.flight.values[slot : slot + end - first]
     # What the loop keeps is not for others to change, nor for later.
-    x, rows, out = _sealed(a.iterate.x), _sealed(rows), kept.copy()
+    x, rows, out = read_only(a.iterate.x), read_only(rows), kept.copy()
     is_map = run.spec.problem.map is not None
-    arguments = (out,) if is_map else (run.readable_matrix(), _sealed(a.matrix.b), out)
+    arguments = (out,) if is_map else (run.readable_matrix(), read_only(a.matrix.b), out)
     if a.rules.distributed:
         run.enter(k.EXCHANGE, who)
     try:
@@ -349,12 +349,6 @@ def _ask_values_of(run: Run, function: Callable[..., Any], who: int) -> None:
             run.enter(k.EXCHANGE, who)
     what = f"{'map' if is_map else 'update function'}: processor {who}"
     kept[:] = out if given is None else _numbers(given, kept, what)
-
-
-def _sealed(array: Any) -> Any:
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _numbers(given: Any, like: Floats, what: str) -> Floats:

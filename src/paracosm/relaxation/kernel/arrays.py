@@ -230,6 +230,19 @@ class Rows(NamedTuple):
     data: Floats
 
 
+def rows_of(A: Any) -> Rows:
+    """Return the rows of a CSR matrix, as a copy that update functions cannot change."""
+    parts = A.indptr.astype(np.int64), A.indices.astype(np.int32), A.data.copy()
+    return Rows(*map(read_only, parts))
+
+
+def read_only(array: Any) -> Any:
+    """Return a view that nobody can write to: neither Python nor, by its type, compiled code."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 class Halos(NamedTuple):
     """Distributed memory: what each processor knows of the others' rows, and what is under way.
 

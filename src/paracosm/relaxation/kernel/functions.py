@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from paracosm.errors import InputError
-from paracosm.relaxation.kernel.arrays import Rows
+from paracosm.relaxation.kernel.arrays import read_only, rows_of
 
 Function = Callable[..., Any]
 
@@ -43,14 +43,18 @@ def user_functions(
 ) -> UserFunctions:
     """Sort functions into those that are compiled and those that are not."""
     import numba
+    from scipy.sparse import csr_array
 
     typeof: Any = numba.typeof
     real, whole = numba.types.float64, numba.types.int64
-    rows = typeof(Rows(np.zeros(1, np.int64), np.zeros(1, np.int32), np.zeros(1)))
+    # Only `out` and `room` are to be written.
+    reals, wholes = typeof(read_only(np.zeros(1))), typeof(read_only(np.zeros(1, np.int64)))
+    matrix = typeof(rows_of(csr_array((1, 1))))
+    update, fixed_point = _for_any_types(update), _for_any_types(fixed_point)
     values = update if fixed_point is None else fixed_point
     by_values, by_rows, by_time = map(_is_compiled, (values, choose, time))
     kind, new_values = ("update function", _update) if fixed_point is None else ("map", _map)
-    update_type = whole(real[::1], whole[::1], rows, real[::1], real[::1])
+    update_type = whole(reals, wholes, matrix, reals, real[::1])
     choose_type = whole(whole, whole, real, whole[::1])
     given = {"values": (by_values, values), "rows": (by_rows, choose), "time": (by_time, time)}
     return UserFunctions(
@@ -86,6 +90,13 @@ def _is_compiled(function: Function | None) -> bool:
     return isinstance(function, numba.core.dispatcher.Dispatcher)
 
 
+def _for_any_types(function: Any) -> Any:
+    """Return a function that its author compiled for given types, for those of read-only arrays."""
+    if not _is_compiled(function) or function._can_compile:
+        return function
+    return type(function)(function.py_func, targetoptions=function.targetoptions)
+
+
 def _pointer(kind: str, function: Any, safe: Any, signature: Any, otherwise: Function) -> Any:
     import numba
 
@@ -94,10 +105,12 @@ def _pointer(kind: str, function: Any, safe: Any, signature: Any, otherwise: Fun
     try:
         return _compiled_pointer(function, safe, signature)
     except (numba.core.errors.NumbaError, TypeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"{kind} {function.py_func.__name__}: cannot be compiled for {signature}: {reason}"
-        ) from None
+        reason = " ".join(str(error).split())
+        what = f"{kind} {function.py_func.__name__}"
+        if "setitem(readonly" in reason or "Cannot modify readonly" in reason:
+            raise InputError(f"{what}: it writes to what is read-only: write to `out`") from None
+        types = ", ".join(map(str, signature.args))
+        raise InputError(f"{what}: cannot be compiled for ({types}): {reason[:200]}") from None
 
 
 @lru_cache(maxsize=8)

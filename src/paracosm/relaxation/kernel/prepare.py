@@ -25,6 +25,7 @@ from paracosm.relaxation.kernel.arrays import (
     Spans,
     State,
     Tally,
+    rows_of,
 )
 from paracosm.relaxation.kernel.blocks import JACOBI, MIX, MOMENTUM, SOLVE, SWEEP, USER
 from paracosm.relaxation.kernel.functions import UserFunctions
@@ -190,10 +191,9 @@ def _rules(spec: RunSpec, functions: UserFunctions, momentum: float, last_instan
 
 
 def _rows(spec: RunSpec, functions: UserFunctions) -> Rows:
-    if not functions.compiled_values:
-        return Rows(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0))
-    A = spec.problem.A
-    return Rows(A.indptr.astype(np.int64), A.indices.astype(np.int32), A.data.copy())
+    from scipy.sparse import csr_array
+
+    return rows_of(spec.problem.A if functions.compiled_values else csr_array((0, 0)))
 
 
 def _interval(spec: RunSpec) -> float:
