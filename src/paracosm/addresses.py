@@ -1,9 +1,14 @@
-"""Who reaches an address."""
+"""How an address is written, and who reaches it."""
 
 from __future__ import annotations
 
 import ipaddress
 import socket
+
+
+def host_port(host: str, port: int) -> str:
+    """Return "host:port", with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_local(host: str) -> bool:

@@ -46,7 +46,7 @@ def call_factory(
     except InputError:
         raise
     except (Exception, SystemExit) as error:
-        raise InputError(f'{kind} "{reference}" failed: {one_line(error)}') from error
+        raise InputError(f'{kind} "{reference}" failed: {describe_error(error)}') from error
 
 
 def named_function(kind: str, reference: str) -> Callable[..., Any]:
@@ -67,7 +67,7 @@ def named_function(kind: str, reference: str) -> Callable[..., Any]:
         module = load(module_name)
     except (Exception, SystemExit) as error:
         raise InputError(
-            f'{kind} "{reference}": cannot import {module_name}: {one_line(error)}'
+            f'{kind} "{reference}": cannot import {module_name}: {describe_error(error)}'
         ) from error
     function = getattr(module, attribute, None)
     if not callable(function):
@@ -76,7 +76,7 @@ def named_function(kind: str, reference: str) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]  # callable() says no more than that
 
 
-def one_line(error: BaseException, place: bool = True) -> str:
+def describe_error(error: BaseException, place: bool = True) -> str:
     """Return the type and the message of an error on one line, and its place in the user's code."""
     try:
         message = " ".join(str(error).split())

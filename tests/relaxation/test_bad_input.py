@@ -33,10 +33,10 @@ def with_entry(row: int, column: int, value: float) -> csr_array:
 def refused(words: list[str] | str, *arguments: Any, **more: Any) -> None:
     with pytest.raises(InputError) as raised:
         relax(*arguments, **more)
-    one_line(raised.value, words)
+    describe_error(raised.value, words)
 
 
-def one_line(error: Exception, words: list[str] | str) -> None:
+def describe_error(error: Exception, words: list[str] | str) -> None:
     message = str(error)
     assert "\n" not in message
     assert len(message) < 250
@@ -236,7 +236,7 @@ GRID = {"problem": "laplace2d:4"}
 def test_what_a_study_file_says(given: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as raised:
         validated(RelaxConfig, given, "relax")
-    one_line(raised.value, words)
+    describe_error(raised.value, words)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_what_only_shows_when_it_is_made(given: dict[str, Any], words: str) -> N
     config = validated(RelaxConfig, given, "relax")
     with pytest.raises(InputError) as raised:
         run_relaxation(config)
-    one_line(raised.value, words)
+    describe_error(raised.value, words)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_what_shows_before_a_matrix_is_made(given: dict[str, Any], words: str) -
     config = validated(RelaxConfig, given, "relax")
     with pytest.raises(InputError) as raised:
         config.check()
-    one_line(raised.value, words)
+    describe_error(raised.value, words)
 
 
 HEADER = "%%MatrixMarket matrix coordinate"
@@ -353,7 +353,7 @@ def test_numpy_files(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(InputError) as raised:
             load_problem("laplace2d:4", rhs=str(path))
-        one_line(raised.value, ["b.npy", words])
+        describe_error(raised.value, ["b.npy", words])
 
 
 def test_gzipped_files_are_read_and_cut_ones_refused(tmp_path: Path) -> None:
@@ -364,7 +364,7 @@ def test_gzipped_files_are_read_and_cut_ones_refused(tmp_path: Path) -> None:
     cut.write_bytes(whole.read_bytes()[:-2000])
     with pytest.raises(InputError) as raised:
         run_relaxation(RelaxConfig(matrix=cut))
-    one_line(raised.value, ["cut.mtx.gz", "cut off"])
+    describe_error(raised.value, ["cut.mtx.gz", "cut off"])
 
 
 def test_a_diverging_iteration_is_stopped_and_keeps_its_metrics() -> None:

@@ -21,7 +21,7 @@ from typer.exceptions import TyperException
 import paracosm
 from paracosm.cli.verbs import INTERRUPTED, SETTINGS, Program
 from paracosm.errors import InputError, MissingExtraError, on_one_line
-from paracosm.factory import one_line, users_place
+from paracosm.factory import describe_error, users_place
 from paracosm.profiling.allocator import restart_pinned
 
 TIMED = (["profile"], ["predict"], ["measure"])  # what times, and what predicts from timings
@@ -113,7 +113,7 @@ def _failure(error: BaseException) -> int:
                 return _print_error(f"{where}{error.strerror or error}", 1)
     if os.environ.get("PARACOSM_DEBUG"):
         raise error
-    what = one_line(error, place=False)[:300]
+    what = describe_error(error, place=False)[:300]
     if own is not None:
         code = 1 if isinstance(error, OSError | MemoryError) else 2
         return _print_error(f"{own}: {what} (PARACOSM_DEBUG=1 shows the traceback)", code)

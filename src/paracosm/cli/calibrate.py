@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from paracosm.addresses import is_local
+from paracosm.addresses import host_port, is_local
 from paracosm.cli.display import aligned, counter, printer, show_result
 from paracosm.cli.options import ForceFile, Json, Quiet, check_writable, duration, named
 from paracosm.errors import InputError, unknown
@@ -273,7 +273,7 @@ def serve(
     say: Callable[[str], None] = (lambda text: None) if quiet else typer.echo
     at = listener.getsockname()[1]
     needed = f" --token {token}" if token else ""
-    say(f"listening on {host}:{at}: paracosm calibrate --peer HOST:{at}{needed}")
+    say(f"listening on {host_port(host, at)}: paracosm calibrate --peer HOST:{at}{needed}")
     done = serve_one(
         listener,
         wait,

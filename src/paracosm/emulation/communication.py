@@ -15,7 +15,7 @@ from paracosm.emulation.cluster_communication import ClusterCommunication
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.cost import FREE, IN, OUT, Cost
 from paracosm.errors import InputError, unknown
-from paracosm.factory import is_reference, named_function, one_line
+from paracosm.factory import describe_error, is_reference, named_function
 from paracosm.units import parse_duration
 
 _NAMES = ("cluster", "none", "measured")
@@ -232,7 +232,7 @@ class UserCommunication:
         except Exception as error:
             raise InputError(
                 f'communication "{self.reference}" failed for {kind} of {size} bytes: '
-                f"{one_line(error)}"
+                f"{describe_error(error)}"
             ) from error
         cost = found if isinstance(found, Cost) else Cost(0.0, self._seconds(found, kind), "nic")
         for seconds in (cost.fixed, cost.busy, cost.after):

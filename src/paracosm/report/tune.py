@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from paracosm.errors import InputError
-from paracosm.factory import one_line
+from paracosm.factory import describe_error
 from paracosm.files import read_bytes
 from paracosm.report.answers import tuned
 from paracosm.report.chart import (
@@ -119,7 +119,7 @@ def _trials(run: Run, summary: TuningSummary) -> Trials | None:
     except KeyError as error:
         raise InputError(f"{file}: damaged: it has no column {error}") from None
     except (csv.Error, TypeError, ValueError) as error:
-        raise InputError(f"{file}: damaged: {one_line(error)}") from None
+        raise InputError(f"{file}: damaged: {describe_error(error)}") from None
 
 
 def _axis(summary: TuningSummary, name: str) -> Axis:

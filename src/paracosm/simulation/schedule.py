@@ -20,7 +20,7 @@ from paracosm.arrays import Ints
 from paracosm.cluster import Cluster
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
-from paracosm.factory import one_line
+from paracosm.factory import describe_error
 from paracosm.files import read_parquet, sealing
 from paracosm.network import Stations
 from paracosm.network.compiled import make_traffic
@@ -166,7 +166,9 @@ def read_schedule(path: Path) -> Schedule:
             own = table.filter(pyarrow.compute.equal(table["what"], what))
             own = own.select(dtype.names).cast(pyarrow.schema(kinds))
         except (pyarrow.ArrowException, KeyError, TypeError, ValueError) as error:
-            raise InputError(f'cannot read the schedule "{path}": {one_line(error)}') from None
+            raise InputError(
+                f'cannot read the schedule "{path}": {describe_error(error)}'
+            ) from None
         rows = np.zeros(len(own), dtype)
         for name in dtype.names or ():
             rows[name] = own[name].to_numpy()

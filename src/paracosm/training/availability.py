@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from paracosm.errors import InputError
-from paracosm.factory import one_line
+from paracosm.factory import describe_error
 from paracosm.files import read_parquet
 from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Distribution, parse_distribution
@@ -279,7 +279,7 @@ def read_columns(path: Path, names: Sequence[str], clients: int) -> dict[str, li
             table = read_parquet(path, "table")
         columns = table.column_names
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as a table: {one_line(error)}") from None
+        raise InputError(f"{path}: cannot be read as a table: {describe_error(error)}") from None
     for name in ("client", *names):
         if name not in columns:
             raise InputError(f"{path}: the column {name} is missing: it has {', '.join(columns)}")

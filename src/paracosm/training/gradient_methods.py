@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from paracosm.arrays import Ints
 from paracosm.errors import InputError
-from paracosm.factory import one_line
+from paracosm.factory import describe_error
 from paracosm.models.data_sets import DataSet
 from paracosm.models.registry import Model
 from paracosm.rng import integer_seed
@@ -149,7 +149,7 @@ class Stepper:
             gradients = torch.autograd.grad(loss, self._tensors, materialize_grads=self._unused)
         except Exception as error:  # the model is the user's, and may raise anything
             raise InputError(
-                f"the model failed on a minibatch of {len(x)} examples: {one_line(error)}"
+                f"the model failed on a minibatch of {len(x)} examples: {describe_error(error)}"
             ) from error
         return Gradient(loss.item(), self._layout.in_form_of(parameters, gradients))
 
@@ -219,7 +219,7 @@ class Vectorised:
         try:
             self.differentiate(self._layout.stacks(rows), np.zeros((2, 1), np.int64))
         except Exception as error:  # the model's own code, and all that vmap has no rule for
-            return f"the model cannot be vectorised: {one_line(error)}"
+            return f"the model cannot be vectorised: {describe_error(error)}"
         return None
 
     def compute(self, requests: Sequence[Request]) -> list[Gradient]:
@@ -358,7 +358,7 @@ def inspect_model(
             alone = ", one at a time" if len(x) == 1 else ""
             raise InputError(
                 f'the model cannot be trained on "{data.name}", '
-                f"inputs of shape {data.input_shape}{alone}: {one_line(error)}"
+                f"inputs of shape {data.input_shape}{alone}: {describe_error(error)}"
             ) from error
         random = not torch.equal(state, torch.random.get_rng_state())
     after = dict(module.named_buffers())

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from paracosm.backends import Backend
 from paracosm.errors import InputError
-from paracosm.factory import one_line
+from paracosm.factory import describe_error
 from paracosm.files import temporary_folder
 from paracosm.models.data_sets import DataSet
 from paracosm.models.registry import Model
@@ -188,7 +188,9 @@ def sent(model: Model, layout: ParameterLayout, traits: Traits, seed: int) -> by
     try:
         return bytes(dumps((model, layout, traits, seed)))
     except Exception as error:
-        raise InputError(f"the model cannot be sent to processes: {one_line(error)}") from error
+        raise InputError(
+            f"the model cannot be sent to processes: {describe_error(error)}"
+        ) from error
 
 
 class LocalWorkers:

@@ -20,7 +20,7 @@ import numpy as np
 
 from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError
-from paracosm.factory import one_line
+from paracosm.factory import describe_error
 from paracosm.results.metrics import MetricSink
 from paracosm.results.summaries import Staleness
 from paracosm.simulation.rollback import LAST_INSTANT, Block, Checkpoint
@@ -110,7 +110,7 @@ def train_over_file(
     try:
         schedule = read_schedule(path)
     except (OSError, KeyError, ValueError) as error:
-        why = error if isinstance(error, InputError) else one_line(error)
+        why = error if isinstance(error, InputError) else describe_error(error)
         raise InputError(f"{path}: cannot be read as a schedule: {why}") from None
     if not len(schedule.updates):
         raise InputError(f"{path}: the schedule has no updates")

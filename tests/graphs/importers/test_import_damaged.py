@@ -43,12 +43,12 @@ def imported(path: Path, name: str | None) -> Graph | str:
     try:
         graph = import_graph(path, name)
     except InputError as error:
-        return one_line(str(error), path)
+        return describe_error(str(error), path)
     check(graph)
     return graph
 
 
-def one_line(text: str, path: Path) -> str:
+def describe_error(text: str, path: Path) -> str:
     assert "\n" not in text
     assert text.startswith(f"{path}: ")
     return text

@@ -259,6 +259,14 @@ def test_nobody_there_is_answered_with_what_to_start() -> None:
         raise AssertionError
 
 
+def test_an_address_of_ipv6_is_named_in_brackets() -> None:
+    with (
+        pytest.raises(InputError, match=r"^\[::1\]:9: .* calibrate serve --port 9 run there"),
+        connected("::1", 9, timeout=5),
+    ):
+        pass
+
+
 def test_the_calibration_has_medians_and_spreads() -> None:
     found = calibration_of_goodput(
         Goodput((90.0, 100.0, 120.0), (200.0,) * 3, ((50.0, 100.0),) * 3, 1e-3), "by hand"

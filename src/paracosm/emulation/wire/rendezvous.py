@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from paracosm.addresses import host_port
 from paracosm.emulation.records import Note
 from paracosm.emulation.wire.connection import Pair, WireGroup, allow_open_files
 from paracosm.emulation.wire.protocol import (
@@ -119,7 +120,7 @@ class Rendezvous:
                 return StoreClient(self._address, self._timeout)
             except StoreError as problem:
                 host, port = self._address
-                self._fail(f"{host}:{port} is not a store of PyTorch: {problem}")
+                self._fail(f"{host_port(host, port)} is not a store of PyTorch: {problem}")
                 return None
             except OSError:
                 self._closed.wait(_RETRY)
@@ -212,7 +213,7 @@ class Rendezvous:
 
 
 def _why(error: OSError, group: str, real: int, address: GlooAddress) -> str:
-    where = f"{address.host}:{address.port}"
+    where = host_port(address.host, address.port)
     if error.errno == errno.EMFILE:
         return f"group {group}: too many open files: raise ulimit -n, or make the world smaller"
     reason = error.strerror or "it does not answer"

@@ -22,6 +22,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from paracosm import errors
+from paracosm.addresses import host_port
 from paracosm.emulation.wire.protocol import AddressError
 from paracosm.errors import InputError
 
@@ -134,7 +135,9 @@ def host_store(host: str, port: int) -> Any:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise InputError(f"port: {port} is in use on {host}: give another one") from None
-        raise InputError(f"port: cannot listen on {host}:{port}: {error.strerror}") from None
+        raise InputError(
+            f"port: cannot listen on {host_port(host, port)}: {error.strerror}"
+        ) from None
     return distributed.TCPStore(
         host,
         port,

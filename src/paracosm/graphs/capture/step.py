@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paracosm.errors import InputError, unknown
-from paracosm.factory import is_reference, one_line
+from paracosm.factory import describe_error, is_reference
 from paracosm.graphs.capture.options import CaptureOptions
 from paracosm.models.build import build_workload
 from paracosm.models.optimizers import parse_optimizer
@@ -63,7 +63,7 @@ def try_out(step: TrainingStep, options: CaptureOptions) -> None:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"{options}: the model failed: {one_line(error)}") from error
+        raise InputError(f"{options}: the model failed: {describe_error(error)}") from error
 
 
 def make_step(
@@ -80,7 +80,7 @@ def make_step(
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"{options}: the model cannot be made: {one_line(error)}") from error
+        raise InputError(f"{options}: the model cannot be made: {describe_error(error)}") from error
     share(workload.module)
     parameters = [p for p in workload.module.parameters() if p.requires_grad]
     if not options.train:

@@ -17,7 +17,7 @@ from itertools import islice
 import numpy as np
 
 from paracosm.errors import InputError, unknown
-from paracosm.factory import one_line
+from paracosm.factory import describe_error
 from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
 from paracosm.profiling.designs.families import FLOAT, Argument, Family, Point
 
@@ -217,7 +217,7 @@ def counted(op: Op) -> Op:
         try:
             outputs = function(*call.args, **call.kwargs)
         except (RuntimeError, TypeError, ValueError, IndexError, ArithmeticError) as error:
-            raise InputError(f"{op.name} {op.arguments[:300]}: {one_line(error)}") from None
+            raise InputError(f"{op.name} {op.arguments[:300]}: {describe_error(error)}") from None
         effects = effects_of(function, call.args, call.kwargs, outputs)
         read, written = traffic_of(function, effects)
         flops = flops_of(function, call.args, call.kwargs, outputs, effects)

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
-from paracosm.factory import one_line
+from paracosm.factory import describe_error
 from paracosm.profiling.allocator import keep_memory
 from paracosm.profiling.environment import Clock, CudaClock, HostClock
 from paracosm.profiling.links.measure import ITEM, Scenario
@@ -247,7 +247,7 @@ def main() -> None:
             assert found is not None
             answer(seconds=[_row(found, order["times"], member) for _ in range(order["rows"])])
     except Exception as error:
-        answer(error=one_line(error))
+        answer(error=describe_error(error))
     # Not an orderly end: a group whose other ranks are gone would wait for them.
     os._exit(0)
 

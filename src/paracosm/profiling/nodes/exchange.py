@@ -29,6 +29,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from paracosm.addresses import host_port
 from paracosm.errors import InputError
 from paracosm.profiling.processes import Processes
 
@@ -309,19 +310,22 @@ def connected(host: str, port: int, timeout: float = 10.0, token: int = 0) -> It
     is in seconds of silence, `token` what the peer has printed, if anything."""
     if not 0 < timeout < float("inf"):
         raise InputError(f"a timeout must be above 0 and finite, not {timeout:g}")
+    where = host_port(host, port)
     try:
         connection = socket.create_connection((host, port), timeout)
     except (OSError, OverflowError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(
-            f"{host}:{port}: {reason}: does paracosm calibrate serve --port {port} run there?"
+            f"{where}: {reason}: does paracosm calibrate serve --port {port} run there?"
         ) from None
     with connection:
         here, there = connection.getsockname()[0], connection.getpeername()[0]
-        exchange = Exchange(connection, f"{host}:{port}", timeout)
+        exchange = Exchange(connection, where, timeout)
         exchange.say(TOKEN, float(token))
         if not exchange.expect(TOKEN):
-            raise InputError(f"{host}:{port} does not take this token: give the --token it printed")
+            raise InputError(
+                f"{exchange.peer} does not take this token: give the --token it printed"
+            )
         yield Peer(exchange, here == there or ip_address(there).is_loopback)
         exchange.say(END)
 
@@ -343,7 +347,7 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot listen on {host}:{port}: {reason}") from None
+        raise InputError(f"cannot listen on {host_port(host, port)}: {reason}") from None
 
 
 def serve_one(
@@ -367,7 +371,7 @@ def serve_one(
     while True:
         connection, (host, port, *_) = listener.accept()
         listener.close()
-        peer = f"{host}:{port}"
+        peer = host_port(host, port)
         if came is not None:
             came(peer)
         try:

@@ -6,7 +6,7 @@ from typing import Any
 
 from paracosm.errors import InputError, unknown
 from paracosm.expression import parse_expression
-from paracosm.factory import one_line
+from paracosm.factory import describe_error
 from paracosm.training.algorithms.algorithm import Algorithm, check_own, named_algorithm
 from paracosm.training.algorithms.asynchronous import (
     ASGD,
@@ -89,7 +89,7 @@ def _with(kind: type[Algorithm], name: str, values: Mapping[str, Any]) -> Algori
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f'algorithm "{name}" failed: {one_line(error)}') from error
+        raise InputError(f'algorithm "{name}" failed: {describe_error(error)}') from error
     if kind not in ALGORITHMS.values():
         check_own(found)
     return found

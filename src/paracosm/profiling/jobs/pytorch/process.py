@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from paracosm.errors import InputError
-from paracosm.factory import one_line
+from paracosm.factory import describe_error
 from paracosm.models import Workload
 from paracosm.profiling.environment import environment_here
 from paracosm.profiling.jobs.pytorch.options import JobOptions, Setup, load, trained
@@ -48,7 +48,7 @@ def run_role(serve: Role, work: Role) -> None:
     except InputError as error:
         answer(refused=str(error))
     except Exception as error:
-        answer(error=one_line(error))
+        answer(error=describe_error(error))
     # Not an orderly end: gloo would wait for processes that are gone.
     os._exit(0)
 
@@ -90,7 +90,7 @@ def start_server(setup: Setup, orders: Iterator[Order], answer: Answer) -> Serve
         try:
             server.serve(setup.options.servers + worker, worker, like)
         except Exception as error:
-            answer(error=one_line(error))
+            answer(error=describe_error(error))
             os._exit(0)
 
     for worker in range(setup.workers):
