@@ -65,7 +65,7 @@ def _imports(tree: ast.AST) -> Iterator[str]:
             case ast.ImportFrom(module=str(module), level=0):
                 yield module
             case ast.Call(
-                func=ast.Name(id="require") | ast.Attribute(attr="require"),
+                func=ast.Name(id="require" | "check_installed") | ast.Attribute(attr="require"),
                 args=[ast.Constant(value=str(module)), *_],
             ):
                 yield module

@@ -5,6 +5,7 @@ Paracosm and keeps its traceback.
 """
 
 import importlib
+import importlib.util
 from collections.abc import Iterable
 from difflib import get_close_matches
 from types import ModuleType
@@ -59,6 +60,15 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not module.startswith(error.name):
             raise
-        raise MissingExtraError(
-            f'{purpose} needs {module.split(".")[0]}: pip install "paracosm[{extra}]"'
-        ) from None
+        raise _missing(module, extra, purpose) from None
+
+
+def check_installed(module: str, extra: str, purpose: str) -> None:
+    """Raise MissingExtraError without `module`, which other processes import."""
+    if importlib.util.find_spec(module) is None:
+        raise _missing(module, extra, purpose)
+
+
+def _missing(module: str, extra: str, purpose: str) -> MissingExtraError:
+    package = module.partition(".")[0]
+    return MissingExtraError(f'{purpose} needs {package}: pip install "paracosm[{extra}]"')

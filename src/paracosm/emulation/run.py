@@ -22,7 +22,7 @@ from paracosm.emulation.rank_records import is_measured
 from paracosm.emulation.records import Record, RecordReader
 from paracosm.emulation.result import EmulationResult, Metrics, Sink, result_of
 from paracosm.emulation.wire.connection import allow_open_files
-from paracosm.errors import InputError, require
+from paracosm.errors import InputError, check_installed
 from paracosm.files import temporary_folder
 from paracosm.results import EmulationSummary
 
@@ -193,7 +193,7 @@ def run_job(
     Ctrl-C is passed on to the script, and so is SIGTERM or SIGHUP to this process. New
     records go to `on_records`, their files to `folder`.
     """
-    require("torch", "torch", "emulation")
+    check_installed("torch", "torch", "emulation")
     port = _free_port(config.port)
     job = _Job()
     costs = contextlib.ExitStack()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.errors import InputError, require
+from paracosm.errors import InputError, check_installed
 from paracosm.profiling.jobs.job_profile import (
     DOWNLINK,
     SERVER,
@@ -65,7 +65,7 @@ def started(options: JobOptions, workers: int, module: str) -> Iterator[Processe
     They must be on one machine, possibly in network namespaces of their own: they meet through a
     file, and their times are those of its monotonic clock.
     """
-    require("torch", "torch", "a PyTorch job")
+    check_installed("torch", "torch", "a PyTorch job")
     processes = options.servers + workers
     check_memory_for(processes)
     if workers < 1:

@@ -1,6 +1,5 @@
 """Traced TensorFlow steps as a job profile."""
 
-import importlib.util
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from paracosm.arrays import Bools, Floats
-from paracosm.errors import InputError, require
+from paracosm.errors import InputError, check_installed
 from paracosm.profiling.jobs.job_profile import (
     JobProfile,
     ProfiledOp,
@@ -313,8 +312,7 @@ def profile_script(
         raise InputError(f"steps: {steps}, but at least 1 is needed")
     if not script.is_file():
         raise InputError(f"{script}: no such file: give the script that trains")
-    if importlib.util.find_spec("tensorflow") is None:
-        require("tensorflow", "tensorflow", "profiling a TensorFlow job")
+    check_installed("tensorflow", "tensorflow", "profiling a TensorFlow job")
     wanted = settings or ScriptSettings()
     check_memory_for(1 + wanted.servers)
     with Processes("paracosm.profiling.jobs.tensorflow.process", wanted.timeout) as processes:
