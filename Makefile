@@ -4,9 +4,9 @@ BIN := .venv/bin
 READY := .venv/.ready
 # Benchmarks of accuracy on what others measured; they look into the folder that PARACOSM_DATA names.
 OTHERS := neusight sailor pollux pollux_time vtrain nccl param hta kineto psthroughput
-# Tests run side by side, one on each core, except those in which time counts; those of one file in
-# one process, which compiles what they need, and prepares what they share, once. The longest come
-# first (tests/conftest.py); a process that hangs is not started again, to hang again.
+# Tests run side by side, one on each core; those of one file in one process, which compiles what
+# they need, and prepares what they share, once. The longest come first (tests/conftest.py); a
+# process that hangs is not started again, to hang again.
 BESIDE := --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder \
   --max-worker-restart 0 --durations 10 --durations-min 20
 PATIENTLY := --timeout 3600 --session-timeout 28800 -o faulthandler_timeout=3660
@@ -26,15 +26,13 @@ demo: $(READY)
 
 test: $(READY) browser lint
 	$(MAKE) --jobs 2 types everyday
-	$(BIN)/python -m pytest -m "not slow and real_time" --durations 5 --durations-min 20
 
 everyday: $(READY)
-	$(BIN)/python -m pytest -m "not slow and not real_time" $(BESIDE)
+	$(BIN)/python -m pytest -m "not slow" $(BESIDE)
 
 # Slow tests may take an hour each.
 test-all: $(READY) browser lint types
-	$(BIN)/python -m pytest -m "not real_time" $(BESIDE) $(PATIENTLY)
-	$(BIN)/python -m pytest -m "real_time" $(PATIENTLY)
+	$(BIN)/python -m pytest $(BESIDE) $(PATIENTLY)
 	$(MAKE) docs
 
 lint: $(READY)

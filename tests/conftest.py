@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 import os
 import signal
 import tempfile
@@ -28,11 +29,14 @@ for _ignored in (signal.SIGTERM, signal.SIGHUP):
     if signal.getsignal(_ignored) is signal.SIG_IGN:
         signal.signal(_ignored, lambda number, frame: None)
 
-# They take longest, most of it to compile or to time ops: where files run side by side they come
-# first, so that none of them runs on alone at the end.
+# They take longest: where files run side by side they come first, so that none of them runs on
+# alone at the end. The first two compile what the others find in the cache; the next two need none
+# of it, so that nobody compiles it twice.
 LONGEST = [
     "relaxation/test_network.py",
     "contract/test_cluster_keys.py",
+    "emulation/published/test_published_scripts.py",
+    "emulation/published/test_object_collectives.py",
     "profiling/test_paper_offline_profiling.py",
     "training/test_train.py",
     "cli/test_cli.py",
@@ -45,6 +49,12 @@ LONGEST = [
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what is imported and collected by now: it all stays."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")

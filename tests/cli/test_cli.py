@@ -469,7 +469,9 @@ def test_the_first_line_is_the_answer(tmp_path: Path, capsys: Capture) -> None:
     assert capsys.readouterr().out.startswith("Highest throughput with 2 workers: ")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM]
+)
 def test_an_interrupted_run_keeps_what_it_has_and_says_so(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -494,8 +496,7 @@ def test_an_interrupted_run_keeps_what_it_has_and_says_so(
     assert (out / "report.html").exists()
 
 
-@pytest.mark.parametrize("whole_group", [False, True])
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize(("jobs", "whole_group"), [("1", False), ("2", False), ("2", True)])
 def test_an_interrupted_sweep_stops_at_once_and_the_same_command_goes_on(
     tmp_path: Path, capsys: Capture, jobs: str, whole_group: bool
 ) -> None:

@@ -21,8 +21,6 @@ from paracosm.emulation.config import EmulateConfig
 from paracosm.results import to_builtin
 from paracosm.studies import RunFolder, load_study
 
-pytestmark = pytest.mark.real_time
-
 ROOT = Path(__file__).parents[2]
 DDP = ROOT / "tests" / "emulation" / "scripts" / "ddp.py"
 LINKS = ("--bandwidth", "1Gbit/s", "--latency", "20us")

@@ -15,8 +15,6 @@ import pytest
 from paracosm.cli import main
 from paracosm.studies import RunFolder
 
-pytestmark = pytest.mark.real_time
-
 TIMEOUT = 90.0
 PARACOSM = [sys.executable, "-c", "import sys; from paracosm.cli import main; sys.exit(main())"]
 DDP = """

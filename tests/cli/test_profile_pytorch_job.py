@@ -12,7 +12,6 @@ from paracosm.profiling.jobs import load_job_profile
 JOB = ["profile", "job", "mlp", "--framework", "pytorch"]
 
 
-@pytest.mark.real_time
 def test_a_job_that_learns_is_profiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "job.profile"
     learning = ["--data", "digits", "--batch", "4", "--lr", "0.1"]

@@ -17,8 +17,6 @@ from paracosm.emulation import run
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.run import run_job
 
-pytestmark = pytest.mark.real_time
-
 PATIENCE = 20.0  # seconds
 
 

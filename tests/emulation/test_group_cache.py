@@ -38,5 +38,5 @@ def test_tuples_that_come_and_go_are_never_taken_for_each_other(monkeypatch) -> 
     for number in range(1000):
         members = tuple(range(number % 37 + 1))
         assert groups.of(members) == sum(members)
-        if number % 100 == 0:
+        if number % 500 == 0:
             gc.collect()

@@ -14,8 +14,6 @@ from paracosm.engine import Recording, Simulator, Worker
 from paracosm.errors import InputError
 from paracosm.timing import parse_distribution
 
-pytestmark = pytest.mark.real_time
-
 
 class Computer(Worker):
     """Executes a function several times, and notes when each call was over."""

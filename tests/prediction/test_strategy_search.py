@@ -49,15 +49,16 @@ def test_candidates_by_hand() -> None:
     assert {each.examples for each in found} == {4}
 
 
-def test_the_bounded_search_finds_what_trying_all_finds() -> None:
+@pytest.mark.parametrize("workers", [4, pytest.param(8, marks=pytest.mark.slow)])
+def test_the_bounded_search_finds_what_trying_all_finds(workers: int) -> None:
     """No bound is above what is predicted, in time or memory; the best of all is the same."""
     config = asked(model="mpt-125m", shape="512")
-    cluster, model = config.resolve_cluster(8), config.architecture
+    cluster, model = config.resolve_cluster(workers), config.architecture
     assert model is not None
     splits = splits_of(config, cluster, 0)
-    search = search_strategies(model, cluster, 8, splits)
+    search = search_strategies(model, cluster, workers, splits)
     network, best = Network(cluster), math.inf
-    for each in candidates(model, len(cluster.workers), 8, 8):
+    for each in candidates(model, workers, workers, workers):
         for what in RECOMPUTED:
             strategy = replace(each.strategy, recompute=what)
             split = splits(Candidate(strategy, each.micro_batch))

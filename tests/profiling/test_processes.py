@@ -10,8 +10,6 @@ import pytest
 from paracosm.errors import InputError
 from paracosm.profiling.processes import Processes, WorkerError
 
-pytestmark = pytest.mark.real_time
-
 PROGRAM = """
 import json, sys
 from paracosm.profiling.processes import answering

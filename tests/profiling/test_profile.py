@@ -27,8 +27,6 @@ from paracosm.profiling.profiler import LEAST, MOST, Settings, profile
 from paracosm.profiling.samples import OpTiming, spread_of
 from paracosm.profiling.torch_ops import Bench
 
-pytestmark = pytest.mark.real_time
-
 FAST = Settings(budget=0.0)  # one pass
 
 

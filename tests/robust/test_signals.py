@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from commands import COMMANDS, Process, arguments, files
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_time]
+pytestmark = pytest.mark.slow
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from commands import Process
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_time]
+pytestmark = pytest.mark.slow
 
 SCRIPT = """
 import datetime, pathlib, sys, time

@@ -27,8 +27,6 @@ from paracosm.profiling.jobs.pytorch import JobOptions
 from paracosm.profiling.processes import WorkerError
 from paracosm.rng import TrainingStream, generator, integer_seed
 
-pytestmark = pytest.mark.real_time
-
 MODEL, BATCH, SEED, LR = "mlp(hidden=12, layers=1)", 8, 5, 0.3
 WORKERS, STEPS = 2, 12
 TENSORS = ("layers.0.weight", "layers.0.bias", "layers.2.weight", "layers.2.bias")

@@ -11,8 +11,6 @@ import pytest
 import torch
 from emulated_world import world_of
 
-pytestmark = pytest.mark.real_time
-
 WORLDS = (2, 3)
 TIME_LIMIT = 100  # seconds
 

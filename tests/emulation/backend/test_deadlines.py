@@ -11,8 +11,6 @@ import torch
 
 from paracosm.emulation.backend.threads import Completion, Sleeper
 
-pytestmark = pytest.mark.real_time
-
 LEAD = 20e-3  # seconds: more than a future ever takes to wake a thread
 PATIENCE = 20.0
 

@@ -20,8 +20,6 @@ from paracosm.emulation.backend.work import AllOf
 from paracosm.emulation.cost import Cost
 from paracosm.emulation.records import Collective, Group, Note, Wait
 
-pytestmark = pytest.mark.real_time
-
 W = 1024
 OPS = dist.ReduceOp
 
@@ -148,7 +146,7 @@ def test_a_world_of_one(tmp_path: Path):
 
 
 def test_records_say_what_was_asked_where_and_how_long_it_took(four: World):
-    four.communication.costs = Cost(1e-3, 2e-3, "nic")
+    four.communication.costs = Cost(10e-3, 20e-3, "nic")
     works = [dist.all_reduce(torch.zeros(10), async_op=True) for _ in range(3)]
     line = sys._getframe().f_lineno - 1
     for work in works:
@@ -166,12 +164,12 @@ def test_records_say_what_was_asked_where_and_how_long_it_took(four: World):
     assert records[0].site == f"test_emulated_group.py:{line}"
     first, second, third = records[:3]
     # Of two comm workers; the second begins d later than the first, and they share the link from
-    # 1 + d on: 2 - d of the first are left, which take 4 - 2d, so that it ends at 5 - d.
+    # 10 + d on: 20 - d of the first are left, which take 40 - 2d, so that it ends at 50 - d.
     later = second.asked - first.asked
-    assert first.done == pytest.approx(first.asked + max(5e-3 - later, 3e-3))
+    assert first.done == pytest.approx(first.asked + max(50e-3 - later, 30e-3))
     assert third.begun == pytest.approx(max(third.asked, first.done))
-    assert second.done - first.asked == pytest.approx(5e-3, abs=max(1e-6, later - 2e-3))
-    assert third.done == pytest.approx(third.begun + 3e-3)
+    assert second.done - first.asked == pytest.approx(50e-3, abs=max(1e-6, later - 20e-3))
+    assert third.done == pytest.approx(third.begun + 30e-3)
     assert four.of(Group) == [Group(0, "0", 4, (0, 1, 2, 3), "gloo", 1800.0)]
     waits = four.of(Wait)
     assert 1 <= len(waits) <= 6  # on a loaded machine some are done before they are waited for

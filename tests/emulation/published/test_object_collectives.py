@@ -58,7 +58,8 @@ rpc.init_rpc("worker", rank=0, world_size=int(os.environ["WORLD_SIZE"]))
 KEYS = """
 dist.distributed_c10d._get_default_store().wait(["of rank 1"])
 """
-MODES = ("backend", pytest.param("wire", marks=pytest.mark.slow))
+SLOW = pytest.mark.slow
+MODES = ("backend", pytest.param("wire", marks=SLOW))
 
 
 def emulate(script: Path, mode: str) -> tuple[int, str]:
@@ -74,10 +75,9 @@ def emulate(script: Path, mode: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("source", [OBJECTS, STATES, CHECKPOINTS], ids=["objects", "zero", "dcp"])
-def test_objects_of_emulated_ranks_are_sound(tmp_path: Path, source: str, mode: str) -> None:
+def test_objects_of_emulated_ranks_are_sound(tmp_path: Path, mode: str) -> None:
     script = tmp_path / "script.py"
-    script.write_text(BEGIN + source)
+    script.write_text(BEGIN + OBJECTS + STATES + CHECKPOINTS)
     code, said = emulate(script, mode)
     assert code == 0, said
 
@@ -85,8 +85,10 @@ def test_objects_of_emulated_ranks_are_sound(tmp_path: Path, source: str, mode: 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("source", "why"),
-    [(CALLS, "rpc is not emulated"), (BEGIN + KEYS, "emulated ranks run no script")],
-    ids=["rpc", "store"],
+    [
+        pytest.param(CALLS, "rpc is not emulated", id="rpc"),
+        pytest.param(BEGIN + KEYS, "emulated ranks run no script", id="store", marks=SLOW),
+    ],
 )
 def test_what_waits_for_peers_is_refused_by_name(
     tmp_path: Path, source: str, why: str, mode: str

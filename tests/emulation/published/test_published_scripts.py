@@ -116,6 +116,7 @@ def test_an_error_of_a_collective_by_nccl_is_shown_itself(tmp_path: Path) -> Non
     assert "_nccl_version" not in said
 
 
+@pytest.mark.slow
 def test_fsdp1_is_refused_with_what_to_use_in_its_place(tmp_path: Path) -> None:
     lines = (
         "from torch.distributed.fsdp import FullyShardedDataParallel",
@@ -128,6 +129,7 @@ def test_fsdp1_is_refused_with_what_to_use_in_its_place(tmp_path: Path) -> None:
     assert "FSDP1 (use FSDP2: fully_shard), at script.py:4" in text
 
 
+@pytest.mark.slow
 def test_a_script_that_ends_before_it_trains_is_not_emulated(tmp_path: Path) -> None:
     lines = ("dist.init_process_group()", "dist.barrier()", "print('no data: ending')")
     found, _ = emulate(written(tmp_path, *lines))

@@ -12,8 +12,6 @@ from rank_processes import Ran
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.summary import summarise
 
-pytestmark = pytest.mark.real_time
-
 Run = Callable[..., Ran]
 
 # Four layers, a bucket each, whose gradients come after 20, 40, 60 and 80 ms of backward pass.

@@ -14,8 +14,6 @@ from rank_processes import LIMIT, SCRIPTS, Ran, environment
 from paracosm.emulation.records import Collective, Group, Iteration, Note, Wait
 from paracosm.emulation.run import _free_port
 
-pytestmark = pytest.mark.real_time
-
 Run = Callable[..., Ran]
 
 

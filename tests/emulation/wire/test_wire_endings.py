@@ -12,8 +12,6 @@ import pytest
 
 from paracosm.emulation.records import Collective, Group, Note, Record, RecordReader
 
-pytestmark = pytest.mark.real_time
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

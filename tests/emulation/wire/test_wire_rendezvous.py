@@ -21,8 +21,6 @@ from paracosm.emulation.wire.rendezvous import Rendezvous, check_version
 from paracosm.emulation.wire.store import StoreClient
 from paracosm.errors import InputError
 
-pytestmark = pytest.mark.real_time
-
 TIMEOUT = 60.0
 DEFAULT = "default_pg/0//cpu//0"
 UNTOLD = "import torch.distributed as dist\n"

@@ -14,8 +14,6 @@ import pytest
 
 from paracosm.emulation.wire.store import StoreClient, StoreError
 
-pytestmark = pytest.mark.real_time
-
 TIMEOUT = 20.0
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.real_time
-
 SUMS = Path(__file__).parents[1] / "scripts" / "sums.py"
 LONG = 4_194_304  # 16 MiB of floats: a megabyte and more for each rank
 

@@ -12,8 +12,6 @@ import pytest
 
 from paracosm.emulation.records import Collective, Exchange, Group, Note, RecordReader
 
-pytestmark = pytest.mark.real_time
-
 _WORLD = Path(__file__).with_name("wire_traffic_world.py")
 
 

@@ -9,8 +9,6 @@ import pytest
 
 from paracosm.profiling.jobs.pytorch.server import Port
 
-pytestmark = pytest.mark.real_time
-
 LATE = 0.1  # seconds that a busy machine may wake somebody up too late
 
 

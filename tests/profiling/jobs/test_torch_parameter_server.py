@@ -29,8 +29,6 @@ from paracosm.profiling.jobs.pytorch.job import Job, profile_module, started
 from paracosm.profiling.jobs.pytorch.options import JobOptions, Node, Setup
 from paracosm.profiling.processes import WorkerError
 
-pytestmark = pytest.mark.real_time
-
 TINY = """
 import torch
 from torch import nn

@@ -24,8 +24,6 @@ from paracosm.profiling.links.measure import (
 )
 from paracosm.profiling.samples import LinkTiming, spread_of
 
-pytestmark = pytest.mark.real_time
-
 QUICK = LinkSettings(sizes=(1024, 65536), ranks=(2,), seconds=0.02)
 REDUCE = Scenario("all_reduce", "gloo 2 processes", 2, processes=2, backend="gloo")
 

@@ -20,8 +20,6 @@ from paracosm.profiling.nodes.calibration import (
 )
 from paracosm.profiling.nodes.exchange import Exchange, connected, connected_here, listen, serve_one
 
-pytestmark = pytest.mark.real_time
-
 BLOCK = 1 << 14
 QUICK = BandwidthSettings(seconds=0.1, rounds=1)
 
