@@ -1,6 +1,5 @@
 """What holds for all tests."""
 
-import gc
 import os
 import signal
 import tempfile
@@ -49,12 +48,6 @@ LONGEST = [
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
-
-
-def pytest_collection_finish() -> None:
-    """Spare the garbage collector what is imported and collected by now: it all stays."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(scope="module")
