@@ -191,7 +191,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 def unwritable(where: str, error: OSError) -> Exception:
     """Return what to raise: an `InputError`, or the error itself where the disk is full."""
-    reason = " ".join((error.strerror or str(error)).split())
+    # Arrow's text has the name of the temporary file in it.
+    reason = os.strerror(error.errno) if error.errno else " ".join(str(error).split())
     return error if error.errno in FULL else InputError(f"{where}: {reason}")
 
 

@@ -133,6 +133,8 @@ def test_a_folder_that_is_not_there_is_named(graph: Path, capsys: Capture) -> No
     out = graph.parent / "none" / "x.json"
     message = fails(capsys, "graph", "export", graph, "--out", out)
     assert f"{out}: cannot be written: No such file or directory" in message
+    imported = ("graph", "import", DATA / "feeder.json", "--drop-missing", "--out", out)
+    assert fails(capsys, *imported) == message
 
 
 def test_reading_graphs_loads_no_framework(graph: Path) -> None:
