@@ -96,6 +96,9 @@ def test_binary_bandwidth():
         (parse_duration, True, ["not True"]),
         (parse_duration, None, ["not None"]),
         (parse_number, "3ms", ['unit ("ms")', "plain number"]),
+        (parse_duration, "1e307 min", ["a duration is at most 1e308, not 1e307 min"]),
+        (parse_duration, "9" * 400, ["a duration is at most 1e308"]),
+        (parse_number, 10**400, ["a number is at most 1e308"]),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_one_line(parse, text, words):

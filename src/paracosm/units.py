@@ -156,7 +156,7 @@ def _parse(value: object, kind: str, units: Mapping[str, Unit], signed: bool) ->
         try:
             number = float(value)
         except OverflowError:
-            raise InputError(f"a {kind} of at most 1e308, not a number as large as that") from None
+            raise InputError(f"a {kind} is at most 1e308, not a number as large as that") from None
     if math.isnan(number):
         raise InputError(f"a {kind} must be a number, not NaN")
     if number < 0 and not signed:
@@ -177,7 +177,10 @@ def _parse_text(text: str, kind: str, units: Mapping[str, Unit]) -> float:
     if match["inf"]:
         return float(match["sign"] + "inf")
     shifted = int(match["power"] or 0) + power
-    return float(f"{match['sign']}{match['digits']}e{shifted}") * factor
+    number = float(f"{match['sign']}{match['digits']}e{shifted}") * factor
+    if math.isinf(number):
+        raise InputError(f"a {kind} is at most 1e308, not {text}")
+    return number
 
 
 def _example(kind: str, units: Mapping[str, Unit]) -> str:

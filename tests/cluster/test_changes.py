@@ -118,7 +118,7 @@ def test_what_is_no_matter_of_a_cluster_is_left_to_others() -> None:
         ("worker 1: compute 2x", "write compute is 2x slower or 2x faster"),
         ("worker 1: x1.5", 'unknown part "x1.5": choose from compute'),
         ("worker 1: compute 0x slower", "a factor is 1e-09 to 1e+09, not 0"),
-        ("worker 1: compute 1e999x slower", "a factor is 1e-09 to 1e+09"),
+        ("worker 1: compute 1e99x slower", "a factor is 1e-09 to 1e+09"),
         ("worker 1: compute 1x slower", "changes nothing"),
         ("workers 3..2: compute 2x slower", "is not a range"),
         ("workers: 0", f"1 to {MOST_NODES:,} workers"),
