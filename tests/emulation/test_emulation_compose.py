@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -267,6 +268,10 @@ def test_the_answer_says_what_twice_the_bandwidth_brings(tmp_path: Path) -> None
     said = answer(summary)
     assert said.startswith("In a world of 2, an iteration takes 46 ms: ")
     assert said.endswith(", most of it for all-reduce; with twice the bandwidth 42 ms.")
+    none = dict.fromkeys(("count", "bytes", "time", "exposed", "hidden"), 0.0)
+    outside = none | {"count": 1, "exposed": 9.0, "per_iteration": none}  # before the first one
+    more = replace(summary, collectives={**(summary.collectives or {}), "broadcast": outside})
+    assert answer(more) == said
     free = run_emulation(job(bandwidth="inf", measured=tmp_path)).summary
     assert free.twice_bandwidth is None  # it waits for nothing
 

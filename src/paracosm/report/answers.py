@@ -203,7 +203,8 @@ def emulation_answer(summary: EmulationSummary) -> str:
         before = _short(summary.unchanged.iteration_time.median)
         said += f" with {'; '.join(summary.what_if or ())} instead of {before}"
     if (exposed := exposed_share(summary)) is not None:
-        kinds = {kind: each["exposed"] for kind, each in (summary.collectives or {}).items()}
+        collectives = (summary.collectives or {}).items()
+        kinds = {kind: (each["per_iteration"] or each)["exposed"] for kind, each in collectives}
         most = max(kinds, key=lambda kind: kinds[kind], default="")
         of_what = f", most of it for {most.replace('_', '-')}" if kinds.get(most) else ""
         said += f": {percent(exposed)} of it waits for communication{of_what}"
