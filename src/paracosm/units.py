@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from decimal import Context, Decimal
-from numbers import Real
+from numbers import Integral, Real
 
 from paracosm.errors import InputError, unknown
 
@@ -97,6 +97,29 @@ def parse_number(value: str | float, *, signed: bool = False) -> float:
         InputError: as `parse_duration`; any unit is refused.
     """
     return _parse(value, "number", {}, signed)
+
+
+def real(value: object) -> float:
+    """Return a number of any type as a float; NaN for what is none, or too large for one.
+
+    Numbers of NumPy's small types are added and divided in those types, which round and overflow.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
+
+
+def whole(value: object) -> int | None:
+    """Return a whole number of any type as an int; None for what is none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, Integral):
+        return int(value)
+    number = real(value)
+    return int(number) if number.is_integer() else None
 
 
 def parse_whole(text: str, most: int = 2**63 - 1) -> int | None:

@@ -1,10 +1,11 @@
 from math import inf, nan
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paracosm.cluster import Link
+from paracosm.cluster import Link, Packets
 from paracosm.errors import InputError
 
 numbers = st.floats(0, 1e9)
@@ -59,3 +60,22 @@ def test_transfer_time_is_occupancy_and_propagation(size, latency, bandwidth, ov
 def test_impossible_links_are_refused(arguments, words):
     with pytest.raises(InputError, match=words):
         Link(**arguments)
+
+
+def test_numbers_of_small_types_neither_overflow_nor_round():
+    link = Link(latency=np.int8(100), overhead=np.int8(100), bandwidth=np.float16(1e4))
+    assert link.transfer_time(1e9) == 100_200.0
+    assert str(Packets(np.float32(16384))) == "packets(16KiB)"
+
+
+@pytest.mark.parametrize("value", [True, "1ms", None, 1j, [1.0]])
+def test_what_is_no_number_is_refused(value):
+    with pytest.raises(InputError, match="latency must be finite"):
+        Link(latency=value)
+    with pytest.raises(InputError, match="a quantum is finite"):
+        Packets(value if value is not True else None)
+
+
+def test_a_text_is_no_truth_value():
+    with pytest.raises(InputError, match="pipelined must be True or False, not 'no'"):
+        Link(pipelined="no")

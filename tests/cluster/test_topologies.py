@@ -1,5 +1,6 @@
 import pickle
 
+import numpy as np
 import pytest
 
 from paracosm.cluster.cluster import Cluster, Node, hierarchical, ring, star, switch
@@ -116,3 +117,25 @@ def test_clusters_travel_between_processes():
     cluster = star(3, 1, FAST)
     cluster.link("worker0", "server0")
     assert pickle.loads(pickle.dumps(cluster)) == cluster
+
+
+def test_speeds_may_be_an_array_and_counts_of_any_whole_type():
+    cluster = star(np.uint8(200), np.uint8(100), speeds=np.full(200, 2, np.int8))
+    assert [type(node.speed) for node in cluster.nodes[:1]] == [float]
+    assert len(cluster.topology.centres) == 100
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: switch(2, servers=-1), "servers: give their number, not -1"),
+        (lambda: star(2, placement="elsewhere"), 'unknown placement "elsewhere"'),
+        (lambda: switch(2, link=None), "a link of a cluster is a Link, not None"),
+        (lambda: hierarchical(4, 2.5, FAST, SLOW), "group_size must be a whole number, not 2.5"),
+        (lambda: hierarchical(4, 2, FAST, SLOW, cards=1.5), "cards must be a whole number"),
+        (lambda: Node("a", "2"), "speed must be finite and above 0, not 2"),
+    ],
+)
+def test_what_a_cluster_cannot_have_is_refused(make, words):
+    with pytest.raises(InputError, match=words):
+        make()

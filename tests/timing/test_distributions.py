@@ -188,3 +188,23 @@ def test_truncated_normal_mean_against_integration():
     numerator = integrate.quad(lambda x: x * density(x), 0, 60)[0]
     denominator = integrate.quad(density, 0, 60)[0]
     assert Normal(0.5, 2).mean() == pytest.approx(numerator / denominator, rel=1e-9)
+
+
+def test_parameters_of_any_type_of_numbers_are_floats():
+    wide = Uniform(np.int8(100), np.int8(127))
+    assert (wide.mean(), str(wide)) == (113.5, "uniform(100s, 127s)")
+    assert str(Constant(np.float64(0.1))) == "constant(100ms)"
+    assert Empirical([np.int8(100), np.int8(120)]) == Empirical((100.0, 120.0))
+
+
+@pytest.mark.parametrize("value", [True, "1s", None, 1j, [1.0]])
+def test_what_is_no_number_is_refused(value):
+    with pytest.raises(InputError, match="must be finite and 0 or more"):
+        Constant(value)
+    with pytest.raises(InputError, match=r"samples are a list|every duration must be"):
+        Empirical(5 if value is None else (value,))
+
+
+def test_a_base_is_a_distribution():
+    with pytest.raises(InputError, match="scaled: base must be a distribution, not 5"):
+        Scaled(5, 2.0)

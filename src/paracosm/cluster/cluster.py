@@ -6,14 +6,14 @@ Clusters of the named topologies call their nodes worker0, worker1, ..., server0
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isfinite
-from numbers import Integral
-from typing import Any, Literal
+from math import inf
+from typing import Any, Literal, get_args
 
 from paracosm.cluster.link import LOCAL, Hierarchical, Link, Ring, Sharing, Star, Switch, Topology
 from paracosm.cluster.power import Power
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError, unknown
+from paracosm.units import real, whole
 
 Placement = Literal["own", "workers"]
 
@@ -29,12 +29,18 @@ class Node:
     power: Power | None = None  # what it draws, where it is known
 
     def __post_init__(self) -> None:
-        if not (self.speed > 0 and isfinite(self.speed)):
+        speed = real(self.speed)
+        if not 0 < speed < inf:
             raise InputError(
                 f"node {self.name}: speed must be finite and above 0, not {self.speed}"
             )
-        if self.memory is not None and not self.memory > 0:
+        object.__setattr__(self, "speed", speed)
+        if self.memory is None:
+            return
+        memory = real(self.memory)
+        if not memory > 0:
             raise InputError(f"node {self.name}: memory must be above 0, not {self.memory}")
+        object.__setattr__(self, "memory", memory)
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,11 @@ class Cluster:
             raise InputError("power: give it for all nodes, or for none")
         if not self.workers:
             raise InputError("a cluster needs at least 1 worker")
+        if self.placement not in get_args(Placement):
+            raise unknown("placement", self.placement, get_args(Placement))
+        for link in self.links:
+            if not isinstance(link, Link):
+                raise InputError(f"a link of a cluster is a Link, not {link!r}")
         pairs = set()
         for a, b, _ in self.overrides:
             pair = frozenset((self.node(a), self.node(b)))
@@ -172,8 +183,8 @@ def star(
         InputError: a number that is too small, or speeds that are not one per worker.
     """
     nodes = _nodes(workers, speeds)
-    topology = star_around(link, workers, servers, placement)
-    return assemble(nodes, [Node("server")] * servers, topology, placement)
+    topology = star_around(link, len(nodes), servers, placement)
+    return assemble(nodes, _servers(servers), topology, placement)
 
 
 def switch(
@@ -184,12 +195,13 @@ def switch(
     placement: Placement = "own",
 ) -> Cluster:
     """Return a cluster in which `link` joins every pair of nodes; arguments as for `star`."""
-    return assemble(_nodes(workers, speeds), [Node("server")] * servers, Switch(link), placement)
+    return assemble(_nodes(workers, speeds), _servers(servers), Switch(link), placement)
 
 
 def ring(workers: int = 4, link: Link = LOCAL, speeds: Sequence[float] | None = None) -> Cluster:
     """Return `workers` in a circle, each joined to two neighbours; arguments as for `star`."""
-    return assemble(_nodes(workers, speeds), [], Ring(link, workers))
+    nodes = _nodes(workers, speeds)
+    return assemble(nodes, [], Ring(link, len(nodes)))
 
 
 def hierarchical(
@@ -210,12 +222,13 @@ def hierarchical(
     of `star`. Server i with a node of its own is in group i, modulo the number of groups.
     """
     topology = Hierarchical(link, outer, group_size, workers, cards, leaf, oversubscription)
-    return assemble(_nodes(workers, speeds), [Node("server")] * servers, topology, placement)
+    return assemble(_nodes(workers, speeds), _servers(servers), topology, placement)
 
 
 def star_around(link: Link, workers: int, servers: int, placement: Placement) -> Star:
     """Return the star whose centres are the nodes that the servers live on."""
-    if _count("servers", servers) < 1:
+    servers = _count("servers", servers)
+    if servers < 1:
         raise InputError("a star needs at least 1 server; topology switch does without")
     if placement == "own":
         return Star(link, range(workers, workers + servers))
@@ -250,18 +263,24 @@ def _called(name: str, node: Node) -> Node:
 
 
 def _count(what: str, given: Any) -> int:
-    if not isinstance(given, Integral):
+    number = whole(given)
+    if number is None or number < 0:
         raise InputError(f"{what}: give their number, not {given!r}")
-    if int(given) > MOST_NODES:
+    if number > MOST_NODES:
         raise InputError(f"{what}: a cluster has {MOST_NODES:,} nodes at most")
-    return int(given)
+    return number
 
 
 def _nodes(workers: int, speeds: Sequence[float] | None) -> list[Node]:
-    _count("workers", workers)
-    if speeds is not None and len(speeds) != workers:
-        raise InputError(f"{len(speeds)} speeds for {workers} workers: give one for each")
-    return [Node(f"worker{i}", speed) for i, speed in enumerate(speeds or [1.0] * workers)]
+    count = _count("workers", workers)
+    given = [1.0] * count if speeds is None else list(speeds)
+    if len(given) != count:
+        raise InputError(f"{len(given)} speeds for {count} workers: give one for each")
+    return [Node(f"worker{i}", speed) for i, speed in enumerate(given)]
+
+
+def _servers(servers: int) -> list[Node]:
+    return [Node("server")] * _count("servers", servers)
 
 
 def first_workers(cluster: Cluster, count: int) -> Cluster:

@@ -6,12 +6,11 @@ None. Nodes without a link cannot exchange messages: nothing is routed through a
 
 import re
 from dataclasses import dataclass, replace
-from math import inf, isfinite, nan
-from numbers import Real
+from math import inf
 from typing import Any, ClassVar, Literal
 
 from paracosm.errors import InputError
-from paracosm.units import format_size, parse_size
+from paracosm.units import format_size, parse_size, real, whole
 
 Duplex = Literal["full", "half"]
 
@@ -23,19 +22,13 @@ class Packets:
     quantum: float
 
     def __post_init__(self) -> None:
-        if not (self.quantum >= 1 and isfinite(self.quantum)):
+        quantum = real(self.quantum)
+        if not 1 <= quantum < inf:
             raise InputError(f"packets: a quantum is finite and 1 byte or more, not {self.quantum}")
+        object.__setattr__(self, "quantum", quantum)
 
     def __str__(self) -> str:
         return f"packets({format_size(self.quantum, exact=True).replace(' ', '')})"
-
-
-def _number(value: object) -> float:
-    """Return a number as a float; NaN for what is none, or too large for one."""
-    try:
-        return float(value) if isinstance(value, Real) else nan
-    except OverflowError:
-        return nan
 
 
 Sharing = Literal["fair", "serial"] | Packets
@@ -78,11 +71,16 @@ class Link:
     sharing: Sharing = "fair"
 
     def __post_init__(self) -> None:
-        if not _number(self.bandwidth) > 0:
+        numbers = {name: real(getattr(self, name)) for name in ("bandwidth", "latency", "overhead")}
+        if not numbers["bandwidth"] > 0:
             raise InputError(f"link: bandwidth must be above 0, not {self.bandwidth!r}")
         for name, value in (("latency", self.latency), ("overhead", self.overhead)):
-            if not 0 <= _number(value) < inf:
+            if not 0 <= numbers[name] < inf:
                 raise InputError(f"link: {name} must be finite and 0 or more, not {value!r}")
+        for name, number in numbers.items():
+            object.__setattr__(self, name, number)
+        if not isinstance(self.pipelined, bool):
+            raise InputError(f"link: pipelined must be True or False, not {self.pipelined!r}")
         if str(self.duplex) not in ("full", "half"):
             raise InputError(f'link: duplex must be full or half, not "{self.duplex}"')
         if not isinstance(self.sharing, Packets) and str(self.sharing) not in ("fair", "serial"):
@@ -192,6 +190,15 @@ class Hierarchical:
     name: ClassVar[str] = "hierarchical"
 
     def __post_init__(self) -> None:
+        for name in ("group_size", "workers", "cards", "leaf"):
+            given = getattr(self, name)
+            if given is None and name in ("cards", "leaf"):
+                continue
+            number = whole(given)
+            if number is None:
+                raise InputError(f"hierarchical: {name} must be a whole number, not {given!r}")
+            object.__setattr__(self, name, number)
+        object.__setattr__(self, "oversubscription", real(self.oversubscription))
         if self.group_size < 1:
             raise InputError(f"hierarchical: group_size must be 1 or more, not {self.group_size}")
         if self.cards is not None and not 1 <= self.cards <= self.group_size:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from paracosm.errors import InputError
-from paracosm.units import format_power
+from paracosm.units import format_power, real
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,8 @@ class Power:
     off: float = 0.0  # while it is stopped
 
     def __post_init__(self) -> None:
+        for state in ("busy", "idle", "off"):
+            object.__setattr__(self, state, real(getattr(self, state)))
         if not 0 <= self.off <= self.idle <= self.busy < float("inf"):
             raise InputError(f"power: a node draws 0 W <= off <= idle <= busy, not {self}")
 

@@ -17,7 +17,7 @@ import numpy as np
 from paracosm.arrays import Floats
 from paracosm.errors import InputError
 from paracosm.quantities import limited_duration
-from paracosm.units import format_duration, format_number, parse_number
+from paracosm.units import format_duration, format_number, parse_number, real
 
 # A sampler starts small, since tens of thousands may exist, and grows while it is used.
 _FIRST_BLOCK, _LARGEST_BLOCK = 4, 256
@@ -111,13 +111,28 @@ class Distribution(ABC):
         return f"{self.name}({', '.join(arguments)})"
 
     def _check(
-        self, parameter: str, value: float, *, positive: bool = False, most: float = inf
+        self,
+        field: str,
+        parameter: str | None = None,
+        *,
+        positive: bool = False,
+        most: float = inf,
     ) -> None:
-        if not (0 < value < inf or (value == 0 and not positive)):
+        """Refuse a field out of its range, and keep its number as a float; see `real`."""
+        value = getattr(self, field)
+        number = self._checked(parameter or field, value, positive=positive, most=most)
+        object.__setattr__(self, field, number)
+
+    def _checked(
+        self, parameter: str, value: object, *, positive: bool = False, most: float = inf
+    ) -> float:
+        number = real(value)
+        if not (0 < number < inf or (number == 0 and not positive)):
             rule = "above 0" if positive else "0 or more"
             raise InputError(f"{self.name}: {parameter} must be finite and {rule}, not {value}")
-        if value > most:
+        if number > most:
             raise InputError(f"{self.name}: {parameter} must be at most {most:g}, not {value}")
+        return number
 
 
 def _written(kind: Parameter, value: Any, quantity: Parameter) -> str:
@@ -127,6 +142,11 @@ def _written(kind: Parameter, value: Any, quantity: Parameter) -> str:
 
 
 DISTRIBUTION = Parameter(lambda value: value, str)  # `parse_distribution` reads it
+
+
+def _check_base(scaled: Any) -> None:
+    if not isinstance(scaled.base, Distribution):
+        raise InputError(f"{scaled.name}: base must be a distribution, not {scaled.base!r}")
 
 
 @dataclass(frozen=True)
@@ -142,7 +162,8 @@ class Scaled(Distribution):
     parameters: ClassVar[dict[str, Parameter]] = {"base": DISTRIBUTION, "speed": NUMBER}
 
     def __post_init__(self) -> None:
-        self._check("speed", self.speed, positive=True)
+        _check_base(self)
+        self._check("speed", positive=True)
 
     def from_uniform(self, uniform: Floats) -> Floats:
         return self.base.from_uniform(uniform) / self.speed
@@ -171,8 +192,9 @@ class Slowdown(Distribution):
     }
 
     def __post_init__(self) -> None:
-        self._check("factor", self.factor)
-        self._check("probability", self.probability, most=1.0)
+        _check_base(self)
+        self._check("factor")
+        self._check("probability", most=1.0)
         base = self.base
         while isinstance(base, Scaled):
             base = base.base

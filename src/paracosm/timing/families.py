@@ -24,7 +24,7 @@ class _Family(Distribution):
 
     def __post_init__(self) -> None:
         for parameter, field in zip(self.parameters, fields(cast(Any, self)), strict=True):
-            self._check(parameter, getattr(self, field.name))
+            self._check(field.name, parameter)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Lognormal(_Family):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("sigma", self.sigma, most=LARGEST_SIGMA)
+        self._check("sigma", most=LARGEST_SIGMA)
 
     def from_uniform(self, uniform: Floats) -> Floats:
         from scipy.special import ndtri
@@ -134,7 +134,7 @@ class Gamma(_Family):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("shape", self.shape, positive=True)
+        self._check("shape", positive=True)
 
     def from_uniform(self, uniform: Floats) -> Floats:
         from scipy.special import gammaincinv
@@ -204,10 +204,14 @@ class SampleDistribution(Distribution):
     samples: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not self.samples:
+        try:
+            given = tuple(self.samples)
+        except TypeError:
+            raise InputError(f"{self.name}: samples are a list, not {self.samples!r}") from None
+        if not given:
             raise InputError(f"{self.name}: at least one duration is needed")
-        for sample in self.samples:
-            self._check("every duration", sample)
+        samples = tuple(self._checked("every duration", sample) for sample in given)
+        object.__setattr__(self, "samples", samples)
 
     def mean(self) -> float:
         return math.fsum(self.samples) / len(self.samples)
@@ -251,7 +255,7 @@ class KernelDensity(SampleDistribution):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.bandwidth is not None:
-            self._check("bandwidth", self.bandwidth, positive=True)
+            self._check("bandwidth", positive=True)
 
     def from_uniform(self, uniform: Floats) -> Floats:
         index, rest = _split(uniform, len(self.samples))
@@ -282,7 +286,7 @@ class LogKernelDensity(SampleDistribution):
         if min(self.samples) == 0:
             raise InputError(f"{self.name}: a duration of 0 has no logarithm; use kernel_density")
         if self.bandwidth is not None:
-            self._check("bandwidth", self.bandwidth, positive=True, most=LARGEST_SIGMA)
+            self._check("bandwidth", positive=True, most=LARGEST_SIGMA)
 
     def from_uniform(self, uniform: Floats) -> Floats:
         from scipy.special import ndtri
