@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paracosm.cluster.cluster import hierarchical
+from paracosm.cluster.cluster import hierarchical, switch
 from paracosm.cluster.collectives import (
     collective_time,
     halving_doubling_all_reduce,
@@ -148,3 +148,15 @@ def test_impossible_collectives_are_refused(function):
         function(0, 1.0, LINK)
     with pytest.raises(InputError, match="size"):
         function(2, -1.0, LINK)
+
+
+@pytest.mark.parametrize("workers", [[0, 1.9], [True, False, True], [1, 1], [0, 4], [-1, 0], []])
+def test_workers_are_different_ones_of_the_cluster(workers):
+    with pytest.raises(InputError, match="workers of a collective are"):
+        collective_time(switch(4, link=LINK), workers, "all_reduce", 100)
+
+
+@pytest.mark.parametrize("size", [math.nan, math.inf, -1, "1MB", None])
+def test_a_size_is_finite(size):
+    with pytest.raises(InputError, match="finite and 0 or more bytes"):
+        collective_time(switch(4, link=LINK), [0, 1], "all_reduce", size)

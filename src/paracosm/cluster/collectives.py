@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import inf
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from paracosm.arrays import Floats, Ints, distinct_rows
 from paracosm.cluster.cluster import Cluster
 from paracosm.cluster.link import Hierarchical, Link, Ring, Switch
 from paracosm.errors import InputError, unknown
+from paracosm.units import real
 
 TimeOf = Callable[[float], float]
 """Seconds by the size in bytes."""
@@ -63,7 +65,10 @@ def collective_time(
             workers that would exchange messages, or has no machines for "hierarchical".
     """
     ways = collective_times(cluster, workers, collective, algorithm, concurrent)
-    return min(time_of(size) for time_of in ways.values())
+    number = real(size)
+    if not 0 <= number < inf:
+        raise InputError(f"the size of a collective is finite and 0 or more bytes, not {size!r}")
+    return min(time_of(number) for time_of in ways.values())
 
 
 def collective_times(
@@ -78,7 +83,7 @@ def collective_times(
     if algorithm != "auto" and algorithm not in ways:
         raise unknown(f"algorithm for {collective}", algorithm, ways)
     tried = ways if algorithm == "auto" else (algorithm,)
-    groups = np.asarray(workers, dtype=np.int64).reshape(1, -1)
+    groups = _numbers_of(cluster, workers).reshape(1, -1)
     if groups.shape[1] < 2:
         return dict.fromkeys(tried, lambda size: 0.0)
     if concurrent is not None and shares_ports(cluster):
@@ -92,6 +97,17 @@ def collective_times(
     if not times:
         raise refusals[0]
     return times
+
+
+def _numbers_of(cluster: Cluster, workers: Sequence[int] | Ints) -> Ints:
+    numbers, count = np.asarray(workers), len(cluster.workers)
+    if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
+        raise InputError(f"workers of a collective are given by their numbers, not {workers!r}")
+    if numbers.min() < 0 or numbers.max() >= count or len(np.unique(numbers)) < len(numbers):
+        raise InputError(
+            f"workers of a collective are different ones of 0 to {count - 1}, not {workers!r}"
+        )
+    return numbers.astype(np.int64)
 
 
 def algorithms_of(collective: str) -> tuple[str, ...]:
