@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -94,7 +95,7 @@ REFUSED = {
     'node 2 (a): unknown phase "forwards": did you mean "forward"?': [Node(2, A, phase="forwards")],
     'node 2 (a): unknown resource "gpu"': [Node(2, A, resource="gpu")],
     "node -3 (a): ids must not be negative": [Node(-3, A)],
-    "ids and bytes must be below 2**63": [Node(2**63, A)],
+    "ids must be below 2**63": [Node(2**63, A)],
     "node 0 (a): duration -1.0 s": [Node(0, A, duration=-1)],
     "node 0 (a): duration inf s": [Node(0, A, duration=math.inf)],
     "the op b has -1 flops": [Node(0, Op("b", flops=-1))],
@@ -187,3 +188,51 @@ def test_the_fingerprint_is_of_ops_order_and_dependencies_alone() -> None:
 def test_the_work_of_an_op_with_arguments_is_not_in_the_fingerprint() -> None:
     counted = dataclasses.replace(VIEW, flops=1)
     assert fingerprint(changed(0, op=counted)) == fingerprint(build_graph(four_ops()))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"id": 1.5},
+        {"id": "1"},
+        {"dependencies": (0.5,)},
+        {"allocates": ((1.7, -1),)},
+        {"allocates": ((1, 0.5),)},
+        {"allocates": ((math.nan, -1),)},
+    ],
+)
+def test_nothing_is_rounded_to_a_whole_number(changes: dict[str, Any]) -> None:
+    told = refusal([Node(0, A), Node(**{"id": 1, "op": A, **changes})])
+    assert "must be whole numbers, not" in told
+
+
+def test_numbers_without_a_fraction_are_whole() -> None:
+    node = Node(0.0, Op("b", bytes_written=4e6), allocates=((3e6, -1),))  # type: ignore[arg-type]
+    graph = build_graph([node], resident={"parameters": np.int64(5)})
+    assert graph.storages.size.tolist() == [3_000_000]
+    assert graph.bytes_written.tolist() == [4_000_000]
+    assert graph.resident == {"parameters": 5}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        ([Node(0, Op("b", flops=1.5))], "has 1.5 flops; give a whole number"),  # type: ignore[arg-type]
+        ([Node(0, Op(5))], "name and arguments of an op are texts"),  # type: ignore[arg-type]
+        ([Node(0, A, 5)], "the name of a node is a text, not 5"),  # type: ignore[arg-type]
+        ([Node(0, A, dependencies=0)], "a node has a name, seconds"),  # type: ignore[arg-type]
+        ([Node(0, A, allocates=(5,))], "a node has a name, seconds"),  # type: ignore[arg-type]
+    ],
+)
+def test_values_of_other_types_are_refused(nodes: list[Node], words: str) -> None:
+    assert words in refusal(nodes)
+
+
+def test_resident_bytes_are_whole() -> None:
+    assert "resident bytes must be whole numbers" in refusal([], resident={"parameters": 1.9})
+
+
+def test_the_batch_is_that_of_the_provenance() -> None:
+    assert build_graph([Node(0, A)], provenance={"batch": 8}).examples == 8
+    assert build_graph([Node(0, A)], provenance={"batch": 8, "examples": 16}).examples == 16
+    assert build_graph([Node(0, A)], provenance={"batch": -8}).examples is None

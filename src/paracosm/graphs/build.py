@@ -13,6 +13,7 @@ from paracosm.arrays import Codes, Floats, Ints
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.check import check, node_label
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, Storages, numbered
+from paracosm.units import whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ def build_graph(
         InputError: phases or resources that are unknown, ids that repeat or are not there,
             dependencies in a cycle or on nodes that are issued later; with the node.
     """
+    if not isinstance(resident, Mapping) or not all(isinstance(kind, str) for kind in resident):
+        raise InputError(f"{where}: resident bytes are a mapping from what they are of")
     ops: dict[Op, int] = {}
     names: dict[str, int] = {}
     groups: dict[tuple[int, ...], int] = {}
@@ -71,38 +74,62 @@ def build_graph(
     resources = {resource: code for code, resource in enumerate(RESOURCES)}
     rows = list(nodes)
     codes = np.empty((5, len(rows)), dtype=np.int32)
-    for row, node in enumerate(rows):
-        if node.phase not in phases or node.resource not in resources:
-            raise _unknown(node, where)
-        codes[:, row] = (
-            ops.setdefault(node.op, len(ops)),
-            names.setdefault(node.name, len(names)),
-            phases[node.phase],
-            resources[node.resource],
-            groups.setdefault(node.group, len(groups)) if node.group else -1,
-        )
     try:
-        columns = Columns(
-            ops=tuple(ops),
-            names=tuple(names),
-            groups=tuple(groups),
-            id=np.array([node.id for node in rows], dtype=np.int64),
-            op=codes[0],
-            name=codes[1],
-            phase=codes[2],
-            resource=codes[3],
-            group=codes[4],
-            duration=np.array([node.duration for node in rows], dtype=np.float64),
-            dependencies=_lists([node.dependencies for node in rows]),
-            allocates=_lists([[size for size, _ in node.allocates] for node in rows]),
-            released_by=_lists([[last for _, last in node.allocates] for node in rows]),
-            before=before,
-            resident=resident,
-            provenance=provenance,
-        )
-    except OverflowError:
-        raise InputError(f"{where}: ids and bytes must be below 2**63") from None
+        for row, node in enumerate(rows):
+            if node.phase not in phases or node.resource not in resources:
+                raise _unknown(node, where)
+            codes[:, row] = (
+                ops.setdefault(node.op, len(ops)),
+                names.setdefault(node.name, len(names)),
+                phases[node.phase],
+                resources[node.resource],
+                groups.setdefault(tuple(node.group), len(groups)) if len(node.group) else -1,
+            )
+        duration = np.array([node.duration for node in rows], dtype=np.float64)
+        dependencies = [list(node.dependencies) for node in rows]
+        allocates = [[size for size, _ in node.allocates] for node in rows]
+        released_by = [[last for _, last in node.allocates] for node in rows]
+    except InputError:
+        raise
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{where}: a node has a name, seconds, ids that it depends on, ranks that communicate, "
+            f"and pairs of bytes and an id that it allocates, unlike {node!r}"
+        ) from None
+    columns = Columns(
+        ops=tuple(ops),
+        names=tuple(names),
+        groups=tuple(groups),
+        id=whole_numbers([node.id for node in rows], f"{where}: ids"),
+        op=codes[0],
+        name=codes[1],
+        phase=codes[2],
+        resource=codes[3],
+        group=codes[4],
+        duration=duration,
+        dependencies=_lists(dependencies, f"{where}: dependencies"),
+        allocates=_lists(allocates, f"{where}: bytes that a node allocates"),
+        released_by=_lists(released_by, f"{where}: ids of nodes that use a storage last"),
+        before=before,
+        resident=resident,
+        provenance=provenance,
+    )
     return assemble(columns, where)
+
+
+def whole_numbers(values: Sequence[Any], what: str) -> Ints:
+    """Return `values` as integers; InputError for what an array would round, cut off or read."""
+    found = np.asarray(values)
+    if not len(values) or found.dtype.kind == "i":
+        return found.astype(np.int64)
+    exact = [whole(value) for value in values]
+    wrong = [place for place, number in enumerate(exact) if number is None]
+    if wrong:
+        raise InputError(f"{what} must be whole numbers, not {values[wrong[0]]!r}")
+    try:
+        return np.array(exact, dtype=np.int64)
+    except OverflowError:
+        raise InputError(f"{what} must be below 2**63") from None
 
 
 def _unknown(node: Node, where: str) -> InputError:
@@ -112,11 +139,11 @@ def _unknown(node: Node, where: str) -> InputError:
     return InputError(f"{label}: {unknown('resource', node.resource, RESOURCES)}")
 
 
-def _lists(lists: Sequence[Sequence[int]]) -> "Lists":
+def _lists(lists: Sequence[Sequence[int]], what: str) -> "Lists":
     counts = np.array([len(each) for each in lists], dtype=np.int64)
     offsets = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
-    values: Ints = np.array([value for each in lists for value in each], dtype=np.int64)
-    return Lists(offsets, values)
+    values = [value for each in lists for value in each]
+    return Lists(offsets, whole_numbers(values, what))
 
 
 @dataclass(frozen=True)
@@ -183,6 +210,8 @@ def assemble(columns: Columns, where: str) -> Graph:
 
     _refuse_repeats(ids, label, where)
     dependencies = _dependencies(ids, columns.dependencies.in_order(order), label, where)
+    kinds = sorted(columns.resident)
+    held = whole_numbers([columns.resident[kind] for kind in kinds], f"{where}: resident bytes")
     graph = Graph(
         ops=ops,
         names=names,
@@ -197,7 +226,7 @@ def assemble(columns: Columns, where: str) -> Graph:
         offsets=dependencies.offsets,
         dependencies=dependencies.values,
         storages=_storages(ids, columns, order, label, where),
-        resident={what: int(held) for what, held in sorted(columns.resident.items())},
+        resident=dict(zip(kinds, held.tolist(), strict=True)),
         provenance=_plain(columns.provenance, where),
     )
     check(graph, where)
@@ -241,7 +270,8 @@ def _storages(
             f"{where}: {label(row)} allocates {np.diff(sizes.offsets)[row]} storages, and "
             f"{np.diff(released.offsets)[row]} nodes are named to release them"
         )
-    before = np.array(columns.before, dtype=np.int64).reshape(-1, 2)
+    given = [number for storage in columns.before for number in storage]
+    before = whole_numbers(given, f"{where}: storages from before").reshape(-1, 2)
     first = np.concatenate((np.full(len(before), -1), sizes.rows))
     users = np.concatenate((before[:, 1], released.values))
     last = np.full(len(users), len(ids), dtype=np.int64)

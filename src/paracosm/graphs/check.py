@@ -9,6 +9,7 @@ import numpy as np
 from paracosm.arrays import Codes, Ints
 from paracosm.errors import InputError
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph
+from paracosm.units import whole
 
 _SHOWN = 6
 """Nodes of a long cycle that its message names."""
@@ -83,12 +84,18 @@ def _check_lengths(graph: Graph, where: str) -> None:
 
 
 def _check_ops(graph: Graph, where: str) -> None:
+    for name in graph.names:
+        if not isinstance(name, str):
+            raise InputError(f"{where}: the name of a node is a text, not {name!r}")
     for op in graph.ops:
+        if not isinstance(op.name, str) or not isinstance(op.arguments, str):
+            raise InputError(f"{where}: name and arguments of an op are texts, not {op!r}")
         for what in ("flops", "bytes_read", "bytes_written"):
-            if not 0 <= getattr(op, what) < 2**63:
+            number = whole(getattr(op, what))
+            if number is None or not 0 <= number < 2**63:
                 raise InputError(
-                    f"{where}: the op {op.name} has {getattr(op, what)} {what}; give 0 or more, "
-                    "below 2**63"
+                    f"{where}: the op {op.name} has {getattr(op, what)} {what}; give a whole "
+                    "number, 0 or more, below 2**63"
                 )
 
 

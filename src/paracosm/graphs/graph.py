@@ -25,6 +25,7 @@ import numpy as np
 from paracosm.arrays import Bools, Codes, Floats, Ints
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
+from paracosm.units import whole
 
 PHASES = ("forward", "backward", "optimizer", "other")
 RESOURCES = ("compute", "host", "memory", "communication")
@@ -107,6 +108,12 @@ class Graph:
             self.resource == RESOURCES.index("memory")
         )
         return bool(own.any() and not np.isnan(self.duration[own]).any())
+
+    @property
+    def examples(self) -> int | None:
+        """The size of the batch; None if the provenance lacks it."""
+        found = whole(self.provenance.get("examples", self.provenance.get("batch")))
+        return found if found is not None and found > 0 else None
 
     def predecessors(self, row: int) -> Ints:
         """Return the rows that must end before `row` begins."""

@@ -89,7 +89,7 @@ def predict(
         schedule=schedule,
         iteration_time=time,
         interval=_interval(duration, low, high, _parts(graph, source), common, makespan),
-        examples=_examples(graph),
+        examples=graph.examples,
         by_phase=_by_phase(graph, duration),
         by_op=ops,
         by_place=_summed(places, graph.name, duration),
@@ -173,11 +173,6 @@ def _parts(graph: Graph, source: Codes) -> Codes:
     types = {name: len(graph.ops) + i for i, name in enumerate({op.name: 0 for op in graph.ops})}
     of_type = np.array([types[op.name] for op in graph.ops], dtype=np.int32)
     return np.where(np.isin(source, MEASURED), graph.op, of_type[graph.op]).astype(np.int32)
-
-
-def _examples(graph: Graph) -> int | None:
-    examples = graph.provenance.get("examples")
-    return examples if isinstance(examples, int) and examples > 0 else None
 
 
 def _interval(

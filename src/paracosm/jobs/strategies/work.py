@@ -11,6 +11,7 @@ import numpy as np
 from paracosm.arrays import Floats, Ints
 from paracosm.errors import InputError
 from paracosm.graphs.graph import RESOURCES, Graph, Op, decode_arguments, host_nodes, waiting_nodes
+from paracosm.units import real, whole
 
 COMPUTE, HOST, MEMORY, TENSOR = "compute", "host", "memory", "tensor"
 COMMUNICATION = "communication"
@@ -188,19 +189,27 @@ class Replica:
     @property
     def examples(self) -> int | None:
         """The size of the graph's batch; None if its provenance lacks it."""
-        said = self.graph.provenance
-        examples = said.get("examples", said.get("batch"))
-        return examples if isinstance(examples, int) else None
+        return self.graph.examples
 
     def __post_init__(self) -> None:
-        for durations in (self.duration, *self.elsewhere.values()):
-            times = np.asarray(durations, dtype=np.float64)
+        every = {"": self.duration, **self.elsewhere}
+        for device, durations in every.items():
+            try:
+                times = np.array(durations, dtype=np.float64)
+            except (TypeError, ValueError):
+                raise InputError("replica: durations are numbers of seconds") from None
             if times.shape != (len(self.graph),):
                 raise InputError(f"replica: {times.size} durations for {len(self.graph)} nodes")
             for row in np.flatnonzero(~(np.isfinite(times) & (times >= 0)))[:1]:
                 op, node = self.graph.ops[self.graph.op[row]].name, int(self.graph.id[row])
                 raise InputError(f"replica: the duration of node {node} ({op}) is {times[row]} s")
-        if self.tensor < 1:
+            every[device] = times
+        tensor, launch = whole(self.tensor), real(self.launch)
+        if tensor is None or tensor < 1:
             raise InputError(f"replica: tensor must be 1 or more, not {self.tensor}")
-        if not (np.isfinite(self.launch) and self.launch >= 0):
+        if not 0 <= launch < np.inf:
             raise InputError(f"replica: the launch time is {self.launch} s")
+        object.__setattr__(self, "duration", every.pop(""))
+        object.__setattr__(self, "elsewhere", every)
+        object.__setattr__(self, "tensor", tensor)
+        object.__setattr__(self, "launch", launch)
