@@ -170,6 +170,16 @@ def test_a_study_with_a_grid_is_a_sweep(tmp_path: Path) -> None:
     assert times == sweep.table["virtual_time"].to_pylist()
 
 
+def test_a_sweep_shows_itself_in_a_notebook_and_has_a_table_of_mixed_values() -> None:
+    over = [{"latency": ["1ms", 0.002]}, {"workers": [1, 2], "update_time": ["1ms"]}]
+    sweep = paracosm.study({"train": TRAINING, "over": over})
+    html = sweep._repr_html_()
+    assert sweep.sentence in html
+    assert "<img" in html
+    assert sweep.table["latency"].to_pylist() == ["1ms", "0.002", None, None]
+    assert sweep.table["update_time"].to_pylist() == [None, None, "1ms", "1ms"]
+
+
 def test_a_study_file_of_one_run(tmp_path: Path) -> None:
     file = tmp_path / "study.yaml"
     file.write_text("seed: 2\nrelax: {problem: 'laplace2d:4', processors: 2}\n")

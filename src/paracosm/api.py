@@ -218,8 +218,11 @@ class Result(Generic[S]):
     def _key_figures(self) -> str:
         from paracosm.report.writing import key_numbers
 
-        numbers = {key: [str(each)] for key, each in self.summary.items() if _is_scalar(each)}
-        numbers = key_numbers(self._runs) if self._runs else numbers
+        numbers = (
+            key_numbers(self._runs)
+            if self._runs
+            else {key: [str(each)] for key, each in self.summary.items() if _is_scalar(each)}
+        )
         rows = "".join(
             f"<tr><th>{escape(label)}</th>" + "".join(f"<td>{escape(text)}</td>" for text in texts)
             for label, texts in numbers.items()
@@ -300,7 +303,8 @@ class Sweep(Result[S]):
             row = {key: each if _is_scalar(each) else str(each) for key, each in varied.items()}
             row |= {key: each for key, each in point.summary.items() if _is_scalar(each)}
             rows.append(row)
-        return pa.Table.from_pylist(rows)
+        keys = dict.fromkeys(key for row in rows for key in row)  # of grids that vary others too
+        return pa.table({key: _of_one_type([row.get(key) for row in rows]) for key in keys})
 
     @property
     def sentence(self) -> str:
@@ -736,6 +740,21 @@ MOST_STEPS = 100_000  # more are a typing error
 def _embedded(png: bytes, title: str) -> str:
     data = base64.b64encode(png).decode()
     return f'<img alt="{escape(title)}" style="max-width:100%" src="data:image/png;base64,{data}">'
+
+
+def _of_one_type(values: list[Any]) -> list[Any]:
+    """Return the values of a column, as texts unless all are numbers, truth values or texts."""
+    kinds = {_kind(value) for value in values if value is not None}
+    if len(kinds) < 2 and "other" not in kinds:
+        return values
+    return [None if value is None else str(value) for value in values]
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, bool | str):
+        return type(value).__name__
+    fits = isinstance(value, float) or (isinstance(value, int) and -(2**63) <= value < 2**63)
+    return "number" if fits else "other"
 
 
 def _is_scalar(value: object) -> bool:
