@@ -22,7 +22,7 @@ GROUND: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),
     "expression": set(),
-    "factory": set(),
+    "factory": {"files"},
     "validation": {"files"},
     "compiled": set(),
     "files": set(),
@@ -31,7 +31,7 @@ GROUND: dict[str, set[str]] = {
     "parcels": set(),
     "backends": {"parcels", "processes"},
     "arrays": set(),
-    "rng": set(),
+    "rng": {"units"},
     "quantities": {"units"},
 }
 """Modules that every room may import, and which of each other they do."""

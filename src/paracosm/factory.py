@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from paracosm.errors import InputError
+from paracosm.files import Stamp, file_stamp
 
 
 def is_reference(name: str) -> bool:
@@ -129,11 +130,17 @@ def _load_module(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
+_loaded: dict[str, Stamp] = {}
+
+
 def _load_file(name: str) -> ModuleType:
-    """Run a file as a module, once; it may import its neighbours, as a script may."""
+    """Run a file as a module, once, and again where it has changed since; it may import its
+    neighbours, as a script may.
+    """
     path = Path(name).resolve()
+    stamp = file_stamp(path)
     known = sys.modules.get(str(path))
-    if known is not None:
+    if known is not None and _loaded.get(str(path)) == stamp:
         return known
     spec = importlib.util.spec_from_file_location(str(path), path)
     assert spec is not None  # the name ends with .py
@@ -147,6 +154,7 @@ def _load_file(name: str) -> ModuleType:
     except BaseException:
         del sys.modules[str(path)]
         raise
+    _loaded[str(path)] = stamp
     return module
 
 

@@ -42,6 +42,18 @@ _LONGEST_PATH, _LONGEST_NAME = 4095, 255  # bytes, on Linux and elsewhere
 _SHOWN = 300  # characters of a name
 
 
+Stamp = tuple[int, int, int] | None
+
+
+def file_stamp(path: str | Path) -> Stamp:
+    """Return what differs once a file has been written anew; None where there is none."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 def open_file(path: str | Path, what: str | None = None) -> BinaryIO:
     """Open a file to read; `what` messages call it: "cluster file".
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from profiled_network import save_network
+from profiled_network import profiled_network, save_network
 
 from paracosm.backends import Backend
 from paracosm.cli import main
@@ -17,6 +18,7 @@ from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Outcome, designs_of
 from paracosm.planning.plan import run_plan
 from paracosm.planning.runs import train_config
+from paracosm.profiling.jobs import save_job_profile
 from paracosm.results import PlanSummary, to_json, with_digest, without_digest
 from paracosm.studies import RunFolder
 from paracosm.training.algorithms.registry import parse_algorithm
@@ -257,3 +259,16 @@ def test_a_plan_hides_examples_but_not_clients(tmp_path: Path) -> None:
     assert str(train_config(hidden, design, 10).privacy) == "examples(clip=1, noise=1.1)"
     with pytest.raises(InputError, match="a plan updates tensors separately"):
         config("clients(clip=1, noise=1)", algorithm="fedbuff").check()
+
+
+def test_a_profile_that_has_changed_is_read_again(tmp_path: Path) -> None:
+    network = profiled_network()
+    times = {name: getattr(network, name) for name in ("begin", "end", "step_begin", "step_end")}
+    slower = replace(network, **{name: 2 * time for name, time in times.items()})
+    asked = {**SMALL, "workers": "1", "algorithm": "asgd", "lr": "0.4", "seeds": 1}
+    found = []
+    for profile in (network, slower):
+        save_job_profile(profile, tmp_path / "job.profile")
+        config = PlanConfig.model_validate({"profile": tmp_path / "job.profile", **asked})
+        found.append(run_plan(config, 0).designs[0].time.median)
+    assert found[1] > 1.5 * found[0]

@@ -15,7 +15,7 @@ from paracosm.backends import HERE, Backend
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
 from paracosm.faults.node_failures import JobFailures
-from paracosm.files import read_bytes
+from paracosm.files import Stamp, file_stamp, read_bytes
 from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Design, Outcome
 from paracosm.planning.failures import FailureRecord, failing_schedule
@@ -116,7 +116,9 @@ def _key(request: Request) -> str:
 def run_group(config: PlanConfig, requests: Sequence[Request]) -> list[tuple[Request, Outcome]]:
     """Make runs that have one schedule, or are coupled, one after the other."""
     workers, rule, seed = _group(requests[0])
-    job = _job_of(config.model_dump_json(exclude=config.without_effect()))
+    files = (config.profile, config.node, config.cluster)
+    stamps = tuple(file_stamp(path) for path in files if isinstance(path, Path))
+    job = _job_of(config.model_dump_json(exclude=config.without_effect()), stamps)
     if rule is None:
         return [(request, run_coupled(config, job, request)) for request in requests]
     shared = SharedBlocks(
@@ -139,8 +141,8 @@ def _failures(config: PlanConfig, job: ProfiledJob, request: Request) -> JobFail
 
 
 @lru_cache(maxsize=2)
-def _job_of(written: str) -> ProfiledJob:
-    """Return the job of a configuration as JSON, read once for each process."""
+def _job_of(written: str, stamps: tuple[Stamp, ...]) -> ProfiledJob:
+    """Return the job of a configuration as JSON, read once for each process and state of files."""
     config = PlanConfig.model_validate_json(written)
     return profiled_job(config, config.workers)
 
