@@ -10,6 +10,9 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from paracosm.errors import InputError
+from paracosm.units import whole
+
 
 class TrainingStream(IntEnum):
     """Purposes of the random streams of a training run."""
@@ -83,8 +86,22 @@ class PlanningStream(IntEnum):
 
 
 def sequence(seed: int | Sequence[int], *key: int) -> np.random.SeedSequence:
-    """Return the seed sequence of the stream `key` (its purpose, then indices) of a seed."""
+    """Return the seed sequence of the stream `key` (its purpose, then indices) of a seed.
+
+    Raises:
+        InputError: what is no seed; NumPy would take None for one that is never the same.
+    """
+    if not isinstance(seed, Sequence):
+        seed = checked_seed(seed)
     return np.random.SeedSequence(seed, spawn_key=key)
+
+
+def checked_seed(seed: object) -> int:
+    """Return a seed of any type of whole numbers as an int; InputError for what is none."""
+    number = whole(seed)
+    if number is None or number < 0:
+        raise InputError(f"a seed is a whole number from 0 on, not {seed!r}")
+    return number
 
 
 def generator(seed: int | Sequence[int], *key: int) -> np.random.Generator:

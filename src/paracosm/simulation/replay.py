@@ -14,12 +14,13 @@ from paracosm.graphs.graph import RESOURCES, Graph, host_nodes, waiting_nodes
 from paracosm.jobs.check import check_job
 from paracosm.jobs.expand import PICOSECOND, expand, first_rows, picoseconds, task_label
 from paracosm.jobs.job import KINDS, Job
-from paracosm.rng import SimulationStream, stream_keys
+from paracosm.rng import SimulationStream, checked_seed, stream_keys
 from paracosm.simulation.events import replay_tasks
 from paracosm.simulation.folding import fold_ranks, unfolded
 from paracosm.simulation.static import JobSchedule, play_static, schedule_of
 from paracosm.simulation.straggler_penalty import store_order, with_straggler_penalty
 from paracosm.timing.compiled import normal_quantile, uniform
+from paracosm.units import real
 
 
 def replay_job(
@@ -97,10 +98,9 @@ def drawn_durations(job: Job, duration_cv: float, seed: int) -> Ints:
 
 
 def _check_duration_cv(duration_cv: float, seed: int) -> None:
-    if not 0 <= duration_cv <= 1:
+    if not 0 <= real(duration_cv) <= 1:
         raise InputError(f"a coefficient of variation is from 0 to 1, not {duration_cv}")
-    if seed < 0:
-        raise InputError(f"a seed is a whole number from 0 on, not {seed}")
+    checked_seed(seed)
 
 
 @shaped("n: lengths kind")
