@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -178,6 +181,42 @@ def test_a_sweep_shows_itself_in_a_notebook_and_has_a_table_of_mixed_values() ->
     assert "<img" in html
     assert sweep.table["latency"].to_pylist() == ["1ms", "0.002", None, None]
     assert sweep.table["update_time"].to_pylist() == [None, None, "1ms", "1ms"]
+
+
+def test_objects_that_have_one_name_are_runs_of_their_own() -> None:
+    def slow(_processor: int, _update: int, _u: float) -> float:
+        return 2.0
+
+    quick = slow
+
+    def slow(_processor: int, _update: int, _u: float) -> float:  # type: ignore[no-redef]
+        return 1.0
+
+    asked = {"relax": RELAXATION, "over": {"time": [quick, slow]}}
+    times = [point.summary.virtual_time for point in paracosm.study(asked).points]
+    assert times[0] == 2 * times[1]
+
+
+def test_a_deep_copy_keeps_the_temporary_folder() -> None:
+    result = paracosm.train(**TRAINING)
+    copied = copy.deepcopy(result)
+    rows = result.metrics.num_rows
+    del result
+    gc.collect()
+    assert copied.metrics.num_rows == rows
+
+
+def test_a_result_whose_folder_is_gone_is_not_saved(tmp_path: Path) -> None:
+    result = paracosm.train(**TRAINING, out=tmp_path / "run")
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(InputError, match="the folder of the result is gone"):
+        result.save(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("steps", [[], [101, 101], [102, 101]])
+def test_steps_of_a_replay_are_consecutive(steps: list[int]) -> None:
+    with pytest.raises(InputError, match="steps: give consecutive numbers"):
+        paracosm.replay(DATA / "kineto" / "resnet.json.gz", steps=steps)
 
 
 def test_a_study_file_of_one_run(tmp_path: Path) -> None:

@@ -188,6 +188,8 @@ class Result(Generic[S]):
         folder = _path(folder, "save")
         if folder.resolve() == self._path.resolve():
             raise InputError(f"{folder}: the result is in this folder: save it in another one")
+        if not self._path.is_dir():
+            raise InputError(f"{self._path}: the folder of the result is gone: run it again")
         claim_folder(folder, force)
         shutil.copytree(self._path, folder, dirs_exist_ok=True)
         if self._folders and not (folder / "report.html").exists():
@@ -490,8 +492,11 @@ def replay(
     changes = [_checked(each, str, "what_if", "a text") for each in _several(what_if)]
     numbers = _steps(steps) if isinstance(steps, str) else steps
     if numbers is not None:
-        numbers = [_checked(each, Integral, "steps", "numbers") for each in _several(numbers)]
-    asked = {"traces": paths, "what_if": changes, "steps": steps, "alone": alone}
+        numbers = [int(_checked(n, Integral, "steps", "numbers")) for n in _several(numbers)]
+        if not numbers or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+            raise InputError("steps: give consecutive numbers, such as range(5, 10)")
+    told = steps if isinstance(steps, str) else numbers
+    asked = {"traces": paths, "what_if": changes, "steps": told, "alone": alone}
     folder, keep = _folder(out, force)
     with RunFolder.create(folder, {REPLAY: asked}, force) as run:
         replays = replay_traces(paths, changes, numbers, alone)
@@ -698,6 +703,9 @@ class _Kept:
         kept = ExitStack()
         self.path = kept.enter_context(temporary_folder())
         weakref.finalize(self, kept.close)
+
+    def __deepcopy__(self, _memo: Any) -> _Kept:
+        return self  # the copy's results lie in the same folder
 
 
 def _reported(result: Result[Any], out: Folder | None) -> Result[Any]:

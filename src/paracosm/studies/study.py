@@ -168,7 +168,7 @@ class Study(BaseModel):
             InputError: the first invalid argument.
         """
         kind = KINDS[self.kind]
-        points: dict[tuple[int, str], Point] = {}
+        points: dict[tuple[int, str, tuple[int, ...]], Point] = {}
         names: set[str] = set()
         for varied, name in self._combinations(where):
             seed = varied.get("seed", self.seed)
@@ -187,7 +187,7 @@ class Study(BaseModel):
             except InputError as error:
                 raise InputError(f"{place}: {error}") from None
             try:
-                identity = (seed, config.model_dump_json())
+                identity = (seed, config.model_dump_json(), _objects(varied.values()))
             except ValueError:  # of pydantic_core, which Paracosm does not import itself
                 raise InputError(f"{place}: a text has half a surrogate pair") from None
             if identity not in points:
@@ -293,6 +293,12 @@ def _name(keys: Iterable[str], choice: Iterable[tuple[int, Any]]) -> str:
 
 
 _LONGEST = 200  # characters of a name; file systems take 255 bytes
+
+
+def _objects(values: Iterable[Any]) -> tuple[int, ...]:
+    """Return which objects there are that a text does not tell apart: functions, problems, ..."""
+    plain = (str, int, float, list, tuple, Mapping, Path, type(None))
+    return tuple(id(value) for value in values if not isinstance(value, plain))
 
 
 def _word(value: Any) -> str:
