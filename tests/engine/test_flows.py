@@ -82,6 +82,15 @@ def test_one_sender_to_one_receiver_is_one_connection() -> None:
     assert run(four(), worker0=plan)[1] == {"worker0": [(0, 2), (2, 3.5), (0, 3)]}
 
 
+def test_a_connection_without_bytes_does_not_stop_who_was_alone_at_its_port() -> None:
+    plans: Plans = {
+        "worker0": [(0.0, "worker1", 0), (1.0, "worker2", 100)],
+        "worker3": [(1.5, "worker2", 0)],
+    }
+    _, times = run(four(), **plans)
+    assert times == {"worker0": [(0, 0), (1, 2)], "worker3": [(1.5, 1.5)]}
+
+
 def test_rates_are_max_min_fair() -> None:
     """Three into worker2 have a third of its port each, also the one of worker0, whose other
     message has what that leaves of its own port, two thirds: 100 and 200 bytes take 3 s.

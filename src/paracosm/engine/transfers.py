@@ -15,7 +15,7 @@ interrupt, a cancel) is removed at once, so it cannot consume a message that com
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappush
 from math import inf, isinf, isnan
@@ -472,7 +472,7 @@ class Flows:
         self._known = len(self._stations.capacity)
         if not found.in_bytes:
             return FlowWay(self, route, None)
-        return FlowWay(self, route, self._traffic.connect(found.stations, self.now()))
+        return FlowWay(self, route, self._connect(found.stations))
 
     def open_alone(self, route: Route, link: Link) -> tuple[FairConnection, int]:
         """Return a connection over a link of its own, and the number of the link's station."""
@@ -482,11 +482,25 @@ class Flows:
         for capacity in self._stations.capacity[self._known :]:
             self._traffic.add_station(capacity)
         self._known = len(self._stations.capacity)
-        return self._traffic.connect(stations, self.now()), stations[-1]
+        return self._connect(stations), stations[-1]
+
+    def _connect(self, stations: Sequence[int]) -> FairConnection:
+        connection = self._traffic.connect(stations, self.now())
+        self._settle_moved()
+        return connection
+
+    def _settle_moved(self) -> None:
+        """Give flows new rates that a new connection has led over other stations.
+
+        No message need follow: one without bytes takes no part.
+        """
+        if self.under_way:
+            self._settle_later()
 
     def set_capacity(self, station: int, capacity: float) -> None:
         assert isinstance(self._traffic, FairTraffic)
         self._traffic.set_capacity(station, capacity, self.now())
+        self._settle_moved()
 
     def withdraw(self, transfer: Transfer, connection: FairConnection) -> None:
         """Abort a transfer."""
