@@ -341,3 +341,19 @@ def test_rows_that_a_compiled_pattern_makes_up_are_refused() -> None:
     made_up = numba.njit(lambda processor, update, u: np.array([10**9 + update]))
     with pytest.raises(InputError, match="pattern function: processor 0, update 0: rows are 0 to"):
         relax(load_problem("laplace2d:4"), processors=2, pattern=made_up)
+
+
+@pytest.mark.parametrize("processors", [1, 2])
+def test_a_plain_time_function_goes_on_after_a_stop_as_a_compiled_one(processors: int) -> None:
+    def time(_processor: int, update: int, u: float) -> float:
+        return 1.0 + update % 3 + 0.1 * u
+
+    found = []
+    for function in (time, numba.njit(time)):
+        fault = "stop(700ms) on processor 0 at 5.3s; stop(2s) on processor 0 at 9s"
+        result = relax(
+            load_problem("laplace2d:4"), processors=processors, time=function, fault=fault,
+            max_time=20, tolerance=None,
+        )  # fmt: skip
+        found.append((result.updates.tolist(), result.x.tolist()))
+    assert found[0] == found[1]

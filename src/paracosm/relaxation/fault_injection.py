@@ -1,7 +1,7 @@
 """Injection of faults into a running iteration."""
 
 from collections.abc import Iterator
-from math import inf
+from math import inf, nan
 
 import numpy as np
 
@@ -130,8 +130,11 @@ def _restart(run: Run, who: int) -> None:
         return  # another fault keeps it down for longer
     if run.arrays.rules.at_start and not run.arrays.rules.after_copy:
         _read(run, who)
+    # A Python function has said the duration after that of the update that was lost.
+    run.arrays.flight.given[who] = nan
     ask_durations(run)
     schedule_update(run, who)
+    ask_durations(run)
 
 
 def _make_stale(run: Run, who: int, until: float) -> None:
