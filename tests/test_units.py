@@ -1,10 +1,14 @@
 import decimal
 import math
+from fractions import Fraction
+from math import inf, isnan, nan
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import paracosm
 from paracosm.errors import InputError
 from paracosm.units import (
     format_bandwidth,
@@ -16,6 +20,8 @@ from paracosm.units import (
     parse_number,
     parse_size,
     parse_whole,
+    real,
+    whole,
 )
 
 PAIRS = [
@@ -166,3 +172,19 @@ def test_whole_numbers_are_read_up_to_the_most(number: int, zeros: int) -> None:
 @pytest.mark.parametrize("text", ["", " ", "-1", "+1", "1.0", "1e3", "ten", "9" * 5000])
 def test_what_is_no_whole_number(text: str) -> None:
     assert parse_whole(text) is None
+
+
+@pytest.mark.parametrize("unit", ["ns", "ms", "s"])
+def test_time_spans_of_numpy_are_no_numbers(unit):
+    span = np.timedelta64(5, unit)
+    assert isnan(real(span))
+    assert whole(span) is None
+    with pytest.raises(InputError, match="a duration is a number or a string"):
+        parse_duration(span)
+    with pytest.raises(InputError, match="a time span of NumPy is no argument"):
+        paracosm.train(compute=span, timing_only=True, workers=2, updates=2)
+
+
+def test_whole_numbers_of_any_type():
+    assert [whole(value) for value in (3, np.uint8(3), 3.0, Fraction(3))] == [3] * 4
+    assert [whole(value) for value in (3.5, "3", True, None, inf, nan)] == [None] * 6

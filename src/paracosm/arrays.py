@@ -1,12 +1,22 @@
 """Arrays by the type of their numbers, as annotations name them, and their distinct rows."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+
+from paracosm.errors import InputError
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]  # places in tables and lists
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+
+
+def refuse_masked(values: Any, what: str) -> None:
+    """Raise InputError for a masked array: NumPy would read the numbers under the mask."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise InputError(f"{what}: a masked array is no argument: give numbers")
 
 
 def distinct_rows(rows: Ints) -> tuple[Ints, Ints]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from decimal import Context, Decimal
 from numbers import Integral, Real
+from typing import TypeGuard
 
 from paracosm.errors import InputError, unknown
 
@@ -104,7 +105,7 @@ def real(value: object) -> float:
 
     Numbers of NumPy's small types are added and divided in those types, which round and overflow.
     """
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if not _is_number(value):
         return math.nan
     try:
         return float(value)
@@ -114,12 +115,19 @@ def real(value: object) -> float:
 
 def whole(value: object) -> int | None:
     """Return a whole number of any type as an int; None for what is none."""
-    if isinstance(value, bool):
+    if not _is_number(value):
         return None
     if isinstance(value, Integral):
         return int(value)
     number = real(value)
     return int(number) if number.is_integer() else None
+
+
+def _is_number(value: object) -> TypeGuard[Real]:
+    """Whether a value is a real number; to Python, truth values and NumPy's time spans are."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    return getattr(getattr(value, "dtype", None), "kind", "") != "m"
 
 
 def parse_whole(text: str, most: int = 2**63 - 1) -> int | None:
@@ -173,7 +181,7 @@ def format_number(value: float) -> str:
 def _parse(value: object, kind: str, units: Mapping[str, Unit], signed: bool) -> float:
     if isinstance(value, str):
         number = _parse_text(value, kind, units)
-    elif isinstance(value, bool) or not isinstance(value, Real):
+    elif not _is_number(value):
         raise InputError(f"a {kind} is a number or a string, not {value!r}")
     else:
         try:

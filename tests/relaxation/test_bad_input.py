@@ -17,7 +17,7 @@ from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.matrix_files import read_matrix_market
 from paracosm.relaxation.problems import load_problem
-from paracosm.relaxation.run import relax, run_relaxation
+from paracosm.relaxation.run import relax, relax_map, run_relaxation
 from paracosm.validation import validated
 
 MATRICES = Path(__file__).parents[1] / "data" / "matrices"
@@ -409,3 +409,27 @@ def test_more_processors_than_unknowns_are_refused_before_they_are_made(
     config = RelaxConfig(problem="laplace2d:100", processors=1_000_000)
     with pytest.raises(InputError, match=r"more processors \(1000000\) than rows \(10000\)"):
         config.check()
+
+
+@pytest.mark.parametrize("place", ["A", "b", "x0", "solution"])
+def test_numbers_under_a_mask_are_not_read(place: str) -> None:
+    given: dict[str, Any] = {"A": np.diag([4.0, 4.0]), "b": np.ones(2)}
+    given[place] = np.ma.masked_array(given.get(place, np.ones(2)), mask=False)
+    with pytest.raises(InputError, match="a masked array is no argument"):
+        relax(**given, processors=2)
+
+
+def test_a_masked_first_iterate_of_a_map_and_reads_that_are_none_are_refused() -> None:
+    def halved(x: Any, rows: Any, out: Any) -> None:
+        out[:] = x[rows] / 2
+
+    with pytest.raises(InputError, match="a masked array is no argument"):
+        relax_map(halved, np.ma.ones(2))
+    with pytest.raises(InputError, match="reads: give a matrix of numbers"):
+        relax_map(halved, np.ones(2), reads="all", latency=1)
+
+
+@pytest.mark.parametrize("seed", [None, "3", 1.5, -1, True, [1, 2]])
+def test_what_is_no_seed_is_refused(seed: Any) -> None:
+    with pytest.raises(InputError, match="a seed is a whole number from 0 on"):
+        relax(np.diag([4.0, 4.0]), processors=2, seed=seed)

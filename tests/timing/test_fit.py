@@ -415,3 +415,8 @@ def test_other_samples_that_cannot_be_fitted():
         fit([1.0, 2.0], "lognorml")
     with pytest.raises(InputError, match='unknown family with a density "empirical"'):
         compare_fits([1.0, 2.0], ["empirical"])
+
+
+def test_samples_under_a_mask_are_not_read():
+    with pytest.raises(InputError, match="samples: a masked array is no argument"):
+        fit(np.ma.masked_array([1.0, 2.0, 9.0], mask=[0, 0, 1]), "lognormal")

@@ -12,7 +12,7 @@ from warnings import catch_warnings
 import numpy as np
 from numpy.typing import ArrayLike
 
-from paracosm.arrays import Floats
+from paracosm.arrays import Floats, refuse_masked
 from paracosm.errors import InputError, unknown
 from paracosm.files import read_bytes
 from paracosm.rng import RelaxationStream, generator
@@ -60,6 +60,7 @@ def first_iterate(n: int, start: str, seed: int) -> Floats:
 
 def checked_vector(values: ArrayLike, what: str, n: int) -> Floats:
     """Return `values` as float64 of shape (n,); a single row or column is flattened."""
+    refuse_masked(values, what)
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise InputError(f"{what}: its entries must be real numbers, not {array.dtype}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from paracosm.arrays import Floats, Ints
+from paracosm.arrays import Floats, Ints, refuse_masked
 from paracosm.errors import InputError, unknown
 from paracosm.relaxation.matrix_files import (
     checked_vector,
@@ -391,6 +391,7 @@ def as_csr(matrix: Any, name: str) -> csr_array:
     from scipy.sparse import csr_array, issparse
 
     if not issparse(matrix):
+        refuse_masked(matrix, name)
         matrix = np.asarray(matrix)
     if matrix.ndim != 2:
         raise InputError(f"{name}: a matrix has two dimensions, not {matrix.ndim}")

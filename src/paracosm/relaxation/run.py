@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from paracosm.arrays import refuse_masked
 from paracosm.errors import InputError
 from paracosm.faults.checkpoint import advice
 from paracosm.relaxation.config import Function, RelaxConfig
@@ -123,7 +124,10 @@ def relax_map(
     known = None if solution is None else _vector("solution", solution)
     if known is not None and known.size != n:
         raise InputError(f"solution: {known.size} numbers for {n} components")
-    pattern = csr_array((n, n)) if reads is None else csr_array(reads, dtype=np.float64)
+    try:
+        pattern = csr_array((n, n)) if reads is None else csr_array(reads, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("reads: give a matrix of numbers") from None
     if pattern.shape != (n, n):
         raise InputError(f"reads: a matrix of shape {pattern.shape} for {n} components")
     problem = Problem("map", pattern, np.zeros(n), first, known, map=G)
@@ -135,6 +139,7 @@ def relax_map(
 
 
 def _vector(name: str, values: Any) -> Floats:
+    refuse_masked(values, name)
     try:
         vector = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):

@@ -22,6 +22,7 @@ from paracosm.relaxation.methods import (
 from paracosm.relaxation.partition import Pattern
 from paracosm.relaxation.problems import Problem, load_matrix, load_problem
 from paracosm.relaxation.times import Times
+from paracosm.rng import checked_seed
 
 GROWTH = 1e10
 """Factor over the first residual at which an iteration counts as diverged."""
@@ -243,9 +244,9 @@ def check_spec(spec: RunSpec) -> None:
             "time_slice: give one, such as 4ms: no measured threads that lost their cores",
         ),
         (config.time_slice == 0, "time_slice: above 0"),
-        (spec.seed < 0, "seed: 0 or more"),
         (count > problem.n, f"more processors ({count}) than rows ({problem.n})"),
     )
+    checked_seed(spec.seed)
     for wrong, message in conflicts:
         if wrong:
             raise InputError(message)

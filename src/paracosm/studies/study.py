@@ -240,6 +240,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         if isinstance(value, np.ma.MaskedArray):
             raise ValueError("a masked array is no argument: give numbers")
+        if value.dtype.kind in "mM":  # whose numbers count a unit, which would be lost
+            raise ValueError('a time span of NumPy is no argument: give seconds, or "20ms"')
         return value.tolist()
     return value
 

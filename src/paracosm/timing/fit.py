@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from paracosm.arrays import Bools, Floats
+from paracosm.arrays import Bools, Floats, refuse_masked
 from paracosm.errors import InputError, unknown
 from paracosm.timing.density import cumulative, leave_one_out_log_density, log_density
 from paracosm.timing.distribution import Distribution
@@ -143,6 +143,7 @@ def fit(samples: Samples, family: str) -> Distribution:
 
 def checked_durations(samples: Samples) -> Floats:
     """Return the samples as an array of shape (n,), n > 0; refuse the first that is no duration."""
+    refuse_masked(samples, "samples")
     try:
         values = np.asarray(samples, dtype=np.float64)
     except (TypeError, ValueError):
