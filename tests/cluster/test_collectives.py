@@ -160,3 +160,8 @@ def test_workers_are_different_ones_of_the_cluster(workers):
 def test_a_size_is_finite(size):
     with pytest.raises(InputError, match="finite and 0 or more bytes"):
         collective_time(switch(4, link=LINK), [0, 1], "all_reduce", size)
+
+
+def test_a_collective_is_named_by_a_text():
+    with pytest.raises(InputError, match="collective: give a name, not a value of type list"):
+        collective_time(switch(4, link=LINK), [0, 1], ["all_reduce"], 100)

@@ -433,3 +433,8 @@ def test_a_masked_first_iterate_of_a_map_and_reads_that_are_none_are_refused() -
 def test_what_is_no_seed_is_refused(seed: Any) -> None:
     with pytest.raises(InputError, match="a seed is a whole number from 0 on"):
         relax(np.diag([4.0, 4.0]), processors=2, seed=seed)
+
+
+def test_a_map_is_a_function() -> None:
+    with pytest.raises(InputError, match="G: give a function of x, rows and out, not 5"):
+        relax_map(5, np.ones(2))

@@ -420,3 +420,9 @@ def test_other_samples_that_cannot_be_fitted():
 def test_samples_under_a_mask_are_not_read():
     with pytest.raises(InputError, match="samples: a masked array is no argument"):
         fit(np.ma.masked_array([1.0, 2.0, 9.0], mask=[0, 0, 1]), "lognormal")
+
+
+@pytest.mark.parametrize("points", ["soon", object(), np.ma.ones(2)])
+def test_a_density_is_of_numbers(points):
+    with pytest.raises(InputError, match=r"durations: a masked|durations must be numbers"):
+        density(Exponential(1.0), points)

@@ -112,7 +112,7 @@ def _numbers_of(cluster: Cluster, workers: Sequence[int] | Ints) -> Ints:
 
 def algorithms_of(collective: str) -> tuple[str, ...]:
     """Return the names of a collective's algorithms; InputError if it is none of `COLLECTIVES`."""
-    if collective not in _WAYS:
+    if not isinstance(collective, str) or collective not in _WAYS:
         raise unknown("collective", collective, _WAYS)
     return tuple(_WAYS[collective])
 

@@ -119,6 +119,8 @@ def relax_map(
 
     from paracosm.relaxation.problems import Problem
 
+    if not callable(G):
+        raise InputError(f"G: give a function of x, rows and out, not {G!r}")
     first = _vector("x0", x0)
     n = first.size
     known = None if solution is None else _vector("solution", solution)

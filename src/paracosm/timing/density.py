@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paracosm.arrays import Floats
+from paracosm.arrays import Floats, refuse_masked
 from paracosm.errors import InputError
 from paracosm.timing.distribution import Distribution, Scaled, Slowdown
 from paracosm.timing.families import (
@@ -36,7 +36,7 @@ def density(distribution: Distribution, x: ArrayLike) -> Floats:
 
 def log_density(distribution: Distribution, x: ArrayLike) -> Floats:
     """Return the logarithm of `density`, which is accurate far into the tails."""
-    points = np.asarray(x, dtype=np.float64)
+    points = _points(x)
     _check_spread(distribution)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         logarithm = _log_density(distribution, np.maximum(points, 0.0))
@@ -45,11 +45,19 @@ def log_density(distribution: Distribution, x: ArrayLike) -> Floats:
 
 def cumulative(distribution: Distribution, x: ArrayLike) -> Floats:
     """Return the probability of a duration of at most `x` (seconds), in the shape of `x`."""
-    points = np.asarray(x, dtype=np.float64)
+    points = _points(x)
     _check_spread(distribution)
     with np.errstate(divide="ignore", over="ignore"):
         probability = _cumulative(distribution, np.maximum(points, 0.0))
     return np.where(points < 0, 0.0, probability)
+
+
+def _points(x: ArrayLike) -> Floats:
+    refuse_masked(x, "durations")
+    try:
+        return np.asarray(x, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("durations must be numbers of seconds") from None
 
 
 def _check_spread(distribution: Distribution) -> None:

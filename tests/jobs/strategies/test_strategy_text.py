@@ -180,3 +180,13 @@ def test_what_is_refused(text: str, workers: int | None, message: str) -> None:
 def test_a_cluster_of_another_size_is_refused() -> None:
     with pytest.raises(InputError, match="dp=2: 2 ranks, but the cluster has 3 workers: dp=3 fits"):
         build_job(two_layers(), switch(3), Strategy(data=2))
+
+
+@pytest.mark.parametrize(
+    ("text", "workers", "words"),
+    [(5, 8, "write it as a text"), ("ddp", "8", "is whole"), ("ddp", 2.5, "is whole")],
+)
+def test_values_of_other_types_are_refused(text: Any, workers: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        parse_strategy(text, workers=workers)
+    assert str(parse_strategy("ddp", workers=8.0)) == "dp=8"  # type: ignore[arg-type]

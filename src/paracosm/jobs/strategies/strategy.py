@@ -8,7 +8,14 @@ from typing import Any
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.transformer.architecture import nearest_divisor
 from paracosm.graphs.transformer.share import Split
-from paracosm.units import format_bandwidth, format_size, parse_bandwidth, parse_number, parse_size
+from paracosm.units import (
+    format_bandwidth,
+    format_size,
+    parse_bandwidth,
+    parse_number,
+    parse_size,
+    whole,
+)
 
 SCHEDULES = ("1f1b", "gpipe", "interleaved", "zero-bubble")
 SHARDINGS = ("none", "optimizer", "gradients", "parameters")
@@ -333,6 +340,11 @@ def parse_strategy(text: str, workers: int | None = None) -> Strategy:
         InputError: a key, name or value that is unknown, cannot be read or is given twice; a
             strategy that does not divide the workers, with the nearest that does.
     """
+    if not isinstance(text, str):
+        raise InputError(f'strategy: write it as a text, such as "dp=8, tp=4", not {text!r}')
+    if workers is not None and (number := whole(workers)) is None:
+        raise InputError(f"strategy: the number of workers is whole, not {workers!r}")
+    workers = None if workers is None else number
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
         raise InputError(f"strategy: empty: choose from {', '.join(NAMES)}, or write dp=8")
