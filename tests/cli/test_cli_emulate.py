@@ -18,6 +18,7 @@ from paracosm.cli import main
 from paracosm.cli.verbs import _command
 from paracosm.emulation.check import check_emulation
 from paracosm.emulation.config import EmulateConfig
+from paracosm.profiling.links.pair import PairLink
 from paracosm.results import to_builtin
 from paracosm.studies import RunFolder, load_study
 
@@ -58,6 +59,19 @@ def test_arguments_of_a_script_that_is_not_run_again_are_refused(
         assert capsys.readouterr().err == (
             "paracosm: --output has no effect: the script is not run again: leave it out\n"
         )
+
+
+def test_a_link_is_calibrated_without_a_script(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = PairLink(2e-5, 1e-5, 1e8, 1e9, error=0.0, worst=0.0)
+    monkeypatch.setattr("paracosm.cli.calibrate_link.calibrate_link", lambda *_: found)
+    file = tmp_path / "link.yaml"
+    assert call("--calibrate-link", file, "--quiet") == 0
+    assert "bandwidth: 800 Mbit/s" in file.read_text()
+    for flag in (("--bandwidth", "1Gbit/s"), ("--no-pipelined",), ("--jobs", 2)):
+        assert call("--calibrate-link", file, "--force", *flag) == 2
+        assert "--calibrate-link runs no script: give it alone" in capsys.readouterr().err
 
 
 def test_a_run_leaves_a_complete_folder(run: Path) -> None:

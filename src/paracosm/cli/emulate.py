@@ -21,6 +21,7 @@ from paracosm.cli.options import (
     Json,
     Out,
     Quiet,
+    RunFlags,
     Seed,
     check_folder,
     with_fields_of,
@@ -87,7 +88,8 @@ def emulate(
     given = {name: value for name, value in fields.items() if value not in (None, [])}
     if calibrate_link is not None:
         flags = {name: given.pop(name) for name in ("force", "json", "quiet") if name in given}
-        if script is not None or any(each != ("jobs", 1) for each in given.items() if each[1]):
+        others = {name for name in given if given[name] != getattr(RunFlags, name, None)}
+        if script is not None or others:
             raise InputError("--calibrate-link runs no script: give it alone")
         return link(calibrate_link, **flags)
     if script is None:
