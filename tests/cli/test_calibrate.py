@@ -190,6 +190,7 @@ def test_a_profile_tells_its_link_and_how_well_the_model_fits(
         (["--seconds", "1h"], "a round lasts 50 ms to 60 s"),
         (["--connections", "65"], "2 to 64 connections share a link, not 65"),
         (["--interval", "10s"], "60 s at most, not 10 of 10 s"),
+        (["--connections", "1", "--interval", "2s"], "--interval has no effect with --connec"),
         (["--json", "--quiet"], "give one of them"),
         (["--force"], "--force applies to the file of --out"),
         (["--update"], "--update applies to the file of --out"),
@@ -211,8 +212,9 @@ def test_what_cannot_be_calibrated_is_refused_in_one_line(
 def test_a_profile_and_a_measurement_are_not_asked_for_at_once(
     profile: Path, capsys: Capture
 ) -> None:
-    assert main(["calibrate", str(profile), "--parsing", "numpy"]) == 2
-    assert "--parsing has no effect with a profile" in capsys.readouterr().err
+    for flag, value in (("--parsing", "numpy"), ("--rounds", "5"), ("--seconds", "2s")):
+        assert main(["calibrate", str(profile), flag, value]) == 2
+        assert f"{flag} has no effect with a profile" in capsys.readouterr().err
     assert main(["calibrate", str(profile), "--bandwidth", "fast"]) == 2
     assert '--bandwidth: cannot read "fast"' in capsys.readouterr().err
 

@@ -77,16 +77,21 @@ def calibrate(
         str | None,
         Option(help="payload bandwidth of the profiled link, such as 200Mbit/s (estimated)"),
     ] = None,
-    seconds: Annotated[str, Option(help="of sending in a round")] = "3s",
-    rounds: Annotated[int, Option(min=1, max=1000, help="out, in, and both ways at once")] = 3,
+    seconds: Annotated[str | None, Option(help="of sending in a round (3s)")] = None,
+    rounds: Annotated[
+        int | None, Option(min=1, max=1000, help="out, in, and both ways at once (3)")
+    ] = None,
     connections: Annotated[
-        int, Option(min=1, help="that share the link, to measure fairness; 1: not measured")
-    ] = 4,
+        int | None,
+        Option(min=1, help="that share the link, to measure fairness; 1: not measured (4)"),
+    ] = None,
     interval: Annotated[
-        str, Option(help="over which shares are compared, about one step of a job")
-    ] = "1s",
-    intervals: Annotated[int, Option(min=1, help="of them, each way")] = 10,
-    timeout: Annotated[str, Option(help="to wait for a silent peer before giving up")] = "10s",
+        str | None, Option(help="over which shares are compared, about one step of a job (1s)")
+    ] = None,
+    intervals: Annotated[int | None, Option(min=1, help="of them, each way (10)")] = None,
+    timeout: Annotated[
+        str | None, Option(help="to wait for a silent peer before giving up (10s)")
+    ] = None,
     token: Annotated[
         int | None, Option(min=1, max=MOST_TOKEN, help="what the peer's serve has printed")
     ] = None,
@@ -100,19 +105,23 @@ def calibrate(
     Example: paracosm calibrate --peer 10.0.0.2:5201 --out node.yaml
     """
     known = _read_known(out, update, force)
-    settings = BandwidthSettings(duration("--seconds", seconds), rounds)
-    each = duration("--interval", interval)
-    sharing = None if connections == 1 else ShareSettings(connections, each, intervals)
-    wait = duration("--timeout", timeout)
     if token is not None and peer is None:
         raise InputError("--token is that of a --peer: give it as well")
+    of_shares = {"--interval": interval, "--intervals": intervals}
     if profile is not None:
-        for flag, value in (("--peer", peer), ("--parsing", parsing)):
-            if value is not None:
-                raise InputError(
-                    f"{flag} has no effect with a profile: nothing is measured; --out with "
-                    "--update combines several results"
-                )
+        measuring = {"--peer": peer, "--parsing": parsing, "--seconds": seconds, "--rounds": rounds}
+        measuring |= {"--connections": connections, **of_shares, "--timeout": timeout}
+        _refuse(
+            measuring,
+            "a profile: nothing is measured; --out with --update combines several results",
+        )
+    elif connections == 1:
+        _refuse(of_shares, "--connections 1: how connections share is not measured")
+    settings = BandwidthSettings(_duration("--seconds", seconds, "3s"), rounds or 3)
+    each = _duration("--interval", interval, "1s")
+    sharing = None if connections == 1 else ShareSettings(connections or 4, each, intervals or 10)
+    wait = _duration("--timeout", timeout, "10s")
+    if profile is not None:
         found, details = _estimate(profile, bandwidth)
     elif bandwidth is not None:
         raise InputError("--bandwidth is the bandwidth of a profile's link: give a profile as well")
@@ -130,6 +139,16 @@ def calibrate(
             raise typer.Abort(str(error)) from None
     _write_and_show(found.over(known), out, details, _show_details, json, quiet)
     return 0
+
+
+def _refuse(given: Mapping[str, object], why: str) -> None:
+    for flag, value in given.items():
+        if value is not None:
+            raise InputError(f"{flag} has no effect with {why}")
+
+
+def _duration(flag: str, text: str | None, usual: str) -> float:
+    return duration(flag, usual if text is None else text)
 
 
 def _estimate(path: Path, bandwidth: str | None) -> tuple[NodeCalibration, dict[str, Any]]:
