@@ -83,6 +83,8 @@ def test_json_is_the_summary_and_nothing_else(
             'unknown kind of transfer "allreduce": did you mean "all-reduce',
         ),
         (["--ranks", "two"], '--ranks: write numbers such as 2,4, not "two"'),
+        (["--ranks", "1_0"], '--ranks: write numbers such as 2,4, not "1_0"'),
+        (["--kinds", "host-copy", "--ranks", "2"], "--ranks has no effect: host-copy has no coll"),
         (["--sizes", "1parsec"], '--sizes: unknown size unit "parsec"'),
         (["--seconds", "soon"], '--seconds: cannot read "soon" as a duration'),
         (["--sizes", "0"], "a message has at least one byte"),

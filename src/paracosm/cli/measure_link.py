@@ -22,6 +22,7 @@ from paracosm.cli.options import (
 from paracosm.errors import InputError, unknown
 from paracosm.profiling.database import ProfileDatabase
 from paracosm.profiling.links.measure import (
+    COLLECTIVES,
     KINDS,
     USUAL,
     Links,
@@ -45,7 +46,9 @@ def link(
         ),
     ] = None,
     sizes: Annotated[str | None, Option(help="of messages (1KiB,4KiB,... to 64MiB)")] = None,
-    ranks: Annotated[str, Option(help="processes that take part in a collective")] = "2,4",
+    ranks: Annotated[
+        str | None, Option(help="processes that take part in a collective (2,4)")
+    ] = None,
     seconds: Annotated[str, Option(help="at most for each size of each kind")] = "0.5s",
     precision: Annotated[float, Option(help="target relative standard error")] = 0.01,
     timeout: Annotated[str, Option(help="to wait for a process that does not answer")] = "2min",
@@ -56,10 +59,15 @@ def link(
 
     Example: paracosm measure link --kinds host-copy,send-recv --sizes 1KiB,1MiB
     """
+    asked = USUAL if kinds is None else _kinds(kinds)
+    if ranks is not None and not {*asked} & {*COLLECTIVES, "ddp"}:
+        raise InputError(f"--ranks has no effect: {kinds} has no collective")
     settings = LinkSettings(
-        kinds=USUAL if kinds is None else _kinds(kinds),
+        kinds=asked,
         sizes=LinkSettings().sizes if sizes is None else _sizes(sizes),
-        ranks=sorted({*numbers("--ranks", ranks, "2,4")}),
+        ranks=LinkSettings().ranks
+        if ranks is None
+        else sorted({*numbers("--ranks", ranks, "2,4")}),
         seconds=duration("--seconds", seconds),
         precision=precision,
         timeout=duration("--timeout", timeout),

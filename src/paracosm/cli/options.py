@@ -19,7 +19,7 @@ from paracosm.backends import HERE, Backend
 from paracosm.cluster.changes import Change
 from paracosm.errors import InputError
 from paracosm.files import unwritable
-from paracosm.units import parse_duration
+from paracosm.units import parse_duration, parse_whole
 
 Value = TypeVar("Value")
 
@@ -221,10 +221,10 @@ def listed(text: str) -> list[str]:
 
 
 def numbers(flag: str, text: str, example: str) -> list[int]:
-    try:
-        return [int(number) for number in text.split(",")]
-    except ValueError:
-        raise InputError(f'{flag}: write numbers such as {example}, not "{text}"') from None
+    found = [parse_whole(part.strip()) for part in text.split(",")]
+    if None in found:
+        raise InputError(f'{flag}: write numbers such as {example}, not "{text}"')
+    return [number for number in found if number is not None]
 
 
 def check_output(out: Path | None, force: bool) -> None:
