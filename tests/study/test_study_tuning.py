@@ -161,6 +161,13 @@ def test_optuna_opens_the_storage_and_a_tuning_is_in_it_once(tmp_path: Path) -> 
     assert study.best_params["read"] == found.best.arguments["read"]
     with pytest.raises(InputError, match=r"^--storage: x\.db: cannot be opened"):
         tuned(relaxation(), tmp_path / "other", storage="x.db")
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_cannot_run_leaves_the_folder_free(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match='unknown method "nope"'):
+        tuned(relaxation(), tmp_path / "out", "method=jacobi|nope", trials=4)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

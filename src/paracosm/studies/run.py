@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -145,9 +145,19 @@ def sweeping(
             _write_rows(rows, points, out)
         return [rows[point.name] for point in more]
 
-    with lock:
-        _claim(out, wanted, force)
-        yield run
+    try:
+        with lock:
+            _claim(out, wanted, force)
+            try:
+                yield run
+            except InputError:
+                if not rows and not any(each.is_dir() for each in out.iterdir()):
+                    remove_run_files(out)
+                raise
+    except InputError:
+        with suppress(OSError):  # it holds something
+            out.rmdir()
+        raise
 
 
 def _run(point: Point, out: Path | None) -> tuple[str, dict[str, bytes]]:
