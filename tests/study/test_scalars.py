@@ -58,6 +58,12 @@ def test_what_cannot_be_written_is_refused_before_the_run(
     flags = [*RELAX, "--out", str(tmp_path / "out"), "--tensorboard", str(board)]
     assert main(flags) == 2
     assert "has scalars of another run" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("gone")
+    for place, named in (("file", "file"), ("file/board", "file"), ("link", "link")):
+        assert main([*flags[:-1], str(tmp_path / place)]) == 2
+        assert f"--tensorboard: {tmp_path / named} is not a folder" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     assert main(flags) == 2
     assert 'pip install "paracosm[tensorboard]"' in capsys.readouterr().err

@@ -43,7 +43,7 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
     wanted = Study.model_validate({kind: {}}) if study is None else load_study(study)
     if wanted.kind != kind:
         raise InputError(
-            f"{study}: this is a {wanted.kind} study, not a {kind} study: run it with paracosm "
+            f"{study}: this is a study of {wanted.kind}, not of {kind}: run it with paracosm "
             f"{wanted.kind} {study}"
         )
     wanted = wanted.with_arguments(flags.seed, given)
@@ -57,7 +57,7 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
     if flags.tensorboard is not None:
         check_scalars(flags.tensorboard, flags.force)
     if flags.mlflow is not None:
-        check_mlflow()
+        check_mlflow(flags.mlflow)
     for conflict, message in (
         (flags.tensorboard and not flags.out, "--tensorboard needs a run folder: give --out"),
         (flags.mlflow and not flags.out, "--mlflow needs a run folder: give --out"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError, require
+from paracosm.files import check_name
 from paracosm.studies.run_folder import RunFolder
 
 _FILES = "events.out.tfevents.*"
@@ -17,10 +19,11 @@ def check_scalars(path: Path, force: bool) -> None:
     """Refuse a folder that has scalars, unless `force` says that they are to be replaced.
 
     Raises:
-        InputError: it has.
+        InputError: it has, or it cannot be made.
         MissingExtraError: TensorBoard is not installed.
     """
     require("tensorboard", "tensorboard", "--tensorboard")
+    _check_place(path, "--tensorboard")
     if not force and any(path.rglob(_FILES)):
         raise InputError(f"{path}: has scalars of another run: choose another folder, or --force")
 
@@ -47,13 +50,24 @@ def write_scalars(runs: Mapping[str, RunFolder], path: Path) -> None:
         writer.close()
 
 
-def check_mlflow() -> None:
-    """Refuse what needs MLflow where it is not installed.
+def check_mlflow(where: str) -> None:
+    """Refuse what needs MLflow where it is not installed, and a folder that cannot be made.
 
     Raises:
-        MissingExtraError: it is not.
+        InputError: it cannot.
+        MissingExtraError: MLflow is not installed.
     """
     require("mlflow.tracking", "mlflow", "--mlflow")
+    if "://" not in where:
+        _check_place(Path(where), "--mlflow")
+
+
+def _check_place(path: Path, flag: str) -> None:
+    """Refuse a path that is no folder, or below what is none."""
+    check_name(path)
+    place = next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
+    if not place.is_dir():
+        raise InputError(f"{flag}: {place} is not a folder: choose another one")
 
 
 def log_to_mlflow(runs: Mapping[str, RunFolder], where: str) -> None:
