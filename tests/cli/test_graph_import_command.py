@@ -84,6 +84,10 @@ def test_what_could_not_be_found_out_is_said(
             ("convnet.onnx", "--size", "batch"),
             "--size batch: give a name and a number of 1 or more",
         ),
+        (
+            ("saved_model.pb", "--size", "batch=2", "--size", "batch=3"),
+            "--size batch is given twice",
+        ),
         (("convnet.onnx", "--size", "N=0"), "--size N=0: give a name and a number of 1 or more"),
         (
             ("convnet.onnx", "--size", "N=2"),

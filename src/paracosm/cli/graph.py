@@ -210,12 +210,14 @@ def import_(
 
 
 def _sizes(given: list[str]) -> dict[str, int]:
-    sizes = {}
+    sizes: dict[str, int] = {}
     for text in given:
         name, _, number = text.partition("=")
         size = parse_whole(number)
         if not name or not size:
             raise InputError(f"--size {text}: give a name and a number of 1 or more, batch=8")
+        if name in sizes:
+            raise InputError(f"--size {name} is given twice")
         sizes[name] = size
     return sizes
 
