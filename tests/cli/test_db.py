@@ -89,8 +89,9 @@ def test_show_of_one_environment_leaves_out_the_others(path: Path, capsys: Captu
     assert call("show", path, "--environment", "h200", "--json") == 0
     (only,) = json.loads(capsys.readouterr().out)["environments"]
     assert (only["number"], only["timings"]) == (2, {"cold": 1, "warm": 0})
-    assert call("show", path, "--environment", "tpu") == 2
-    assert 'no environment "tpu"' in capsys.readouterr().err
+    for unknown in ("tpu", ""):
+        assert call("show", path, "--environment", unknown) == 2
+        assert f'no environment "{unknown}"' in capsys.readouterr().err
 
 
 def test_an_op_is_listed_with_arguments_that_can_be_read(path: Path, capsys: Capture) -> None:
@@ -228,6 +229,12 @@ def test_an_export_comes_back_through_merge(path: Path, capsys: Capture) -> None
     assert call("merge", out, "--out", again, "--quiet") == 0
     with ProfileDatabase.open(path) as first, ProfileDatabase.open(again) as second:
         assert first.everything() == second.everything()
+
+
+@pytest.mark.parametrize("folder", ["", ".", "/"])
+def test_a_folder_is_not_exported(folder: str, capsys: Capture) -> None:
+    assert call("export", folder) == 2
+    assert "is a folder, not a profile database" in capsys.readouterr().err
 
 
 def test_export_replaces_nothing_without_force(path: Path, capsys: Capture) -> None:

@@ -293,10 +293,10 @@ def export(
 
     Example: paracosm db export profiles.db --out profiles.parquet
     """
-    path = out or database.with_suffix(".parquet")
-    if path.exists() and not force:
-        raise InputError(f'"{path}" exists: --force replaces it')
     with ProfileDatabase.open(database, readonly=True) as opened:
+        path = out or database.with_suffix(".parquet")
+        if path.exists() and not force:
+            raise InputError(f'"{path}" exists: --force replaces it')
         if path.exists() and path.samefile(database):
             raise InputError(f'"{path}" is the database itself: give another file')
         everyone = [each for each, _ in opened.environments()]

@@ -38,7 +38,7 @@ def choose_environments(environments: Sequence[Environment], asked: str) -> list
     if chosen := parse_whole(asked, len(environments)):
         return [environments[chosen - 1]]
     found = [each for each in environments if asked.lower() in describe(each).lower()]
-    if asked.isdecimal() or not found:
+    if asked.isdecimal() or not asked.strip() or not found:
         there = "; ".join(
             f"{number}: {describe(each)}" for number, each in enumerate(environments, 1)
         )
