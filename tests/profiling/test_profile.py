@@ -222,6 +222,7 @@ def test_the_host_is_ahead_of_the_device_when_an_op_is_timed_cold() -> None:
         ({"precision": 0.0}, "precision"),
         ({"caches": ("tepid",)}, "cold and warm, not tepid"),
         ({"caches": ()}, "cold and warm"),
+        ({"threads": 9999}, "may use .* cores, not 9999"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], message: str) -> None:

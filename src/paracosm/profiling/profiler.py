@@ -28,6 +28,7 @@ from paracosm.profiling.environment import (
     Environment,
     SpeedProbe,
     clock_for,
+    cores_for,
     environment_here,
     free_memory,
     pinned,
@@ -73,6 +74,8 @@ class Settings:
             raise InputError("give a budget of 0 s or more, and a precision above 0")
         if not self.caches or any(cache not in CACHES for cache in self.caches):
             raise InputError(f"caches are {' and '.join(CACHES)}, not {', '.join(self.caches)}")
+        if self.device == "cpu":
+            cores_for(self.threads)
 
     @property
     def room(self) -> float:
