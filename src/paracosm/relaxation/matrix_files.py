@@ -16,6 +16,7 @@ from paracosm.arrays import Floats, refuse_masked
 from paracosm.errors import InputError, unknown
 from paracosm.files import read_bytes
 from paracosm.rng import RelaxationStream, generator
+from paracosm.units import parse_whole
 
 if TYPE_CHECKING:
     from scipy.sparse import coo_array, csr_array
@@ -152,8 +153,9 @@ def _header(path: Path, data: bytes) -> _Header:
         start, end = end, data.find(b"\n", end) + 1 or len(data)
         line = data[start:end].strip()
         if line and not line.startswith(b"%"):
-            sizes = [int(word) for word in line.split() if word.isdigit()]
-            if len(sizes) != len(line.split()) or len(sizes) != (3 if layout[0] == "c" else 2):
+            words = line.decode("ascii", "replace").split()
+            sizes = [size for word in words if (size := parse_whole(word)) is not None]
+            if len(sizes) != len(words) or len(sizes) != (3 if layout[0] == "c" else 2):
                 form = "rows columns entries" if layout[0] == "c" else "rows columns"
                 text = line[:40].decode("utf-8", "replace")
                 raise InputError(f'{path}: the line of sizes must be "{form}", not "{text}"')

@@ -76,6 +76,7 @@ def test_a_dense_file_is_a_matrix(tmp_path):
         (GENERAL, "cut off before the line of sizes"),
         (GENERAL + "% nothing else", "cut off before the line of sizes"),
         (GENERAL + "2 2\n1 1 1\n", 'must be "rows columns entries", not "2 2"'),
+        (GENERAL + "9" * 5000 + " 2 2\n1 1 1\n2 2 1\n", 'must be "rows columns entries", not "999'),
         (GENERAL + "2 2 3\n1 1 1\n2 2", "cut off: 1 of 3 entries are there"),
         (GENERAL + "2 2 1\n1 1 1\n2 2 1\n", "more entries (2) than in its header (1)"),
         (GENERAL + "2 2 2\n1 1 1\n3 2 1\n", "matrix.mtx: "),
