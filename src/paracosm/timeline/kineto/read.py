@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -207,9 +208,12 @@ class KinetoFile:
         for key in ("rank", "world_size"):
             value = distributed.get(key)
             number = None if value is None else _number(value, -1)
-            if value is not None and (isinstance(value, float) or not 0 <= (number or 0) < 2**31):
+            if value is not None and (
+                isinstance(value, float) or not 0 <= (number or 0) <= _MOST_RANKS
+            ):
                 raise InputError(
-                    f"{self.path}: distributedInfo: {key} is {value!r:.40}, no whole number from 0"
+                    f"{self.path}: distributedInfo: {key} is {value!r:.40}, no whole number from 0 "
+                    f"to {_MOST_RANKS:,}"
                 )
             setattr(self, key, number)
         self._base = _number(header.get("baseTimeNanoseconds"), 0)
@@ -340,6 +344,8 @@ def _collective(name: str, arguments: dict[str, Any]) -> Collective:
         elements, dtype = _elements(shapes[0]), str((arguments.get("Input type") or [""])[0])
     each = bytes_of(dtype)
     group_size = _number(arguments.get("Group size"), 0)
+    if group_size > _MOST_RANKS:
+        raise ValueError
     ends = _ENDS.match(name)
     return Collective(
         kind=collective_of(kind) or collective_of(name) or kind.strip("_"),
@@ -352,6 +358,7 @@ def _collective(name: str, arguments: dict[str, Any]) -> Collective:
     )
 
 
+_MOST_RANKS = 1_000_000
 _ENDS = re.compile(r"nccl:(?:send|recv) \d+(?:->|<-)(\d+)")  # places in the group: own, the other's
 
 
@@ -362,7 +369,13 @@ def _ranks(arguments: dict[str, Any], count: int) -> tuple[int, ...]:
     # A long list is shortened with an ellipsis; new traces say by which rule it goes on.
     first = _number(arguments.get("Global rank start"), -1)
     stride = _number(arguments.get("Global rank stride"), 0)
-    return tuple(range(first, first + count * stride, stride)) if first >= 0 and stride > 0 else ()
+    return _strided(first, count, stride) if first >= 0 and stride > 0 else ()
+
+
+@cache
+def _strided(first: int, count: int, stride: int) -> tuple[int, ...]:
+    """Return the ranks of a group, once for all of its collectives."""
+    return tuple(range(first, first + count * stride, stride))
 
 
 def _elements(shape: list[Any]) -> int:
