@@ -112,6 +112,8 @@ def test_vectors(given: dict[str, Any], words: list[str]) -> None:
         ({"method": "sor(2.5)"}, ["above 0 and below 2"]),
         ({"method": "jacobi(omega=0)"}, ["omega"]),
         ({"method": "coordinate(0)"}, ["count"]),
+        ({"method": "coordinate(1e400)"}, ["count", "from 1 to 1,000,000, not inf"]),
+        ({"method": "anderson(1e400)"}, ["window", "from 0 to 100, not inf"]),
         ({"method": "anderson(2.5)"}, ["window is a whole number from 0 to 100"]),
         ({"method": "anderson", "pattern": "random"}, ["each row has one processor"]),
         ({"method": "anderson", "pattern": "contiguous; cyclic after 3s"}, ["fixed blocks"]),

@@ -95,6 +95,9 @@ class SecondOrderRichardson(Method):
             raise InputError(f"{self.name}: beta must be finite, not {self.beta}")
 
 
+_MOST_COUNT = 1_000_000
+
+
 @dataclass(frozen=True)
 class Coordinate(Method):
     """Randomised coordinate relaxation: `count` rows of the block, drawn anew with replacement.
@@ -108,8 +111,10 @@ class Coordinate(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.count < 1 or int(self.count) != self.count:
-            raise InputError(f"coordinate: count is a whole number from 1, not {self.count}")
+        if not 1 <= self.count <= _MOST_COUNT or int(self.count) != self.count:
+            raise InputError(
+                f"coordinate: count is a whole number from 1 to {_MOST_COUNT:,}, not {self.count}"
+            )
 
 
 @dataclass(frozen=True)
@@ -157,7 +162,7 @@ def parse_method(text: str | Method) -> Method:
     numbers: dict[str, Any] = {}
     for key, value in bind(name, positional, named, names).items():
         number = parse_number(value, signed=True)
-        whole = key in ("count", "window", "every") and number == int(number)
+        whole = key in ("count", "window", "every") and number.is_integer()
         numbers[key] = int(number) if whole else number
     return METHODS[name](**numbers)
 
