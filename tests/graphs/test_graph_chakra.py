@@ -259,7 +259,11 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
     'node 0 of the file has no "id"': [{"name": "x"}],
     "two nodes have the id 4: x, y": [{"id": 4, "name": "x"}, {"id": 4, "name": "y"}],
     "node 4: unknown type COMPUTE: choose from": [{"id": 4, "type": "COMPUTE"}],
-    "node 4: invalid literal for int": [{"id": 4, "data_deps": ["x"]}],
+    "node 4: data_deps: 'x' is no whole number": [{"id": 4, "data_deps": ["x"]}],
+    "node 4: data_deps: 3.5 is no whole number": [{"id": 4, "data_deps": [3.5]}],
+    "node 4: data_deps: 3 is no list of nodes": [{"id": 4, "data_deps": 3}],
+    "node 4.5: id: 4.5 is no whole number": [{"id": 4.5}],
+    "node 4: type: 4.5 is no whole number": [{"id": 4, "type": 4.5}],
     "1 dependency is on nodes that are not in the file, the first of node 4 (x) on 9": [
         {"id": 4, "name": "x", "data_deps": [9]}
     ],

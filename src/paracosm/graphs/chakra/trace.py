@@ -27,6 +27,7 @@ from paracosm.data_files import parse_json_documents
 from paracosm.errors import InputError, require
 from paracosm.files import replacing
 from paracosm.graphs.graph import BYTES, TensorArgument, encode_arguments
+from paracosm.units import parse_whole
 
 NODE_TYPES = (
     *("INVALID_NODE", "METADATA_NODE", "MEM_LOAD_NODE", "MEM_STORE_NODE", "COMP_NODE"),
@@ -250,11 +251,11 @@ def _json_node(found: Any, position: int, where: str) -> TraceNode:
                 "Chakra: --format pytorch reads it"
             )
         return TraceNode(
-            id=int(known["id"]),
+            id=_whole(known["id"], "id"),
             name=str(known.get("name", "")),
             type=_json_type(known.get("type")),
-            data_deps=tuple(int(each) for each in known.get("data_deps", [])),
-            ctrl_deps=tuple(int(each) for each in known.get("ctrl_deps", [])),
+            data_deps=_ids(known.get("data_deps", []), "data_deps"),
+            ctrl_deps=_ids(known.get("ctrl_deps", []), "ctrl_deps"),
             start=float(known.get("start", 0)),
             duration=float(known.get("duration", 0)),
             inputs=_json_tensors(known.get("inputs")),
@@ -265,12 +266,26 @@ def _json_node(found: Any, position: int, where: str) -> TraceNode:
         raise InputError(f"{where}: node {known['id']}: {error}") from None
 
 
+def _whole(value: Any, key: str) -> int:
+    """Return a whole number; protobuf writes integers of 64 bits as strings."""
+    number = parse_whole(value, 2**64 - 1) if isinstance(value, str) else value
+    if type(number) is not int:
+        raise ValueError(f"{key}: {value!r:.40} is no whole number")
+    return number
+
+
+def _ids(values: Any, key: str) -> tuple[int, ...]:
+    if not isinstance(values, list):
+        raise ValueError(f"{key}: {values!r:.40} is no list of nodes")
+    return tuple(_whole(value, key) for value in values)
+
+
 def _json_type(found: Any) -> int | None:
     if isinstance(found, str) and not found.isdecimal():
         if found not in NODE_TYPES:
             raise ValueError(f"unknown type {found}: choose from {', '.join(NODE_TYPES)}")
         return NODE_TYPES.index(found)
-    return None if found is None else int(found)
+    return None if found is None else _whole(found, "type")
 
 
 def _json_tensors(found: Any) -> Tensors:
