@@ -70,6 +70,22 @@ def test_a_file_that_is_cut_off_is_refused_in_one_line(name: str, tmp_path: Path
     assert refused >= (30 if name == "tensorflow-graph" else 39)
 
 
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("tensorflow-timeline", '"input0"', '"input{}"'),
+        ("pytorch", '"record_param_comms"', '"ProfilerStep#{}"'),
+    ],
+)
+def test_a_number_of_thousands_of_digits_gives_a_graph_or_one_line(
+    name: str, old: str, new: str, tmp_path: Path
+) -> None:
+    text, path = CONTENTS[name].decode(), tmp_path / "file.json"
+    assert old in text
+    path.write_text(text.replace(old, new.format("9" * 5000), 1))
+    imported(path, name)
+
+
 @pytest.mark.parametrize("name", FILES)
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -34,7 +34,7 @@ from paracosm.timeline.kineto.device import OpSpan
 
 COLLECTIVE = "record_param_comms"
 
-_STEP = re.compile(r"ProfilerStep#(\d+)$")
+_STEP = re.compile(r"ProfilerStep#(\d{1,18})$")
 _MODULE = "nn.Module: "
 
 COMPOSITE = frozenset(

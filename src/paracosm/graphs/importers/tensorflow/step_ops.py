@@ -310,13 +310,11 @@ def _event_op(event: Event, position: int, devices: dict[Any, str], where: str) 
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e18:
             raise InputError(f'{where}: event {position} ({arguments["name"][:60]}): "{key}" is '
                              f"{value!r}, no number of microseconds")  # fmt: skip
+    numbered = {parse_whole(key[5:]): key for key in arguments if key.startswith("input")}
     inputs = [
-        arguments[key]
-        for key in sorted(
-            (key for key in arguments if key.startswith("input") and key[5:].isdecimal()),
-            key=lambda key: int(key[5:]),
-        )
-        if isinstance(arguments[key], str)
+        arguments[numbered[number]]
+        for number in sorted(each for each in numbered if each is not None)
+        if isinstance(arguments[numbered[number]], str)
     ]
     return StepOp(
         name=arguments["name"],
