@@ -61,6 +61,7 @@ def test_a_space_is_read_by_the_types_of_the_arguments() -> None:
         ("algorithm=asgd|asgd", "several values"),
         ("lr=0..1 log", "above 0"),
         ("lr=1..0.1", "ascending"),
+        ("lr=1..1e400", "finite"),
         ("workers=1.5..4", "whole"),
         ("latency=1ms..2s", "a range with one unit"),
         ("latencey=1..2ms", 'did you mean "latency"?'),
@@ -162,6 +163,16 @@ def test_optuna_opens_the_storage_and_a_tuning_is_in_it_once(tmp_path: Path) -> 
     with pytest.raises(InputError, match=r"^--storage: x\.db: cannot be opened"):
         tuned(relaxation(), tmp_path / "other", storage="x.db")
     assert not (tmp_path / "other").exists()
+
+
+def test_a_best_that_does_not_converge_is_said_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text("relax: {problem: laplace2d:4, twin: false}\n")
+    flags = ["--tune", "max_sweeps=1..2", "--trials", "1", "--seeds", "1"]
+    assert main(["tune", str(study), *flags, "--out", str(tmp_path / "out")]) == 1
+    assert "with fresh seeds virtual_time not reached, " in capsys.readouterr().out
 
 
 def test_what_cannot_run_leaves_the_folder_free(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,4 +65,4 @@ def tune(
         say(found.sentence)
         say(f"report: {flags.out / 'report.html'}")
         say(f"next: paracosm {asked.kind} {flags.out / BEST} --out runs/best")
-    return 0
+    return 0 if math.isfinite(found.reached) else 1

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from math import inf, isnan
+from math import inf, isfinite, isnan
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, get_args
@@ -90,9 +90,10 @@ def _parameter(name: str, what: str, kinds: set[Any]) -> Parameter:
         return Parameter(distributions.CategoricalDistribution(choices))
     low, high = float(found["low"]), float(found["high"])
     log, whole = bool(found["log"]), int in kinds and float not in kinds
-    if not low < high or (log and low <= 0) or (whole and (low % 1 or high % 1)):
+    fits = low < high < inf and not (log and low <= 0) and not (whole and (low % 1 or high % 1))
+    if not fits:
         needed = f"{', whole' * whole}{', above 0' * log}"
-        raise InputError(f"tune: {name}: bounds are ascending{needed}, not {what}")
+        raise InputError(f"tune: {name}: bounds are finite, ascending{needed}, not {what}")
     if whole:
         return Parameter(distributions.IntDistribution(int(low), int(high), log), found["unit"])
     return Parameter(distributions.FloatDistribution(low, high, log), found["unit"])
@@ -145,10 +146,12 @@ def objective_of(study: Study, minimize: str | None, maximize: str | None) -> Ob
     Raises:
         InputError: both are given.
     """
-    if minimize and maximize:
+    if minimize is not None and maximize is not None:
         raise InputError("give --minimize or --maximize, not both")
-    if minimize or maximize:
-        return Objective(str(minimize or maximize), bool(maximize))
+    if minimize is not None:
+        return Objective(minimize)
+    if maximize is not None:
+        return Objective(maximize, maximize=True)
     to_target = study.kind == "train" and study.arguments.get("target") is not None
     return {
         "train": Objective("reached_at" if to_target else "final_loss"),
@@ -260,14 +263,18 @@ def tune(
         tuned = study.with_arguments(None, best)
         _write(done, objective.name, tuned, out)
     said = ", ".join(f"{name}={value}" for name, value in best.items())
-    as_given = "".join(f", {each:.4g} as given" for each in given)
+    as_given = "".join(f", {_shown(each)} as given" for each in given)
     return Tuning(
-        f"Best of {trials:,} trials: {said}; with fresh seeds {objective.name} {reached:.4g}"
+        f"Best of {trials:,} trials: {said}; with fresh seeds {objective.name} {_shown(reached)}"
         f"{as_given}.",
         tuned,
         reached,
         points,
     )
+
+
+def _shown(reached: float) -> str:
+    return f"{reached:.4g}" if isfinite(reached) else "not reached"
 
 
 def _points(study: Study, name: str, values: Mapping[str, Any], seeds: range) -> list[Point]:
