@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import platform
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 
 from paracosm.errors import InputError, require
 from paracosm.parcels import Parcel, parcel_of
-from paracosm.processes import end_with_parent
+from paracosm.processes import end_with_parent, ignore_interrupts, submit
 
 Answer = TypeVar("Answer")
 Calls = Mapping[int, tuple[Any, ...]]  # by number
@@ -120,10 +121,12 @@ class Backend:
         threads = dict.fromkeys(_THREADS, str(max(cpu_count() // jobs, 1)))
         left, lost = dict(calls), 0
         while left:
-            executor = get_reusable_executor(jobs, timeout=300, env=threads)
-            submit = partial(executor.submit, _call, os.getpid(), os.getcwd())
+            executor = get_reusable_executor(
+                jobs, timeout=300, initializer=ignore_interrupts, env=threads
+            )
+            call = partial(submit, executor, _call, os.getpid(), os.getcwd())
             try:
-                for number, answer in _spread(submit, function, left, jobs):
+                for number, answer in _spread(call, function, left, jobs):
                     lost = 0
                     del left[number]
                     yield number, answer
@@ -211,8 +214,12 @@ def _call(parent: int, folder: str, number: int, call: bytes) -> tuple[int, Any]
     """Make a call in a process of this machine, which may have been started in another folder."""
     end_with_parent(parent=parent)
     os.chdir(folder)
-    function, arguments = pickle.loads(call)
-    return number, function(*arguments)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a run keeps what it has
+    try:
+        function, arguments = pickle.loads(call)
+        return number, function(*arguments)
+    finally:
+        ignore_interrupts()
 
 
 _ALONE = Lock()  # the current folder is that of a process, not of a thread

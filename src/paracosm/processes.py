@@ -11,6 +11,9 @@ import os
 import runpy
 import signal
 import sys
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
 
 
 def end_with_parent(number: int = signal.SIGKILL, parent: int | None = None) -> None:
@@ -26,6 +29,25 @@ def end_with_parent(number: int = signal.SIGKILL, parent: int | None = None) -> 
         return
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(1, int(number), 0, 0, 0)  # PR_SET_PDEATHSIG
+
+
+def submit(executor: Any, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    """Submit a call to an executor of processes whose initializer calls `ignore_interrupts`.
+
+    Ctrl-C is held back until then from those that it starts: Python would print where it was.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        future: Future[Any] = executor.submit(function, *arguments)
+        return future
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def ignore_interrupts() -> None:
+    """Leave Ctrl-C, which reaches all processes of a terminal, to the one that started this one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
 if __name__ == "__main__":

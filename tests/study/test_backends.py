@@ -57,6 +57,11 @@ def pid_after(seconds: float) -> int:
     return os.getpid()
 
 
+def interrupt(_: int) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(10)
+
+
 def test_calls_run_on_workers_and_answers_come_in_order_where_asked(dask: Backend) -> None:
     pids = list(dask.each(pid_after, [(0.05,)] * 8))
     assert len(pids) == 8
@@ -171,6 +176,16 @@ def test_a_run_whose_process_is_killed_is_made_again(tmp_path: Path) -> None:
     assert len(list(Backend(jobs=2).each(die_once, calls))) == 2
     with pytest.raises(ChildProcessError, match="3 processes were killed one after the other"):
         list(Backend(jobs=2).each(die, [(1,), (2,)]))
+
+
+def test_an_interrupt_reaches_only_the_processes_that_work() -> None:
+    pids = set(Backend(jobs=2).each(pid_after, [(0.05,)] * 8))
+    assert len(pids) == 2
+    for pid in pids:
+        os.kill(pid, signal.SIGINT)
+    assert set(Backend(jobs=2).each(pid_after, [(0.05,)] * 8)) == pids
+    with pytest.raises(KeyboardInterrupt):
+        list(Backend(jobs=2).each(interrupt, [(1,), (2,)]))
 
 
 @pytest.mark.slow
