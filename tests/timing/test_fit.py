@@ -422,7 +422,14 @@ def test_samples_under_a_mask_are_not_read():
         fit(np.ma.masked_array([1.0, 2.0, 9.0], mask=[0, 0, 1]), "lognormal")
 
 
-@pytest.mark.parametrize("points", ["soon", object(), np.ma.ones(2)])
+@pytest.mark.parametrize("points", ["soon", 10**400, object(), np.ma.ones(2)])
 def test_a_density_is_of_numbers(points):
     with pytest.raises(InputError, match=r"durations: a masked|durations must be numbers"):
         density(Exponential(1.0), points)
+
+
+def test_no_duration_is_endless():
+    for text in ("gamma(1s, 2)", "lognormal(1s, 1)", "normal(1s, 1s)", "weibull(1s, 2)"):
+        distribution = parse_distribution(text)
+        assert density(distribution, math.inf) == 0
+        assert cumulative(distribution, math.inf) == 1

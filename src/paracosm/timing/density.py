@@ -40,7 +40,7 @@ def log_density(distribution: Distribution, x: ArrayLike) -> Floats:
     _check_spread(distribution)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         logarithm = _log_density(distribution, np.maximum(points, 0.0))
-    return np.where(points < 0, -np.inf, logarithm)
+    return np.where((points < 0) | (points == np.inf), -np.inf, logarithm)
 
 
 def cumulative(distribution: Distribution, x: ArrayLike) -> Floats:
@@ -56,7 +56,7 @@ def _points(x: ArrayLike) -> Floats:
     refuse_masked(x, "durations")
     try:
         return np.asarray(x, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError("durations must be numbers of seconds") from None
 
 
