@@ -287,6 +287,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
         idle["a profile has parameter servers and measured variation of steps"] = {
             *("strategy", "duration_cv", "slowdown", "timeline_ranks")
         }
+        idle["only strategy auto uses it, and no profile has one"] = {"global_batch"}
         if self.cluster is not None:
             idle["the cluster file defines it"] = {*LINK_FIELDS, "servers"}
         return idle

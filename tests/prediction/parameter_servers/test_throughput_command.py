@@ -237,6 +237,7 @@ def test_an_interrupt_keeps_the_numbers_that_are_done(
             ["--workers", "2", *LINK, "--duration-cv", "0.1"],
             "duration_cv: has no effect, leave it out",
         ),
+        (["--workers", "2", *LINK, "--global-batch", "64"], "global_batch: has no effect"),
         (["--workers", "2", *LINK, "--hardware", "H100"], "the profile has its own timings"),
         (["--workers", "2", *LINK, "--batch", "64"], "has 32 examples, not 64"),
         (["--workers", "2", *LINK, "--order", "tik"], 'unknown order "tik": did you mean "tic"'),
