@@ -169,6 +169,14 @@ def read_parquet(
     return table
 
 
+def check_columns(table: pyarrow.Table, path: str | Path) -> None:
+    """Refuse a table of which two columns have one name: neither can be read by it."""
+    names = table.column_names
+    if len({*names}) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f'{path}: two columns have the name "{twice}"')
+
+
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path in the same folder; the file written there then replaces `path`. At

@@ -134,9 +134,12 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize("column", ["id", "op", "duration", "allocates"])
-def test_a_column_that_is_missing_is_named(path: Path, column: str) -> None:
-    write(read(path).drop_columns([column]), path)
+def test_a_column_that_is_missing_or_there_twice_is_named(path: Path, column: str) -> None:
+    table = read(path)
+    write(table.drop_columns([column]), path)
     assert refusal(path) == f'the column "{column}" is missing'
+    write(table.append_column(column, table[column]), path)
+    assert refusal(path) == f'two columns have the name "{column}"'
 
 
 def with_metadata(key: str, value: str | None) -> Callable[[pa.Table], pa.Table]:

@@ -474,6 +474,7 @@ def test_what_clients_cannot_be_is_said_in_one_line(
     ("header", "lines", "message"),
     [
         ("client,begin", ["0,1"], "the column end is missing: it has client, begin"),
+        ("client,begin,end,end", ["0,1,2,2"], 'two columns have the name "end"'),
         ("client,begin,end", ["7,0,10"], "there is no client 7: the 3 clients have the numbers"),
         ("client,begin,end", ["x,0,10"], '"x" is no client\'s number'),
         ("client,begin,end", ["0,5,5"], "from 5 s to 5 s: intervals must be"),

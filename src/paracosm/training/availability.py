@@ -12,7 +12,7 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.factory import describe_error
-from paracosm.files import read_parquet
+from paracosm.files import check_columns, read_parquet
 from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Distribution, parse_distribution
 from paracosm.units import format_duration, parse_duration
@@ -275,6 +275,7 @@ def read_columns(path: Path, names: Sequence[str], clients: int) -> dict[str, li
             text = dict.fromkeys(("client", *names), pyarrow.string())
             options = csv.ConvertOptions(column_types=text, strings_can_be_null=True)
             table = csv.read_csv(path, convert_options=options)
+            check_columns(table, path)
         else:
             table = read_parquet(path, "table")
         columns = table.column_names
