@@ -12,11 +12,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 
 from paracosm.errors import InputError
+from paracosm.studies.metrics_file import read_metrics, schema
 from paracosm.studies.run_folder import RunFolder
 from paracosm.timeline import Timeline
 
@@ -363,3 +365,11 @@ def test_a_summary_of_another_kind_of_run_is_refused(kind: object, tmp_path: Pat
         run.finish({"kind": kind})
     with pytest.raises(InputError, match="not the kind of summary of train"):
         _ = RunFolder.open(tmp_path / "run").results
+
+
+def test_metrics_with_an_empty_field_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.parquet"
+    row = {"virtual_time": 0.0, "wall_time": 0.0, "node": "a", "name": "b", "value": 1.0}
+    pq.write_table(pa.Table.from_pylist([row | {"step": None}], schema()), path)
+    with pytest.raises(InputError, match='damaged metrics: "step" has empty fields'):
+        read_metrics(path)

@@ -121,6 +121,9 @@ def read_metrics(path: Path, name: str | None = None) -> pa.Table:
     for clock in ("virtual_time", "wall_time"):
         if not pc.all(pc.is_finite(table[clock].fill_null(float("nan"))), min_count=0).as_py():
             raise InputError(f'{path}: damaged metrics: a "{clock}" is no time')
+    for column in table.column_names:
+        if table[column].null_count:
+            raise InputError(f'{path}: damaged metrics: "{column}" has empty fields')
     return table
 
 
