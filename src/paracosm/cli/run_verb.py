@@ -43,7 +43,7 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
     wanted = Study.model_validate({kind: {}}) if study is None else load_study(study)
     if wanted.kind != kind:
         raise InputError(
-            f"{study}: this is a study of {wanted.kind}, not of {kind}: run it with paracosm "
+            f"{study}: this is {_a_study(wanted.kind)}, not {_a_study(kind)}: run it with paracosm "
             f"{wanted.kind} {study}"
         )
     wanted = wanted.with_arguments(flags.seed, given)
@@ -71,6 +71,10 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
         return _run_one(points[0], flags, log)
     assert flags.out is not None
     return _run_sweep_of(wanted, points, flags.out, flags)
+
+
+def _a_study(kind: str) -> str:
+    return f"{'an' if kind == 'emulate' else 'a'} {kind} study"
 
 
 def study_or_profile(path: Path | None, arguments: dict[str, Any]) -> Path | None:
