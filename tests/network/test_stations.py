@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
 
-from paracosm.cluster.cluster import Cluster, Node, hierarchical, star
+from paracosm.cluster.cluster import Cluster, Node, hierarchical, ring, star, switch
 from paracosm.cluster.link import Link, Switch
 from paracosm.network import Stations
 
@@ -91,6 +92,18 @@ def test_a_port_is_as_fast_as_the_fastest_link_and_a_slower_link_is_a_station(du
     slow = [name for name, each in capacity.items() if each == 4.0]
     both = ["worker1 to server0", "server0 to worker1"]
     assert slow == (both if duplex == "full" else ["server0 and worker1"])
+
+
+def test_a_node_without_a_link_of_the_common_kind_has_no_port_as_fast_as_that() -> None:
+    slow, common = Link(4.0, sharing="fair"), Link(10.0, sharing="fair")
+    pairs = (("worker0", "worker1"), ("worker0", "worker2"))
+    for cluster in (switch(3, link=common), hierarchical(3, 3, common, Link(1.0)), ring(3, common)):
+        stations = Stations(replace(cluster, overrides=tuple((*pair, slow) for pair in pairs)))
+        for pair in (*pairs, ("worker1", "worker2")):
+            stations.connect(*pair)
+        capacity = dict(zip(stations.names, stations.capacity, strict=True))
+        assert capacity["worker0.send"] == 4.0
+        assert capacity["worker1.send"] == capacity["worker2.receive"] == 10.0
 
 
 def test_groups_have_ports_of_their_own_for_what_leaves_them() -> None:

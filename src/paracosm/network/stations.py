@@ -74,13 +74,13 @@ class Stations:
         self._connection: dict[tuple[str, str], Connection] = {}
         self._numbers: dict[str, int] = {}
         self._place = {node.name: place for place, node in enumerate(cluster.nodes)}
-        self._fastest: dict[tuple[str, bool], float] = {}
+        self._special: dict[tuple[str, bool], dict[str, float]] = {}  # bandwidths of overrides
+        self._width: dict[tuple[str, bool], float] = {}
         for a, b, link in cluster.overrides:
             here, there = cluster.node(a).name, cluster.node(b).name
             outer = self.leaves_group(a, b)
-            for node in (here, there):
-                known = self._fastest.get((node, outer), 0.0)
-                self._fastest[node, outer] = max(known, link.bandwidth)
+            for node, other in ((here, there), (there, here)):
+                self._special.setdefault((node, outer), {})[other] = link.bandwidth
 
     def connect(self, source: str, target: str) -> Connection:
         """Return the connection from one worker or server to another.
@@ -172,7 +172,34 @@ class Stations:
         """Return the bandwidth of the fastest link of a node, within its group or out of it."""
         topology = self.cluster.topology
         link = topology.outer if outer and isinstance(topology, Hierarchical) else topology.link
-        return max(link.bandwidth, self._fastest.get((node, outer), 0.0))
+        special = self._special.get((node, outer))
+        if special is None:
+            return link.bandwidth
+        width = self._width.get((node, outer))
+        if width is None:
+            width = max(special.values())
+            if self._has_others(node, outer, special):
+                width = max(width, link.bandwidth)
+            self._width[node, outer] = width
+        return width
+
+    def _has_others(self, node: str, outer: bool, special: Collection[str]) -> bool:
+        """Whether not all links of a node, or of the card that it shares, are overridden."""
+        topology, here = self.cluster.topology, self._place[node]
+        if not isinstance(topology, Hierarchical):
+            return any(
+                topology.between(here, there) is not None
+                for other, there in self._place.items()
+                if other != node and other not in special
+            )
+        if outer and topology.card(here) is not None:
+            return True
+        group = topology.group(here)
+        return any(
+            (topology.group(there) != group) == outer
+            for other, there in self._place.items()
+            if other != node and other not in special
+        )
 
     def _number(self, name: str, capacity: float) -> int:
         number = self._numbers.get(name)
