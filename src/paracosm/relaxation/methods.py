@@ -113,7 +113,7 @@ class Coordinate(Method):
         super().__post_init__()
         if not 1 <= self.count <= _MOST_COUNT or int(self.count) != self.count:
             raise InputError(
-                f"coordinate: count is a whole number from 1 to {_MOST_COUNT:,}, not {self.count}"
+                f"coordinate: count is a whole number from 1 to {_MOST_COUNT:,}, not {self.count:g}"
             )
 
 
@@ -139,7 +139,7 @@ class Anderson(Method):
             value = getattr(self, what)
             if not least <= value <= most or int(value) != value:
                 raise InputError(
-                    f"anderson: {what} is a whole number from {least} to {most:,}, not {value}"
+                    f"anderson: {what} is a whole number from {least} to {most:,}, not {value:g}"
                 )
 
 
