@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from paracosm.errors import InputError, require
 from paracosm.parcels import Parcel, parcel_of
-from paracosm.processes import end_with_parent, ignore_interrupts, submit
+from paracosm.processes import end_with_parent, ignore_interrupts, submit_call
 
 Answer = TypeVar("Answer")
 Calls = Mapping[int, tuple[Any, ...]]  # by number
@@ -124,9 +124,9 @@ class Backend:
             executor = get_reusable_executor(
                 jobs, timeout=300, initializer=ignore_interrupts, env=threads
             )
-            call = partial(submit, executor, _call, os.getpid(), os.getcwd())
+            submit = partial(submit_call, executor, _call, os.getpid(), os.getcwd())
             try:
-                for number, answer in _spread(call, function, left, jobs):
+                for number, answer in _spread(submit, function, left, jobs):
                     lost = 0
                     del left[number]
                     yield number, answer

@@ -31,7 +31,7 @@ def end_with_parent(number: int = signal.SIGKILL, parent: int | None = None) -> 
         ctypes.CDLL(None).prctl(1, int(number), 0, 0, 0)  # PR_SET_PDEATHSIG
 
 
-def submit(executor: Any, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+def submit_call(executor: Any, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
     """Submit a call to an executor of processes whose initializer calls `ignore_interrupts`.
 
     Ctrl-C is held back until then from those that it starts: Python would print where it was.

@@ -185,21 +185,14 @@ class Stations:
 
     def _has_others(self, node: str, outer: bool, special: Collection[str]) -> bool:
         """Whether not all links of a node, or of the card that it shares, are overridden."""
-        topology, here = self.cluster.topology, self._place[node]
+        topology, here, known = self.cluster.topology, self._place[node], {node, *special}
+        others = (there for name, there in self._place.items() if name not in known)
         if not isinstance(topology, Hierarchical):
-            return any(
-                topology.between(here, there) is not None
-                for other, there in self._place.items()
-                if other != node and other not in special
-            )
+            return any(topology.between(here, there) is not None for there in others)
         if outer and topology.card(here) is not None:
             return True
         group = topology.group(here)
-        return any(
-            (topology.group(there) != group) == outer
-            for other, there in self._place.items()
-            if other != node and other not in special
-        )
+        return any((topology.group(there) != group) == outer for there in others)
 
     def _number(self, name: str, capacity: float) -> int:
         number = self._numbers.get(name)

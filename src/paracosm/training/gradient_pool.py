@@ -27,7 +27,7 @@ from paracosm.factory import describe_error
 from paracosm.files import temporary_folder
 from paracosm.models.data_sets import DataSet
 from paracosm.models.registry import Model
-from paracosm.processes import end_with_parent, ignore_interrupts, submit
+from paracosm.processes import end_with_parent, ignore_interrupts, submit_call
 from paracosm.training.buffers import SHARED, Buffers, State, averaged_over
 from paracosm.training.gradient_methods import Gradient, Request, Stepper, Traits
 from paracosm.training.parameters import ParameterLayout, Parameters
@@ -222,14 +222,14 @@ class LocalWorkers:
 
     def warm_up(self) -> bool:
         if not self._warming:
-            self._warming = [submit(self._executor, int) for _ in range(self._processes)]
+            self._warming = [submit_call(self._executor, int) for _ in range(self._processes)]
         return all(future.done() for future in self._warming)
 
     def run(self, parameters: Sequence[Array], tasks: Sequence[Task]) -> Iterator[Answer]:
         rows = np.asarray(self._matrix)
         for row, values in zip(rows, parameters, strict=False):
             row[:] = values
-        answers = [submit(self._executor, _in_shared_memory, task) for task in tasks]
+        answers = [submit_call(self._executor, _in_shared_memory, task) for task in tasks]
         for task, answer in zip(tasks, answers, strict=True):
             losses, after = answer.result()
             yield Answer(losses, after, rows[task.places])
