@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+import paracosm
+
 SCRIPTS = Path(__file__).parent / "scripts"
 PRINTED = {
     "nanogpt": "iter 3: loss",
@@ -65,7 +67,9 @@ def environment_with(folder: Path, *packages: str) -> str:
     """Install packages beside those of this environment, and return their Python."""
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     (site,) = folder.glob("lib/*/site-packages")
-    (site / "outer.pth").write_text("\n".join(path for path in sys.path if "packages" in path))
+    outer = [path for path in sys.path if "packages" in path]
+    source = Path(paracosm.__file__).parents[1]  # its own .pth is not read there
+    (site / "outer.pth").write_text("\n".join([*outer, str(source)]))
     python = str(folder / "bin" / "python")
     asked = [python, "-m", "pip", "install", "--quiet", *packages]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=1200, check=False)
