@@ -81,6 +81,8 @@ def test_the_objective_is_what_such_runs_are_about() -> None:
     assert objective_of(training(), None, "final_accuracy").maximize
     with pytest.raises(InputError, match="not both"):
         objective_of(training(), "final_loss", "final_accuracy")
+    with pytest.raises(InputError, match='did you mean "final_loss"'):
+        objective_of(training(), "final_los", None)
 
 
 def test_a_run_that_did_not_converge_counts_as_worse_than_any_other() -> None:

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import yaml
 
 from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError, require, unknown
 from paracosm.files import replacing
-from paracosm.results import Summary, to_builtin
+from paracosm.results import SUMMARIES, Summary, to_builtin
 from paracosm.studies.kinds import KINDS
 from paracosm.studies.run import sweeping
 from paracosm.studies.run_folder import BEST, TRIALS, TUNE
@@ -144,14 +144,19 @@ def objective_of(study: Study, minimize: str | None, maximize: str | None) -> Ob
     """Return what is minimised or maximised; by default what such studies ask for.
 
     Raises:
-        InputError: both are given.
+        InputError: both are given, or summaries of such runs have no such number.
     """
     if minimize is not None and maximize is not None:
         raise InputError("give --minimize or --maximize, not both")
-    if minimize is not None:
-        return Objective(minimize)
-    if maximize is not None:
-        return Objective(maximize, maximize=True)
+    name = minimize if maximize is None else maximize
+    if name is not None:
+        known = dict[str, Any].fromkeys(_OF_PLANS if study.kind == "plan" else (), float)
+        for kind in KINDS[study.kind].summaries:
+            known |= get_type_hints(SUMMARIES[kind])
+        if name.partition(".")[0] not in known:
+            numbers = [each for each, hint in known.items() if {int, float} & _kinds(hint)]
+            raise unknown(f"number of the summary of {KINDS[study.kind].noun}", name, numbers)
+        return Objective(name, maximize=minimize is None)
     to_target = study.kind == "train" and study.arguments.get("target") is not None
     return {
         "train": Objective("reached_at" if to_target else "final_loss"),
