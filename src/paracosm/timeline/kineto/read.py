@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -372,7 +372,7 @@ def _ranks(arguments: dict[str, Any], count: int) -> tuple[int, ...]:
     return _strided(first, count, stride) if first >= 0 and stride > 0 else ()
 
 
-@cache
+@lru_cache(maxsize=64)
 def _strided(first: int, count: int, stride: int) -> tuple[int, ...]:
     """Return the ranks of a group, once for all of its collectives."""
     return tuple(range(first, first + count * stride, stride))
