@@ -27,7 +27,6 @@ from paracosm.results import (
     ReplaySummary,
     ThroughputSummary,
     TrainingSummary,
-    read_summary,
     to_json,
     with_digest,
 )
@@ -372,8 +371,6 @@ def test_folders_that_are_none_are_refused(
     (odd / "summary.json").write_text("{")
     with pytest.raises(InputError, match=r"summary\.json: cannot be read"):
         paracosm.open(odd)
-    with pytest.raises(InputError, match="the kind of run is missing"):
-        read_summary({"status": "done"})
 
 
 def test_a_folder_is_not_overwritten(training: Result[TrainingSummary], tmp_path: Path) -> None:

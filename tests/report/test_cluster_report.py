@@ -13,7 +13,7 @@ from written_page import figures_of, page_of, text_of
 from paracosm.cli.run_verb import show_summary
 from paracosm.report import write_images
 from paracosm.report.answers import answer
-from paracosm.results import read_summary
+from paracosm.results import JobSummary
 from paracosm.studies.run_folder import RunFolder
 from paracosm.timeline import Timeline
 
@@ -182,7 +182,7 @@ def test_one_number_of_workers_has_no_curve(tmp_path: Path) -> None:
 
 
 def test_the_terminal_shows_curve_and_ranks(capsys: pytest.CaptureFixture[str]) -> None:
-    show_summary(read_summary(SUMMARY), None, json=False)
+    show_summary(JobSummary.from_dict(SUMMARY), None, json=False)
     printed = capsys.readouterr().out
     assert re.search(r"Scaling +iteration +examples/s +ideal +efficiency +exposed", printed)
     assert re.search(r"16 +1\.25 s +102\.4 +128\.0 +80\.0% +20\.0% +0\.0%", printed)
@@ -199,6 +199,6 @@ def test_scaling_is_an_image_as_well(tmp_path: Path) -> None:
 def test_more_than_the_ideal_is_explained() -> None:
     """With ZeRO, 16 workers that each update a sixteenth are faster than 16 single ones."""
     above = [row(1, 0.0), row(16, -0.05)]
-    said = answer(read_summary(SUMMARY | above[-1] | {"throughput": above}))
+    said = answer(JobSummary.from_dict(SUMMARY | above[-1] | {"throughput": above}))
     assert "105 % of ideal (workers that each update all parameters): an iteration" in said
-    assert "80 % of ideal: an iteration" in answer(read_summary(SUMMARY))
+    assert "80 % of ideal: an iteration" in answer(JobSummary.from_dict(SUMMARY))

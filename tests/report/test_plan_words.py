@@ -9,7 +9,7 @@ import pytest
 
 from paracosm.report.answers import answer
 from paracosm.report.plan import VIEW
-from paracosm.results import Planned, PlannedDesign, PlanSummary, TunedWorkers, read_summary
+from paracosm.results import Planned, PlannedDesign, PlanSummary, TunedWorkers
 
 NEVER = Planned(median=None, low=None, high=None)
 
@@ -143,7 +143,6 @@ def test_other_predictors_are_columns_where_they_were_asked() -> None:
 
 
 def test_a_summary_is_read_back_as_it_was_written() -> None:
-    again = read_summary(BOTH.to_dict())
-    assert isinstance(again, PlanSummary)
+    again = PlanSummary.from_dict(BOTH.to_dict())
     assert answer(again) == answer(BOTH)
     assert again.to_dict() == BOTH.to_dict()

@@ -12,7 +12,7 @@ from written_page import figures_of, page_of, text_of
 
 from paracosm.cli.run_verb import show_summary
 from paracosm.report import write_images
-from paracosm.results import read_summary
+from paracosm.results import IterationSummary
 from paracosm.studies.run_folder import RunFolder
 from paracosm.timeline import Timeline
 
@@ -159,13 +159,13 @@ def test_where_most_is_estimated_here_the_flag_that_measures_it_is_named(
 ) -> None:
     mostly = {"coverage": {"exact": 0.2, "estimated": 0.7, "unknown": 0.1}, "not_profiled": {}}
     summary = {**SUMMARY, **mostly, "estimated_ops": 72, **changed}
-    show_summary(read_summary(summary), None, json=False)
+    show_summary(IterationSummary.from_dict(summary), None, json=False)
     printed = capsys.readouterr().out
     assert ("72 ops, 80% of the time: --exact times them here, on this machine" in printed) is said
 
 
 def test_the_terminal_shows_figures_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    show_summary(read_summary(SUMMARY), None, json=False)
+    show_summary(IterationSummary.from_dict(SUMMARY), None, json=False)
     printed = capsys.readouterr().out
     assert re.search(r"iteration time +1.2 s", printed)
     assert re.search(r"Time by phase +time +share", printed)

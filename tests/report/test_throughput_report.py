@@ -13,7 +13,7 @@ from written_page import figures_of, page_of, text_of
 from paracosm.cli.run_verb import show_summary
 from paracosm.report import write_images
 from paracosm.report.answers import answer
-from paracosm.results import read_summary
+from paracosm.results import ThroughputSummary
 from paracosm.studies.run_folder import RunFolder
 from paracosm.timeline import Timeline
 
@@ -160,7 +160,7 @@ def test_measurements_after_a_start_stand_beside_the_steady_state(
     dots = by_series(figure, "markers")["after the start"]
     assert dots["y"] == [0.7, 0.7, 0.7]
     assert dots["text"][0] == "1 workers, the first 75 s: 0.7 ± 0.062 steps/s"
-    show_summary(read_summary({**SUMMARY, "throughput": rows}), None, json=False)
+    show_summary(ThroughputSummary.from_dict({**SUMMARY, "throughput": rows}), None, json=False)
     printed = capsys.readouterr().out
     assert re.search(r"Throughput +steps/s +spread +examples/s +after start +its spread", printed)
     assert re.search(r"4 +0\.95 +0\.12 +30\.4 +0\.7 +0\.062 +47\.5%", printed)
@@ -171,7 +171,7 @@ def test_throughput_that_depends_on_being_in_step_is_a_band(
 ) -> None:
     band = {"in_step": 0.71, "apart": 1.24, "drift": 1.93e-3}
     rows = [ROWS[0], {**ROWS[1], **band}, {**ROWS[2], **band}]
-    summary = read_summary({**SUMMARY, "throughput": rows})
+    summary = ThroughputSummary.from_dict({**SUMMARY, "throughput": rows})
     assert answer(summary).startswith(
         "4 workers make 0.71 (in step) to 1.24 steps/s (apart). Saturates at 2 workers"
     )
@@ -208,7 +208,7 @@ def test_no_band_where_it_is_narrow_or_a_start_was_picked(
         changed["after_start"] |= {"examples_per_second": None, "spread": 0.1}
     rows = [{**each, **changed} for each in ROWS]
     summary = {**SUMMARY, "throughput": rows, "target": SUMMARY["target"] | target}
-    assert answer(read_summary(summary)).startswith(expected)
+    assert answer(ThroughputSummary.from_dict(summary)).startswith(expected)
 
 
 def test_runs_lie_over_each_other_without_coarse_models(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from valley import CURVATURE, START
 
 from paracosm.errors import InputError
-from paracosm.results import read_summary
+from paracosm.results import TrainingSummary
 from paracosm.training.algorithms.registry import ALGORITHMS
 from paracosm.training.compression.codecs import parse_codec
 from paracosm.training.compression.messages import Compression
@@ -213,7 +213,7 @@ def test_a_compressed_message_takes_its_bytes_on_the_link() -> None:
     assert found is not None
     assert (found.codec, found.message, found.uncompressed) == ("topk(share=0.1)", 190 / 8, SIZE)
     assert found.ratio == pytest.approx(SIZE / (190 / 8))
-    assert read_summary(result.summary.to_dict()) == result.summary
+    assert TrainingSummary.from_dict(result.summary.to_dict()) == result.summary
     assert isinstance(result.metrics, Metrics)
     rows = [(row.node, row.step, row.value) for row in result.metrics.series("bytes_sent")]
     # Evaluated when the update is made, and the answer not sent.

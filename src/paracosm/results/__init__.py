@@ -32,7 +32,6 @@ from paracosm.results.summaries import (
     TrainingSummary,
     TunedWorkers,
     TuningSummary,
-    read_summary,
 )
 
 __all__ = [
@@ -61,7 +60,6 @@ __all__ = [
     "TrainingSummary",
     "TunedWorkers",
     "TuningSummary",
-    "read_summary",
     "to_builtin",
     "to_json",
     "with_digest",

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from paracosm.errors import InputError, unknown
 from paracosm.results.json_object import JsonObject
 
 Json = Mapping[str, Any]
@@ -839,19 +838,3 @@ SUMMARIES: Mapping[str, type[Summary]] = {
         *(PlanSummary, StrategyPlanSummary),
     )
 }
-
-
-def read_summary(found: Mapping[str, Any], where: str = "summary") -> Summary:
-    """Return the summary that a mapping, read from `summary.json`, describes.
-
-    Raises:
-        InputError: its kind is missing or unknown.
-    """
-    if isinstance(found, Summary):
-        return found
-    kind = found.get("kind")
-    if kind is None:
-        raise InputError(f"{where}: the kind of run is missing")
-    if kind not in SUMMARIES:
-        raise InputError(f"{where}: {unknown('kind of run', str(kind), SUMMARIES)}")
-    return SUMMARIES[kind].from_dict(found)

@@ -60,7 +60,6 @@ class Kind:
     forms: tuple[str, ...]  # "module:name" of the pydantic models of its arguments
     check: Callable[[Any], None]  # raises InputError for invalid arguments
     total: Callable[[Any], int | None]  # number of units of a run; None if unknown
-    summaries: tuple[str, ...]  # kinds of the summaries of its runs
     # takes arguments, seed, a sink for metrics, and hooks
     run: Callable[[Any, int, Any, Hooks], Outcome]
     logs: bool = False  # whether it can print a line for every event
@@ -184,7 +183,6 @@ KINDS: Mapping[str, Kind] = {
         forms=("paracosm.training:TrainConfig",),
         check=_check_train,
         total=_updates,
-        summaries=("training",),
         run=_train,
         logs=True,
         on_clusters=True,
@@ -197,7 +195,6 @@ KINDS: Mapping[str, Kind] = {
         forms=("paracosm.relaxation.config:RelaxConfig",),
         check=lambda config: config.check(),
         total=lambda config: None,
-        summaries=("relaxation",),
         run=_relax,
     ),
     "predict": Kind(
@@ -208,7 +205,6 @@ KINDS: Mapping[str, Kind] = {
         forms=("paracosm.prediction.config:PredictConfig",),
         check=lambda config: config.check(),
         total=lambda config: config.predictions,
-        summaries=("job", "iteration", "throughput"),
         run=_predict,
     ),
     "emulate": Kind(
@@ -219,7 +215,6 @@ KINDS: Mapping[str, Kind] = {
         forms=("paracosm.emulation.config:EmulateConfig",),
         check=lambda config: _imported("paracosm.emulation.check:check_emulation")(config),
         total=lambda config: None,
-        summaries=("emulation",),
         run=_emulate,
         prints=lambda config: config.output == "terminal",
     ),
@@ -234,7 +229,6 @@ KINDS: Mapping[str, Kind] = {
         ),
         check=lambda config: config.check(),
         total=lambda config: None,
-        summaries=("plan", "strategy plan"),
         run=_plan,
         of_many=True,
     ),

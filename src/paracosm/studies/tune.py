@@ -23,7 +23,7 @@ from paracosm.files import replacing
 from paracosm.results import SUMMARIES, Summary, to_builtin
 from paracosm.studies.kinds import KINDS
 from paracosm.studies.run import sweeping
-from paracosm.studies.run_folder import BEST, TRIALS, TUNE
+from paracosm.studies.run_folder import BEST, SUMMARY_KINDS, TRIALS, TUNE
 from paracosm.studies.study import Point, Study
 from paracosm.units import format_number
 
@@ -151,7 +151,7 @@ def objective_of(study: Study, minimize: str | None, maximize: str | None) -> Ob
     name = minimize if maximize is None else maximize
     if name is not None:
         known = dict[str, Any].fromkeys(_OF_PLANS if study.kind == "plan" else (), float)
-        for kind in KINDS[study.kind].summaries:
+        for kind in SUMMARY_KINDS[study.kind]:
             known |= get_type_hints(SUMMARIES[kind])
         if name.partition(".")[0] not in known:
             numbers = [each for each, hint in known.items() if {int, float} & _kinds(hint)]
