@@ -92,18 +92,24 @@ def load_job_profile(path: str | Path) -> JobProfile:
     if is_packed(path):
         return load_packed(path)
     table, metadata = _read(path)
+    where = f"{path}: a damaged job profile"
+    lists = ("ops", "kinds", "first_dependency", "dependencies", "step_begin", "step_end")
+    for key in (*lists, "dropped", "provenance"):
+        _field(metadata, key, list if key in lists else dict, f"{where}: its metadata")
     try:
         names, steps = metadata["ops"], len(metadata["step_begin"])
         if not all(isinstance(name, str) for name in (*names, *metadata["kinds"])):
             raise ValueError("ops and their kinds are texts")
         shape = (steps, len(names))
         rows = {name: table[name].cast(kind).combine_chunks() for name, kind in _NUMBERS.items()}
-        rows["resource"] = where = (
+        rows["resource"] = coded = (
             table["resource"].cast("string").combine_chunks().dictionary_encode()
         )
         code = {name: number for number, name in enumerate(RESOURCES)}
-        kinds = np.array([code[name] for name in where.dictionary.to_pylist()], np.int8)
-        resource = kinds[where.indices.to_numpy()]
+        if strange := [name for name in coded.dictionary.to_pylist() if name not in code]:
+            raise unknown("resource", strange[0], RESOURCES)
+        kinds = np.array([code[name] for name in coded.dictionary.to_pylist()], np.int8)
+        resource = kinds[coded.indices.to_numpy()]
         _check_rows(rows, shape)
         one = slice(0, len(names))
         profile = JobProfile(
@@ -118,21 +124,18 @@ def load_job_profile(path: str | Path) -> JobProfile:
             end=rows["end"].to_numpy().reshape(shape),
             step_begin=_array(metadata["step_begin"], "step_begin", float),
             step_end=_array(metadata["step_end"], "step_end", float),
-            batch=_number(metadata["batch"], "batch", int),
-            bandwidth=_number(metadata["bandwidth"], "bandwidth", float),
+            batch=_number(metadata.get("batch"), "batch", int),
+            bandwidth=_number(metadata.get("bandwidth"), "bandwidth", float),
             dropped={
                 str(why): _number(count, f"dropped, {why}", int) or 0
                 for why, count in metadata["dropped"].items()
             },
             provenance=metadata["provenance"],
         )
-    except (
-        *(LookupError, TypeError, ValueError, AttributeError, NotImplementedError),
-        OverflowError,  # a number beyond its column's type
-    ) as error:
-        raise InputError(
-            f"{path}: a damaged job profile: {type(error).__name__}: {error}"
-        ) from None
+    except KeyError as error:
+        raise InputError(f"{where}: {error.args[0]}") from None
+    except (LookupError, TypeError, ValueError, NotImplementedError) as error:
+        raise InputError(f"{where}: {error}") from None
     return check_job_profile(profile, str(path))
 
 
@@ -140,15 +143,17 @@ def _array(values: Iterable[Any], key: str, kind: type[int] | type[float]) -> np
     """Return numbers; NumPy would convert texts and truth values, and cut off fractions.
 
     Raises:
-        ValueError: a value is no number, or no whole one where `kind` is int.
-        OverflowError: it is too large.
+        ValueError: a value is no number, no whole one where `kind` is int, or too large.
     """
     kinds = {int, kind}
     if wrong := [value for value in values if type(value) not in kinds]:
         raise ValueError(
             f"{key}: {str(wrong[0])[:40]!r} is no {'' if float in kinds else 'whole '}number"
         )
-    return np.array(values, np.int64 if kind is int else np.float64)
+    try:
+        return np.array(values, np.int64 if kind is int else np.float64)
+    except OverflowError as error:
+        raise ValueError(f"{key}: {error}") from None
 
 
 def _number(value: Any, key: str, kind: type[Number]) -> Number | None:
