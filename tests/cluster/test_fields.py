@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -145,6 +146,23 @@ def test_what_is_not_the_same_everywhere_is_echoed_too() -> None:
     assert said["links between groups"]["latency"] == "1 s"
     assert said["speeds"] == "0.5 to 2"
     assert "placement" not in said
+
+
+def test_a_copy_derives_anew_what_its_fields_say(tmp_path: Path) -> None:
+    class Counted(Config):
+        @cached_property
+        def doubled(self) -> int:
+            return 2 * self.workers
+
+    file = tmp_path / "cluster.yaml"
+    file.write_text("{topology: switch, workers: 3}")
+    first = validated(Counted, {"workers": 3, "cluster": file}, "test")
+    assert first.doubled == 6
+    assert first.cluster_in_file is not None
+    copy = first.model_copy(update={"workers": 5})
+    assert copy.doubled == 10
+    assert copy.cluster_in_file is first.cluster_in_file
+    assert first.model_copy(update={"cluster": None}).cluster_in_file is None
 
 
 def test_a_link_in_one_line() -> None:

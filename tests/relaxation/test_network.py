@@ -272,7 +272,9 @@ GIVEN: dict[str, Any] = {"problem": "laplace2d:8", "processors": 4, "time": "10"
 
 
 def test_what_if_one_processor_is_slower() -> None:
-    changed = run_relaxation(RelaxConfig(**GIVEN, what_if="worker 3: compute 10x slower"))
+    config = RelaxConfig(**GIVEN, what_if="worker 3: compute 10x slower")
+    config.check()  # as the command does before a run
+    changed = run_relaxation(config)
     plain = run_relaxation(RelaxConfig(**GIVEN)).summary
     slow = run_relaxation(RelaxConfig(**GIVEN, speeds="1,1,1,0.1"))
     assert changed.result.x.tobytes() == slow.result.x.tobytes()

@@ -1,9 +1,10 @@
 """The cluster of a configuration: the same fields and flags for every command."""
 
+from collections.abc import Mapping
 from functools import cached_property
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
@@ -89,6 +90,17 @@ class ClusterFields(BaseModel):
                     raise InputError(f"{word} and {name} are the same: give one of them")
                 given = {name if key == word else key: value for key, value in given.items()}
         return given
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with other values, from which cached properties are derived anew.
+
+        A cluster file is read once, unless it is another one.
+        """
+        copy = super().model_copy(update=update, deep=deep)
+        kept = set() if "cluster" in (update or {}) else {"cluster_in_file"}
+        for name in copy.__dict__.keys() - type(self).model_fields.keys() - kept:
+            del copy.__dict__[name]
+        return copy
 
     @property
     def link(self) -> Link:
