@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib import import_module
 from keyword import iskeyword
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -165,9 +166,23 @@ def test_no_word_of_a_help_turns_into_a_picture(verb: str, capsys: Capture) -> N
 def test_ctrl_c_while_a_verb_is_imported_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    def interrupted(verb: str) -> None:
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(verbs, "_command", interrupted)
     assert main(["train"]) == 130
     assert capsys.readouterr().err == "paracosm: interrupted\n"
+    monkeypatch.setattr(verbs.Program, "parse_args", interrupted)
+    assert main(["doctor"]) == 130
+    assert capsys.readouterr().err == "paracosm: interrupted\n"
+
+
+def test_a_signal_within_code_that_is_executed_from_a_text_has_its_own_exit_code(
+    tmp_path: Path,
+) -> None:
+    """There Python notes a KeyboardInterrupt, and would end itself by SIGINT."""
+    sent = "import os, signal; os.kill(os.getpid(), signal.SIGTERM); [0 for _ in range(10**6)]"
+    (tmp_path / "own.py").write_text(f"exec({sent!r})")
+    command = [sys.executable, "-m", "paracosm", "train", "--algorithm", "own.py:Own"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (143, "paracosm: interrupted\n")

@@ -125,6 +125,12 @@ def _failure(error: BaseException) -> int:
     )
 
 
+class _Ended(KeyboardInterrupt):
+    """A signal as an interrupt. Within `exec`, as of Numba and data classes, Python notes that a
+    KeyboardInterrupt itself was raised, and ends by SIGINT whatever the exit code.
+    """
+
+
 @contextmanager
 def _signals_raise_interrupt() -> Iterator[list[int]]:
     """Make SIGTERM and SIGHUP end a verb as Ctrl-C does; yield the list of signals received."""
@@ -133,8 +139,9 @@ def _signals_raise_interrupt() -> Iterator[list[int]]:
     def end(number: int, frame: Any) -> None:
         received.append(number)
         handler = signal.getsignal(signal.SIGINT)
-        if not callable(handler):  # ignored, as in the background of a shell
-            raise KeyboardInterrupt
+        # Or ignored, as in the background of a shell.
+        if handler is signal.default_int_handler or not callable(handler):
+            raise _Ended
         handler(signal.SIGINT, frame)
 
     ours = []

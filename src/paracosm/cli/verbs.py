@@ -12,6 +12,7 @@ import itertools
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -189,6 +190,15 @@ def _stand_in(verb: str) -> TyperCommand:
     return TyperCommand(verb, help=ast.get_docstring(function))
 
 
+@contextmanager
+def _interrupt_aborts() -> Iterator[None]:
+    """Say so where Ctrl-C ends a verb: Typer would say nothing."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Abort("interrupted") from None
+
+
 class Program(TyperGroup):
     """The group of all verbs."""
 
@@ -198,12 +208,15 @@ class Program(TyperGroup):
         self.commands = verbs
         self._lists = False
 
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Read the arguments before the verb."""
+        with _interrupt_aborts():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: Any) -> Any:
-        """Import and run a verb, and say so where Ctrl-C ends it: Typer would say nothing."""
-        try:
+        """Import and run a verb."""
+        with _interrupt_aborts():
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise typer.Abort("interrupted") from None
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of a verb, or its stand-in while verbs are listed."""
