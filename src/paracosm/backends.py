@@ -144,6 +144,10 @@ class Backend:
     def _on_dask(self, function: Callable[..., Answer], calls: Calls) -> Numbered[Answer]:
         distributed = require("distributed", "dask", "--backend dask")
         client = _dask_client(self.scheduler, self.jobs)
+        try:  # they may not have started yet, or be replaced after a loss
+            client.wait_for_workers(1, timeout=60)
+        except TimeoutError as error:
+            raise InputError(f"--backend dask: the cluster has no worker: {error}") from None
         threads = client.nthreads()
         if max(threads.values()) > 1:
             raise InputError(
@@ -258,12 +262,9 @@ def _dask_client(scheduler: str | None, jobs: int) -> Any:
         )
         return distributed.Client(cluster)
     try:
-        client = distributed.Client(scheduler, timeout="20s", set_as_default=False)
-        client.wait_for_workers(1, timeout=60)
+        return distributed.Client(scheduler, timeout="20s", set_as_default=False)
     except (OSError, ValueError) as error:
-        why = "has no worker yet" if isinstance(error, TimeoutError) else "is not reached"
-        raise InputError(f"--scheduler {scheduler}: {why}: {error}") from None
-    return client
+        raise InputError(f"--scheduler {scheduler}: is not reached: {error}") from None
 
 
 @cache

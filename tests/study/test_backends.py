@@ -284,6 +284,15 @@ def test_a_parcel_is_opened_in_a_folder_of_its_own_and_newer_modules_are_importe
     assert Path.cwd() == before
 
 
+def test_a_cluster_whose_workers_are_being_replaced_is_waited_for(dask: Backend) -> None:
+    client = backends._dask_client(None, 2)
+    for nanny in client.cluster.workers.values():
+        os.kill(nanny.pid, signal.SIGKILL)
+    while client.nthreads():
+        time.sleep(0.01)
+    assert sorted(dask.each(abs, [(-1,), (-2,)])) == [1, 2]
+
+
 def test_workers_compute_the_gradients_of_one_run_with_the_users_own_model(
     dask: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
