@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paracosm.cli import main
+from paracosm.cli import main, measure_link
 from paracosm.profiling.database import ProfileDatabase
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.links.measure import Links, LinkSettings
@@ -37,6 +37,16 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> list[LinkSettings]:
 
     monkeypatch.setattr("paracosm.cli.measure_link.measure_links", measure)
     return asked
+
+
+def test_ctrl_c_has_its_exit_code(
+    pretended: list[LinkSettings], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    done = measure_link.measure_links(LinkSettings(kinds=["send_recv"]))
+    done.interrupted = True
+    monkeypatch.setattr(measure_link, "measure_links", lambda *_, **__: done)
+    assert main(["measure", "link", "--kinds", "send-recv"]) == 130
+    assert "Interrupted: these are" in capsys.readouterr().out
 
 
 def test_flags_become_settings_and_timings_a_table_and_rows_of_the_database(

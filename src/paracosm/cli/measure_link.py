@@ -19,6 +19,7 @@ from paracosm.cli.options import (
     named,
     numbers,
 )
+from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError, unknown
 from paracosm.profiling.database import ProfileDatabase
 from paracosm.profiling.links.measure import (
@@ -83,7 +84,7 @@ def link(
         )
     table = rows(measured.timings)
     show_result(_summary(measured, table), json, quiet, lambda: _show(measured, table, db))
-    return 0 if _status(measured) == "done" else 1
+    return INTERRUPTED if measured.interrupted else int(_status(measured) != "done")
 
 
 def _kinds(text: str) -> list[str]:
