@@ -28,7 +28,7 @@ GROUND: dict[str, set[str]] = {
     "files": set(),
     "data_files": {"files"},
     "processes": set(),
-    "parcels": set(),
+    "parcels": {"files"},
     "backends": {"parcels", "processes"},
     "arrays": set(),
     "rng": {"units"},

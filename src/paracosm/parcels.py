@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from paracosm.errors import InputError
+from paracosm.files import temporary_folder
 
 MOST_BYTES = 2**28
-_FOLDERS: dict[str, TemporaryDirectory[str]] = {}  # of this process, which removes them at its end
+_FOLDERS: dict[str, Path] = {}  # of this process
+_OPENED = ExitStack()
+atexit.register(_OPENED.close)  # removes them
 
 
 @dataclass(frozen=True)
@@ -29,25 +32,25 @@ class Parcel:
     def opened(self) -> Iterator[None]:
         """Change to a folder that holds the files, and add it to the import path."""
         key = hashlib.sha256(repr(sorted(self.files.items())).encode()).hexdigest()
-        folder = _FOLDERS.get(key) or TemporaryDirectory(prefix="paracosm-files-")
-        if key not in _FOLDERS:
-            _FOLDERS[key] = folder
+        folder = _FOLDERS.get(key)
+        if folder is None:
+            folder = _FOLDERS[key] = _OPENED.enter_context(temporary_folder())
             for name, content in self.files.items():
-                path = Path(folder.name, name)
+                path = folder / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-        others = tuple(each.name for each in _FOLDERS.values() if each is not folder)
+        others = tuple(str(each) for each in _FOLDERS.values() if each is not folder)
         for name, module in list(sys.modules.items()):  # other files may have the same names
             if (getattr(module, "__file__", None) or "").startswith(others):
                 del sys.modules[name]
         before = Path.cwd()
-        os.chdir(folder.name)
-        sys.path.append(folder.name)
+        os.chdir(folder)
+        sys.path.append(str(folder))
         try:
             yield
         finally:
             os.chdir(before)
-            sys.path.remove(folder.name)
+            sys.path.remove(str(folder))
 
 
 def parcel_of(arguments: Any) -> Parcel:

@@ -9,7 +9,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import IO
 
 
 @dataclass
@@ -17,12 +17,13 @@ class Child:
     """A child that runs a function; what it says on standard error goes to a file."""
 
     pid: int
-    heard: Path
+    heard: IO[bytes]  # a file without a name
     code: int | None = None  # its exit code, when it has ended; -N where signal N has killed it
 
     @property
     def said(self) -> str:
-        return self.heard.read_text(errors="replace")
+        size = os.fstat(self.heard.fileno()).st_size
+        return os.pread(self.heard.fileno(), size, 0).decode(errors="replace")
 
     def wait(self) -> int:
         """Wait for its end, and return its exit code."""
@@ -44,16 +45,15 @@ class Child:
 
 def forked(function: Callable[[], int]) -> Child:
     """Start a child; its exit code is what the function returns, 70 after an exception."""
-    number, name = tempfile.mkstemp(prefix="said")
+    heard = tempfile.TemporaryFile()  # noqa: SIM115 (of the child)
     pid = os.fork()
     if pid:
-        os.close(number)
-        return Child(pid, Path(name))
+        return Child(pid, heard)
     code = 70
     try:
         os.setsid()
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        os.dup2(number, 2)
+        os.dup2(heard.fileno(), 2)
         sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
         code = function()
     except BaseException:

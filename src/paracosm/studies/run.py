@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
@@ -14,7 +13,7 @@ import yaml
 from paracosm.backends import HERE, Backend
 from paracosm.data_files import read_json, read_yaml
 from paracosm.errors import InputError
-from paracosm.files import Lock, replacing, unwritable
+from paracosm.files import Lock, replacing, temporary_folder, unwritable
 from paracosm.results import Summary, to_builtin, to_json
 from paracosm.studies.kinds import KINDS, Hooks, Outcome
 from paracosm.studies.run_folder import JOURNAL, RunFolder, remove_run_files, write_run_files
@@ -163,9 +162,9 @@ def sweeping(
 def _run(point: Point, out: Path | None) -> tuple[str, dict[str, bytes]]:
     """Run a point; return its name, and the files of its folder where none was given."""
     if out is None:
-        with TemporaryDirectory(prefix="paracosm-run-") as folder:
-            name, _ = _run(point, Path(folder))
-            files = [each for each in Path(folder).iterdir() if each.name != Lock.NAME]
+        with temporary_folder() as folder:
+            name, _ = _run(point, folder / "run")
+            files = [each for each in (folder / "run").iterdir() if each.name != Lock.NAME]
             return name, {each.name: each.read_bytes() for each in files}
     try:
         status = run_point(point, out, force=True).summary.status
