@@ -1,9 +1,4 @@
-"""Processes that end when the one that started them does.
-
-    python -m paracosm.processes MODULE ARGUMENTS
-
-runs a module as `python -m MODULE ARGUMENTS` would, and ends with the process that started it.
-"""
+"""Processes that end when the one that started them does."""
 
 import contextlib
 import ctypes
@@ -11,8 +6,9 @@ import os
 import runpy
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -23,34 +19,50 @@ def end_with_parent(number: int = signal.SIGKILL, parent: int | None = None) -> 
         number: of the signal.
         parent: id of the process to end with; it must have started this one, else nothing happens.
     """
-    if parent is not None and parent != os.getppid():
-        if os.getppid() == 1 and parent != os.getpid():
-            os._exit(1)  # it has ended already
-        return
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(1, int(number), 0, 0, 0)  # PR_SET_PDEATHSIG
+    if parent in (None, os.getppid()):
+        with contextlib.suppress(AttributeError, OSError):
+            ctypes.CDLL(None).prctl(1, int(number), 0, 0, 0)  # PR_SET_PDEATHSIG
+    if parent not in (None, os.getpid()) and os.getppid() == 1 != parent:
+        os._exit(1)  # it has ended already
 
 
-def submit_call(executor: Any, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-    """Submit a call to an executor of processes whose initializer calls `ignore_interrupts`.
+def python_module(name: str, *flags: str) -> tuple[str, ...]:
+    """Return a command that runs a module, and ends with this process; flags are of Python."""
+    return (sys.executable, *flags, "-m", __name__, str(os.getpid()), name)
 
-    Ctrl-C is held back until then from those that it starts: Python would print where it was.
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back from this thread, and from what it starts until that calls `on_interrupt`.
+
+    Python would print where it was, if only while it imports modules.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
-        future: Future[Any] = executor.submit(function, *arguments)
-        return future
+        yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def ignore_interrupts() -> None:
-    """Leave Ctrl-C, which reaches all processes of a terminal, to the one that started this one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def on_interrupt(handler: Any) -> None:
+    """Set what Ctrl-C does here from now on."""
+    signal.signal(signal.SIGINT, handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
+def submit_call(executor: Any, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    """Submit a call to an executor of processes whose initializer calls `ignore_interrupts`."""
+    with interrupts_held():
+        future: Future[Any] = executor.submit(function, *arguments)
+    return future
+
+
+def ignore_interrupts() -> None:
+    """Leave Ctrl-C, which reaches all processes of a terminal, to the one that started this one."""
+    on_interrupt(signal.SIG_IGN)
+
+
 if __name__ == "__main__":
-    end_with_parent()
-    del sys.argv[0]
+    end_with_parent(parent=int(sys.argv[1]))
+    del sys.argv[:2]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

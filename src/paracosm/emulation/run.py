@@ -24,6 +24,7 @@ from paracosm.emulation.result import EmulationResult, Metrics, Sink, result_of
 from paracosm.emulation.wire.connection import allow_open_files
 from paracosm.errors import InputError, check_installed
 from paracosm.files import temporary_folder
+from paracosm.processes import interrupts_held
 from paracosm.results import EmulationSummary
 
 
@@ -266,13 +267,14 @@ def _start(
     job.readers.append(RecordReader(setting.records))
     inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    return subprocess.Popen(
-        [*_PYTHON, *module],
-        env=inherited | address | setting.environment() | (variables or {}),
-        stdin=subprocess.DEVNULL,  # what reads from a terminal in the background would be stopped
-        stdout=out,
-        process_group=0,
-    )
+    with interrupts_held():
+        return subprocess.Popen(
+            [*_PYTHON, *module],
+            env=inherited | address | setting.environment() | (variables or {}),
+            stdin=subprocess.DEVNULL,  # in the background, reading a terminal would stop it
+            stdout=out,
+            process_group=0,
+        )
 
 
 # They are for processes that the user starts.

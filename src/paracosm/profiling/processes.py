@@ -16,10 +16,9 @@ from typing import IO, Any, Self
 
 from paracosm.errors import InputError
 from paracosm.files import FULL, temporary_folder
+from paracosm.processes import python_module
 from paracosm.profiling.environment import free_memory
 from paracosm.units import format_size
-
-_PYTHON = (sys.executable, "-m", "paracosm.processes")  # which end with this process
 
 _GRACE = 1.0  # seconds in which the process that died first is distinguished from later failures
 
@@ -72,7 +71,7 @@ class Processes:
         inherited: Sequence[int] = (),
         prefix: Sequence[str] = (),
     ) -> None:
-        command = [*prefix, *_PYTHON, self._module, json.dumps(setup)]
+        command = [*prefix, *python_module(self._module), json.dumps(setup)]
         with self._messages(len(self._workers)).open("wb") as errors:
             worker = subprocess.Popen(
                 command,

@@ -19,12 +19,15 @@ from typing import Any
 from paracosm.emulation.config import Setting
 from paracosm.errors import InputError
 from paracosm.files import read_bytes
-from paracosm.processes import end_with_parent
+from paracosm.processes import end_with_parent, on_interrupt
 
 
 def main() -> None:
     """Prepare this process as its environment describes, run the script, and end as it ends."""
     end_with_parent(signal.SIGTERM)
+    interrupt = signal.getsignal(signal.SIGINT)
+    is_ignored = interrupt is signal.SIG_IGN
+    on_interrupt(interrupt if is_ignored else signal.SIG_DFL)  # ends it quietly
     from paracosm.emulation.rank.prepare import prepare
 
     try:
@@ -37,6 +40,7 @@ def main() -> None:
     except SyntaxError as error:
         show(error)
         sys.exit(1)
+    signal.signal(signal.SIGINT, interrupt)
     run_script(script, sys.argv[2:])
 
 
@@ -60,7 +64,7 @@ def run_script(script: Script, arguments: Sequence[str]) -> None:
     """Run a script as `__main__`, with `arguments`.
 
     An exception is shown without frames of ours and ends the process with the interpreter's exit
-    code, by SystemExit or, after Ctrl-C, by the signal.
+    code, by SystemExit. After Ctrl-C nothing is shown, and the signal ends it.
     """
     module = types.ModuleType("__main__")
     spec = script.spec
@@ -75,12 +79,11 @@ def run_script(script: Script, arguments: Sequence[str]) -> None:
         exec(script.code, module.__dict__)
     except SystemExit:
         raise
+    except KeyboardInterrupt:
+        sys.excepthook = lambda *ignored: None
+        raise  # the interpreter ends itself by SIGINT when this reaches it
     except BaseException as error:
         show(error)
-        if isinstance(error, KeyboardInterrupt):
-            # The interpreter ends itself by SIGINT when this reaches it; it has been shown already.
-            sys.excepthook = lambda *ignored: None
-            raise
         raise SystemExit(1) from None
 
 

@@ -23,6 +23,7 @@ from paracosm.emulation.wire.connection import Loop, Pair
 from paracosm.emulation.wire.emulator import Emulator
 from paracosm.emulation.wire.rendezvous import Rendezvous
 from paracosm.errors import InputError
+from paracosm.processes import on_interrupt
 
 _TIMEOUT = 30.0  # seconds for a handshake
 _LOOK = 0.05  # seconds between looks for operations that stand still or whose end does not show
@@ -35,8 +36,8 @@ def main() -> int:
     setting = Setting.from_environment()
     address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     stop = threading.Event()
-    for sign in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(sign, lambda number, frame: stop.set())
+    signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
+    on_interrupt(lambda number, frame: stop.set())
     try:
         done = emulate_peers(
             setting.config, setting.seed, setting.records, "127.0.0.1", address, stop

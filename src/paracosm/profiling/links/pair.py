@@ -19,6 +19,7 @@ from pathlib import Path
 
 from paracosm.errors import InputError, require
 from paracosm.files import replacing
+from paracosm.processes import python_module
 from paracosm.profiling.links.measure import fit_line, link_of
 from paracosm.units import format_bandwidth, format_duration, parse_whole
 
@@ -72,14 +73,14 @@ def calibrate_link(seconds: float = 0.5, timeout: float = 60.0) -> PairLink | No
         free.bind(("127.0.0.1", 0))
         address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
     os.environ |= address | {"WORLD_SIZE": "2"}
-    command = [sys.executable, "-P", "-m", __name__, str(seconds), str(timeout)]
+    command = [*python_module(__name__, "-P"), str(seconds), str(timeout)]
     other = subprocess.Popen(command, env=os.environ | {"RANK": "1"})
-    os.environ["RANK"] = "0"
     try:
+        os.environ["RANK"] = "0"
         return _measured(seconds, timeout)
     finally:
         for name in (*address, "WORLD_SIZE", "RANK"):
-            del os.environ[name]
+            os.environ.pop(name, None)
         other.kill()
         other.wait()
 
