@@ -79,7 +79,7 @@ class Writers(RuleBasedStateMachine):
         assert code in (0, 2, -9), said
         if code == 2:
             assert said.count("\n") == 1, said
-            writing = re.search(r"the process (\d+) is writing here", said)
+            writing = re.search(r"process (\d+) is writing to this folder", said)
             assert writing is None or int(writing[1]) in self.pids - {child.pid}
             assert writing or "give --force" in said or "report.html" in said, said
 
