@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Timer
 
 import pytest
 import yaml
@@ -284,13 +285,21 @@ def test_a_parcel_is_opened_in_a_folder_of_its_own_and_newer_modules_are_importe
     assert Path.cwd() == before
 
 
-def test_a_cluster_whose_workers_are_being_replaced_is_waited_for(dask: Backend) -> None:
-    client = backends._dask_client(None, 2)
-    for nanny in client.cluster.workers.values():
-        os.kill(nanny.pid, signal.SIGKILL)
-    while client.nthreads():
-        time.sleep(0.01)
-    assert sorted(dask.each(abs, [(-1,), (-2,)])) == [1, 2]
+def test_a_cluster_whose_workers_are_being_replaced_is_waited_for() -> None:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        cloud = Backend("dask", scheduler=cluster.scheduler_address)
+        assert list(cloud.each(abs, [(-1,)])) == [1]
+        cluster.scale(0)
+        while backends._dask_client(cloud.scheduler, 1).nthreads():
+            time.sleep(0.01)
+        replaced = Timer(1.0, cluster.scale, [1])
+        replaced.start()
+        assert sorted(cloud.each(abs, [(-1,), (-2,)])) == [1, 2]
+        replaced.join()
+        backends._dask_client(cloud.scheduler, 1).close()
 
 
 def test_workers_compute_the_gradients_of_one_run_with_the_users_own_model(
