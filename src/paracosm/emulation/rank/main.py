@@ -26,8 +26,8 @@ def main() -> None:
     """Prepare this process as its environment describes, run the script, and end as it ends."""
     end_with_parent(signal.SIGTERM)
     interrupt = signal.getsignal(signal.SIGINT)
-    is_ignored = interrupt is signal.SIG_IGN
-    on_interrupt(interrupt if is_ignored else signal.SIG_DFL)  # ends it quietly
+    # Until the script runs, it ends the process quietly.
+    on_interrupt(interrupt if interrupt is signal.SIG_IGN else signal.SIG_DFL)
     from paracosm.emulation.rank.prepare import prepare
 
     try:
