@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
 from typing import Any
 
 
@@ -31,7 +30,7 @@ def python_module(name: str, *flags: str) -> tuple[str, ...]:
     return (sys.executable, *flags, "-m", __name__, str(os.getpid()), name)
 
 
-@contextmanager
+@contextlib.contextmanager
 def interrupts_held() -> Iterator[None]:
     """Hold Ctrl-C back from this thread, and from what it starts until that calls `on_interrupt`.
 

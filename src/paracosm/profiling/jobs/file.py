@@ -106,9 +106,10 @@ def load_job_profile(path: str | Path) -> JobProfile:
             table["resource"].cast("string").combine_chunks().dictionary_encode()
         )
         code = {name: number for number, name in enumerate(RESOURCES)}
-        if strange := [name for name in coded.dictionary.to_pylist() if name not in code]:
+        used = coded.dictionary.to_pylist()
+        if strange := [name for name in used if name not in code]:
             raise unknown("resource", strange[0], RESOURCES)
-        kinds = np.array([code[name] for name in coded.dictionary.to_pylist()], np.int8)
+        kinds = np.array([code[name] for name in used], np.int8)
         resource = kinds[coded.indices.to_numpy()]
         _check_rows(rows, shape)
         one = slice(0, len(names))
