@@ -82,6 +82,35 @@ def test_a_rank_ends_with_a_launcher_that_is_killed() -> None:
         assert time.monotonic() - killed < PATIENCE
 
 
+LAUNCHER = """
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+from paracosm.emulation import run
+from paracosm.emulation.config import EmulateConfig
+
+what, folder = sys.argv[1], Path(sys.argv[2])
+(folder / "script.py").write_text("import time\\ntime.sleep(60)")
+config = EmulateConfig(script=folder / "script.py", world_size=4, mode="wire")
+if what == "rank":
+    run._start_rank(config, 0, 0, folder, 1, run._Job(), contextlib.ExitStack())
+else:
+    run._start_emulator(config, 0, folder, 1, run._Job())
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others do not tell children")
+@pytest.mark.parametrize("what", ["rank", "emulator"])
+def test_what_a_launcher_started_as_it_was_killed_ends(what: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LAUNCHER, what, str(tmp_path)]
+    begun = time.monotonic()
+    subprocess.run(command, stdout=subprocess.PIPE, check=True)  # until nobody can write any more
+    assert time.monotonic() - begun < 40.0
+
+
 def test_a_rank_whose_emulator_failed_is_not_left_waiting(
     ranks: dict[int, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

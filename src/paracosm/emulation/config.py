@@ -388,6 +388,7 @@ class Setting:
     seed: int  # of everything that is random
     rank: int  # of this process; -1 for the emulator
     records: Path  # file that it writes its records to
+    launcher: int | None = None  # id of the process that this one ends with
 
     def environment(self) -> dict[str, str]:
         """Return the variables that pass this on and, as torchrun does, identify a real rank."""

@@ -237,7 +237,7 @@ def _start_rank(
     if config.output == "stderr":
         out = sys.stderr.fileno()
     sys.stdout.flush()
-    setting = Setting(config, seed, rank, folder / f"rank{rank}.records")
+    setting = Setting(config, seed, rank, folder / f"rank{rank}.records", os.getpid())
     variables = None
     if config.nccl:
         from paracosm.emulation.nccl.table import CostTable
@@ -251,7 +251,7 @@ def _start_rank(
 def _start_emulator(
     config: EmulateConfig, seed: int, folder: Path, port: int, job: _Job
 ) -> subprocess.Popen[bytes]:
-    setting = Setting(config, seed, -1, folder / "emulator.records")
+    setting = Setting(config, seed, -1, folder / "emulator.records", os.getpid())
     return _start(["paracosm.emulation.wire.main"], setting, port, job)
 
 

@@ -24,14 +24,14 @@ from paracosm.processes import end_with_parent, on_interrupt
 
 def main() -> None:
     """Prepare this process as its environment describes, run the script, and end as it ends."""
-    end_with_parent(signal.SIGTERM)
     interrupt = signal.getsignal(signal.SIGINT)
     # Until the script runs, it ends the process quietly.
     on_interrupt(interrupt if interrupt is signal.SIG_IGN else signal.SIG_DFL)
-    from paracosm.emulation.rank.prepare import prepare
-
     try:
         setting = Setting.from_environment()
+        end_with_parent(signal.SIGTERM, setting.launcher)
+        from paracosm.emulation.rank.prepare import prepare
+
         prepare(setting)
         script = load_script(sys.argv[1])
     except InputError as error:

@@ -23,7 +23,7 @@ from paracosm.emulation.wire.connection import Loop, Pair
 from paracosm.emulation.wire.emulator import Emulator
 from paracosm.emulation.wire.rendezvous import Rendezvous
 from paracosm.errors import InputError
-from paracosm.processes import on_interrupt
+from paracosm.processes import end_with_parent, on_interrupt
 
 _TIMEOUT = 30.0  # seconds for a handshake
 _LOOK = 0.05  # seconds between looks for operations that stand still or whose end does not show
@@ -34,6 +34,7 @@ _GRACE = 0.3  # seconds for which a job without connections may still make new o
 def main() -> int:
     """Emulate the peers of a job until its real ranks have left, or SIGTERM or SIGINT arrives."""
     setting = Setting.from_environment()
+    end_with_parent(signal.SIGTERM, setting.launcher)
     address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
