@@ -124,6 +124,7 @@ def test_an_answer_comes_first(tmp_path: Path, capsys: Capture) -> None:
     assert "not empty" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_plan_is_the_same_on_several_processes(tmp_path: Path, small: PlanSummary) -> None:
     several = planned(tmp_path, jobs=2, price="36/h a worker").to_dict()
     alone = small.to_dict()

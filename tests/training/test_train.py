@@ -553,6 +553,7 @@ for algorithm, lookahead in [("asgd", "off"), ("asgd", "vmap"), ("backup-workers
 """
 
 
+@pytest.mark.slow
 def test_one_seed_gives_one_run_whatever_the_hash_seed() -> None:
     one, other = (
         subprocess.run(

@@ -86,7 +86,7 @@ def test_objects_of_emulated_ranks_are_sound(tmp_path: Path, mode: str) -> None:
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        pytest.param(CALLS, "rpc is not emulated", id="rpc"),
+        pytest.param(CALLS, "rpc is not emulated", id="rpc", marks=SLOW),
         pytest.param(BEGIN + KEYS, "emulated ranks run no script", id="store", marks=SLOW),
     ],
 )

@@ -37,6 +37,7 @@ def process_as_loss() -> Model:
     return Model(module, lambda outputs, targets: 0 * outputs.sum() + os.getpid())
 
 
+@pytest.mark.slow
 def test_they_equal_those_computed_one_by_one(dask: Backend) -> None:
     model, plain = normalised(), normalised()
     layout = ParameterLayout.of(model.module)

@@ -25,6 +25,7 @@ def begin(rank, size, run, backend="gloo"):
     os.environ["MASTER_PORT"] = "29501"
     dist.init_process_group(backend, rank=rank, world_size=size)
     run(rank, size)
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
