@@ -197,6 +197,17 @@ def test_a_run_whose_worker_is_killed_is_made_again(dask: Backend, tmp_path: Pat
         list(dask.each(die, [(1,)]))
 
 
+@pytest.mark.slow
+def test_a_worker_here_that_is_slow_to_come_back_is_waited_for(tmp_path: Path) -> None:
+    dask = pytest.importorskip("dask")
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "10ms"}):
+        one = Backend("dask", jobs=1)
+        assert len(list(one.each(die_once, [(str(tmp_path / "a"),)]))) == 1
+        client = backends._dask_client(None, 1)
+        client.cluster.close()
+        client.close()
+
+
 def is_open(port: int) -> bool:
     with socket.socket() as there:
         return there.connect_ex(("127.0.0.1", port)) == 0
