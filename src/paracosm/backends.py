@@ -253,7 +253,7 @@ def _dask_client(scheduler: str | None, jobs: int) -> Any:
     settings = {
         "distributed.worker.daemon": False,  # look-ahead of a training has processes of its own
         "distributed.worker.profile.enabled": False,
-        # A worker that takes longer to be replaced would be lost for good: 15 s, unless told.
+        # Dask gives up for good a worker that is not replaced in time: 15 s, too short if busy.
         "distributed.deploy.lost-worker-timeout": "10 minutes",
         "distributed.admin.large-graph-warning-threshold": "1 GiB",  # parameters are that large
     }

@@ -200,12 +200,11 @@ def test_a_run_whose_worker_is_killed_is_made_again(dask: Backend, tmp_path: Pat
 @pytest.mark.slow
 def test_a_worker_here_that_is_slow_to_come_back_is_waited_for(tmp_path: Path) -> None:
     dask = pytest.importorskip("dask")
-    with dask.config.set({"distributed.deploy.lost-worker-timeout": "10ms"}):
-        one = Backend("dask", jobs=1)
-        assert len(list(one.each(die_once, [(str(tmp_path / "a"),)]))) == 1
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "10ms"}), ExitStack() as ends:
         client = backends._dask_client(None, 1)
-        client.cluster.close()
-        client.close()
+        ends.callback(client.close)
+        ends.callback(client.cluster.close)
+        assert len(list(Backend("dask", jobs=1).each(die_once, [(str(tmp_path / "a"),)]))) == 1
 
 
 def is_open(port: int) -> bool:
