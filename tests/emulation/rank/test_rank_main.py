@@ -89,6 +89,18 @@ def test_ctrl_c_ends_a_script_without_its_traceback(run_rank: Run, tmp_path: Pat
     assert run_rank(str(script)).out == "caught\n"
 
 
+def test_no_thread_outlives_the_interpreter(run_rank: Run, tmp_path: Path) -> None:
+    """One that completes a future just then aborts the process, whether it has a group or not."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import atexit, threading\n"
+        "threads = threading.enumerate()\n"
+        "atexit._run_exitfuncs()\n"
+        "print([each.name for each in threads], threading.active_count())\n"
+    )
+    assert run_rank(str(script)).out == "['MainThread', 'paracosm-done'] 1\n"
+
+
 @pytest.mark.slow
 def test_a_module_runs_as_with_python_m(run_rank: Run) -> None:
     expected = start([sys.executable, "-m", "json.tool", "--help"])

@@ -64,7 +64,7 @@ class Runtime:
         self._under_way: deque[_UnderWay] = deque()
         self._streams: dict[torch.device, CudaStreams] = {}
         self._lock = threading.Lock()
-        self._is_registered = self._has_warned = False
+        self._has_warned = False
         self._process = 0
 
     def start(self) -> None:
@@ -72,6 +72,9 @@ class Runtime:
         if self._process:
             return
         self._process = os.getpid()
+        # A thread that completes futures must not outlive the interpreter: that aborts the process.
+        # What was registered before this, the end of the records, is called after it.
+        atexit.register(self.close)
         if self._measures:
             return
         precise_timer()  # threads that this one starts inherit it
@@ -91,11 +94,6 @@ class Runtime:
         self, name: str, rank: int, members: Sequence[int], asked: str, timeout: float
     ) -> Member:
         self.start()
-        if not self._is_registered:
-            self._is_registered = True
-            # threads that hold tensors must not outlive the interpreter; registered now, that is
-            # done before what was registered at the start closes the records
-            atexit.register(self.close)
         number = self.setting.config.comm_workers
         member = Member(name, rank, tuple(members), asked, timeout, number)
         self.recorder.append(
