@@ -7,7 +7,7 @@ from math import inf
 
 import numpy as np
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 from plain_systems import plain_system, port_ways
 from random_workloads import Case, cases, whole_numbers
@@ -27,6 +27,7 @@ def test_any_job_on_any_system(case: Case, until: float) -> None:
     expected = simulate_literally(
         case.workload, case.system, case.drawn, until=until, keep_chunks=True
     )
+    assume(not is_decided_by_rounding(expected))
     event("some never end" if np.isnan(expected.step_end).any() else "all end")
     agree_on_chunks(got, expected)
     agree_on_steps(got, expected)
@@ -108,6 +109,16 @@ def agree_on_chunks(got: Simulated, expected: Simulated) -> None:
             by_end(expected)[time], rel=PRECISION, abs=PRECISION
         )
     assert (np.diff(got.chunks["end"]) >= 0).all()
+
+
+def is_decided_by_rounding(simulated: Simulated) -> bool:
+    """Return whether chunks end at one time but for rounding, which decides what is next in line.
+
+    On two cores, ops of 1 and of 2 seconds end together with ops of 2 and of 1. One case in 60 has
+    such ends.
+    """
+    between = np.diff(np.sort(simulated.chunks["end"]))
+    return bool(((between > 0) & (between < PRECISION)).any())
 
 
 def by_end(simulated: Simulated) -> np.ndarray:
