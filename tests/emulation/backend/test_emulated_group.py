@@ -177,19 +177,19 @@ def test_records_say_what_was_asked_where_and_how_long_it_took(four: World):
 
 
 def test_a_collective_runs_beside_computing(four: World):
-    four.communication.costs = Cost(50e-3, 0.0)
+    four.communication.costs = Cost(0.5, 0.0)  # more than a busy machine pauses for
     begin = time.monotonic()
     work = dist.all_reduce(torch.ones(1), async_op=True)
-    assert time.monotonic() - begin < 50e-3
     assert not work.is_completed()
-    while time.monotonic() < begin + 60e-3:
+    assert time.monotonic() - begin < 0.5
+    while time.monotonic() < begin + 0.6:
         pass
     assert work.is_completed()
     before = len(four.of(Wait))
     work.wait()
     assert len(four.of(Wait)) == before  # nothing was waited for
     dist.all_reduce(torch.ones(1))
-    assert time.monotonic() - begin >= 110e-3
+    assert time.monotonic() - begin >= 1.1
 
 
 def test_futures_are_completed_at_their_deadlines_in_order(four: World):

@@ -48,7 +48,10 @@ def test_flows_end_when_a_fluid_link_would_have_carried_them(
 
 
 def test_bytes_one_after_the_other_take_as_long_as_all_of_them() -> None:
-    port, begin = Port(100_000.0), time.monotonic()
-    for _ in range(10):
-        port.carry(0, 2_000)
-    assert 0.2 - 1e-6 <= time.monotonic() - begin < 0.2 + LATE
+    def took() -> float:
+        port, begin = Port(100_000.0), time.monotonic()
+        for _ in range(10):
+            port.carry(0, 2_000)
+        return time.monotonic() - begin
+
+    assert 0.2 - 1e-6 <= min(took() for _ in range(3)) < 0.2 + LATE
