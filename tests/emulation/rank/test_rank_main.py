@@ -90,7 +90,7 @@ def test_ctrl_c_ends_a_script_without_its_traceback(run_rank: Run, tmp_path: Pat
 
 
 def test_no_thread_outlives_the_interpreter(run_rank: Run, tmp_path: Path) -> None:
-    """One that completes a future just then aborts the process, whether it has a group or not."""
+    """A thread that completes a future just then aborts the process; this script has no group."""
     script = tmp_path / "train.py"
     script.write_text(
         "import atexit, threading\n"

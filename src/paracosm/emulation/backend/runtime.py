@@ -68,7 +68,7 @@ class Runtime:
         self._process = 0
 
     def start(self) -> None:
-        """Measure this machine's timers and start a thread, once; takes 60 ms."""
+        """Measure this machine's timers and start a thread, once; takes 60 ms. It ends at exit."""
         if self._process:
             return
         self._process = os.getpid()
