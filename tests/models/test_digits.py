@@ -43,15 +43,7 @@ def test_digits_take_no_folder(tmp_path: Path) -> None:
 
 
 def test_without_scikit_learn_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "sklearn.datasets", raising=False)
-    monkeypatch.delitem(sys.modules, "sklearn", raising=False)
-
-    class Missing:
-        def find_spec(self, name: str, *_: object) -> None:
-            if name.startswith("sklearn"):
-                raise ModuleNotFoundError(f"No module named '{name}'", name="sklearn")
-
-    monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
+    monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(MissingExtraError, match=r'"digits" needs sklearn: .*paracosm\[torch\]'):
         load_data("digits")
 

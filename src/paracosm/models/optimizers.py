@@ -36,6 +36,11 @@ class Optimizer:
         options = ", ".join(f"{key}={value}" for key, value in self.options.items())
         return f"{self.name}({options})" if options else self.name
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether this is gradient descent alone, which takes no optimizer of PyTorch."""
+        return self.name == "sgd" and not self.options
+
     def make(
         self, parameters: Iterable[torch.Tensor], lr: float, foreach: bool | None = None
     ) -> torch.optim.Optimizer:
@@ -57,6 +62,9 @@ class Optimizer:
 
     def try_out(self, lr: float) -> None:
         """Make one step on a small vector; InputError as of `make`."""
+        if self.is_plain:
+            return  # no option to refuse, and PyTorch takes seconds to import a first optimizer
+
         import torch
 
         variable = torch.ones(2, requires_grad=True)

@@ -20,21 +20,17 @@ SGD = Optimizer("sgd", {})
 
 def update_rule(optimizer: Optimizer, lr: float) -> Rule:
     """Return the rule by which an optimizer changes parameters, with a state of its own."""
-    if _is_plain(optimizer):
+    if optimizer.is_plain:
         return lambda parameters, direction, step: parameters.sub(direction, alpha=lr * step)
     return Stepping(optimizer, lr)
 
 
 def outer_rule(optimizer: Optimizer, lr: float) -> Rule:
     """Return the rule by which an optimizer steps against a mean pseudo-gradient."""
-    if _is_plain(optimizer):
+    if optimizer.is_plain:
         # With a step of 1 this is the mean of parameters, rounded as one would by hand.
         return lambda parameters, direction, step: parameters - lr * step * direction
     return Stepping(optimizer, lr)
-
-
-def _is_plain(optimizer: Optimizer) -> bool:
-    return optimizer.name == "sgd" and not optimizer.options
 
 
 class Stepping:
