@@ -19,6 +19,10 @@ UNHASHED := torch triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cubla
   nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse nvidia-cusparselt-cu13 \
   nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx
 
+# pip compiles no modules here; so Python keeps what it compiles, also where images forbid that. Each
+# process that imports PyTorch would take three times as long to start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test everyday test-all lint types format bench docs links lock sbom audit clean browser
 
 demo: $(READY)
