@@ -413,6 +413,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_python_uses_the_database_that_the_command_wrote(database: Path) -> None:
     asked = {"model": "mlp", "batch": 4, "db": database, "new_ops": "refuse"}
     flags = [f"--{key.replace('_', '-')}={value}" for key, value in asked.items()]

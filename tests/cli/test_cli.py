@@ -496,14 +496,8 @@ def test_an_interrupted_run_keeps_what_it_has_and_says_so(
     assert (out / "report.html").exists()
 
 
-@pytest.mark.parametrize(
-    ("jobs", "whole_group"),
-    [
-        pytest.param("1", False, marks=pytest.mark.slow),
-        pytest.param("2", False, marks=pytest.mark.slow),
-        ("2", True),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("jobs", "whole_group"), [("1", False), ("2", False), ("2", True)])
 def test_an_interrupted_sweep_stops_at_once_and_the_same_command_goes_on(
     tmp_path: Path, capsys: Capture, jobs: str, whole_group: bool
 ) -> None:

@@ -117,6 +117,7 @@ def test_a_sweep_on_workers_leaves_what_a_sweep_here_leaves(
     assert not (tmp_path / "pids").exists()
 
 
+@pytest.mark.slow
 def test_an_algorithm_of_the_user_s_own_travels_to_processes_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

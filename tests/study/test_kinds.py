@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -71,13 +69,3 @@ def test_a_relaxation_has_no_log_of_its_events() -> None:
     (point,) = Study(relax={"problem": "laplace2d:4", "processors": 2}).points("test")
     with pytest.raises(InputError, match="has no event log"):
         run_point(point, hooks=Hooks(log=True))
-
-
-def test_a_study_of_one_kind_loads_no_room_of_another() -> None:
-    program = (
-        "import sys; from paracosm.studies import Study; Study(train={}).points('test');"
-        "print([m for m in sys.modules if m.startswith('paracosm.relaxation')]);"
-        "assert 'paracosm.training' in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
-    assert done.stdout.decode().strip() == "[]"

@@ -89,13 +89,8 @@ def test_the_mean_over_replicas_is_evaluated(topology: str) -> None:
     assert column(shared, "test_loss")[-1] != pytest.approx(plainly()[-1], abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        "asgd",
-        *(pytest.param(each, marks=pytest.mark.slow) for each in ("fedavg(steps=3)", "ad-psgd")),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["asgd", "fedavg(steps=3)", "ad-psgd"])
 def test_on_processes_the_values_are_those_of_one_by_one(algorithm: str) -> None:
     alone, on_processes = (
         run(algorithm=algorithm, lookahead=mode, updates=6) for mode in ("off", "processes")

@@ -212,6 +212,7 @@ def two_workers() -> Iterator[Training]:
         yield job
 
 
+@pytest.mark.slow
 def test_one_worker_does_plain_gradient_descent_to_the_bit(
     two_workers: Training,
 ) -> None:
@@ -231,6 +232,7 @@ def test_one_worker_does_plain_gradient_descent_to_the_bit(
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.slow
 def test_workers_begin_one_after_the_other_and_end_after_their_seconds(
     two_workers: Training,
 ) -> None:
@@ -245,6 +247,7 @@ def test_workers_begin_one_after_the_other_and_end_after_their_seconds(
         assert (own["begin"][1:] >= own["end"][:-1]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "message"),
     [
@@ -278,6 +281,7 @@ def death_of(job: Training, number: int) -> Iterator[None]:
 
 
 # This one ends the job of the fixture: it comes after all that use it.
+@pytest.mark.slow
 def test_a_worker_that_dies_is_named_in_one_line(two_workers: Training) -> None:
     with (
         death_of(two_workers, 2),

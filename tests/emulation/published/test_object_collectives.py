@@ -58,8 +58,8 @@ rpc.init_rpc("worker", rank=0, world_size=int(os.environ["WORLD_SIZE"]))
 KEYS = """
 dist.distributed_c10d._get_default_store().wait(["of rank 1"])
 """
-SLOW = pytest.mark.slow
-MODES = ("backend", pytest.param("wire", marks=SLOW))
+pytestmark = pytest.mark.slow
+MODES = ("backend", "wire")
 
 
 def emulate(script: Path, mode: str) -> tuple[int, str]:
@@ -86,8 +86,8 @@ def test_objects_of_emulated_ranks_are_sound(tmp_path: Path, mode: str) -> None:
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        pytest.param(CALLS, "rpc is not emulated", id="rpc", marks=SLOW),
-        pytest.param(BEGIN + KEYS, "emulated ranks run no script", id="store", marks=SLOW),
+        pytest.param(CALLS, "rpc is not emulated", id="rpc"),
+        pytest.param(BEGIN + KEYS, "emulated ranks run no script", id="store"),
     ],
 )
 def test_what_waits_for_peers_is_refused_by_name(

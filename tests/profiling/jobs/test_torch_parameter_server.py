@@ -124,6 +124,7 @@ def test_the_passes_take_the_seconds_that_are_waited_shared_by_their_flops(
     assert sum(taken[name] for name in backward) >= 0.012
 
 
+@pytest.mark.slow
 def test_a_port_by_waiting_makes_transfers_as_long_as_their_bytes(options: JobOptions) -> None:
     profile = profile_module(replace(options, port=10_000.0), 3)
     total = sum(SIZES.values())
@@ -179,6 +180,7 @@ def test_a_failing_model_ends_all_processes_with_its_own_message(options: JobOpt
     assert all(process.poll() is not None for process in processes)
 
 
+@pytest.mark.slow
 def test_a_process_ends_with_who_started_it(options: JobOptions, tmp_path: Path) -> None:
     """It waits for others that never come; its input ends when the one that it serves does."""
     setup = Setup(options, rank=1, workers=1, interface=None, store=str(tmp_path / "store"))

@@ -48,6 +48,7 @@ def test_everything_that_a_cpu_has_is_measured() -> None:
     assert steps[-1][0] == steps[-1][1] == len(done.timings)
 
 
+@pytest.mark.slow
 def test_reducing_gradients_costs_a_core_more_the_more_there_are() -> None:
     """Each byte is copied at least twice, and added up: no core does 100 GB/s of that."""
     settings = LinkSettings(kinds=("ddp",), sizes=(1 << 20, 1 << 23), ranks=(2,), seconds=2.0)

@@ -54,6 +54,7 @@ def test_they_equal_those_computed_one_by_one(dask: Backend) -> None:
         assert torch.allclose(found.gradient, expected.gradient, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_they_run_on_the_workers(dask: Backend) -> None:
     model = process_as_loss()
     layout = ParameterLayout.of(model.module)
