@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 
@@ -63,10 +64,12 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
         raise _missing(module, extra, purpose) from None
 
 
-def check_installed(module: str, extra: str, purpose: str) -> None:
-    """Raise MissingExtraError without `module`, which other processes import."""
-    if importlib.util.find_spec(module) is None:
+def check_installed(module: str, extra: str, purpose: str) -> ModuleSpec:
+    """Return where `module` is, without importing it; MissingExtraError as of `require`."""
+    spec = importlib.util.find_spec(module)
+    if spec is None:
         raise _missing(module, extra, purpose)
+    return spec
 
 
 def _missing(module: str, extra: str, purpose: str) -> MissingExtraError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,12 +112,10 @@ def _digits(data_dir: Path | None) -> tuple[Any, Any, Any, Any]:
     """Read scikit-learn's 1797 digits, [0, 1], (1, 8, 8): 360 for the test, drawn with seed 0."""
     if data_dir is not None:
         raise InputError("the digits come with scikit-learn: they take no data folder")
-    check_installed("sklearn", "torch", 'the data set "digits"')
-    package = importlib.util.find_spec("sklearn")
+    package = check_installed("sklearn", "torch", 'the data set "digits"').origin
     assert package is not None
-    assert package.submodule_search_locations is not None
-    # As load_digits does, whose import takes longer than a first run.
-    file = Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
+    # As load_digits reads it; importing scikit-learn would take longer than a second.
+    file = Path(package).parent / "datasets" / "data" / "digits.csv.gz"
     rows = np.loadtxt(file, delimiter=",")
     rows = rows[np.random.default_rng(0).permutation(len(rows))]
     images = (rows[:, :64] / 16).astype(np.float32).reshape(-1, 1, 8, 8)
