@@ -119,5 +119,4 @@ links: docs
 	$(BIN)/python -m sphinx --builder linkcheck --quiet docs docs/_build/links
 
 clean:
-	find src benchmarks -name '*.nb[ic]' -delete
 	rm -rf .venv .audit build dist docs/_build docs/gallery docs/reference .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
-import shutil
 import subprocess
 import sys
 from functools import cache
@@ -13,7 +11,7 @@ from pathlib import Path
 import networkx as nx
 
 import paracosm
-from paracosm.compiled import ROOMS
+from paracosm.compiled_cache import ROOMS
 
 PACKAGE = Path(paracosm.__file__).parent
 
@@ -24,7 +22,8 @@ GROUND: dict[str, set[str]] = {
     "expression": set(),
     "factory": {"files"},
     "validation": {"files"},
-    "compiled": set(),
+    "compiled": {"compiled_cache"},
+    "compiled_cache": {"files"},
     "files": set(),
     "data_files": {"files"},
     "processes": set(),
@@ -223,31 +222,4 @@ def test_kernels_are_in_the_rooms_that_choose_their_cache() -> None:
         if "from paracosm.compiled import" in source.read_text()
     ]
     assert len(users) > 20
-    assert [each for each in users if not each.startswith((*ROOMS, "cli/doctor.py"))] == []
-
-
-def test_kernels_are_compiled_anew_after_a_change_to_what_they_call(tmp_path: Path) -> None:
-    package = tmp_path / "paracosm"
-    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    environment = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
-
-    def folder() -> Path:
-        program = [sys.executable, "-c", "from paracosm.compiled import CACHE; print(CACHE)"]
-        done = subprocess.run(
-            program,
-            env=environment | {"PYTHONPATH": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return Path(done.stdout.strip())
-
-    first = folder()
-    assert first == folder()
-    with (package / "network" / "heaps.py").open("a") as source:
-        source.write("CHANGED = True\n")
-    second = folder()
-    assert second.is_relative_to(package)
-    assert second != first
-    assert second.is_dir()
-    assert not first.exists()
+    assert [each for each in users if not each.startswith(ROOMS)] == []

@@ -1,15 +1,7 @@
-"""Compilation of loops with Numba, function by function or together with all callees.
+"""Compilation of loops with Numba, function by function or together with all callees."""
 
-Numba caches compiled code by the time stamp of the file that defines a function, and misses changes
-to its callees in other files. So each content of the rooms that have kernels has a folder.
-"""
-
-import contextlib
 import hashlib
-import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import numba
@@ -19,6 +11,7 @@ from numba.core.registry import CPUDispatcher
 from numba.core.typing import templates
 from numba.extending import intrinsic, models, register_model
 
+from paracosm.compiled_cache import enable_cache
 from paracosm.errors import InputError
 
 _Decorator = Callable[[Any], Any]
@@ -30,30 +23,6 @@ _getter = cast(Callable[[Any], _Decorator], imputils.lower_getattr_generic)
 _model = cast(Callable[[Any], _Decorator], register_model)
 # An unused entry from C takes a tenth of the compile time.
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-
-ROOMS = ("network", "prediction/parameter_servers", "relaxation", "simulation", "timing")
-"""What has kernels, and what they are compiled from."""
-
-
-def _cache_folder() -> Path:
-    """Return the folder of what is compiled from the sources as they are now."""
-    package = Path(__file__).parent
-    digest = hashlib.sha256(Path(__file__).read_bytes())
-    for room in ROOMS:
-        for source in sorted((package / room).rglob("*.py")):
-            digest.update(source.read_bytes())
-    given = os.environ.get("NUMBA_CACHE_DIR")
-    base = Path(given) if given else package / "__pycache__"
-    folder = base / f"kernels-{digest.hexdigest()[:16]}"
-    with contextlib.suppress(OSError):  # Numba finds another place where it may not write here
-        if not given and not folder.exists():
-            for older in set(base.glob("kernels-*")) - {folder}:
-                shutil.rmtree(older, ignore_errors=True)
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-CACHE = _cache_folder()
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,12 +41,7 @@ def compiled_whole(function: Callable[..., Any]) -> Callable[..., Any]:
 def _cached(function: Any) -> Any:
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         raise InputError("NUMBA_DISABLE_JIT is set, and simulated time needs Numba: unset it")
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(CACHE)  # type: ignore[attr-defined]
-    try:
-        with contextlib.suppress(RuntimeError):  # it may write nowhere, and compiles every time
-            function.enable_caching()
-    finally:
-        numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
+    enable_cache(function)
     return function
 
 

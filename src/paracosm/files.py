@@ -370,4 +370,20 @@ def temporary_folder(within: str | None = None) -> Iterator[Path]:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
+def user_cache_folder() -> Path | None:
+    """Return the user's own folder for what can be made again; None where there can be none.
+
+    It is `paracosm` in XDG's folder of caches, ~/.cache if that is not set. One that belongs to
+    somebody else, or that others may write to, is not used: what is in it is run.
+    """
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paracosm"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state = folder.stat()
+    except (OSError, RuntimeError):  # no home
+        return None
+    others_may_write = state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return None if state.st_uid != os.geteuid() or others_may_write else folder
+
+
 _TEMPORARY = "paracosm-"

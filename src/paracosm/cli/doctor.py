@@ -9,7 +9,7 @@ from typing import Any
 from paracosm.backends import versions
 from paracosm.cli.display import aligned, printer, show_result
 from paracosm.cli.options import Json, Quiet
-from paracosm.compiled import CACHE
+from paracosm.compiled_cache import CACHE
 from paracosm.studies.run_folder import describe_environment
 
 EXTRAS = {
@@ -32,12 +32,11 @@ def doctor(json: Json = False, quiet: Quiet = False) -> int:
 
     Example: paracosm doctor
     """
-    state = "" if os.access(CACHE, os.W_OK) else ": not writable, so every run compiles again"
     here = describe_environment()
     found: dict[str, Any] = {
         **versions(),
         "processor": f"{here['processor']}, {here['cores']} cores",
-        "kernels": f"{len(list(CACHE.rglob('*.nbi')))} compiled in {CACHE}{state}",
+        "kernels": _kernels(),
         "missing": [name for name, (module, _) in EXTRAS.items() if not _is_installed(module)],
     }
     if _is_installed("torch"):
@@ -47,6 +46,13 @@ def doctor(json: Json = False, quiet: Quiet = False) -> int:
         found["gpus"] = ", ".join(gpus) or "none that torch sees"
     show_result(found, json, quiet, lambda: _show(found))
     return 0
+
+
+def _kernels() -> str:
+    if CACHE is None:
+        return "no folder to keep them in can be written: every run compiles again"
+    state = "" if os.access(CACHE, os.W_OK) else ": not writable, so new ones are not kept"
+    return f"{len(list(CACHE.glob('*.kernel')))} compiled in {CACHE}{state}"
 
 
 def _is_installed(module: str) -> bool:

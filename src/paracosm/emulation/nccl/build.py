@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError
-from paracosm.files import replacing
+from paracosm.files import replacing, user_cache_folder
 
 _HERE = Path(__file__).parent
 _SHIM = ("nccl.c", "launches.c", "emulator.c", "links.c")
@@ -111,6 +111,10 @@ def _compiler() -> str:
 
 
 def _cache() -> Path:
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paracosm"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = user_cache_folder()
+    if folder is None:
+        raise InputError(
+            "--nccl: no folder of your own for what is compiled: set XDG_CACHE_HOME to one that "
+            "only you can write to"
+        )
     return folder

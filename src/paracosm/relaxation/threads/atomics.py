@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, cast
 
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils as untyped_cgutils
 from numba.extending import intrinsic
