@@ -163,7 +163,8 @@ def import_(
     step: Annotated[
         int | None,
         Option(
-            help="which step; default: the last (PyTorch execution trace), the median (profiler)"
+            help="which step; default: the last that has ops (PyTorch execution trace), the median "
+            "(profiler)"
         ),
     ] = None,
     kineto: Annotated[
@@ -222,6 +223,18 @@ def _sizes(given: list[str]) -> dict[str, int]:
     return sizes
 
 
+def _uneven_steps(provenance: Mapping[str, Any]) -> list[str]:
+    """Say of an execution trace which steps have no ops, and if the one that is read has few."""
+    counts = dict(zip(provenance["steps"], provenance.get("ops_of_steps", ()), strict=False))
+    empty = ", ".join(str(number) for number, count in counts.items() if not count)
+    said = [f"no ops in step {empty}"] if empty else []
+    fullest = max(counts, key=lambda number: counts[number], default=None)
+    if fullest is not None and counts[provenance["step"]] < counts[fullest] / 2:
+        few, many = counts[provenance["step"]], counts[fullest]
+        said.append(f"it has {few:,} ops, step {fullest} {many:,}: --step {fullest} reads that one")
+    return said
+
+
 def _import_notes(graph: Graph) -> list[str]:
     found = graph.provenance
     said = [f"{len(graph):,} nodes"]
@@ -233,6 +246,7 @@ def _import_notes(graph: Graph) -> list[str]:
         said.append("control dependencies left out")
     if found.get("step") is not None:
         said.append(f"step {found['step']} of {', '.join(map(str, found['steps']))}")
+        said += _uneven_steps(found)
     if unknown := found.get("without_shape", 0):
         sizes = found.get("unknown_sizes") or []
         hint = f" (--size {sizes[0]}=N gives the missing size)" if sizes else ""

@@ -64,9 +64,10 @@ def test_ops_wait_for_the_last_writer_of_what_they_read() -> None:
 
 def test_what_the_optimizer_changes_are_the_parameters() -> None:
     graph = read_execution_trace(LINEAR)
-    # 21 layers of 1024 x 1024 and 1024; their gradients were there before.
+    # 21 layers of 1024 x 1024 and 1024; their gradients were there before, and SGD has no state.
     weights = 21 * 4 * (1024 * 1024 + 1024)
-    assert weights <= graph.resident["parameters"] <= 2 * weights
+    assert graph.resident["parameters"] == graph.resident["gradients"] == weights
+    assert graph.resident["optimizer"] == 0
 
 
 def test_collectives_have_their_kind_bytes_and_ranks() -> None:

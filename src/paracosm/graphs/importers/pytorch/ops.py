@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -87,32 +88,70 @@ class _Scope:
 
 
 def steps_of(trace: ObservedTrace) -> dict[int, int]:
-    found = {}
-    for call in trace.calls.values():
-        if step := _STEP.match(call.name):
-            found[int(step[1])] = call.id
+    """Return the node with which each step begins, by the number of the step."""
+    found: dict[int, int] = {}
+    for number, begin in _marks(trace):
+        found.setdefault(number, begin)
     return found
 
 
-def units_of(trace: ObservedTrace, step: int | None, where: str) -> tuple[list[Unit], int | None]:
-    """Return the ops of one step in the order in which they began, and the number of the step."""
+def _marks(trace: ObservedTrace) -> Iterator[tuple[int, int]]:
+    for call in trace.calls.values():
+        if step := _STEP.match(call.name):
+            yield int(step[1]), call.id
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedStep:
+    """The ops of one step in the order in which they began."""
+
+    units: list[Unit]
+    number: int | None  # None where no step is marked, and these are all ops
+    ops_of: Mapping[int, int]  # by number of each step, how many ops it has
+
+
+def observed_step(trace: ObservedTrace, step: int | None, where: str) -> ObservedStep:
+    """Return the step of a number, or the last one that has ops.
+
+    A profiler that is stopped after its last `step()` leaves the mark of one more step, in which
+    nothing ran.
+    """
     steps = steps_of(trace)
     if step is not None and step not in steps:
         if not steps:
             raise InputError(f"{where}: no step is marked (ProfilerStep#): leave --step out")
         raise InputError(f"{where}: {unknown('step', str(step), [str(each) for each in steps])}")
-    chosen = step if step is not None else max(steps, default=None)
-    begin = 0 if chosen is None else steps[chosen]
-    end = min((first for first in steps.values() if first > begin), default=2**63)
     scopes = _Scopes(trace.calls, where)
-    units = []
-    for call in trace.calls.values():
-        scope = scopes.of(call.id)
-        if begin <= call.id < end and _counts(call) and not scopes.of(call.parent).inside:
-            units.append(Unit(call, scope.phase, scope.place, scope.accumulates))
+    units = [
+        Unit(call, scope.phase, scope.place, scope.accumulates)
+        for call in trace.calls.values()
+        for scope in [scopes.of(call.id)]
+        if _counts(call) and not scopes.of(call.parent).inside
+    ]
     if not units:
         raise InputError(f"{where}: an execution trace without ops: no node has an op_schema")
-    return _with_module_paths(units), chosen
+    if not steps:
+        return ObservedStep(_with_module_paths(units), None, {})
+    begins = sorted(begin for _, begin in _marks(trace))
+    ids = [unit.call.id for unit in units]
+    edges = {begin: next((b for b in begins if b > begin), 2**63) for begin in begins}
+    rows = {
+        number: (bisect_left(ids, begin), bisect_left(ids, edges[begin]))
+        for number, begin in steps.items()
+    }
+    with_ops = [number for number, (first, end) in rows.items() if end > first]
+    if step is not None and step not in with_ops:
+        has = ", ".join(map(str, sorted(with_ops))) or "none"
+        raise InputError(f"{where}: step {step} has no ops; steps that have: {has}")
+    chosen = max(with_ops, default=None) if step is None else step
+    if chosen is None:
+        raise InputError(
+            f"{where}: no op is in one of its {len(steps)} steps (ProfilerStep#): they are "
+            f"{len(units):,} ops before the first one"
+        )
+    first, end = rows[chosen]
+    ops_of = {number: last - begin for number, (begin, last) in sorted(rows.items())}
+    return ObservedStep(_with_module_paths(units[first:end]), chosen, ops_of)
 
 
 class _Scopes:
@@ -186,8 +225,22 @@ class _Life:
     size: int
     maker: int  # row of the unit; -1 for what was there before
     last: int
-    kept: bool = False
-    updated: bool = False
+    accumulated: bool = False  # a gradient's: what backward passes add to
+    in_forward: bool = False
+    updated: bool = False  # by the optimizer
+
+    @property
+    def kind(self) -> str:
+        """What it is if it was there before the step.
+
+        The optimizer changes parameters and its own state, and may scale or clear gradients; the
+        forward pass takes only parameters.
+        """
+        if self.accumulated:
+            return "gradients"
+        if not self.updated:
+            return "inputs"
+        return "parameters" if self.in_forward else "optimizer"
 
 
 @dataclass
@@ -229,7 +282,8 @@ def book(
             storage = held[use.storage]
             storage.life.size = max(storage.life.size, use.size)
             storage.life.last = row
-            storage.life.kept |= unit.accumulates
+            storage.life.accumulated |= unit.accumulates
+            storage.life.in_forward |= unit.phase == "forward"
             before.add(storage.writer)
         written = [] if is_view(unit) else _storages_written(unit)
         given = {use.storage for use in unit.call.read}
@@ -246,28 +300,56 @@ def book(
         for number in given - changed:
             held[number].readers.append(row)
         waits.append(tuple(units[each].call.id for each in sorted(before - {-1, row})))
-    resident = {"parameters": 0, "inputs": 0}
+    resident = {"parameters": 0, "gradients": 0, "optimizer": 0, "inputs": 0}
     allocated: list[list[tuple[int, int]]] = [[] for _ in units]
     for life in lives:
-        if life.maker < 0:  # what the optimizer changes, and the others
-            resident["parameters" if life.updated else "inputs"] += life.size
+        if life.maker < 0:
+            resident[life.kind] += life.size
         elif life.size:
-            last = _ALIVE if life.kept else units[life.last].call.id
+            last = _ALIVE if life.accumulated else units[life.last].call.id
             allocated[life.maker].append((life.size, last))
+    if not resident["parameters"]:  # no forward pass shows which they are
+        resident["parameters"], resident["optimizer"] = resident["optimizer"], 0
     return waits, [tuple(each) for each in allocated], resident
 
 
 def _storages_written(unit: Unit) -> list[tuple[int, int]]:
     """Return storages and bytes of outputs, and of arguments marked "(a!)" in the schema."""
-    written = {use.storage: use.size for use in unit.call.made}
-    if not written and _MUTATED.search(unit.call.schema):
-        written = {use.storage: use.size for use in unit.call.read[:1]}
+    written: dict[int, int] = {}
+    for use in (*unit.call.made, *_mutated(unit.call)):
+        written[use.storage] = max(use.size, written.get(use.storage, 0))
     return list(written.items())
+
+
+def _mutated(call: ObservedCall) -> Iterable[TensorUse]:
+    """Return the tensors that an op changes in place: of a list of them (`_foreach_add_`), all."""
+    if not _MUTATED.search(call.schema):
+        return ()
+    marked = [_MUTATED.search(argument) is not None for argument in _arguments(call.schema)]
+    if len(marked) != len(call.inputs.values):
+        return call.read[:1]
+    return _uses(
+        [value for value, is_out in zip(call.inputs.values, marked, strict=True) if is_out]
+    )
+
+
+def _arguments(schema: str) -> list[str]:
+    """Return the arguments in a schema: of "add_(Tensor(a!) self, *, Scalar alpha=1)" two."""
+    found, depth = [""], 0
+    for letter in schema.partition("(")[2]:
+        depth += (letter in "([") - (letter in ")]")
+        if depth < 0:
+            break
+        if letter == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += letter
+    return [text for text in map(str.strip, found) if text not in ("", "*")]
 
 
 @dataclass(frozen=True, slots=True)
 class TensorUse:
-    """A tensor among the arguments of a call: its storage, and its bytes."""
+    """A tensor among the arguments of a call: its storage, and the bytes up to its end there."""
 
     storage: int
     size: int
@@ -413,7 +495,7 @@ def _uses(value: Any, depth: int = 0) -> Iterator[TensorUse]:
         return
     whole = len(value) >= 6 and all(type(each) is int for each in value[:5])
     if whole and isinstance(value[5], str):
-        size = value[3] * value[4]
+        size = (max(value[2], 0) + value[3]) * value[4]  # of its storage, as far as it reaches
         if value[1] > 0 and 0 <= size < 2**50:
             yield TensorUse(value[1], size)
         return

@@ -20,9 +20,8 @@ from paracosm.graphs.importers.pytorch.ops import (
     book,
     is_view,
     joined,
+    observed_step,
     parse_trace,
-    steps_of,
-    units_of,
 )
 from paracosm.timeline.kineto.device import OpSpan
 from paracosm.timeline.kineto.trace import collective_of
@@ -46,13 +45,14 @@ def read_execution_trace(
 
     Args:
         path: the JSON file, gzipped or not.
-        step: number of the step as the profiler marked it; None for the last one.
+        step: number of the step as the profiler marked it; None for the last one that has ops.
         times: of the profiler's trace of the same run; without, those that are known that
             `chakra_trace_link` has joined with the trace.
     """
     where = str(path)
     trace = parse_trace(read_bytes(path), where)
-    units, chosen = units_of(trace, step, where)
+    chosen = observed_step(trace, step, where)
+    units = chosen.units
     groups = groups_of(trace)
     waits_of, allocated, resident = book(units)
     timed = joined(trace.calls, times, where) if times else trace.linked
@@ -67,8 +67,9 @@ def read_execution_trace(
         "source": "PyTorch execution trace",
         "file": path.name,
         "schema": trace.schema,
-        "step": chosen,
-        "steps": sorted(steps_of(trace)),
+        "step": chosen.number,
+        "steps": list(chosen.ops_of),
+        "ops_of_steps": list(chosen.ops_of.values()),
         "collectives_without_group": missing,
         "without_duration": sum(math.isnan(node.duration) for node in nodes) if timed else None,
     }
