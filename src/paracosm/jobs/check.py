@@ -26,6 +26,10 @@ def check_job(job: Job) -> None:
     Collectives of one communicator must have the same names on all its ranks, messages the same
     sizes at both ends.
     """
+    if not 1 <= job.slowdown < np.inf:
+        raise InputError(
+            f"the slowdown of computing beside collectives is {job.slowdown}: 1 or more"
+        )
     _check_ranks(job)
     calls: list[list[_Calls | None]] = []
     for number, program in enumerate(job.programs):

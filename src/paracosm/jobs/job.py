@@ -89,6 +89,9 @@ class Job:
     communicator: Codes
     labels: tuple[str, ...]  # R names of the ranks, for people ("worker3")
     examples: int | None = None  # that the job works on in an iteration; None if unknown
+    # how much longer tasks of the lane "compute" take while a collective of the rank's lane
+    # "communication" is under way
+    slowdown: float = 1.0
     # where the job comes from; plain JSON
     provenance: Mapping[str, Any] = field(default_factory=dict)
 

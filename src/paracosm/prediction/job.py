@@ -15,8 +15,9 @@ from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 from paracosm.jobs.job import KINDS
 from paracosm.jobs.strategies.build import build_job
+from paracosm.jobs.strategies.plan import plan_of
 from paracosm.jobs.strategies.strategy import Strategy, parse_strategy
-from paracosm.jobs.strategies.work import WITHIN, Replica
+from paracosm.jobs.strategies.work import NO_INTERFERENCE, WITHIN, Replica
 from paracosm.simulation.replay import replay_job
 from paracosm.simulation.static import JobSchedule, memory_over_time
 from paracosm.timeline.analysis import breakdown
@@ -46,7 +47,7 @@ class JobPrediction:
     iteration_time: float  # seconds
     interval: tuple[float, float]  # bounds of the 90 % interval, seconds
     examples: int | None  # of one iteration; None where the graph does not say
-    ideal: float | None  # examples/s of the same number of workers with free communication
+    ideal: float | None  # examples/s of the same number of workers that never wait
     alike: tuple[AlikeRanks, ...]  # all ranks, grouped by equal breakdowns
     causes: Mapping[str, float]  # seconds of an iteration by cause, averaged over the workers
 
@@ -115,13 +116,14 @@ def predict_job(
         _causes(schedule, rank, pipelined=strategy.pipeline > 1)
         for rank in schedule.representative.tolist()
     ]
-    total = float(replica.duration.sum())
-    of_device = {
-        device: total / float(durations.sum() or 1.0)
-        for device, durations in replica.elsewhere.items()
-    }
+    of_device = {} if ideal is None else _relative_rates(replica, strategy)
     nodes = cluster.nodes[: len(cluster.workers)]
-    speeds = sum(node.speed * of_device.get(node.device or "", 1.0) for node in nodes)
+    usual = of_device.get("", 1.0)
+    speeds = sum(node.speed * of_device.get(node.device or "", usual) for node in nodes)
+    total = None if ideal is None else ideal * speeds
+    reached = 0.0 if job.examples is None or not time else job.examples / iterations / time
+    if total is not None and math.isclose(total, reached, rel_tol=1e-9):
+        total = max(total, reached)  # instants are whole picoseconds
     return JobPrediction(
         workers=len(cluster.workers),
         strategy=strategy,
@@ -130,7 +132,7 @@ def predict_job(
         iteration_time=time,
         interval=(min(ends[0], time), max(ends[1], time)),
         examples=None if job.examples is None else job.examples // iterations,
-        ideal=None if ideal is None else ideal * speeds,
+        ideal=total,
         alike=_alike(schedule, causes, len(cluster.workers), iterations),
         causes=_of_workers(schedule, causes, len(cluster.workers), iterations),
     )
@@ -139,8 +141,10 @@ def predict_job(
 def ideal_throughput(replica: Replica, strategy: Strategy) -> float | None:
     """Return the examples/s of one worker of speed 1 that never waits for others.
 
-    It works on one replica's share of an iteration, with the micro-batches of the strategy.
-    Workers that split layers between them do so over links that cost nothing.
+    It works on one replica's share of an iteration, with the micro-batches of the strategy, and
+    does its share of the optimizer's step: a part of it where the optimizer's state is sharded, and
+    none where servers have it. Workers that split layers between them do so over links that cost
+    nothing, and copies to the host's memory take no time.
     """
     alone = replace(
         one_replica(strategy),
@@ -148,13 +152,43 @@ def ideal_throughput(replica: Replica, strategy: Strategy) -> float | None:
         schedule="1f1b",
         chunks=1,
         cut=(),
-        servers=0,
-        asynchronous=False,
-        iterations=1,
+        offload=0.0,
+        servers=min(strategy.servers, 1),
     )
-    job = build_job(replica, switch(alone.ranks, 0, Link()), alone)
-    time = replay_job(job).makespan
-    return None if job.examples is None or time == 0 else job.examples / time / alone.ranks
+    plan, duration = plan_of(replica, alone), replica.duration.copy()
+    for row in plan.layers.optimizer_rows:
+        if strategy.servers:
+            duration[row] = 0.0
+        elif strategy.sharding != "none":
+            duration[row] /= strategy.sharing(bool(plan.of_experts[row]))[1]
+    own = replace(replica, duration=duration, elsewhere={}, interference=NO_INTERFERENCE)
+    examples, time = 0, 0.0
+    for share in strategy.shares or (strategy.microbatches,):
+        accumulated = replace(alone, microbatches=share)
+        job = build_job(own, switch(alone.ranks, alone.servers, Link()), accumulated)
+        examples += job.examples or 0
+        time += replay_job(job).makespan
+    return examples / time / alone.ranks if examples and time else None
+
+
+def _relative_rates(replica: Replica, strategy: Strategy) -> dict[str, float]:
+    """Return how fast a worker with each other device is, beside one with the replica's own.
+
+    Where stages of a pipeline have different devices, each op counts as on the device that it runs
+    best on beside the others: no division of the model between them is faster.
+    """
+    alone = ideal_throughput(replica, strategy)
+    rates = {name: ideal_throughput(replica.on(name), strategy) for name in replica.elsewhere}
+    if not alone or not rates:
+        return {}
+    found = {name: (rate or 0.0) / alone for name, rate in rates.items()}
+    if strategy.pipeline == 1:
+        return found
+    of_device = {"": 1.0, **found}
+    durations = {"": replica.duration, **replica.elsewhere}
+    least = np.min([of_device[name] * durations[name] for name in durations], axis=0)
+    apart = float(replica.duration.sum()) / float(least.sum() or 1.0)
+    return {name: rate * apart for name, rate in of_device.items()}
 
 
 def _alike(

@@ -158,7 +158,6 @@ def _run_on_cluster(
     )
     time, (low, high) = alone.iteration_time, alone.interval
     relative = (low / time, high / time) if time > 0 else (1.0, 1.0)
-    ideal = ideal_throughput(replica, strategy)
     check_changes(replica, largest, strategy, changed.of_collectives)
 
     def predicted(
@@ -172,7 +171,7 @@ def _run_on_cluster(
             relative=relative,
             duration_cv=config.duration_cv,
             seed=seed,
-            ideal=ideal,
+            ideal=ideal_throughput(replica, strategy),
             changes=asked.of_collectives,
         )
 

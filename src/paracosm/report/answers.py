@@ -141,8 +141,6 @@ def job_answer(summary: JobSummary) -> str:
         said = f"With {_count(summary.workers, 'worker')} {how} an iteration takes {time}."
     else:
         share = "" if last.efficiency is None else f", {percent(last.efficiency)} of ideal"
-        if (last.efficiency or 0.0) > 1.005:  # with ZeRO a worker updates its share only
-            share += " (workers that each update all parameters)"
         give = "gives" if summary.workers == 1 else "give"
         said = (
             f"{_count(summary.workers, 'worker')} {give} {_rate(rate)} examples/s{share}: an "

@@ -17,6 +17,7 @@ from paracosm.jobs.job import KINDS, Job
 from paracosm.rng import SimulationStream, checked_seed, stream_keys
 from paracosm.simulation.events import replay_tasks
 from paracosm.simulation.folding import fold_ranks, unfolded
+from paracosm.simulation.interference import interferes, slowed
 from paracosm.simulation.static import JobSchedule, play_static, schedule_of
 from paracosm.simulation.straggler_penalty import store_order, with_straggler_penalty
 from paracosm.timing.compiled import normal_quantile, uniform
@@ -29,7 +30,8 @@ def replay_job(
     """Return when every task of a job runs.
 
     If all lanes run in order and no links are shared, that is a longest path, in which alike ranks
-    are replayed once. Otherwise events are played one by one, and every rank separately.
+    are replayed once. Otherwise events are played one by one, and every rank separately. Computing
+    beside collectives is slowed as `Job.slowdown` says (`interference.py`).
 
     Args:
         job: what runs.
@@ -47,18 +49,27 @@ def replay_job(
     _check_duration_cv(duration_cv, seed)
     check_job(job)
     if not job.is_static:
-        return _by_events(job, duration_cv, seed)
-    if duration_cv and not fold:
-        return schedule_of(play_static(job, unfolded(job), drawn_durations(job, duration_cv, seed)))
-    played = play_static(job, fold_ranks(job) if fold else unfolded(job))
-    if duration_cv:
+        duration = drawn_durations(job, duration_cv, seed) if duration_cv else None
+        if interferes(job):
+            nominal = drawn_durations(job, 0.0, seed) if duration is None else duration
+            duration = slowed(job, nominal, lambda lengths: _by_events(job, lengths))
+        return _by_events(job, duration)
+    folding = fold_ranks(job) if fold else unfolded(job)
+    drawn = drawn_durations(job, duration_cv, seed) if duration_cv and not fold else None
+    played = play_static(job, folding, drawn)
+    if interferes(job):
+        lengths = slowed(
+            *(job, played.lengths),
+            lambda lengths: schedule_of(play_static(job, folding, lengths)),
+        )
+        played = play_static(job, folding, lengths)
+    if duration_cv and fold:
         played = with_straggler_penalty(played, store_order(played), duration_cv)
     return schedule_of(played)
 
 
-def _by_events(job: Job, duration_cv: float, seed: int) -> JobSchedule:
+def _by_events(job: Job, duration: Ints | None) -> JobSchedule:
     """Play a job in which the order of tasks, or the rates of messages, depend on events."""
-    duration = drawn_durations(job, duration_cv, seed) if duration_cv else None
     times = replay_tasks(expand(job, duration), functools.partial(task_label, job))
     ranks = np.arange(job.ranks, dtype=np.int32)
     return JobSchedule(

@@ -93,6 +93,18 @@ class Played:
     end: Ints
     order: Ints  # each chain after what it waits for
 
+    @property
+    def lengths(self) -> Ints:
+        """Picoseconds of the tasks of all units, one unit after the other."""
+        arrays = self.arrays
+        rows = np.diff(arrays.first_row)
+        return np.concatenate(
+            [
+                arrays.lengths[first : first + n]
+                for first, n in zip(arrays.first_length, rows, strict=True)
+            ]
+        )
+
 
 def play_static(job: Job, folding: Folding, lengths: Ints | None = None) -> Played:
     """Play a job whose lanes are in order and whose links are not shared.

@@ -40,7 +40,7 @@ def with_straggler_penalty(played: Played, order: "StoredOrder", duration_cv: fl
     """Return the expected instants of a folded job whose ranks' own tasks vary."""
     arrays, folding = played.arrays, played.folding
     variance = _chain_variances(played, duration_cv)
-    mean = chain_sums(arrays.chains, arrays.program, _lengths(played)) * PICOSECOND
+    mean = chain_sums(arrays.chains, arrays.program, played.lengths) * PICOSECOND
     begin, end = np.zeros((2, len(order.kind)))
     spread, shared = np.zeros((2, len(order.kind)))
     met = np.full(len(order.kind), -1, dtype=np.int64)
@@ -53,25 +53,13 @@ def with_straggler_penalty(played: Played, order: "StoredOrder", duration_cv: fl
     )
 
 
-def _lengths(played: Played) -> Ints:
-    """Return the picoseconds of the tasks of all units, one after the other."""
-    arrays = played.arrays
-    rows = np.diff(arrays.first_row)
-    return np.concatenate(
-        [
-            arrays.lengths[first : first + n]
-            for first, n in zip(arrays.first_length, rows, strict=True)
-        ]
-    )
-
-
 def _chain_variances(played: Played, duration_cv: float) -> Floats:
     """Return the variance of every chain, in seconds squared; tasks vary independently."""
     programs = played.job.programs
     own = np.concatenate(
         [programs[code].kind == KINDS.index("task") for code in played.arrays.program.tolist()]
     )
-    lengths = np.where(own, _lengths(played) * PICOSECOND, 0.0)
+    lengths = np.where(own, played.lengths * PICOSECOND, 0.0)
     return chain_sums(played.arrays.chains, played.arrays.program, (duration_cv * lengths) ** 2)
 
 

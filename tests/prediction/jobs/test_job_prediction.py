@@ -97,8 +97,17 @@ def test_the_ideal_is_one_worker_with_the_same_micro_batches() -> None:
     assert ideal_throughput(layers, parse_strategy("dp=4, pp=2")) == pytest.approx(4 / (6 * MS))
     accumulated = parse_strategy("dp=4, microbatches=3")
     assert ideal_throughput(layers, accumulated) == pytest.approx(12 / (14 * MS))
-    sharded = parse_strategy("fsdp, prefetch=2", 8)
-    assert ideal_throughput(layers, sharded) == pytest.approx(4 / (6 * MS))
+    shares = parse_strategy("dp=2, shares=1+3", 2)  # 6 ms for 4 examples, 14 ms for 12
+    assert ideal_throughput(layers, shares) == pytest.approx(16 / (20 * MS))
+
+
+@pytest.mark.parametrize(("text", "workers", "update"), [("zero1", 4, 0.5), ("fsdp", 8, 0.25)])
+def test_the_ideal_updates_what_a_worker_has_to(text: str, workers: int, update: float) -> None:
+    """4 ms of passes, and of the 2 ms of the optimizer a worker's share; servers have all of it."""
+    layers = replica([1, 1], optimizer=2)
+    sharded = ideal_throughput(layers, parse_strategy(text, workers))
+    assert sharded == pytest.approx(4 / ((4 + update) * MS))
+    assert ideal_throughput(layers, parse_strategy("ps", 4)) == pytest.approx(4 / (4 * MS))
 
 
 def test_the_interval_moves_what_is_computed_and_not_the_links() -> None:

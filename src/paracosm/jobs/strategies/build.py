@@ -75,6 +75,7 @@ def build_job(
         communicator=layout.table(roles),
         labels=cluster.workers,
         examples=None if batch is None else batch * strategy.microbatches_of_all,
+        slowdown=replica.interference.slowdown,
         provenance={"strategy": str(strategy), "graph": dict(replica.graph.provenance)},
     )
 

@@ -91,11 +91,11 @@ def send(stage: Stage, rows: RowWriter, what: str, size: int) -> None:
 def collective(
     stage: Stage, writer: BlockWriter, name: str, kind: str, size: int, there: Ready, role: str
 ) -> int:
-    """Write a collective between ranks that share parameters, and its effect on computing; return
-    the row of the collective."""
+    """Write a collective between ranks that share parameters, and what the rank's own core computes
+    for it; return the row of the collective."""
     name = f"{name} of stage {stage.part.number}" if stage.part.stages > 1 else name
     seconds, anchors = stage.costs.of(role, kind, size), row_anchors(there, COMMUNICATION)
-    if taken := stage.plan.work.interference.taken(size, seconds):
+    if taken := size * stage.plan.work.interference.per_byte:
         writer.add(f"computing for {name}", COMPUTE, taken, row_anchors(there, COMPUTE))
     return writer.communicate(name, COMMUNICATION, seconds, anchors, "collective", size, role)
 

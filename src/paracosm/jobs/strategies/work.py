@@ -35,8 +35,9 @@ class Sum:
 class Interference:
     """The slowdown of computing by a concurrent collective between replicas.
 
-    On a CPU without an idle core the rank's own core copies, sends and adds up. On a GPU
-    communication kernels share multiprocessors and memory with those that compute.
+    On a CPU without an idle core the rank's own core copies, sends and adds up: a task of its own
+    for each collective. On a GPU communication kernels share multiprocessors and memory with those
+    that compute: only what computes while a collective is under way takes longer.
     """
 
     per_byte: float = 0.0  # seconds of computing for each byte that is reduced or gathered
@@ -48,10 +49,6 @@ class Interference:
                 f"interference: {self.per_byte} s for a byte and a slow-down of {self.slowdown}: "
                 "they are 0 or more, and 1 or more"
             )
-
-    def taken(self, size: int, seconds: float) -> float:
-        """Return the seconds of computing that a collective of `size` bytes and `seconds` costs."""
-        return size * self.per_byte + seconds * (1 - 1 / self.slowdown)
 
 
 NO_INTERFERENCE = Interference()
