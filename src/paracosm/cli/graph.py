@@ -247,6 +247,8 @@ def _import_notes(graph: Graph) -> list[str]:
     if found.get("step") is not None:
         said.append(f"step {found['step']} of {', '.join(map(str, found['steps']))}")
         said += _uneven_steps(found)
+    said += [f"step {step}: {fault}" for step, fault in found.get("steps_left_out", {}).items()]
+    said += found.get("notes", [])
     if unknown := found.get("without_shape", 0):
         sizes = found.get("unknown_sizes") or []
         hint = f" (--size {sizes[0]}=N gives the missing size)" if sizes else ""

@@ -265,6 +265,8 @@ def _show(summary: dict[str, Any], interrupted: bool) -> None:
         say(f"link: {format_bandwidth(summary['bandwidth'])}")
     for reason, count in summary["dropped"].items():
         say(f"left out: {_count_of(count, 'step')}: {reason}", style="red")
+    for note in summary["provenance"].get("notes", ()):
+        say(f"in the trace: {note}", style="red")
     if missing := summary["provenance"].get("transfers_not_traced"):
         say(f"transfers without times in some step: {missing:,} (their bytes are known)")
     for place, ahead in summary["provenance"].get("clocks_ahead", {}).items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from paracosm.timeline.kineto.trace import KINDS
 from paracosm.units import format_duration
 
 RANKS = 16  # in a table or a chart; the summary has all
+LEFT_OUT = 6  # steps and traces that are named of those of which something is left out
 LATE = 8  # rows of the tables of late ranks
 PARTS = {
     "compute": "compute",
@@ -57,6 +59,7 @@ def _remarks(summary: ReplaySummary) -> dict[str, str]:
     lines = {
         "bottleneck": summary.replayed.bottleneck,
         "then": "" if last.bottleneck == summary.replayed.bottleneck else last.bottleneck,
+        **_left_out(summary),
         "parts": f"played in {summary.parts:,} parts" if summary.parts > 1 else "",
         "one rank alone": "its collectives are as long as they were, with their waiting"
         if summary.alone
@@ -67,6 +70,26 @@ def _remarks(summary: ReplaySummary) -> dict[str, str]:
         ),
     }
     return {what: line for what, line in lines.items() if line}
+
+
+def _left_out(summary: ReplaySummary) -> dict[str, str]:
+    """Return what of the traces is not in the answer: steps, then spans of each trace."""
+    lines, notes = {}, dict(summary.notes or {})
+    if steps := list((summary.steps_left_out or {}).items()):
+        shown = "; ".join(f"step {step}: {why}" for step, why in steps[:LEFT_OUT])
+        more = f"; and {len(steps) - LEFT_OUT:,} more" if len(steps) > LEFT_OUT else ""
+        if summary.all_faulty:
+            lines["not whole"] = f"no step is, and all count as they are: {shown}{more}"
+        else:
+            total = len(steps) + len(summary.steps)
+            lines["left out"] = f"{len(steps):,} of {total:,} steps: {shown}{more}"
+    several = len(summary.traces) > 1
+    for path, said in list(notes.items())[:LEFT_OUT]:
+        name = f"in {Path(path).name}" if several else "in the trace"
+        lines[name] = "; ".join(said)
+    if (others := len(notes) - LEFT_OUT) > 0:
+        lines["in others"] = f"the same for {others:,} more traces: notes in summary.json"
+    return lines
 
 
 def _tables(summary: ReplaySummary) -> list[Table]:

@@ -721,6 +721,9 @@ class ReplaySummary(Summary):
     Attributes:
         parts: number of parts in which a large trace was replayed.
         lateness: None without collectives between ranks.
+        steps_left_out: by number, why a step is not in the mean.
+        all_faulty: no step is whole, and these are in the mean as they are.
+        notes: by trace, what was left out of it or is taken for something that it need not be.
     """
 
     kind: Literal["replay"] = "replay"
@@ -738,6 +741,9 @@ class ReplaySummary(Summary):
     durations: Mapping[str, str]
     parts: int = 1
     lateness: Lateness | None = None
+    steps_left_out: Mapping[str, str] | None = None
+    all_faulty: bool = False
+    notes: Mapping[str, Sequence[str]] | None = None
 
 
 class IterationTimes(JsonObject):

@@ -260,7 +260,7 @@ def test_ranks_of_long_groups_by_their_first_and_stride(tmp_path: Path) -> None:
     trace = read_kineto(write(tmp_path, [kernel(1, 0, 5, "ncclDevKernel_AllReduce", **said)]))
     assert trace.collectives[0].ranks == tuple(range(1, 128, 2))
     said["Group size"] = 10**12
-    with pytest.raises(InputError, match="times or arguments are none: ncclDevKernel_AllReduce"):
+    with pytest.raises(InputError, match="name or arguments are none: ncclDevKernel_AllReduce"):
         read_kineto(write(tmp_path, [kernel(1, 0, 5, "ncclDevKernel_AllReduce", **said)]))
 
 

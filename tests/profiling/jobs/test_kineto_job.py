@@ -130,6 +130,32 @@ def test_on_a_device_the_worker_is_what_ran_there(tmp_path: Path) -> None:
     assert waits["host#6"] == ["host#5", "update second 5x3", "update first 3x2"]
 
 
+@pytest.mark.parametrize("damage", ["dropped", "ts 0"])
+def test_a_step_whose_kernels_were_not_recorded_is_left_out(
+    damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The steps of 15 us on the device stay; that of one kernel is none of them."""
+    events = []
+    for number in range(3):
+        at, first = 1000 + 100 * number, 3 * number
+        bad = number == 1
+        last = kernel("c", at + 60, 10, first + 2)
+        if bad and damage == "ts 0":
+            last |= {"ts": 0, "dur": 0}
+        events += [
+            *step_of(number, at),
+            *(launch(at + 6, first), launch(at + 21, first + 1), launch(at + 41, first + 2)),
+            *(kernel("a", at + 10, 5, first), kernel("b", at + 30, 10, first + 1)),
+            *([] if bad and damage == "dropped" else [last]),
+        ]
+    path = written(tmp_path, events)
+    profile = job_profile_of_trace(path)
+    assert profile.provenance["steps"] == [0, 2]
+    assert list(profile.dropped.values()) == [1]
+    assert main(["profile", "import", str(path), "--out", str(tmp_path / "job.profile")]) == 0
+    assert "left out: 1 step: 1 of 3 launches" in capsys.readouterr().out
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, step_of(0, 0) + step_of(1, 103))
     out = tmp_path / "job.profile"

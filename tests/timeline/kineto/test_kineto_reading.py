@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from paracosm.errors import InputError
 from paracosm.timeline.kineto import rows, scan
+from paracosm.timeline.kineto.categories import CATEGORIES
 from paracosm.timeline.kineto.read import is_kineto, open_kineto, read_kineto
-from paracosm.timeline.kineto.trace import CATEGORIES, Inputs, KinetoTrace, Lane, steps_of
+from paracosm.timeline.kineto.trace import Inputs, KinetoTrace, Lane, steps_of
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 SMALL = DATA / "event_sync_streams.json.gz"
@@ -271,7 +272,7 @@ def test_damaged_traces_are_read_or_refused_in_a_line(
         ('{"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 1, "name": 5}]}', "are none: 5"),
         (
             '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": "x", "dur": 1}]}',
-            "times or arguments are none: k",
+            "no span has a time: ts or dur of 1 span is none",
         ),
         ('{"traceEvents": [] ', "cut off at byte 19"),
         ('{"traceEvents": []}', "the trace has no spans"),
@@ -347,7 +348,7 @@ def test_a_part_has_what_touches_its_time_and_what_belongs_to_it(
     begin, end = first * last, min(first + length, 1) * last
     file = open_kineto(path)
     part = file.part(begin, end)
-    assert file.steps() == steps_of(whole)
+    assert steps_of(file.marks()) == steps_of(whole)
     edges = [0.0, begin, end, 2 * last]
     expected = np.diff(np.searchsorted(whole.begin, edges))
     assert np.abs(file.counts(edges) - expected).max() <= 1  # to the nanosecond
@@ -397,3 +398,79 @@ def test_blanks_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
     path = tmp_path / "trace.json"
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * 1_000_000))
     assert "more than 10,000 blanks" in refused(path)
+
+
+def test_categories_of_every_accelerator(tmp_path: Path) -> None:
+    on_device = {"stream": 7, "device": 0, "correlation": 1}
+    events = [
+        span("mtia_runtime", "launch", 1, 1, correlation=1),
+        span("mtia_ccp_events", "gemm", 2, 1, **on_device),
+        span("privateuse1_runtime", "launch", 3, 1, correlation=1),
+        span("privateuse1_driver", "gemm", 4, 1, **on_device),
+        span("privateuse1_driver", "MemcpyH2D", 5, 1, **on_device),
+        span("xpu_driver", "launch", 6, 1, correlation=1),
+        span("collective_comm", "allreduce", 7, 1, **on_device),
+        span("concurrent_kernel", "gemm", 8, 1, **on_device),
+        span("hpu_op", "launch", 9, 1, correlation=1),
+        span("overhead", "Buffer Flush", 10, 1),
+        span("new_engine", "gemm", 11, 1, **on_device),
+        span("new_engine", "Memset (Device)", 12, 1, **on_device),
+        span("new_thing", "something", 13, 1),
+        {**span("", "nothing", 14, 1), "cat": None},
+    ]
+    trace = read_kineto(written(tmp_path, events))
+    assert categories(trace) == [
+        *("runtime", "kernel", "runtime", "kernel", "copy", "runtime", "kernel", "kernel"),
+        *("runtime", "kernel", "memset", "other", "other"),
+    ]
+    assert trace.notes == (
+        "1 span without a category taken for work of the host",
+        '2 spans of the category "new_engine" taken for work of the device',
+        '1 span of the category "new_thing" taken for work of the host',
+    )
+
+
+def test_begins_and_ends_are_paired_by_thread(tmp_path: Path) -> None:
+    """Of a thread the last that began ends first, or the last of the name that the end has."""
+    whole = [
+        span("cpu_op", "outer", 1, 9.5, **{"Record function id": 4}),
+        span("cpu_op", "inner", 2, 3),
+        span("kernel", "gemm", 2.5, 7.25, stream=7, device=0, correlation=5),
+        span("cpu_op", "last", 20, 1),
+    ]
+    parts = []
+    for event in whole:
+        begun = {key: value for key, value in event.items() if key != "dur"}
+        ended = {key: event[key] for key in ("pid", "tid", "name")}
+        parts.append({**begun, "ph": "B"})
+        parts.append({**ended, "ph": "E", "ts": event["ts"] + event["dur"]})
+    parts.sort(key=lambda event: event["ts"])
+    nameless = [
+        {key: value for key, value in event.items() if event["ph"] == "B" or key != "name"}
+        for event in parts
+    ]
+    expected = read_kineto(written(tmp_path, whole))
+    for events in (parts, nameless):
+        trace = read_kineto(written(tmp_path, events))
+        assert [trace.text(row) for row in range(4)] == ["outer", "inner", "gemm", "last"]
+        assert np.array_equal(trace.begin, expected.begin)
+        assert np.array_equal(trace.duration, expected.duration)
+        assert categories(trace) == categories(expected)
+        assert (trace.record.tolist(), trace.correlation.tolist()) == (
+            expected.record.tolist(),
+            expected.correlation.tolist(),
+        )
+        assert not trace.notes
+    lone = [{**parts[0], "name": "lost"}, *parts, {**parts[-1], "tid": 99}]
+    trace = read_kineto(written(tmp_path, lone))
+    assert sorted(trace.text(row) for row in range(len(trace))) == [
+        "gemm",
+        "inner",
+        "last",
+        "outer",
+    ]
+    assert trace.notes == ("2 events left out that begin or end nothing (ph B, E)",)
+    with pytest.raises(InputError, match=r"no span both begins and ends: 1 event \(ph B, E\)"):
+        read_kineto(written(tmp_path, [parts[0]]))
+    with pytest.raises(InputError, match=r"no spans \(ph X, or B and E\), but 1 of ph i"):
+        read_kineto(written(tmp_path, [{"ph": "i", "name": "mark", "ts": 1}]))

@@ -7,6 +7,7 @@ what its stream waited for. A trace without a device has its outermost ops as no
 What the host does between launches is not a node: `paracosm replay` plays it.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from paracosm.arrays import Ints
 from paracosm.errors import InputError
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.graph import Graph, Op
+from paracosm.timeline.kineto.categories import CATEGORIES
 from paracosm.timeline.kineto.device import Calls, device_spans, waits_between_streams
+from paracosm.timeline.kineto.faults import check_device, whole_steps
 from paracosm.timeline.kineto.read import read_kineto
 from paracosm.timeline.kineto.trace import (
-    CATEGORIES,
     KinetoTrace,
+    Step,
     Steps,
     Window,
     steps_of,
@@ -33,7 +36,9 @@ _KERNEL = CATEGORIES.index("kernel")
 
 def read_kineto_graph(path: Path, step: int | None = None) -> Graph:
     trace = read_kineto(path)
-    chosen = _median_step(trace) if step is None else step
+    check_device(trace)
+    whole, faults = whole_steps(trace)
+    chosen = _median(whole) if step is None else step
     window = window_of(trace, None if chosen is None else [chosen])
     during = steps_of_training(trace)
     make = _device_nodes if len(device_spans(trace, window)) else _host_nodes
@@ -49,12 +54,14 @@ def read_kineto_graph(path: Path, step: int | None = None) -> Graph:
         "rank": trace.rank,
         "ranks": trace.world_size,
         "missing": list(trace.missing),
+        "steps_left_out": {str(number): fault for number, fault in sorted(faults.items())},
+        "notes": list(trace.notes),
     }
     return build_graph(nodes, provenance=provenance, where=str(path))
 
 
-def _median_step(trace: KinetoTrace) -> int | None:
-    steps = sorted(steps_of(trace), key=lambda step: step.duration)
+def _median(whole: Sequence[Step]) -> int | None:
+    steps = sorted(whole, key=lambda step: step.duration)
     return steps[len(steps) // 2].number if steps else None
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from paracosm.prediction.traces.traced import Segment
+from paracosm.timeline.kineto.categories import CATEGORIES
 from paracosm.timeline.kineto.device import Calls, DeviceSpans, waits_between_streams
-from paracosm.timeline.kineto.trace import CATEGORIES, KinetoTrace, Steps, Window
+from paracosm.timeline.kineto.trace import KinetoTrace, Steps, Window
 
 SHORTEST = 1e-9  # seconds: the resolution of traces; what is shorter is no time at all
 _KERNEL = CATEGORIES.index("kernel")

@@ -12,6 +12,7 @@ from paracosm.arrays import Bools
 from paracosm.cluster.changes import COLLECTIVES, PARTS, Change, parse_change, refuse_changes
 from paracosm.errors import InputError, unknown
 from paracosm.jobs.job import Job
+from paracosm.prediction.traces.account import Account
 from paracosm.prediction.traces.arrivals import lateness_of
 from paracosm.prediction.traces.job import read_parts
 from paracosm.prediction.traces.outcome import (
@@ -55,6 +56,7 @@ class Replays:
     unchanged: Scenario  # what comes of it when it is played again as it was
     scenarios: tuple[Scenario, ...]  # each what-if by itself
     together: Scenario | None  # all of them at once; None where there are less than two
+    account: Account  # what of the traces is not in these
 
     @property
     def error(self) -> float:
@@ -102,7 +104,8 @@ def replay_traces(
     measured: list[Outcome] = []
     outcomes: list[list[Outcome]] = [[] for _ in designs]
     times: list[Times] = []
-    for traced in read_parts(paths, steps, alone):
+    account = Account()
+    for traced in read_parts(paths, steps, alone, account):
         # All jobs are made before one is played: what cannot be is refused at once.
         jobs = [_changed_where_it_can(traced, design, without) for design in designs]
         for outcome, job in zip(outcomes, jobs, strict=True):
@@ -139,6 +142,7 @@ def replay_traces(
         unchanged=unchanged,
         scenarios=tuple(scenarios[: len(asked)]),
         together=scenarios[-1] if len(asked) > 1 else None,
+        account=account,
     )
 
 
@@ -158,6 +162,9 @@ def summarise_replays(replays: Replays) -> ReplaySummary:
         what_ifs=[_scenario(replays, each) for each in replays.scenarios],
         together=None if replays.together is None else _scenario(replays, replays.together),
         clocks_moved={str(rank): seconds for rank, seconds in traced.moved.items()},
+        steps_left_out={str(step): why for step, why in sorted(replays.account.steps.items())},
+        all_faulty=replays.account.all_faulty,
+        notes=replays.account.notes,
         missing={str(rank.path): list(rank.missing) for rank in traced.ranks if rank.missing},
         durations={
             "tasks": "measured: as traced",

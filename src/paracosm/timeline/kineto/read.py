@@ -5,42 +5,48 @@ from `baseTimeNanoseconds`; they are kept to the nanosecond. What takes no time 
 counters, frames of Python) is passed over: which call launched which kernel, the correlation says.
 """
 
-import math
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from paracosm.arrays import Ints
+from paracosm.arrays import Bools, Ints
 from paracosm.errors import InputError
 from paracosm.files import open_unpacked, read_bytes
+from paracosm.timeline.kineto.arguments import (
+    MOST_RANKS,
+    collective,
+    nanoseconds,
+    number_of,
+    synchronisation,
+)
+from paracosm.timeline.kineto.categories import CATEGORIES, ON_DEVICE, category_of
 from paracosm.timeline.kineto.rows import Rows, Table
 from paracosm.timeline.kineto.scan import Scanner
 from paracosm.timeline.kineto.trace import (
-    CATEGORIES,
-    CATEGORY_OF,
-    SYNCHRONISATIONS,
     Collective,
     Inputs,
     KinetoTrace,
     Lane,
-    Step,
     Synchronisation,
-    bytes_of,
-    collective_of,
+    counted,
     is_annotation,
     is_step,
-    steps_of,
 )
 
-_DEVICE = {CATEGORIES.index(category) for category in ("kernel", "copy", "memset", "sync")}
-_PASSED_OVER = {"trace", "python_function", "overhead", "gpu_user_annotation"}
-_OP, _ANNOTATION, _SYNC = (CATEGORIES.index(each) for each in ("op", "annotation", "sync"))
-_OTHER = CATEGORIES.index("other")
+_CODES = {category: code for code, category in enumerate(CATEGORIES)} | {"": -1}
+_DEVICE = {_CODES[category] for category in ON_DEVICE}
+_OP, _ANNOTATION, _SYNC = (_CODES[each] for each in ("op", "annotation", "sync"))
+_CALLS = (_CODES["runtime"], _CODES["other"])
+_RUN = tuple(_DEVICE - {_SYNC})
+_NO_TIME = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+# Nanoseconds.
+_LATEST = 1 << 62
+_FAR = 1_000_000_000_000  # from all other spans: no trace is silent for so long
+_CLOCKS = 5_000  # by which clocks of host and device may differ
+_LONG_BEFORE = 100_000_000  # by which they never do
 _COMMUNICATION = ("nccl", "record_param_comms", "rccl")  # ops and ranges around their launches
 
 
@@ -110,17 +116,25 @@ class KinetoFile:
         self.rank: int | None = None
         self.world_size: int | None = None
         self.missing: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = ()
         self._rows = Rows()
         self._keeps_inputs = inputs
         self._names: dict[str, int] = {}
         self._lanes: dict[Lane, int] = {}
         self._lane_keys: dict[tuple[Any, ...], int] = {}
-        self._kinds: dict[Any, int] = {}
+        self._kinds: dict[Any, int] = {}  # codes of categories that are known
+        self._unknown: dict[tuple[str, bool], int] = {}  # spans by category, and if on a device
         self._details: dict[Collective | Synchronisation, int] = {}
         self._inputs: dict[int, Inputs] = {}
         self._base = 0  # nanoseconds
+        self._between = (-_LATEST, _LATEST)  # nanoseconds in which spans begin
         self._unfinished = 0
         self._uncorrelated = 0
+        self._left_out, self._first_left_out = 0, ""  # spans without a time
+        self._untimed: set[int] = set()  # correlations of those of a device
+        self._phases: dict[Any, int] = {}  # of events that are no spans
+        self._begun: dict[tuple[str, str], list[dict[str, Any]]] = {}  # by process and thread
+        self._unpaired = 0
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -133,7 +147,10 @@ class KinetoFile:
                 phase = event["ph"]
             except (TypeError, KeyError):
                 raise scanner.broken('an event without "ph" ends here') from None
-            if phase == "X":
+            if phase != "X":
+                self._phases[phase] = self._phases.get(phase, 0) + 1
+                event = self._paired(event, phase) if phase in ("B", "E") else None
+            if event is not None:
                 try:
                     add(event)
                 except KeyError as error:
@@ -142,15 +159,37 @@ class KinetoFile:
                     raise InputError(f"{self.path}: {error}") from None
                 except (TypeError, ValueError, AttributeError, OverflowError):
                     raise scanner.broken(
-                        "a span ends here whose times or arguments are none: "
+                        "a span ends here whose name or arguments are none: "
                         f"{' '.join(str(event.get('name'))[:80].split())}"
                     ) from None
+
+    def _paired(self, event: dict[str, Any], phase: str) -> dict[str, Any] | None:
+        """Return the span that an event ends: the last that its thread began, of its name."""
+        begun = self._begun.setdefault((str(event.get("pid")), str(event.get("tid"))), [])
+        if phase == "B":
+            begun.append(event)
+            return None
+        names = [each.get("name") for each in begun]
+        if not begun:
+            self._unpaired += 1
+            return None
+        name = event.get("name", names[-1])
+        at = len(names) - 1 - names[::-1].index(name) if name in names else len(names) - 1
+        self._unpaired += len(names) - 1 - at
+        first = begun[at]
+        del begun[at:]
+        try:
+            took = repr((nanoseconds(event["ts"]) - nanoseconds(first["ts"])) / 1000)
+        except _NO_TIME:
+            took = "no time"
+        arguments = {**(first.get("args") or {}), **(event.get("args") or {})}
+        return {**first, "dur": took, "args": arguments}
 
     def _add(self, event: dict[str, Any]) -> None:
         word = event.get("cat")
         category = self._kinds.get(word)
         if category is None:
-            category = self._kinds[word] = _category(word)
+            category = self._category(event, word)
         if category < 0:
             return
         name = event["name"]
@@ -159,28 +198,35 @@ class KinetoFile:
         arguments = event.get("args") or {}
         if category == _OP and is_annotation(name):
             category = _ANNOTATION
-        begin, duration = _nanoseconds(event["ts"]), _nanoseconds(event.get("dur", -1))
-        if duration < 0:
-            self._unfinished += 1
-            duration = 0
-        get = arguments.get
         device = category in _DEVICE
-        place: tuple[Any, ...] = event.get("pid"), event.get("tid")
-        if device:
-            place = place[0], get("stream", place[1]), get("device")
-        lane = self._lane_keys.get(place)
-        if lane is None:
-            lane = self._lane_keys[place] = self._lane_of(*place)
+        get = arguments.get
         correlation = get("correlation")
         if correlation is None:
             correlation = -1
-            self._uncorrelated += device
+        try:
+            begin, duration = nanoseconds(event["ts"]), nanoseconds(event.get("dur", -1))
+            timed = -_LATEST < begin < _LATEST and duration < _LATEST
+        except _NO_TIME:
+            timed = False
+        if not timed or (device and duration < 0 and category != _SYNC):
+            self._leave_out(name, correlation if device else -1)
+            return
+        if duration < 0:
+            self._unfinished += 1
+            duration = 0
+        place: tuple[Any, ...] = event.get("pid"), event.get("tid")
+        if device:
+            place = place[0], get("stream", place[1]), get("device")
+            self._uncorrelated += correlation == -1
+        lane = self._lane_keys.get(place)
+        if lane is None:
+            lane = self._lane_keys[place] = self._lane_of(*place)
         record, detail = get("Record function id", -1), -1
         if category == _SYNC:
-            wait, record = _synchronisation(name, arguments)
+            wait, record = synchronisation(name, arguments)
             detail = self._details.setdefault(wait, len(self._details))
         elif "Collective name" in arguments or (not device and name.startswith(_COMMUNICATION)):
-            detail = self._details.setdefault(_collective(name, arguments), len(self._details))
+            detail = self._details.setdefault(collective(name, arguments), len(self._details))
         if self._keeps_inputs and "Input Dims" in arguments:
             types = arguments.get("Input type") or ()
             self._inputs[len(self._rows)] = Inputs(tuple(arguments["Input Dims"]), tuple(types))
@@ -189,6 +235,23 @@ class KinetoFile:
         self._rows.append(
             begin, duration, correlation, record, sequence, code, lane, detail, category
         )
+
+    def _category(self, event: dict[str, Any], word: Any) -> int:
+        place, arguments = event.get("tid"), event.get("args") or {}
+        found = category_of(word, event.get("name"), place, arguments)
+        code = _CODES[found.name]
+        if found.always:
+            self._kinds[word] = code
+        if not found.known:
+            key = "" if word is None else str(word)[:60], code in _DEVICE
+            self._unknown[key] = self._unknown.get(key, 0) + 1
+        return code
+
+    def _leave_out(self, name: str, correlation: Any, count: int = 1) -> None:
+        self._left_out += count
+        self._first_left_out = self._first_left_out or " ".join(name[:60].split())
+        if type(correlation) is int and correlation >= 0:
+            self._untimed.add(correlation)
 
     def _lane_of(self, process: Any, number: Any, device: Any = None) -> int:
         text = str(number).removeprefix("stream ")
@@ -201,22 +264,24 @@ class KinetoFile:
 
     def finish(self, header: dict[str, Any]) -> None:
         """Record what is outside of the events."""
+        self._find_outliers()
+        self._unpaired += sum(map(len, self._begun.values()))
         if not len(self._rows):
-            raise InputError(f"{self.path}: the trace has no spans: nothing was profiled")
+            raise InputError(f"{self.path}: {self._nothing()}")
         distributed = header.get("distributedInfo")
         distributed = distributed if isinstance(distributed, dict) else {}
         for key in ("rank", "world_size"):
             value = distributed.get(key)
-            number = None if value is None else _number(value, -1)
+            number = None if value is None else number_of(value, -1)
             if value is not None and (
-                isinstance(value, float) or not 0 <= (number or 0) <= _MOST_RANKS
+                isinstance(value, float) or not 0 <= (number or 0) <= MOST_RANKS
             ):
                 raise InputError(
                     f"{self.path}: distributedInfo: {key} is {value!r:.40}, no whole number from 0 "
-                    f"to {_MOST_RANKS:,}"
+                    f"to {MOST_RANKS:,}"
                 )
             setattr(self, key, number)
-        self._base = _number(header.get("baseTimeNanoseconds"), 0)
+        self._base = number_of(header.get("baseTimeNanoseconds"), 0)
         waits = any(isinstance(each, Synchronisation) for each in self._details)
         missing = {
             "distributedInfo: which rank this is": "rank" not in distributed,
@@ -225,15 +290,82 @@ class KinetoFile:
             "cuda_sync: which stream waits for which is inferred": not waits,
         }
         self.missing = tuple(what for what, lacks in missing.items() if lacks)
+        self.notes = tuple(self._noted())
+
+    def _nothing(self) -> str:
+        """Say why there are no spans."""
+        if self._left_out:
+            return f"no span has a time: ts or dur of {counted(self._left_out, 'span')} is none"
+        if self._unpaired:
+            return (
+                "no span both begins and ends: "
+                f"{counted(self._unpaired, 'event')} (ph B, E) without the other one"
+            )
+        others = [f"{count:,} of ph {phase}" for phase, count in list(self._phases.items())[:6]]
+        if others:
+            return f"the trace has no spans (ph X, or B and E), but {', '.join(others)}"
+        return "the trace has no spans: nothing was profiled"
+
+    def _noted(self) -> Iterator[str]:
+        if self._left_out:
+            yield (
+                f"{counted(self._left_out, 'span')} left out whose times are none, negative or "
+                f"far from all others: {self._first_left_out}"
+            )
+        if self._unpaired:
+            yield f"{counted(self._unpaired, 'event')} left out that begin or end nothing (ph B, E)"
+        if asynchronous := sum(self._phases.get(phase, 0) for phase in ("b", "n", "e")):
+            yield f"{counted(asynchronous, 'event')} left out that are asynchronous (ph b, n, e)"
+        for (word, on_device), count in sorted(self._unknown.items()):
+            what = (
+                f'{counted(count, "span")} of the category "{word}"'
+                if word
+                else (f"{counted(count, 'span')} without a category")
+            )
+            yield f"{what} taken for work of {'the device' if on_device else 'the host'}"
+        if self._unfinished:
+            yield f"{counted(self._unfinished, 'span')} of the host without a duration taken for 0"
+        if self._uncorrelated:
+            yield (
+                f"{counted(self._uncorrelated, 'span')} of the device without the call that "
+                "launched them (correlation): they begin when they did"
+            )
+
+    def _find_outliers(self) -> None:
+        """Find spans that are far from all others: with a clock that was never read."""
+        counts = self._rows.counts_by(_FAR)
+        if len(counts) < 2:
+            return
+        times = sorted(counts)
+        clusters = [[times[0]]]
+        for time in times[1:]:
+            if time > clusters[-1][-1] + 1:
+                clusters.append([])
+            clusters[-1].append(time)
+        if len(clusters) == 1:
+            return
+        most = max(clusters, key=lambda each: sum(counts[time] for time in each))
+        self._between = most[0] * _FAR, (most[-1] + 1) * _FAR
+        far = self._rows.where(lambda rows: ~self._is_near(rows))
+        names = list(self._names)
+        for row in far:
+            on_device = int(row["category"]) in _DEVICE
+            self._leave_out(names[row["name"]], int(row["correlation"]) if on_device else -1)
+        self._rows.origin = self._rows.first(self._is_near)
+
+    def _is_near(self, rows: Table) -> Bools:
+        first, last = self._between
+        begin, duration = rows["begin"], rows["duration"]
+        is_near: Bools = (begin >= first) & (begin < last) & (duration <= last - begin + _FAR)
+        return is_near
 
     def whole(self) -> KinetoTrace:
         return self._trace(self._rows.all())
 
-    def steps(self) -> tuple[Step, ...]:
-        """Return the steps that the profiler marked on the host, in order."""
+    def marks(self) -> KinetoTrace:
+        """Return the marks of steps alone."""
         codes = [code for name, code in self._names.items() if is_step(name)]
-        marks = self._rows.where(lambda rows: np.isin(rows["name"], codes))
-        return steps_of(self._trace(marks)) if len(marks) else ()
+        return self._trace(self._rows.where(lambda rows: np.isin(rows["name"], codes)))
 
     def counts(self, edges: Sequence[float]) -> Ints:
         """Return how many spans begin between edges, which are seconds from the origin."""
@@ -264,11 +396,13 @@ class KinetoFile:
         return self._trace(np.concatenate((touched, others)))
 
     def _trace(self, rows: Table) -> KinetoTrace:
-        order = _order(rows)
+        displaced = _displaced(rows)
+        wanted = np.flatnonzero(self._is_near(rows) & ~displaced)
+        order = wanted[_order(rows[wanted])]
         origin = self._rows.origin
         begin, duration = rows["begin"][order], rows["duration"][order]
         detail, record, category = (rows[each][order] for each in ("detail", "record", "category"))
-        place = np.empty(len(order) if self._inputs else 0, dtype=np.int64)
+        place = np.full(len(rows) if self._inputs else 0, -1, dtype=np.int64)
         if self._inputs:  # then these are all rows
             place[order] = np.arange(len(order))
         collectives, waits = {}, {}
@@ -297,102 +431,37 @@ class KinetoFile:
             sequence=rows["sequence"][order],
             collectives=collectives,
             synchronisations=waits,
-            inputs={int(place[row]): each for row, each in self._inputs.items()},
+            inputs={int(place[row]): each for row, each in self._inputs.items() if place[row] >= 0},
             missing=self.missing,
+            notes=self.notes,
+            untimed=frozenset(self._untimed.union(rows["correlation"][displaced].tolist())),
         )
 
 
-def _category(word: Any) -> int:
-    small = str(word).lower()
-    known = CATEGORY_OF.get(small)
-    if known is None:
-        return -1 if word is None or small in _PASSED_OVER else _OTHER
-    return CATEGORIES.index(known)
+def _displaced(rows: Table) -> Bools:
+    """Return which spans of a device cannot have run when they say.
+
+    CUPTI leaves times at 0 that it could not take. The clocks of host and device differ by some
+    microseconds, and a launched kernel takes time: one that takes none before it was launched has
+    not run then, and neither has one long before its launch.
+    """
+    displaced = np.zeros(len(rows), dtype=bool)
+    calls = rows[np.isin(rows["category"], _CALLS) & (rows["correlation"] >= 0)]
+    if not len(calls):
+        return displaced
+    calls = calls[np.lexsort((calls["begin"], calls["correlation"]))]
+    numbers, first = np.unique(calls["correlation"], return_index=True)
+    on_device = np.flatnonzero(np.isin(rows["category"], _RUN) & (rows["correlation"] >= 0))
+    spans = rows[on_device]
+    place = np.minimum(np.searchsorted(numbers, spans["correlation"]), len(numbers) - 1)
+    known = numbers[place] == spans["correlation"]
+    early = calls["begin"][first[place]] - spans["begin"]
+    limit = np.where(spans["duration"] == 0, _CLOCKS, _LONG_BEFORE)
+    displaced[on_device] = known & (early > limit)
+    return displaced
 
 
 def _order(rows: Table) -> Ints:
     """Return the rows by begin; an op before those within it, and calls in their order."""
     outer = np.where(np.isin(rows["category"], (_OP, _ANNOTATION)), -rows["duration"], 1)
     return np.lexsort((-rows["duration"], rows["correlation"], outer, rows["begin"]))
-
-
-def _nanoseconds(microseconds: int | str) -> int:
-    """Return a time to the nanosecond; the scanner leaves a fraction as text."""
-    if type(microseconds) is int:
-        return microseconds * 1000
-    whole, point, fraction = microseconds.partition(".")  # type: ignore[union-attr]
-    if point and fraction.isdigit() and len(whole) > 0 and whole[0] != "-":
-        return int(whole) * 1000 + int((fraction + "00")[:3])
-    value = float(microseconds)
-    if not math.isfinite(value):
-        raise ValueError
-    return round(value * 1000)
-
-
-def _number(value: Any, otherwise: int) -> int:
-    try:
-        return int(value)
-    except (TypeError, ValueError, OverflowError):
-        return otherwise
-
-
-def _collective(name: str, arguments: dict[str, Any]) -> Collective:
-    kind = str(arguments.get("Collective name", ""))
-    elements = _number(arguments.get("In msg nelems"), -1)
-    dtype = str(arguments.get("dtype", ""))
-    if elements < 0 and (shapes := arguments.get("Input Dims")) and isinstance(shapes[0], list):
-        elements, dtype = _elements(shapes[0]), str((arguments.get("Input type") or [""])[0])
-    each = bytes_of(dtype)
-    group_size = _number(arguments.get("Group size"), 0)
-    if group_size > _MOST_RANKS:
-        raise ValueError
-    ends = _ENDS.match(name)
-    return Collective(
-        kind=collective_of(kind) or collective_of(name) or kind.strip("_"),
-        size=elements * each if elements > 0 and each > 0 else -1,
-        group=str(arguments.get("Process Group Name", arguments.get("Process Group ID", ""))),
-        group_size=group_size,
-        ranks=_ranks(arguments, group_size),
-        peer=_number(arguments.get("Dst Rank", arguments.get("Src Rank")), -1),
-        place=-1 if ends is None else int(ends[1]),
-    )
-
-
-_MOST_RANKS = 1_000_000
-_ENDS = re.compile(r"nccl:(?:send|recv) \d+(?:->|<-)(\d+)")  # places in the group: own, the other's
-
-
-def _ranks(arguments: dict[str, Any], count: int) -> tuple[int, ...]:
-    text = str(arguments.get("Process Group Ranks", "")).strip("[]")
-    if text and "..." not in text:
-        return tuple(int(rank) for rank in text.split(","))
-    # A long list is shortened with an ellipsis; new traces say by which rule it goes on.
-    first = _number(arguments.get("Global rank start"), -1)
-    stride = _number(arguments.get("Global rank stride"), 0)
-    return _strided(first, count, stride) if first >= 0 and stride > 0 else ()
-
-
-@lru_cache(maxsize=64)
-def _strided(first: int, count: int, stride: int) -> tuple[int, ...]:
-    """Return the ranks of a group, once for all of its collectives."""
-    return tuple(range(first, first + count * stride, stride))
-
-
-def _elements(shape: list[Any]) -> int:
-    return math.prod(shape) if shape and all(type(size) is int for size in shape) else -1
-
-
-def _synchronisation(name: str, arguments: dict[str, Any]) -> tuple[Synchronisation, int]:
-    """Return a wait, without the call that recorded its event, and the correlation of that."""
-    kind = str(arguments.get("cuda_sync_kind", name)).lower()
-    wait = Synchronisation(
-        kind=SYNCHRONISATIONS.get(kind, kind),
-        stream=_stream(arguments.get("stream")),
-        on=_stream(arguments.get("wait_on_stream")),
-        recorded=-1,
-    )
-    return wait, _number(arguments.get("wait_on_cuda_event_record_corr_id"), -1)
-
-
-def _stream(number: Any) -> str:
-    return "" if number in (None, -1, 4294967295) else str(number)

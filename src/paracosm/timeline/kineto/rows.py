@@ -103,6 +103,21 @@ class Rows:
             total += np.diff(np.searchsorted(np.sort(rows["begin"]), edges))
         return total
 
+    def counts_by(self, length: int) -> dict[int, int]:
+        """Return how many spans begin in each stretch of so many nanoseconds that has some."""
+        found: dict[int, int] = {}
+        for rows in self._read():
+            stretches, counts = np.unique(rows["begin"] // length, return_counts=True)
+            for stretch, count in zip(stretches.tolist(), counts.tolist(), strict=True):
+                found[stretch] = found.get(stretch, 0) + count
+        return found
+
+    def first(self, wanted: Callable[[Table], Bools]) -> int:
+        """Return the first begin, in nanoseconds, of matching rows."""
+        return min(
+            int(begins.min()) for rows in self._read() if len(begins := rows["begin"][wanted(rows)])
+        )
+
     def _read(self, wanted: Callable[[int], bool] = lambda number: True) -> Iterator[Table]:
         if self._last:
             self._put()

@@ -12,11 +12,7 @@ import numpy as np
 
 from paracosm.arrays import Codes, Floats, Ints
 from paracosm.errors import InputError
-
-CATEGORIES = ("op", "annotation", "runtime", "kernel", "copy", "memset", "sync", "other")
-"""An op on the host; a range that the program or the profiler names; a call of the CUDA runtime or
-driver; what runs on the device: a kernel, a copy, a memset; a wait that the profiler has seen
-(kind and streams are in `synchronisations`); anything else on the host."""
+from paracosm.timeline.kineto.categories import CATEGORIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +88,10 @@ class KinetoTrace:
     synchronisations: Mapping[int, Synchronisation]
     inputs: Mapping[int, Inputs]  # empty unless they were recorded and asked for
     missing: tuple[str, ...]  # what the file lacks, in words; it was read without
+    # What was left out of it, or taken for something that it need not be, in words with counts.
+    notes: tuple[str, ...]
+    # Correlations of spans of the device that were left out: when they ran is not known.
+    untimed: frozenset[int]
 
     def __len__(self) -> int:
         return len(self.begin)
@@ -105,24 +105,6 @@ class KinetoTrace:
         """Return the name of a row."""
         return self.names[int(self.name[row])]
 
-
-CATEGORY_OF = {
-    "cpu_op": "op",
-    "operator": "op",
-    "user_annotation": "annotation",
-    "cuda_runtime": "runtime",
-    "cuda_driver": "runtime",
-    "runtime": "runtime",
-    "hip_runtime": "runtime",
-    "xpu_runtime": "runtime",
-    "kernel": "kernel",
-    "gpu_memcpy": "copy",
-    "memcpy": "copy",
-    "gpu_memset": "memset",
-    "memset": "memset",
-    "cuda_sync": "sync",
-}
-"""Category in the file, in small letters: up to 2021 "Operator", "Kernel", since then "cpu_op"."""
 
 SYNCHRONISATIONS = {
     "stream sync": "stream",
@@ -202,6 +184,11 @@ def is_backward(name: str) -> bool:
     return _BACKWARD.match(name) is not None
 
 
+def counted(count: int, what: str) -> str:
+    """Return "1 span", "2 spans"."""
+    return f"{count:,} {what}" + ("" if count == 1 else "es" if what.endswith("ch") else "s")
+
+
 _STEP = re.compile(r"ProfilerStep\*?#(\d{1,18})$")
 
 
@@ -235,12 +222,26 @@ class Window:
 
 
 def steps_of(trace: KinetoTrace) -> tuple[Step, ...]:
-    """Return the steps that the profiler marked on the host, in order."""
-    found = {}
+    """Return the steps that the profiler marked on the host, in order.
+
+    Of several marks of a number it is the first, or the longest of those at the same time; one
+    without an end marks no step.
+    """
+    found: dict[int, Step] = {}
+    for step in step_marks(trace):
+        known = found.get(step.number)
+        if step.duration > 0 and (
+            known is None or (step.begin < known.end and step.duration > known.duration)
+        ):
+            found[step.number] = step
+    return tuple(found[number] for number in sorted(found))
+
+
+def step_marks(trace: KinetoTrace) -> Iterator[Step]:
+    """Yield all marks of steps on the host, by begin, whatever is wrong with them."""
     for row, number in _marks(trace):
         if trace.lanes[trace.lane[row]].kind == "thread":
-            found[number] = Step(number, float(trace.begin[row]), float(trace.end[row]))
-    return tuple(found[number] for number in sorted(found))
+            yield Step(number, float(trace.begin[row]), float(trace.end[row]))
 
 
 def _marks(trace: KinetoTrace) -> Iterator[tuple[int, int]]:

@@ -31,6 +31,7 @@ from paracosm.profiling.jobs.kineto.gradients import (
     without_model,
     worker_steps,
 )
+from paracosm.timeline.kineto.faults import check_device, whole_steps
 from paracosm.timeline.kineto.read import read_kineto
 from paracosm.timeline.kineto.trace import KinetoTrace, is_backward
 
@@ -63,9 +64,14 @@ def job_profile_of_trace(
         raise InputError(f"servers: {servers}, but at least 1 is needed")
     trace = read_kineto(path, inputs=True)
     refuse_without_training(trace)
+    check_device(trace)
     steps = worker_steps(trace)
+    whole, faults = whole_steps(trace)
+    numbers = {step.number for step in whole}
     found: list[_Step] = []
     for step in steps.steps:
+        if numbers and step.number not in numbers:
+            continue
         gradients = gradients_of(trace, step, steps.threads)
         found.append(_Step(step, gradients, placement_of(step, gradients)))
     usual, kept, dropped = _alike(found, path)
@@ -89,7 +95,7 @@ def job_profile_of_trace(
         begin,
         begin + length,
         batch=batch_of(trace, usual.step, usual.gradients) if batch is None else batch,
-        dropped=dropped,
+        dropped=dropped | Counter(faults[number] for number in sorted(faults.keys() - numbers)),
         provenance={
             "source": "kineto",
             "framework": "pytorch",
@@ -102,6 +108,10 @@ def job_profile_of_trace(
             else "no optimizer in the trace: they take no time",
             "placed": dict(sorted(Counter(each.how for each in usual.gradients).items())),
             "missing": list(trace.missing),
+            "notes": [
+                *trace.notes,
+                *(f"step {step}: {faults[step]}" for step in sorted(numbers & faults.keys())),
+            ],
         },
     )
     return check_job_profile(profile, str(path))
