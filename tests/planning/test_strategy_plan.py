@@ -13,6 +13,7 @@ from paracosm.cli import main
 from paracosm.errors import InputError
 from paracosm.faults import daly_interval, expected_makespan
 from paracosm.planning.strategy_plan import StrategyPlanConfig, run_strategy_plan
+from paracosm.report.answers import answer
 
 FLAGS = {
     "model": "mpt-125m",
@@ -60,6 +61,28 @@ def test_time_cost_and_goodput_follow_from_an_iteration() -> None:
     assert summary.designs[summary.cheapest] is ordered[-1]
 
 
+def test_a_plan_is_of_the_published_model_and_says_what_it_computes_with() -> None:
+    """A name that is also a module's, and the same with `sizes:`, are one model."""
+    named, sized = (
+        run_strategy_plan(StrategyPlanConfig(**{**FLAGS, "model": model, "max_workers": 2}), 0)
+        for model in ("gpt2", "sizes:gpt2")
+    )
+    assert [each.time for each in named.designs] == [each.time for each in sized.designs]
+    assert named.parameters == 124_439_808
+    assert (named.dtype, named.optimizer) == ("bfloat16", "adamw")
+    assert ", in bfloat16 with adamw: " in answer(named)
+
+
+def test_devices_that_no_node_joins_are_said_in_the_words_of_a_plan(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(
+        "devices: {mine: {title: ours, peak_tflops: {bfloat16: 100}, memory: 80 GiB, "
+        "memory_bandwidth: 1 TB/s, source: us}}\n"
+    )
+    with pytest.raises(InputError, match=r"no node that joins 16 .*or give --max-workers 1"):
+        StrategyPlanConfig(**{**FLAGS, "hardware": str(own)}).check()
+
+
 def test_the_command_answers_in_a_sentence_and_writes_a_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,6 +102,8 @@ def test_the_command_answers_in_a_sentence_and_writes_a_page(
         ({"batch_tokens": None}, "tokens without a batch: add --batch-tokens 4e6"),
         ({"batch_tokens": 100}, "100 are less than a sequence of 2,048 tokens"),
         ({"tokens": "1e3"}, "are more than all of the 1,000 tokens"),
+        ({"model": "resnet50"}, 'plan: model: unknown transformer "resnet50": choose from gpt2'),
+        ({"model": "sizes:gpt22"}, 'plan: model: unknown transformer "gpt22": did you mean "gpt2"'),
         ({"hardware": "h100-sxn"}, 'unknown hardware "h100-sxn": did you mean h100-sxm'),
         (
             {"target": "loss <= 1"},

@@ -98,10 +98,10 @@ def test_one_that_does_not_is_sharded_and_predict_says_the_same_of_what_is_chose
     assert sum(best.causes.values()) == pytest.approx(best.iteration_time)
 
 
-def test_what_would_be_captured_is_written_down_for_a_search() -> None:
-    """The strategy that is chosen takes as long again, by the name that says so."""
+def test_a_name_that_is_also_a_modules_is_searched_for_by_its_sizes() -> None:
+    """The strategy that is chosen takes as long again, by either name."""
     found = run_prediction(asked(model="gpt2", shape="512", workers=2), seed=0).summary
-    assert found.model == "sizes:gpt2"
+    assert found.model == "gpt2"
     best = found.search.ranked[0]
     again = PredictConfig(
         model="sizes:gpt2",
@@ -149,9 +149,10 @@ def test_what_fits_nowhere_is_said_with_what_it_lacks() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model": "resnet50"}, "auto needs a transformer generated"),
+        ({"model": "resnet50"}, "auto needs a transformer by its published sizes"),
         ({"workers": "1,2,4"}, "auto needs a single number of workers"),
         ({"workers": None}, "auto needs a number of workers"),
+        ({"what_if": "workers: 4"}, "strategy auto has one number of workers: paracosm plan"),
     ],
 )
 def test_what_auto_cannot_do(options: dict[str, Any], message: str) -> None:

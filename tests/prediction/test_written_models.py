@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from paracosm.errors import InputError
+from paracosm.graphs import load_graph, save_graph
+from paracosm.graphs.capture import CaptureOptions, capture
+from paracosm.graphs.summary import fingerprint, step_of
+from paracosm.graphs.transformer.architecture import ARCHITECTURES, architecture
+from paracosm.models.registry import MODELS
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.run import run_prediction
+from paracosm.report.answers import answer
 
 
 @pytest.fixture(autouse=True)
@@ -39,12 +46,100 @@ def test_the_strategy_says_how_the_graph_is_divided() -> None:
     assert summary["iteration_time"] != run_prediction(found, 4).summary["iteration_time"]
 
 
-def test_a_model_of_both_is_captured_unless_it_cannot_be() -> None:
-    assert config(model="llama-7b").architecture is None
-    assert config(model="llama-8b").architecture is not None
-    written = config(model="llama-7b", workers="2", strategy="cp=2")
-    assert written.architecture is not None
-    assert written.architecture.sequence == 4096
+BOTH = sorted(ARCHITECTURES.keys() & MODELS.keys())
+"""Names of published models that are also modules."""
+
+
+def test_the_names_of_both_are_known_here() -> None:
+    assert BOTH == ["gpt2", "gpt2-large", "gpt2-medium", "gpt2-xl", "llama-70b", "llama-7b"]
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("hardware", ["h100-sxm", "dgx-h100"])
+def test_on_hardware_a_name_is_the_published_model_alone_and_in_every_strategy(
+    name: str, hardware: str
+) -> None:
+    """A name that is also a module's means the same as with `sizes:`, whatever the strategy."""
+    for job in ({}, {"workers": "8"}, {"workers": "8", "strategy": "fsdp, cp=2"}):
+        named = config(model=name, hardware=hardware, **job)
+        assert named.architecture == architecture(name)
+        assert named.architecture == config(model=f"sizes:{name}", **job).architecture
+
+
+def test_a_name_takes_the_time_of_its_sizes_and_says_what_it_computes_with() -> None:
+    """Of 6.74e9 parameters at least 6 flops a token each, 4096 tokens, at 989.5 Tflop/s: 167 ms;
+    the same products in single precision, at 67 Tflop/s, would take at least 2.4 s.
+    """
+    job = {"workers": "8", "strategy": "fsdp", "hardware": "dgx-h100"}
+    named = run_prediction(config(model="llama-7b", **job), 0).summary
+    sized = run_prediction(config(model="sizes:llama-7b", **job), 0).summary
+    assert named["iteration_time"] == sized["iteration_time"]
+    flops = 6 * 6.6e9 * 4096  # without the table of tokens, which multiplies nothing
+    assert flops / 989.5e12 < named["iteration_time"] < flops / 67e12
+    for summary in (named, sized):
+        assert (summary["dtype"], summary["optimizer"]) == ("bfloat16", "adamw")
+        assert (summary["shape"], summary["source"]) == ("4096", "published sizes")
+        assert "in bfloat16 with adamw." in answer(summary)
+
+
+def test_with_a_database_a_name_is_the_module_that_was_profiled(tmp_path: Path) -> None:
+    timed = {"db": tmp_path / "a.db", "hardware": "h100-sxm"}
+    assert config(model="gpt2", **timed).architecture is None
+    assert config(model="sizes:gpt2", **timed).architecture == architecture("gpt2")
+    for strategy in ("fsdp, cp=2", "auto"):
+        job = {"workers": "2", "bandwidth": "1GB/s", "strategy": strategy, **timed}
+        with pytest.raises(InputError, match=r"gpt2 means the module .*: --model sizes:gpt2"):
+            PredictConfig.model_validate({"model": "gpt2", **job}).check()
+
+
+@pytest.mark.parametrize(
+    "given", [{"dtype": "float32"}, {"optimizer": "sgd"}, {"foreach": True}, {"train": False}]
+)
+def test_what_a_published_model_does_not_take_names_the_module(given: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"--model paracosm\.models\.language:llama_7b captures"):
+        config(model="llama-7b", **given)
+
+
+def test_a_module_is_captured_by_its_factory() -> None:
+    """With the tokens and the loss that it has by its name, in the dtype that is asked for."""
+    by_name = capture(CaptureOptions("gpt-small", batch=2, shape=(16,)))
+    named = "paracosm.models.language:gpt_small"
+    assert fingerprint(capture(CaptureOptions(named, batch=2, shape=(16,)))) == fingerprint(by_name)
+    found = config(model="paracosm.models.language:gpt2", shape=(16,), optimizer="adam")
+    assert found.architecture is None
+    summary = run_prediction(found, 0).summary
+    assert (summary["dtype"], summary["optimizer"]) == ("float32", "adam")
+    assert "in float32 with adam." in answer(summary)
+
+
+def test_every_way_of_giving_a_model_says_what_it_computes_with(tmp_path: Path) -> None:
+    """By name, by factory, forward alone, and as a graph, with or without its provenance."""
+    (tmp_path / "own.py").write_text(
+        "from torch import nn\ndef model():\n    return nn.Linear(8, 4)\n"
+    )
+    graph = capture(CaptureOptions("mlp", batch=2, dtype="float64", optimizer="adamw"))
+    save_graph(graph, tmp_path / "a.graph")
+    save_graph(replace(graph, provenance={}), tmp_path / "b.graph")
+    base = {"hardware": "cpu-2-core", "batch": 2}
+    for asked, words in (
+        ({**base, "model": "mlp"}, "in float32 with sgd."),
+        ({**base, "model": "mlp", "optimizer": "sgd(momentum=0.9)"}, "with sgd(momentum=0.9)."),
+        ({**base, "model": "mlp", "train": False}, "in float32, without an update."),
+        ({**base, "model": "own.py:model", "shape": (8,)}, "in float32 with sgd."),
+    ):
+        assert words in answer(run_prediction(PredictConfig(**asked), 0).summary)
+    assert step_of(load_graph(tmp_path / "a.graph"))["dtype"] == "float64"
+    bare = step_of(load_graph(tmp_path / "b.graph"))
+    assert (bare["dtype"], bare["optimizer"]) == ("float64", None)
+
+
+def test_a_measurement_names_the_published_model_too() -> None:
+    """2 s measured of the same model are 2 s predicted, by whichever of its names."""
+    for name in ("gpt2", "sizes:gpt2"):
+        found = config(model="gpt2", measured=f"{name}, batch 1: 2 s")
+        assert run_prediction(found, 0).summary["iteration_time"] == pytest.approx(2, rel=1e-3)
+    with pytest.raises(InputError, match="measured: dtype: has no effect"):
+        run_prediction(config(model="gpt2", measured="gpt2, batch 1, dtype float32: 2 s"), 0)
 
 
 @pytest.mark.parametrize(

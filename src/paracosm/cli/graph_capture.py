@@ -100,7 +100,10 @@ def _working(what: str, hidden: bool) -> contextlib.AbstractContextManager[Any]:
 def _show_capture(what: str, summary: Mapping[str, Any], out: Path | None) -> None:
     say = printer()
     held = {kind: format_size(size) for kind, size in summary["resident"].items() if size}
+    made = summary["provenance"]
     facts = {
+        "dtype": str(made["dtype"]),
+        "optimizer": str(made["optimizer"]) if made["train"] else "none",
         "nodes": f"{summary['nodes']:,}, {summary['distinct_ops']:,} distinct ops",
         "by phase": _counts(summary["phases"]),
         "by resource": _counts(summary["resources"]),

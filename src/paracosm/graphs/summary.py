@@ -7,8 +7,17 @@ from typing import Any
 import numpy as np
 
 from paracosm.arrays import Codes, Ints
+from paracosm.errors import InputError
 from paracosm.graphs.check import node_label
-from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, numbered
+from paracosm.graphs.graph import (
+    PHASES,
+    RESOURCES,
+    Graph,
+    Op,
+    TensorArgument,
+    decode_arguments,
+    numbered,
+)
 
 
 def summarize(graph: Graph, largest: int = 10) -> dict[str, Any]:
@@ -38,6 +47,53 @@ def summarize(graph: Graph, largest: int = 10) -> dict[str, Any]:
         "fingerprint": fingerprint(graph),
         "provenance": dict(graph.provenance),
     }
+
+
+def step_of(graph: Graph) -> dict[str, Any]:
+    """Return what a step computes with, by which its time can differ several times.
+
+    Keys are `dtype`, that of most of its flops where the provenance does not say, `optimizer`,
+    "none" for a step that updates nothing, `shape` of an example, and `source`, where the graph is
+    from; None for what is not known.
+    """
+    known = graph.provenance
+    dtype = known.get("dtype") or _dtype_of_most_work(graph)
+    if known.get("float8") == "yes":
+        dtype = f"{dtype}, layers in float8"
+    shape = known.get("shape")
+    return {
+        "dtype": dtype,
+        "optimizer": _optimizer(graph),
+        "shape": "x".join(map(str, shape)) if isinstance(shape, list | tuple) else None,
+        "source": known.get("source"),
+    }
+
+
+def _optimizer(graph: Graph) -> str | None:
+    known = graph.provenance
+    if known.get("train") is False:
+        return "none"
+    if isinstance(known.get("optimizer"), str):
+        return str(known["optimizer"])
+    phases = {PHASES[code] for code in np.unique(graph.phase).tolist()}
+    return "none" if "forward" in phases and "optimizer" not in phases else None
+
+
+def _dtype_of_most_work(graph: Graph) -> str | None:
+    """Return the type of the first tensor of floats of ops, of most flops, or else bytes."""
+    work: dict[str, tuple[int, int]] = {}
+    for op, count in zip(graph.ops, graph.count().tolist(), strict=True):
+        try:
+            values, _ = decode_arguments(op.arguments)
+        except InputError:
+            continue
+        tensors = [each for each in values if isinstance(each, TensorArgument)]
+        dtype = next((each.dtype for each in tensors if "float" in each.dtype), None)
+        if dtype is not None:
+            flops, moved = work.get(dtype, (0, 0))
+            moved += count * (op.bytes_read + op.bytes_written)
+            work[dtype] = flops + count * op.flops, moved
+    return max(work, key=lambda dtype: work[dtype], default=None)
 
 
 def _memory(graph: Graph) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 from paracosm.errors import InputError
 from paracosm.factory import call_factory, is_reference
 from paracosm.models.data_sets import DataSet, check_fits
-from paracosm.models.registry import Model, Workload, built_in
+from paracosm.models.registry import Model, Workload, built_in, built_in_of
 
 
 def build_model(name: str, data: DataSet, seed: int, batch: int = 1) -> Model:
@@ -45,9 +45,9 @@ def build_workload(
 
     `shape` of one example and `classes` to tell apart are the model's own where they are None.
     """
-    if is_reference(name):
+    model = built_in_of(name)
+    if model is None:
         return _own_workload(name, batch, shape, classes)
-    model = built_in(name)
     model.check(shape, classes)
     shape, classes = model.filled(shape, classes)
     module = model.make(shape, classes)

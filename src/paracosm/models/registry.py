@@ -1,6 +1,6 @@
-"""The built-in models by name: their inputs, modules, and parameters.
+"""The built-in models: modules by name or by the reference of their factory, with their inputs.
 
-A name means the same module everywhere; docs/models.md has the table.
+A name means the same module wherever a module is built; docs/models.md has the table.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["images", "tokens", "vectors"]
 
+_ROOM = "paracosm.models"
 _SMALL = 64  # pixels: images below are those of CIFAR and the like, with ten classes
 _TAKES = {
     "images": "channels x height x width, such as 3x32x32",
@@ -47,6 +48,11 @@ class BuiltIn:
     classes: int = 0  # to tell apart, likewise; 0 for tokens, whose vocabulary is the model's own
     side: int = 1  # pixels that an image has at least, in height and width
     options: Mapping[str, int] = field(default_factory=dict)  # written in parentheses
+
+    @property
+    def reference(self) -> str:
+        """The reference of its factory, which means the module whatever else has the name."""
+        return f"{_ROOM}.{self.factory}"
 
     def __str__(self) -> str:
         """The name with the options that are not the model's own, `mlp(hidden=512)`."""
@@ -82,8 +88,8 @@ class BuiltIn:
 
     def make(self, shape: tuple[int, ...], classes: int | None) -> nn.Module:
         """Make the module, on PyTorch's default device and of its default dtype."""
-        family, _, function = self.factory.partition(":")
-        factory = getattr(import_module(f"paracosm.models.{family}"), function)
+        module_name, _, function = self.reference.partition(":")
+        factory = getattr(import_module(module_name), function)
         sizes = (shape,) if classes is None else (shape, classes)
         module: nn.Module = factory(*sizes, **self.options)
         return module
@@ -104,6 +110,11 @@ def built_in(text: str, also: Iterable[str] = ()) -> BuiltIn:
     if positional:
         raise InputError(f'model "{text}": name its parameters, {", ".join(model.options)}')
     return replace(model, options={**model.options, **_options(model, options)})
+
+
+def built_in_of(text: str) -> BuiltIn | None:
+    """Return the built-in model of a name or of a factory's reference; None for a user's own."""
+    return _BY_REFERENCE.get(text) if is_reference(text) else built_in(text)
 
 
 def canonical(text: str, also: Iterable[str] = ()) -> str:
@@ -161,6 +172,8 @@ def _models() -> dict[str, BuiltIn]:
 
 MODELS: Mapping[str, BuiltIn] = MappingProxyType(_models())
 """Name -> model."""
+
+_BY_REFERENCE = {model.reference: model for model in MODELS.values()}
 
 
 Loss = Callable[["Tensor", "Tensor"], "Tensor"]

@@ -27,10 +27,11 @@ from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
 from paracosm.faults.checkpoint import expected_makespan
 from paracosm.faults.node_failures import FailureFields, JobFailures
-from paracosm.graphs.transformer import Transformer
+from paracosm.graphs.summary import step_of
+from paracosm.graphs.transformer import Transformer, transformer_graph
 from paracosm.planning.price import WORKER_HOURS, Price, parse_price
 from paracosm.prediction.candidates import check_divisible, machine_of
-from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.config import SIZES, PredictConfig
 from paracosm.prediction.run import ranked_strategies
 from paracosm.prediction.strategy_search import Search, fastest, search_strategies, splits_of
 from paracosm.results import PlannedStrategy, StrategyPlanSummary
@@ -110,6 +111,12 @@ class StrategyPlanConfig(FailureFields):
                 f"batch_tokens: {self.batch_tokens:,.0f} are more than all of the "
                 f"{self.tokens:,.0f} tokens"
             )
+        if self.catalogued.node is None and self.max_workers > 1:
+            raise InputError(
+                f"hardware: the catalogue has no node that joins {self.max_workers:,} "
+                f"{self.hardware}: add one to its datasheet (paracosm hardware add), or give "
+                "--max-workers 1"
+            )
         for workers in reversed(self.numbers):
             failures = self.job_failures(workers, 0, stops_together=True)
             if failures is not None:
@@ -129,16 +136,24 @@ class StrategyPlanConfig(FailureFields):
         """The requested prediction for the most workers."""
         asked = {
             name: value
-            for name in ("model", "hardware", "shape", "measured")
+            for name in ("hardware", "shape", "measured")
             if (value := getattr(self, name)) is not None
         }
-        asked |= {"strategy": "auto", "workers": (self.numbers[-1],)}
-        return validated(PredictConfig, asked, "a strategy's prediction")
+        asked |= {
+            "model": f"{SIZES}{self.model.removeprefix(SIZES)}",
+            "strategy": "auto",
+            "workers": (self.numbers[-1],),
+        }
+        found = validated(PredictConfig, asked, "plan")
+        if found.catalogued is None:
+            raise InputError(
+                f"hardware: {found.db} in this folder has timings of {self.hardware}, and a plan "
+                "goes by datasheets: run it in another folder"
+            )
+        return found
 
     @property
     def transformer(self) -> Transformer:
-        if self.on_workers.architecture is None:
-            self.on_workers.check()  # says what else it could be
         assert self.on_workers.architecture is not None
         return self.on_workers.architecture
 
@@ -206,10 +221,12 @@ def _summary(
     first = [place for place, each in enumerate(designs) if each.place == 1]
     quickest = min(first, key=lambda place: designs[place].time)
     cheapest = min(first, key=lambda place: (designs[place].cost, designs[place].time))
-    hardware = config.catalogued
+    hardware, step = config.catalogued, step_of(transformer_graph(model, 1))
     return StrategyPlanSummary(
         status=status,
         model=config.model,
+        dtype=step["dtype"],
+        optimizer=step["optimizer"],
         parameters=model.parameters,
         hardware=hardware.device.title,
         tokens=config.tokens,

@@ -49,7 +49,7 @@ CAPTURE = frozenset(
     {"batch", "shape", "classes", "dtype", "optimizer", "foreach", "dropout", "train"}
 )
 AUTO = "auto"
-SIZES = "sizes:"  # before the name of a transformer that would be captured
+SIZES = "sizes:"  # before the name of a transformer: the published model, whatever times its ops
 OF_DATABASE = frozenset({"db", "cache", "estimator", "new_ops", "exact"})
 TIMINGS = OF_DATABASE | {"hardware", "threads", "device", "launch", "allocator", "measured"}
 
@@ -76,7 +76,9 @@ class PredictConfig(ThroughputFields, ClusterFields):
     model: Annotated[str | None, BeforeValidator(_model)] = Field(
         None,
         description="resnet50, gpt2, llama-8b, mlp(hidden=512, layers=2), ..., or "
-        "package.module:factory of your own; sizes:gpt2 is not captured, but written down",
+        "package.module:factory; gpt2 and llama-7b are the published models on hardware of the "
+        "catalogue, and the modules that were profiled with a database; sizes:gpt2 is always the "
+        "published one",
     )
     graph: Path | None = Field(None, description=".graph file, instead of a model")
     batch: int = Field(
@@ -254,10 +256,8 @@ class PredictConfig(ThroughputFields, ClusterFields):
         idle["only a job profile uses it: give --profile"] = set(THROUGHPUT) - {"profile"}
         if self.graph is not None:
             idle["the graph is captured already"] = set(CAPTURE)
-        elif self.architecture is not None:
-            idle["transformers generated from sizes use mixed precision and AdamW"] = set(
-                CAPTURE
-            ) - {*("batch", "shape")}
+        elif self._is_published:
+            idle[self._why_published()] = set(CAPTURE) - {*("batch", "shape")}
         if self.hardware is None:
             idle["it corrects hardware of the catalogue: give --hardware"] = {"measured"}
         if self.hardware is not None:
@@ -293,12 +293,28 @@ class PredictConfig(ThroughputFields, ClusterFields):
         return idle
 
     @property
+    def _is_published(self) -> bool:
+        try:
+            return self.architecture is not None
+        except InputError:  # `check` raises it, after what has no effect
+            return False
+
+    def _why_published(self) -> str:
+        name = (self.model or "").removeprefix(SIZES)
+        why = f"{name} is the published model, in bfloat16 with AdamW"
+        if name in MODELS:
+            why += f"; --model {MODELS[name].reference} captures the module of that name"
+        return why
+
+    @property
     def predictions(self) -> int | None:
         """The length of a sweep over workers; None for a single number."""
         return len(self.workers) if self.workers is not None and len(self.workers) > 1 else None
 
     def check(self) -> None:
         """Raise InputError for missing files and options that no capture supports."""
+        if self.is_auto and (counts := [each for each in self.what_if if each.what == "count"]):
+            raise counts[0].error("strategy auto has one number of workers: paracosm plan has more")
         for config in (self.unchanged, self.resolved) if self.what_if else (self,):
             config._check()
 
@@ -315,6 +331,8 @@ class PredictConfig(ThroughputFields, ClusterFields):
             self._check_auto()
         if self.is_on_cluster:
             workers, strategy = self.jobs[-1]
+            if strategy.needs_sizes and self.model in ARCHITECTURES and self.architecture is None:
+                raise InputError(f"strategy: {self.strategy}: {self._of_module()}")
             self.resolve_cluster(workers)
             if self.timeline_ranks is not None:
                 check_ranks(self.timeline_ranks, workers + strategy.servers)
@@ -329,10 +347,8 @@ class PredictConfig(ThroughputFields, ClusterFields):
 
     def _check_auto(self) -> None:
         if self.architecture is None:
-            raise InputError(
-                "strategy: auto needs a transformer generated from its sizes: "
-                f"{', '.join(ARCHITECTURES)}"
-            )
+            why = self._of_module() if self.model in ARCHITECTURES else ", ".join(ARCHITECTURES)
+            raise InputError(f"strategy: auto needs a transformer by its published sizes: {why}")
         if self.cluster is None and self.workers is None:
             raise InputError("strategy: auto needs a number of workers: add --workers 8")
         if self.predictions is not None:
@@ -351,6 +367,12 @@ class PredictConfig(ThroughputFields, ClusterFields):
             raise InputError(
                 "strategy: auto needs workers with the same device: write the strategy out"
             )
+
+    def _of_module(self) -> str:
+        return (
+            f"with the timings of a database {self.model} means the module that was profiled: "
+            f"--model {SIZES}{self.model} is the published model"
+        )
 
     def _check_hardware(self) -> None:
         if self.hardware is None:
@@ -376,19 +398,18 @@ class PredictConfig(ThroughputFields, ClusterFields):
 
     @cached_property
     def architecture(self) -> Transformer | None:
-        """The transformer that is written down from its sizes; None for what is captured.
+        """The transformer that is written down from its published sizes; None for a captured one.
 
-        A model of both is captured, unless its name says `SIZES`, or the strategy is to be found or
-        asks for what no capture has.
+        A name that is also a module's means the published model on hardware of the catalogue, and
+        the module that was profiled where timings are a database's.
 
         Raises:
-            InputError: a shape that is no number of tokens.
+            InputError: a shape that is no number of tokens; hardware that nothing knows.
         """
         name = (self.model or "").removeprefix(SIZES)
         if name not in ARCHITECTURES:
             return None
-        needed = self.is_auto or (self.is_on_cluster and self.jobs[-1][1].needs_sizes)
-        if self.model in MODELS and not needed:
+        if self.model in MODELS and self.catalogued is None:
             return None
         if self.shape is not None and len(self.shape) != 1:
             raise InputError(f"shape: {name} takes a number of tokens, such as 2048")
@@ -423,7 +444,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
 
     @cached_property
     def unchanged(self) -> PredictConfig:
-        return self._with(what_if=(), timeline_ranks=None)
+        return self._with("what_if", what_if=(), timeline_ranks=None)
 
     @cached_property
     def resolved(self) -> PredictConfig:
@@ -447,16 +468,16 @@ class PredictConfig(ThroughputFields, ClusterFields):
         if len(counts) > 1 or (self.workers is not None and len(self.workers) > 1):
             raise counts[-1].error("workers already lists several numbers: leave one out")
         rest = tuple(change for change in self.what_if if change.what != "count")
-        return self._with(workers=(counts[0].value,), what_if=rest)
+        return self._with("what_if", workers=(counts[0].value,), what_if=rest)
 
     @cached_property
     def of_collectives(self) -> tuple[Change, ...]:
         return tuple(change for change in self.what_if if change.subject == "collectives")
 
-    def _with(self, **values: Any) -> PredictConfig:
+    def _with(self, where: str, **values: Any) -> PredictConfig:
         given = {name: getattr(self, name) for name in self.model_fields_set} | values
         given = {name: value for name, value in given.items() if value is not None}
-        return validated(PredictConfig, given, "what_if")
+        return validated(PredictConfig, given, where)
 
     @cached_property
     def jobs(self) -> list[tuple[int, Strategy]]:
@@ -472,7 +493,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
     def of_strategy(self, strategy: Strategy, batch: int) -> PredictConfig:
         """Return the same with a strategy in place of auto, and the examples of one pass."""
         return self._with(
-            model=f"{SIZES}{self.model}" if self.model in MODELS else self.model,
+            "strategy",
             strategy=str(strategy),
             batch=batch,
             workers=(strategy.ranks,),

@@ -9,6 +9,7 @@ import numpy as np
 
 from paracosm.cluster.description import describe_cluster
 from paracosm.graphs.graph import PHASES
+from paracosm.graphs.summary import step_of
 from paracosm.prediction.durations import SOURCES
 from paracosm.prediction.job import AlikeRanks, JobPrediction
 from paracosm.prediction.predict import LAUNCHING, NOTHING, WAITS, Prediction, longest_op
@@ -51,6 +52,7 @@ def summarise(
 
 def of_graph(prediction: Prediction) -> dict[str, Any]:
     return {
+        **step_of(prediction.graph),
         "batch": prediction.examples,
         "resident": dict(prediction.graph.resident),
         "coverage": dict(prediction.coverage),

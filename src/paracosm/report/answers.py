@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-from paracosm.report.plan_words import plan_sentence, strategy_plan_sentence
+from paracosm.report.plan_words import plan_sentence, step_words, strategy_plan_sentence
 from paracosm.report.train_words import percent, training_sentence
 from paracosm.results import (
     EmulationSummary,
@@ -126,7 +126,7 @@ def iteration_answer(summary: IterationSummary) -> str:
     return (
         f"An iteration of {summary.model} takes {format_duration(summary.iteration_time)} "
         f"({format_duration(summary.interval.low)} to "
-        f"{format_duration(summary.interval.high)}). {summary.bottleneck}"
+        f"{format_duration(summary.interval.high)}){step_words(summary)}. {summary.bottleneck}"
     )
 
 
@@ -137,14 +137,15 @@ def job_answer(summary: JobSummary) -> str:
     chosen = "" if summary.search is None else ", the fastest strategy that fits"
     how = f"({summary.strategy}{chosen})"
     time = format_duration(summary.iteration_time)
+    in_what = step_words(summary)
     if rate is None or last is None:
-        said = f"With {_count(summary.workers, 'worker')} {how} an iteration takes {time}."
+        said = f"With {_count(summary.workers, 'worker')} {how} an iteration takes {time}{in_what}."
     else:
         share = "" if last.efficiency is None else f", {percent(last.efficiency)} of ideal"
         give = "gives" if summary.workers == 1 else "give"
         said = (
             f"{_count(summary.workers, 'worker')} {give} {_rate(rate)} examples/s{share}: an "
-            f"iteration takes {time} {how}."
+            f"iteration takes {time} {how}{in_what}."
         )
     knee = knee_text(rows)
     energy = None if last is None or last.energy is None else format_energy(last.energy)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from paracosm.results import (
+    IterationSummary,
+    JobSummary,
     PlannedDesign,
     PlannedStrategy,
     PlanSummary,
@@ -64,13 +66,25 @@ def plan_sentence(summary: PlanSummary) -> str:
     return f"{''.join(parts)}."
 
 
+def step_words(summary: IterationSummary | JobSummary | StrategyPlanSummary) -> str:
+    """Return ", in bfloat16 with adamw", what a step computes with, as far as it is known."""
+    words = "" if summary.dtype is None else f", in {summary.dtype}"
+    match summary.optimizer:
+        case None:
+            return words
+        case "none":
+            return f"{words}, without an update"
+    return f"{words} with {summary.optimizer}" if words else f", with {summary.optimizer}"
+
+
 def strategy_plan_sentence(summary: StrategyPlanSummary) -> str:
     """Name the fastest strategy, what limits it, and the cheapest one."""
     best, cheapest = summary.designs[summary.fastest], summary.designs[summary.cheapest]
     sentence = (
         f"{rounded_in_words(summary.tokens)} tokens of {summary.model} take "
         f"{long_time(best.time)} on "
-        f"{best.workers:,} x {summary.hardware}, for {cost_text(summary, best.cost)}: "
+        f"{best.workers:,} x {summary.hardware}, for {cost_text(summary, best.cost)}"
+        f"{step_words(summary)}: "
         f"{best.strategy}, micro-batches of {best.micro_batch}; most of the time is {best.limit}"
     )
     if cheapest is best:

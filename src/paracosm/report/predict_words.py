@@ -85,6 +85,9 @@ def _energy(summary: Summary) -> str | None:
 
 FIGURES: Mapping[str, Figure] = {
     "Batch": figure("batch", "{:,}".format),
+    "Shape": figure("shape", str),
+    "Dtype": figure("dtype", str),
+    "Optimizer": figure("optimizer", str),
     "Strategy": figure("strategy", str),
     "Workers": figure("workers", "{:,}".format),
     **THROUGHPUT_FIGURES,
@@ -190,6 +193,7 @@ def _of_cluster(summary: JobSummary | ThroughputSummary) -> dict[str, str]:
 
 def _of_timings(summary: IterationSummary | JobSummary) -> dict[str, str]:
     return {
+        "graph": f"{summary.model}: from {summary.source}" if summary.source else "",
         "to measure": _to_measure(summary),
         "timings of": _environment(summary),
         "captured for": _captured(summary),

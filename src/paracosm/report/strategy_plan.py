@@ -57,6 +57,8 @@ def _share(each: RankedStrategy, cause: str) -> float:
 
 FIGURES: Mapping[str, Figure] = {
     "Model": lambda summary: f"{summary.model}, {rounded_in_words(summary.parameters)} parameters",
+    "Dtype": figure("dtype", str),
+    "Optimizer": figure("optimizer", str),
     "Hardware": figure("hardware", str),
     "Tokens": figure("tokens", rounded_in_words),
     "Batch": lambda summary: (

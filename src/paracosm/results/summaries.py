@@ -452,10 +452,19 @@ class Measured(JsonObject):
 
 
 class _TimedGraph(Summary):
-    """Fields of a graph whose ops have durations."""
+    """Fields of a graph whose ops have durations.
+
+    Attributes:
+        dtype: of most of the work; `optimizer` "none" for a step that updates nothing, `shape` that
+            of one example, and `source` where the graph is from. None where that is not known.
+    """
 
     model: str
     batch: int | None
+    dtype: str | None = None
+    optimizer: str | None = None
+    shape: str | None = None
+    source: str | None = None
     environment: str
     differences: str
     device: str
@@ -595,6 +604,8 @@ class StrategyPlanSummary(Summary):
 
     kind: Literal["strategy plan"] = "strategy plan"
     model: str
+    dtype: str | None = None
+    optimizer: str | None = None
     parameters: int
     hardware: str
     tokens: float

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError, unknown
-from paracosm.factory import is_reference
 from paracosm.models.optimizers import parse_optimizer
-from paracosm.models.registry import built_in, canonical, written
+from paracosm.models.registry import built_in_of, canonical, written
 
 _LARGEST = 2**63 - 1  # size of a tensor, in PyTorch
 
@@ -73,8 +72,8 @@ class CaptureOptions:
             raise InputError(f"shape: {written(self.shape)}, but sizes of 1 or more are needed")
         if max(self.shape or (1,)) > _LARGEST:
             raise InputError(f"shape: a size is at most {_LARGEST:,}")
-        if not is_reference(self.model):
-            built_in(self.model).check(self.shape, self.classes)
+        if (model := built_in_of(self.model)) is not None:
+            model.check(self.shape, self.classes)
         if self.shape == ():
             raise InputError("shape: nothing, but sizes of 1 or more are needed")
         optimizer = parse_optimizer(self.optimizer)

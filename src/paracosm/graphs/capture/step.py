@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paracosm.errors import InputError, unknown
-from paracosm.factory import describe_error, is_reference
+from paracosm.factory import describe_error
 from paracosm.graphs.capture.options import CaptureOptions
 from paracosm.models.build import build_workload
 from paracosm.models.optimizers import parse_optimizer
-from paracosm.models.registry import Workload, built_in
+from paracosm.models.registry import Workload, built_in_of
 
 RATE = 1e-4  # of learning: it changes parameters but little
 
@@ -96,8 +96,8 @@ def make_step(
 def resolved(options: CaptureOptions) -> dict[str, Any]:
     """Return all options by name, with the defaults of the model filled in."""
     shape, classes = options.shape, options.classes
-    if not is_reference(options.model):
-        shape, classes = built_in(options.model).filled(shape, classes)
+    if (model := built_in_of(options.model)) is not None:
+        shape, classes = model.filled(shape, classes)
     return {**vars(options), "shape": shape and list(shape), "classes": classes}
 
 

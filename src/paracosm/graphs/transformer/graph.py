@@ -65,7 +65,11 @@ def _graph(share: Share, stages: int) -> Graph:
         resident={"parameters": HALF * held, "optimizer": states * held},
         provenance={
             "model": "transformer",
+            "source": "published sizes",
             "batch": share.micro_batch,
+            "shape": [model.sequence],
+            "dtype": "float16" if model.recipe == "megatron" else "bfloat16",
+            "optimizer": "adam" if model.recipe == "megatron" else "adamw",
             "parallel": "tensor",
             "ranks": split.tensor,
             "checkpoint": "whole layer" if model.recipe == "megatron" else "as far as needed",
