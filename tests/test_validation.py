@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from paracosm import validation
+from paracosm.cli import main
 from paracosm.data_files import MOST_BYTES, parse_yaml, read_yaml
 from paracosm.errors import InputError
+from paracosm.studies.kinds import KINDS
 from paracosm.validation import validated
 
 
@@ -118,3 +122,55 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 def test_a_message_cannot_control_a_terminal() -> None:
     assert str(InputError("a\x1b[2J\0b\nc\N{RIGHT-TO-LEFT OVERRIDE}é")) == "a?[2J?b c?é"
+
+
+def test_no_command_makes_the_configuration_of_another_but_by_validated() -> None:
+    """Else what it refuses is pydantic's error, which the command line takes for a bug."""
+    source = Path(validation.__file__).parent
+    configurations = {model.__name__ for kind in KINDS.values() for model in kind.models()} | {
+        "PredictConfig",
+        "TrainConfig",
+    }
+    found = [
+        f"{path.relative_to(source)}:{node.lineno}"
+        for path in source.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in configurations
+    ]
+    assert len(configurations) >= 5
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--strategy", "auto"], "strategy: auto is found for transformers, none of which train"),
+        (["--strategy", "cp=2", "--workers", "2"], 'strategy: "cp=2" is not plain data parallel'),
+        (["--strategy", "ps"], "link bandwidth not specified: add --bandwidth"),
+    ],
+)
+def test_train_refuses_a_strategy_in_its_own_words(
+    flags: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--updates", "4", "--hardware", "t4", *flags]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert "bug" not in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_strategy_without_servers_trains_on_a_cluster_without_servers(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("switch.yaml").write_text(
+        "topology: switch\nworkers: 2\nlinks: {default: {bandwidth: 1GB/s}}\n"
+    )
+    flags = ["--strategy", "ddp", "--hardware", "t4", "--cluster", "switch.yaml"]
+    assert main(["train", "--updates", "4", *flags]) == 0
+    assert "in float32 with sgd" in capsys.readouterr().out

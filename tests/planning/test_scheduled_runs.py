@@ -179,10 +179,10 @@ def test_updates_of_a_strategy_come_with_the_iterations_that_are_predicted(datab
     )
 
 
-@pytest.mark.parametrize("strategy", ["ps-async", "dp=1, pp=3"])
+@pytest.mark.parametrize("strategy", ["ps-async", "dp=1, pp=3", "auto", " auto "])
 def test_what_is_no_data_parallelism_is_refused(database: Path, strategy: str) -> None:
     links = {"bandwidth": "1MB/s", "db": database, "hardware": "Old Chip"}
-    with pytest.raises(InputError, match="is not plain data parallelism"):
+    with pytest.raises(InputError, match="give ddp, fsdp, zero1 or ps"):
         run_scheduled(TrainConfig(strategy=strategy, workers=3, **links))
 
 

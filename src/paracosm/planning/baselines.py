@@ -25,6 +25,7 @@ from paracosm.errors import InputError
 from paracosm.planning.gradient_noise import GradientNoise, measure_noise, points_of_run
 from paracosm.results import PlannedDesign, PlanSummary
 from paracosm.training import TrainConfig
+from paracosm.validation import validated
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +104,8 @@ def with_baselines(summary: PlanSummary, learning: Mapping[str, Any]) -> PlanSum
     if alone.updates.median is None:
         return summary
     at = points_of_run(int(alone.updates.median))
-    noise = measure_noise(TrainConfig(**learning, workers=1, lr=alone.lr), summary.seed, at)
+    own = validated(TrainConfig, {**learning, "workers": 1, "lr": alone.lr}, "plan")
+    noise = measure_noise(own, summary.seed, at)
     single = SingleWorker(summary.batch, alone.updates.median, at, noise)
 
     def predictions_for(design: PlannedDesign) -> Mapping[str, float] | None:

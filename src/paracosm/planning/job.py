@@ -20,6 +20,7 @@ from paracosm.rng import TrainingStream, integer_seed
 from paracosm.simulation.schedule import ROWS, Rule, Schedule, stream_schedule
 from paracosm.simulation.system import System
 from paracosm.units import format_duration
+from paracosm.validation import validated
 
 FIRST_STEPS, FACTOR = 256, 4
 """Steps of each worker that are drawn first, and the factor for more when they run out."""
@@ -74,10 +75,9 @@ def profiled_job(config: Any, workers: Sequence[int]) -> ProfiledJob:
         config: has the fields of links, and `profile`, `node`, `servers`, `start`, `stagger`.
         workers: the numbers of workers that will be asked for, ascending.
     """
-    asked = given_fields(config, _OF_JOB)
-    wanted = PredictConfig(
-        **asked, workers=tuple(workers), what_if=config.what_if, start=config.start
-    )
+    asked = given_fields(config, (*_OF_JOB, "what_if"))
+    asked |= {"workers": tuple(workers), "start": config.start}
+    wanted = validated(PredictConfig, asked, "profile")
     profile, settings = wanted.job_profile, wanted.settings
     tensors, of = tensors_of(profile)
     pulls = [int(np.flatnonzero(of == number)[0]) for number in range(len(tensors))]

@@ -28,6 +28,7 @@ from paracosm.simulation.schedule import ROWS, Rule, Schedule
 from paracosm.training import Metrics, TrainConfig, train
 from paracosm.training.learning_rate import scaled_learning_rate
 from paracosm.training.scheduled import train_on_schedule
+from paracosm.validation import validated
 
 Group = tuple[int, Rule | None, int]
 """Workers, rule and seed: the dependencies of a schedule; no rule where it depends on values."""
@@ -260,7 +261,8 @@ def _divergence(found: object) -> str | None:
 
 def train_config(config: PlanConfig, design: Design, updates: int) -> TrainConfig:
     """Return the configuration of a run of a design over a given schedule, which may end sooner."""
-    asked = TrainConfig(**learning_of(config, design), workers=design.workers)
+    own = {**learning_of(config, design), "workers": design.workers}
+    asked = validated(TrainConfig, own, f"plan: {design}")
     return asked.model_copy(update={"updates": updates})
 
 

@@ -16,7 +16,7 @@ from paracosm.faults.node_failures import JobFailures
 from paracosm.models.data_sets import load_data
 from paracosm.planning.failures import FailureRecord, Life, failing_schedule, with_lasting_blocks
 from paracosm.planning.job import ProfiledJob, check_model, given_fields, origins, profiled_job
-from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.config import AUTO, PredictConfig
 from paracosm.prediction.run import run_prediction
 from paracosm.profiling.jobs import SERVER, WORKER
 from paracosm.results import JobSummary
@@ -31,6 +31,7 @@ from paracosm.training.record import Metrics, Progress
 from paracosm.training.result import TrainingResult
 from paracosm.training.scheduled import train_on_schedule
 from paracosm.training.train import train
+from paracosm.validation import validated
 
 LEARNING = (
     *LearningFields.model_fields,
@@ -116,7 +117,8 @@ def _over_profile(
     if rule is None:
         return _coupled(config, job, learning, seed, metrics, progress, backend)
     servers = len(job.cluster.servers)
-    asked = TrainConfig(**learning, workers=workers, **_servers(config, servers))
+    own = {**learning, "workers": workers, **_servers(config, servers)}
+    asked = validated(TrainConfig, own, "train")
     life = partial(job.schedule, workers, rule)
     return _train(
         *(asked, life, job.tensors, seed, metrics, progress, backend),
@@ -224,7 +226,8 @@ def coupled_config(
         links |= {"servers": servers} if has_servers else {}
     if has_servers:
         links["update_time"] = _sampled(updating)
-    return TrainConfig(**learning, **links, compute=_sampled(computing), what_if=config.what_if)
+    asked = {**learning, **links, "compute": _sampled(computing), "what_if": config.what_if}
+    return validated(TrainConfig, asked, str(learning["algorithm"]))
 
 
 def _sampled(seconds: Any) -> Distribution:
@@ -249,11 +252,11 @@ def _over_iterations(
     prediction = run_prediction(predict_config(config), seed).summary
     assert isinstance(prediction, JobSummary)
     workers = prediction.workers
-    asked = TrainConfig(**given_fields(config, LEARNING), workers=workers)
+    asked = validated(TrainConfig, {**given_fields(config, LEARNING), "workers": workers}, "train")
     durations = {
         **prediction.durations,
         "schedule": f"predicted: an iteration of {prediction.strategy} takes "
-        f"{prediction.iteration_time:.4g} s",
+        f"{prediction.iteration_time:.4g} s, in {prediction.dtype} with {prediction.optimizer}",
         "gradients": "computed",
     }
     life: Life = lambda *_: iterations(workers, prediction.iteration_time)
@@ -268,26 +271,31 @@ def _over_iterations(
 
 
 def predict_config(config: TrainConfig) -> PredictConfig:
-    """Return the prediction of the iterations of a training with a strategy."""
+    """Return the prediction of the iterations of a training with a strategy.
+
+    Raises:
+        InputError: a strategy that is none of plain data parallelism, or is to be searched for.
+    """
+    plain = "give ddp, fsdp, zero1 or ps"
+    if (config.strategy or "").strip() == AUTO:
+        raise InputError(
+            f"strategy: auto is found for transformers, none of which train trains: {plain}"
+        )
     shape = load_data(config.data, config.data_dir).input_shape
-    links = given_fields(config, ("cluster", "db", "hardware", *sorted(LINK_FIELDS)))
+    asked = given_fields(config, ("cluster", "db", "hardware", "what_if", *sorted(LINK_FIELDS)))
     if config.cluster is None:
-        links["workers"] = (config.workers,)
-    found = PredictConfig(
-        model=config.model,
-        shape=shape,
-        batch=config.batch,
-        optimizer=str(config.optimizer),
-        strategy=config.strategy,
-        what_if=config.what_if,
-        **links,
-    )
+        asked["workers"] = (config.workers,)
+    asked |= {
+        "model": config.model,
+        "shape": shape,
+        "batch": config.batch,
+        "optimizer": str(config.optimizer),
+        "strategy": config.strategy,
+    }
+    found = validated(PredictConfig, asked, "train")
     workers, strategy = found.jobs[-1]
     if strategy.asynchronous or strategy.data != workers:
-        raise InputError(
-            f'strategy: "{config.strategy}" is not plain data parallelism: give ddp, fsdp, '
-            "zero1 or ps"
-        )
+        raise InputError(f'strategy: "{config.strategy}" is not plain data parallelism: {plain}')
     return found
 
 

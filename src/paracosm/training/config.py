@@ -504,7 +504,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         self.algorithm.check(len(cluster.workers), len(cluster.servers))
         self.batches(len(cluster.workers))
         self._check_places(cluster)
-        if self.resolve_topology() == "server" and not cluster.servers:
+        is_served = self.resolve_topology() == "server" and self.strategy is None
+        if is_served and not cluster.servers:
             raise InputError(
                 f"{self.algorithm} needs a parameter server, and the cluster has none: add one, "
                 "or choose a topology without servers"
