@@ -467,6 +467,7 @@ def replay(
     what_if: str | Sequence[str] = (),
     steps: str | Sequence[int] | None = None,
     alone: bool = False,
+    communication: str | Sequence[str] = (),
     out: Folder | None = None,
     force: bool = False,
 ) -> Result[ReplaySummary]:
@@ -477,6 +478,8 @@ def replay(
         what_if: changes, such as "links: bandwidth 2x".
         steps: of the profiler: "5..9", or consecutive numbers; all by default.
         alone: replay one rank of several; its collectives keep their recorded durations.
+        communication: kernels that communicate, beside those of known libraries: "my_ring*", or
+            with their kind "my_ring*=all_reduce", or "ring_norm*=none".
         out: run folder to write.
         force: replace the run in the folder.
 
@@ -496,10 +499,12 @@ def replay(
         if not numbers or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
             raise InputError("steps: give consecutive numbers, such as range(5, 10)")
     told = steps if isinstance(steps, str) else numbers
+    named = [_checked(each, str, "communication", "a text") for each in _several(communication)]
     asked = {"traces": paths, "what_if": changes, "steps": told, "alone": alone}
+    asked |= {"communication": named} if named else {}
     folder, keep = _folder(out, force)
     with RunFolder.create(folder, {REPLAY: asked}, force) as run:
-        replays = replay_traces(paths, changes, numbers, alone)
+        replays = replay_traces(paths, changes, numbers, alone, named)
         summary = summarise_replays(replays)
         run.finish(summary, replays.timeline)
     return _reported(Result(summary, folder, [RunFolder.open(folder)], keep), out)

@@ -171,6 +171,10 @@ def import_(
         Path | None,
         Option(help="profiler's trace of the same run (PyTorch execution trace): durations"),
     ] = None,
+    communication: Annotated[
+        list[str] | None,
+        Option(help='kernels that communicate: "my_ring*", "my_ring*=all_reduce" (profiler)'),
+    ] = None,
     drop_missing: Annotated[
         bool,
         Option("--drop-missing", help="leave out dependencies on missing nodes (Chakra)"),
@@ -201,6 +205,7 @@ def import_(
         fetch=tuple(fetch or ()),
         step=step,
         times=times,
+        communication=tuple(communication or ()),
         drop_missing=drop_missing,
         data_only=data_only,
     )

@@ -30,6 +30,13 @@ def replay(
             help="replay one rank of several; its collectives keep their recorded durations",
         ),
     ] = False,
+    communication: Annotated[
+        list[str] | None,
+        Option(
+            help="kernels that communicate, beside those of known libraries; repeatable: "
+            '"my_ring*", with a kind "my_ring*=all_reduce", or "ring_norm*=none" if they do not'
+        ),
+    ] = None,
     out: Annotated[Path | None, Option(help="run folder to write")] = None,
     force: Force = False,
     json: Json = False,
@@ -44,7 +51,13 @@ def replay(
     check_folder(out, force)
     changes = what_if or []
     summary = api.replay(
-        traces, what_if=changes, steps=steps, alone=alone, out=out, force=force
+        traces,
+        what_if=changes,
+        steps=steps,
+        alone=alone,
+        communication=communication or [],
+        out=out,
+        force=force,
     ).summary
     if not quiet:
         show_summary(summary, out, json)

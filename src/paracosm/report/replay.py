@@ -21,7 +21,7 @@ from paracosm.report.timeline_charts import first_timelines, lane_timeline, part
 from paracosm.report.view import Figure, Run, Table, View, figure, joined
 from paracosm.results import ReplaySummary
 from paracosm.results.summaries import Lateness, Scenario
-from paracosm.timeline.kineto.trace import KINDS
+from paracosm.timeline.kineto.communication import KINDS
 from paracosm.units import format_duration
 
 RANKS = 16  # in a table or a chart; the summary has all

@@ -16,9 +16,10 @@ from paracosm.prediction.traces.job import read_job
 from paracosm.prediction.traces.outcome import outcome_of, replayed, traced_times
 from paracosm.prediction.traces.run import changed
 from paracosm.prediction.traces.traced import TracedJob
+from paracosm.timeline.kineto.communication import collective_of
 from paracosm.timeline.kineto.device import Calls, device_spans
 from paracosm.timeline.kineto.read import read_kineto
-from paracosm.timeline.kineto.trace import collective_of, window_of
+from paracosm.timeline.kineto.trace import window_of
 
 SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 

@@ -203,7 +203,9 @@ FORMATS: Mapping[str, Format] = {
     ),
     "jaxpr": Format("a jaxpr", "importers.jaxpr:read_jaxpr"),
     "kineto": Format(
-        "a trace of PyTorch's profiler", "importers.kineto:read_kineto_graph", ("step",)
+        "a trace of PyTorch's profiler",
+        "importers.kineto:read_kineto_graph",
+        ("step", "communication"),
     ),
 }
 """The formats by name."""

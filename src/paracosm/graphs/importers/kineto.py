@@ -18,6 +18,7 @@ from paracosm.errors import InputError
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.graph import Graph, Op
 from paracosm.timeline.kineto.categories import CATEGORIES
+from paracosm.timeline.kineto.communication import named_kernels
 from paracosm.timeline.kineto.device import Calls, device_spans, waits_between_streams
 from paracosm.timeline.kineto.faults import check_device, whole_steps
 from paracosm.timeline.kineto.read import read_kineto
@@ -34,8 +35,17 @@ from paracosm.timeline.kineto.trace import (
 _KERNEL = CATEGORIES.index("kernel")
 
 
-def read_kineto_graph(path: Path, step: int | None = None) -> Graph:
-    trace = read_kineto(path)
+def read_kineto_graph(
+    path: Path, step: int | None = None, communication: Sequence[str] = ()
+) -> Graph:
+    """Read a step, without one the median of those that are whole.
+
+    Args:
+        path: of the trace.
+        step: its number, as the profiler marked it.
+        communication: which kernels communicate, as `named_kernels` reads it.
+    """
+    trace = read_kineto(path, named=named_kernels(communication))
     check_device(trace)
     whole, faults = whole_steps(trace)
     chosen = _median(whole) if step is None else step

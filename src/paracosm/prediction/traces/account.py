@@ -6,12 +6,15 @@ from pathlib import Path
 from paracosm.timeline.kineto.faults import outside_steps
 from paracosm.timeline.kineto.trace import KinetoTrace, Step, counted
 
+ALL = "all traces"
+
 
 class Account:
     """Filled while the parts of a job are read."""
 
     def __init__(self) -> None:
         self.steps: dict[int, str] = {}  # those that are left out: why
+        self.ungrouped = 0  # collectives that do not say their group
         self.all_faulty = False  # no step is whole, and all are played as they are
         self._notes: dict[Path, dict[str, None]] = {}  # a set, in order
         self._untimed: dict[Path, set[int]] = {}
@@ -44,4 +47,8 @@ class Account:
             said = [*notes, *([timeless] if untimed else [])]
             if said:
                 found[str(path)] = said
-        return dict(sorted(found.items()))
+        found = dict(sorted(found.items()))
+        if self.ungrouped:
+            count = counted(self.ungrouped, "kernel")
+            found[ALL] = [f"{count} that do not say their group taken for collectives of all ranks"]
+        return found

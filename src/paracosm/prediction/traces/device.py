@@ -12,6 +12,7 @@ import numpy as np
 
 from paracosm.prediction.traces.traced import Segment
 from paracosm.timeline.kineto.categories import CATEGORIES
+from paracosm.timeline.kineto.communication import ONE_SIDED
 from paracosm.timeline.kineto.device import Calls, DeviceSpans, waits_between_streams
 from paracosm.timeline.kineto.trace import KinetoTrace, Steps, Window
 
@@ -68,7 +69,10 @@ def device_segments(
                 # On another rank it may have ended before the window: it is as long as it was.
                 segment.calls = ()
         segment.step = steps.of(int(spans.thread[number]), float(spans.launched[number]))
-        if segment.calls:
+        one_sided = bool(segment.calls) and segment.calls[0].kind == ONE_SIDED
+        if one_sided:
+            segment.calls = ()
+        if segment.calls or one_sided:
             segment.work, segment.step = "communication", "communication"
         late = call >= 0 and issued >= ready
         made.first.append(_delayed(made.segments, segment, after, ready, late))

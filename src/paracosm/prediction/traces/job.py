@@ -12,6 +12,7 @@ from paracosm.prediction.traces.account import Account
 from paracosm.prediction.traces.programs import Message, TracedSegments, messages_of, write_programs
 from paracosm.prediction.traces.segments import Segments, segments_of
 from paracosm.prediction.traces.traced import Group, Segment, TracedJob
+from paracosm.timeline.kineto.communication import BY_NAME, NamedKernels
 from paracosm.timeline.kineto.faults import check_device, mark_faults, repeated_marks, step_faults
 from paracosm.timeline.kineto.read import KinetoFile, open_kineto, read_kineto
 from paracosm.timeline.kineto.trace import (
@@ -47,6 +48,7 @@ def read_parts(
     steps: Sequence[int] | None = None,
     alone: bool = False,
     account: Account | None = None,
+    named: NamedKernels = BY_NAME,
 ) -> Iterator[TracedJob]:
     """Yield the job of the traces, in parts: runs of steps that are whole on all ranks.
 
@@ -57,9 +59,14 @@ def read_parts(
 
     Args:
         account: takes what is left out.
+        named: what the user says of kernels that communicate.
+
+    Raises:
+        InputError: a pattern of `named` is about no kernel.
     """
     account = Account() if account is None else account
-    files = [open_kineto(path) for path in paths]
+    files = [open_kineto(path, named=named) for path in paths]
+    _check_named(files, named)
     marks = {file.path: file.marks() for file in files}
     marked = {path: steps_of(trace) for path, trace in marks.items()}
     if not any(marked.values()):
@@ -87,6 +94,18 @@ def read_parts(
     if not found:
         account.all_faulty = True
         yield from reading.parts(only_whole=False)
+
+
+def _check_named(files: Sequence[KinetoFile], named: NamedKernels) -> None:
+    for pattern, _ in named.patterns:
+        if not any(file.kernels(partial(named.matches, pattern)) for file in files):
+            names = {name for file in files for name in file.kernels(lambda name: True)}
+            few = sorted(name[:60] for name in names)[:8]
+            has = ", ".join(few) + (", ..." if len(names) > len(few) else "") or "none"
+            raise InputError(
+                f'communication "{pattern}" has no effect: no kernel has such a name; there are '
+                f"{has}"
+            )
 
 
 class _Reading:
@@ -269,7 +288,18 @@ def job_of_traces(
         groups,
         messages,
     )
-    return TracedJob(*written, len(groups), numbers, alone, moved, warm)
+    ungrouped = _ungrouped(segments, warm) if len(ranked) > 2 and not alone else 0
+    return TracedJob(*written, len(groups), numbers, alone, moved, ungrouped, warm)
+
+
+def _ungrouped(segments: Mapping[int, Segments], warm: int) -> int:
+    """Return the number of collectives of the steps that count that do not say their group."""
+    return sum(
+        not (segment.calls[0].is_message or segment.calls[0].ranks or segment.calls[0].group_size)
+        for own in segments.values()
+        for segment in own.segments
+        if segment.calls and segment.iteration >= (warm or -1)
+    )
 
 
 def _by_rank(traces: Sequence[KinetoTrace]) -> dict[int, KinetoTrace]:

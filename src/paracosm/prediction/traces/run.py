@@ -29,7 +29,7 @@ from paracosm.prediction.traces.programs import MESSAGE
 from paracosm.prediction.traces.traced import WORK, TracedJob
 from paracosm.results import ReplaySummary, summaries
 from paracosm.timeline import Timeline
-from paracosm.timeline.kineto.trace import MESSAGES
+from paracosm.timeline.kineto.communication import MESSAGES, named_kernels
 from paracosm.units import format_duration
 
 _COMMUNICATION = WORK.index("communication")
@@ -81,6 +81,7 @@ def replay_traces(
     what_ifs: Sequence[str] = (),
     steps: Sequence[int] | None = None,
     alone: bool = False,
+    communication: Sequence[str] = (),
 ) -> Replays:
     """Read the traces of a job's ranks and play them, unchanged and with each what-if.
 
@@ -89,6 +90,7 @@ def replay_traces(
         what_ifs: changes, in the words of `paracosm.cluster.changes`; `changed` says which.
         steps: numbers of the steps to take.
         alone: whether collectives of the only trace take as long as they did.
+        communication: which kernels communicate, as `named_kernels` reads it.
 
     Raises:
         InputError: a trace cannot be used, or a what-if not be understood or applied.
@@ -105,7 +107,8 @@ def replay_traces(
     outcomes: list[list[Outcome]] = [[] for _ in designs]
     times: list[Times] = []
     account = Account()
-    for traced in read_parts(paths, steps, alone, account):
+    named = named_kernels(communication)
+    for traced in read_parts(paths, steps, alone, account, named):
         # All jobs are made before one is played: what cannot be is refused at once.
         jobs = [_changed_where_it_can(traced, design, without) for design in designs]
         for outcome, job in zip(outcomes, jobs, strict=True):
@@ -113,6 +116,7 @@ def replay_traces(
             outcome.append(outcome_of(traced, played))
             if first is None:
                 times.append(played)
+        account.ungrouped += traced.ungrouped
         measured.append(outcome_of(traced, traced_times(traced)))
         first = first or traced
         counted += traced.counted
@@ -329,4 +333,7 @@ def _without_effect(traced: TracedJob, change: Change) -> NoEffectError:
         few = [*known[:SHOWN], "..."] if len(known) > SHOWN else known
         near = get_close_matches(pattern, known, n=1, cutoff=0.5)
         return NoEffectError(change, str(unknown(kind, pattern, near or few)))
-    return NoEffectError(change, f"has no effect: the traces have no {_work(change)}")
+    hint = ""
+    if _work(change) == "communication":
+        hint = ': --communication "PATTERN" says which kernels are'
+    return NoEffectError(change, f"has no effect: the traces have no {_work(change)}{hint}")

@@ -41,6 +41,7 @@ class TracedJob:
     steps: tuple[int, ...]  # numbers of the steps; none where none are marked
     alone: bool  # whether collectives of a rank alone are taken as long as they were
     moved: Mapping[int, float]  # seconds by which clocks were set, by rank; only those that were
+    ungrouped: int = 0  # collectives of which no trace says their group: all ranks are taken
     warm: int = 0  # how many of the steps, the first ones, are played and not counted
 
     @property

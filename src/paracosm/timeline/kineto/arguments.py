@@ -5,12 +5,12 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from paracosm.timeline.kineto.communication import collective_of
 from paracosm.timeline.kineto.trace import (
     SYNCHRONISATIONS,
     Collective,
     Synchronisation,
     bytes_of,
-    collective_of,
 )
 
 

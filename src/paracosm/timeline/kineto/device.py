@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from paracosm.arrays import Bools, Codes, Floats, Ints
-from paracosm.timeline.kineto.trace import KINDS, Collective, KinetoTrace, Window, collective_of
+from paracosm.timeline.kineto.communication import KINDS
+from paracosm.timeline.kineto.trace import Collective, KinetoTrace, Window
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +76,7 @@ class Calls:
         self._on = {
             lane: rows[trace.lane[rows] == lane] for lane in np.unique(trace.lane[rows]).tolist()
         }
-        kernels = [code for code, name in enumerate(trace.names) if collective_of(name)]
+        kernels = [code for code, name in enumerate(trace.names) if trace.kind_of_kernel(name)]
         launches = np.unique(spans.call[np.isin(trace.name[spans.row], kernels)])
         launches = launches[launches >= 0]
         self._coalesced: dict[int, list[Collective]] = {}
@@ -88,7 +89,7 @@ class Calls:
         Empty for other kernels, several messages if one kernel sends and receives them.
         """
         trace = self._trace
-        own, kind = trace.collectives.get(row), collective_of(trace.text(row))
+        own, kind = trace.collectives.get(row), trace.kind_of_kernel(trace.text(row))
         if own is None and not kind:
             return ()
         together = self._coalesced.get(call, [])

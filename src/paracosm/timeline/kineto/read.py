@@ -5,7 +5,7 @@ from `baseTimeNanoseconds`; they are kept to the nanosecond. What takes no time 
 counters, frames of Python) is passed over: which call launched which kernel, the correlation says.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,11 @@ from paracosm.timeline.kineto.arguments import (
     synchronisation,
 )
 from paracosm.timeline.kineto.categories import CATEGORIES, ON_DEVICE, category_of
+from paracosm.timeline.kineto.communication import (
+    BY_NAME,
+    NamedKernels,
+    looks_like_communication,
+)
 from paracosm.timeline.kineto.rows import Rows, Table
 from paracosm.timeline.kineto.scan import Scanner
 from paracosm.timeline.kineto.trace import (
@@ -39,6 +44,7 @@ from paracosm.timeline.kineto.trace import (
 _CODES = {category: code for code, category in enumerate(CATEGORIES)} | {"": -1}
 _DEVICE = {_CODES[category] for category in ON_DEVICE}
 _OP, _ANNOTATION, _SYNC = (_CODES[each] for each in ("op", "annotation", "sync"))
+_KERNEL = _CODES["kernel"]
 _CALLS = (_CODES["runtime"], _CODES["other"])
 _RUN = tuple(_DEVICE - {_SYNC})
 _NO_TIME = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
@@ -50,26 +56,27 @@ _LONG_BEFORE = 100_000_000  # by which they never do
 _COMMUNICATION = ("nccl", "record_param_comms", "rccl")  # ops and ranges around their launches
 
 
-def read_kineto(path: Path, *, inputs: bool = False) -> KinetoTrace:
+def read_kineto(path: Path, *, inputs: bool = False, named: NamedKernels = BY_NAME) -> KinetoTrace:
     """Read the trace of one rank, plain or gzipped, of any version.
 
     Args:
         path: of the file.
         inputs: whether the shapes and types of the ops' arguments are kept.
+        named: what the user says of kernels that communicate.
 
     Raises:
         InputError: it cannot be read, is cut off or damaged (with the byte), is no trace, or has a
             span without a time.
     """
-    return open_kineto(path, inputs=inputs).whole()
+    return open_kineto(path, inputs=inputs, named=named).whole()
 
 
-def open_kineto(path: Path, *, inputs: bool = False) -> "KinetoFile":
+def open_kineto(path: Path, *, inputs: bool = False, named: NamedKernels = BY_NAME) -> "KinetoFile":
     """Read the trace of one rank, of any size; the arguments and errors are `read_kineto`'s.
 
     More than a million spans are kept on disk, in the folder for temporary files.
     """
-    file = KinetoFile(path, inputs)
+    file = KinetoFile(path, inputs, named)
     header: dict[str, Any] = {}
     found = False
     with open_unpacked(path) as opened:
@@ -111,8 +118,8 @@ def is_kineto(path: Path) -> bool:
 class KinetoFile:
     """The content of a file, of which parts can be extracted as traces."""
 
-    def __init__(self, path: Path, inputs: bool) -> None:
-        self.path = path
+    def __init__(self, path: Path, inputs: bool, named: NamedKernels) -> None:
+        self.path, self.named = path, named
         self.rank: int | None = None
         self.world_size: int | None = None
         self.missing: tuple[str, ...] = ()
@@ -331,6 +338,38 @@ class KinetoFile:
                 "launched them (correlation): they begin when they did"
             )
 
+        if alike := self._alike():
+            first = max(alike, key=lambda name: alike[name])
+            others = f" and {len(alike) - 1} more names" if len(alike) > 1 else ""
+            yield (
+                f"{counted(sum(alike.values()), 'kernel')} that look like communication taken for "
+                f'computing: "{" ".join(first[:80].split())}"{others} (--communication "PATTERN" '
+                "says which communicate)"
+            )
+
+    def kernels(self, wanted: Callable[[str], bool]) -> dict[str, int]:
+        """Return how many kernels have each of the names that are wanted."""
+        codes = {code: name for name, code in self._names.items() if wanted(name)}
+        if not codes:
+            return {}
+        chosen = self._rows.where(
+            lambda rows: np.isin(rows["name"], list(codes)) & (rows["category"] == _KERNEL)
+        )
+        numbers, counts = np.unique(chosen["name"], return_counts=True)
+        pairs = zip(numbers.tolist(), counts.tolist(), strict=True)
+        return {codes[number]: count for number, count in pairs}
+
+    def _alike(self) -> dict[str, int]:
+        """Return the kernels that look like communication, and of which nobody says what they are,
+        by name."""
+        return self.kernels(
+            lambda name: (
+                looks_like_communication(name)
+                and not self.named.kind_of(name)
+                and not self.named.says(name)
+            )
+        )
+
     def _find_outliers(self) -> None:
         """Find spans that are far from all others: with a clock that was never read."""
         counts = self._rows.counts_by(_FAR)
@@ -434,6 +473,7 @@ class KinetoFile:
             inputs={int(place[row]): each for row, each in self._inputs.items() if place[row] >= 0},
             missing=self.missing,
             notes=self.notes,
+            named=self.named,
             untimed=frozenset(self._untimed.union(rows["correlation"][displaced].tolist())),
         )
 

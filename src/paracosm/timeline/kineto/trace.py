@@ -4,7 +4,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from paracosm.arrays import Codes, Floats, Ints
 from paracosm.errors import InputError
 from paracosm.timeline.kineto.categories import CATEGORIES
+from paracosm.timeline.kineto.communication import MESSAGES, NamedKernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,7 @@ class KinetoTrace:
     notes: tuple[str, ...]
     # Correlations of spans of the device that were left out: when they ran is not known.
     untimed: frozenset[int]
+    named: NamedKernels  # which kernels communicate, as the user says
 
     def __len__(self) -> int:
         return len(self.begin)
@@ -105,6 +106,10 @@ class KinetoTrace:
         """Return the name of a row."""
         return self.names[int(self.name[row])]
 
+    def kind_of_kernel(self, name: str) -> str:
+        """Return how a kernel communicates, by its name; "" if it does not."""
+        return self.named.kind_of(name)
+
 
 SYNCHRONISATIONS = {
     "stream sync": "stream",
@@ -115,31 +120,6 @@ SYNCHRONISATIONS = {
     "event synchronize": "event",
     "stream wait event": "stream wait event",
 }
-
-MESSAGES = ("send", "recv")
-"""Kinds of point-to-point operations: the two ends of a message."""
-
-# Kernels of NCCL and RCCL, and what torch.distributed calls its collectives.
-_COLLECTIVES = {
-    "allreduce": "all_reduce",
-    "reducescatter": "reduce_scatter",
-    "allgather": "all_gather",
-    "alltoall": "all_to_all",
-    "alltoallv": "all_to_all",
-    "sendrecv": "all_to_all",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "gather": "gather",
-    "scatter": "scatter",
-    "send": "send",
-    "recv": "recv",
-    "barrier": "barrier",
-}
-KINDS = frozenset(_COLLECTIVES.values())
-"""Kinds of collectives, and the two of messages."""
-
-_VARIANT = re.compile("base|coalesced|into|single$|tensor$")
-_LONGEST_FIRST = sorted(_COLLECTIVES, key=len, reverse=True)
 
 _DTYPES = {
     **dict.fromkeys(("double", "int64", "long", "longint", "float64", "complexfloat"), 8),
@@ -154,19 +134,6 @@ _DTYPES = {
 _ANNOTATION = re.compile(r"ProfilerStep[#*]|enumerate\(DataLoader\)|Optimizer\.|\[param\||nccl:")
 
 _BACKWARD = re.compile(r"autograd::engine|torch::autograd::|\w+Backward\d*$")
-
-
-@cache
-def collective_of(name: str) -> str:
-    """Return the kind of a collective by the name of its kernel or call; "" for any other name.
-
-    For kernels of NCCL with an unspecific name (`ncclDevKernel_Generic`) it is "collective".
-    """
-    small = re.sub(r"[^a-z]", "", name.lower())
-    if not small.startswith(("nccl", "rccl", "msccl")):
-        return _COLLECTIVES.get(_VARIANT.sub("", small), "")
-    unknown = "collective" if "kernel" in small else ""
-    return next((_COLLECTIVES[word] for word in _LONGEST_FIRST if word in small), unknown)
 
 
 def bytes_of(dtype: str) -> int:

@@ -23,8 +23,8 @@ from paracosm.graphs.importers.pytorch.ops import (
     observed_step,
     parse_trace,
 )
+from paracosm.timeline.kineto.communication import collective_of
 from paracosm.timeline.kineto.device import OpSpan
-from paracosm.timeline.kineto.trace import collective_of
 from paracosm.units import parse_whole
 
 _SCHEMA = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?\(")

@@ -43,6 +43,8 @@ def refuse_without_training(trace: KinetoTrace) -> None:
         )
     collectives = [name for name in trace.names if _COMMUNICATION.match(name)]
     collectives += [trace.text(row) for row in sorted(trace.collectives)]
+    kernels = dict.fromkeys(trace.text(row) for row in trace.of("kernel").tolist())
+    collectives += [name for name in kernels if trace.kind_of_kernel(name)]
     if collectives:
         raise InputError(
             f"{trace.path}: {collectives[0][:60]}: the job communicates already: {why}"
