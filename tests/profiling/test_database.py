@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from some_timings import CPU, DAY, GPU, RELU, iteration, link, some, timing
 
 from paracosm.errors import InputError
-from paracosm.graphs.graph import Op
+from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 from paracosm.profiling.database.database import ProfileDatabase
 from paracosm.profiling.database.rows import pool, pool_spreads
 from paracosm.profiling.samples import OpTiming, spread_of
@@ -304,3 +304,15 @@ def test_contents_count_what_is_there(database: ProfileDatabase) -> None:
     assert [each["number"] for each in only["environments"]] == [2]
     assert only["links"] == only["iterations"] == []
     assert found["size"] == database.path.stat().st_size
+
+
+def test_causal_attention_of_earlier_versions_is_read_in_half(database: ProfileDatabase) -> None:
+    """They counted all scores: 2 products of 2 x 2 x 4 x 8 x 8 x 16, of which kernels do half."""
+    tensors = [TensorArgument((2, 4, 8, 16), "float32")] * 3
+    name = "aten._scaled_dot_product_flash_attention_for_cpu.default"
+    full = 2 * 2 * 2 * 4 * 8 * 8 * 16
+    causal = Op(name, encode_arguments([*tensors, 0.0, True], {}), full, 3, 1)
+    whole = Op(name, encode_arguments(tensors, {}), full, 3, 1)
+    database.add([timing("a", causal), timing("b", whole)])
+    read = {each.key: each.op.flops for each in database.timings()}
+    assert read == {"a": full // 2, "b": full}

@@ -24,6 +24,7 @@ from paracosm.arrays import Codes, Floats, Ints, distinct_rows
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
 from paracosm.files import check_columns, check_seal, read_bytes, sealing
+from paracosm.graphs.attention import counted_in_half
 from paracosm.graphs.build import Columns, Lists, assemble
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op
 from paracosm.units import parse_whole
@@ -280,7 +281,7 @@ def _ops(texts: Mapping[str, Texts], integers: Mapping[str, Ints]) -> tuple[list
     rows = np.stack([names[1], arguments[1], *work], axis=1)
     first, codes = distinct_rows(rows)
     ops = [
-        Op(names[0][name], arguments[0][argument], flops, read, written)
+        counted_in_half(Op(names[0][name], arguments[0][argument], flops, read, written))
         for name, argument, flops, read, written in rows[first].tolist()
     ]
     return ops, codes.astype(np.int32)

@@ -228,3 +228,22 @@ def test_traces_that_are_linked_have_times_in_every_schema(schema: str, tmp_path
 def test_a_linked_time_that_is_none_is_refused(host: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r'linked.json: node 3: "inclusive_dur" is .*, no time$'):
         read_execution_trace(linked(tmp_path / "linked.json", "1.1.1-chakra.0.0.4", host))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_recorded_attention_counts_as_captured_attention_does(causal: bool, tmp_path: Path) -> None:
+    """Two products of 8 x 8 scores of 2 x 4 heads of 16 forward, five backward; half if causal."""
+    torch = pytest.importorskip("torch")
+    q, k, v = (torch.ones(2, 4, 8, 16, requires_grad=True) for _ in range(3))
+    observer = torch.profiler.ExecutionTraceObserver()
+    observer.register_callback(str(tmp_path / "et.json"))
+    observer.start()
+    attend = torch.nn.functional.scaled_dot_product_attention
+    attend(q, k, v, is_causal=causal).sum().backward()
+    observer.stop()
+    observer.unregister_callback()
+    graph = read_execution_trace(tmp_path / "et.json")
+    found = {op.name: op.flops for op in graph.ops if "attention" in op.name}
+    product = 2 * 2 * 4 * 8 * 8 * 16 // (2 if causal else 1)
+    fused = "aten._scaled_dot_product_flash_attention_for_cpu"
+    assert found == {f"{fused}.default": 2 * product, f"{fused}_backward.default": 5 * product}

@@ -1,10 +1,10 @@
 """The arguments of a dispatched op, the tensors that it reads, changes and makes, and its work.
 
-Floating-point operations: matrix products, convolutions and attention by PyTorch's own formulas
-(torch.utils.flop_counter; a multiply-add is two, causal attention counts in full). Ops that only
-move or fill memory, random numbers and views count none. Every other op counts one per element of
-its largest input or output: exact for element-wise ops, a lower bound for norms, softmax and the
-like, which pass over their input more than once.
+Floating-point operations: matrix products and convolutions by PyTorch's own formulas
+(torch.utils.flop_counter; a multiply-add is two), fused attention as `graphs/attention.py` says,
+causal in half. Ops that only move or fill memory, random numbers and views count none. Every other
+op counts one per element of its largest input or output: exact for element-wise ops, a lower bound
+for norms, softmax and the like, which pass over their input more than once.
 """
 
 import math
@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
 from paracosm.errors import InputError
+from paracosm.graphs.attention import call_flops
 from paracosm.graphs.graph import TensorArgument, encode_arguments
 
 COLLECTIVES = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd"})
@@ -234,6 +235,8 @@ def flops_of(
 ) -> int:
     packet = func.overloadpacket
     name = str(packet)
+    if (attention := call_flops(str(func), _shapes(args), args, kwargs)) is not None:
+        return attention
     if name in _FORMULAS:
         return int(_FORMULAS[name](*args))
     if packet in flop_registry:
@@ -278,15 +281,8 @@ def _elements(tensor: Tensor) -> int:
     return extent
 
 
-def _attention(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> int:
-    width, out = query.shape[-1], value.shape[-1]
-    return 2 * query.shape[:-1].numel() * key.shape[-2] * (width + out)
-
-
-def _attention_backward(_grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *_: Any) -> int:
-    """The scores once more, and the gradients of queries, keys, values and scores."""
-    width, out = query.shape[-1], value.shape[-1]
-    return 2 * query.shape[:-1].numel() * key.shape[-2] * (3 * width + 2 * out)
+def _shapes(args: Sequence[Any]) -> list[tuple[int, ...] | None]:
+    return [tuple(each.shape) if isinstance(each, Tensor) else None for each in args]
 
 
 def _recurrence(x: Tensor, of_inputs: Tensor, of_states: Tensor, *_: Any) -> int:
@@ -296,8 +292,6 @@ def _recurrence(x: Tensor, of_inputs: Tensor, of_states: Tensor, *_: Any) -> int
 
 # Products that PyTorch's registry leaves out.
 _FORMULAS: Mapping[str, Callable[..., Any]] = {
-    "aten._scaled_dot_product_flash_attention_for_cpu": _attention,
-    "aten._scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
     "aten.mkldnn_rnn_layer": _recurrence,
     "aten.mkldnn_rnn_layer_backward": lambda *args: 2 * _recurrence(*args),
     "aten.mv": lambda matrix, *_: 2 * matrix.numel(),

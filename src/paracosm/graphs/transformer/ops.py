@@ -3,6 +3,7 @@
 Numbers have two bytes (half precision), those in float8 one, masks of dropout one.
 """
 
+from paracosm.graphs.attention import attention_flops
 from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 
 HALF = 2
@@ -47,9 +48,7 @@ def flash(
 ) -> Op:
     """Return causal attention that keeps its scores on chip, of which it computes half.
 
-    Forward two products of queries x keys x width; backward five, for the scores are computed again
-    (Dao et al., "FlashAttention", 2022, section 3.1 and appendix B). Its bytes are those of
-    queries, keys, values and output, and backward of their gradients.
+    Its bytes are those of queries, keys, values and output, and backward of their gradients.
     """
     shapes = (batch, heads, queries, width), *[(batch, kv_heads, keys, width)] * 2
     one, other = batch * heads * queries * width, batch * kv_heads * keys * width
@@ -57,7 +56,7 @@ def flash(
     return Op(
         f"{FLASH}{'_backward' if backward else ''}.default",
         encode_arguments([TensorArgument(shape, "float16") for shape in shapes], {}),
-        flops=(5 if backward else 2) * batch * heads * queries * keys * width,
+        flops=attention_flops(shapes[0], keys, width, causal=True, backward=backward),
         bytes_read=(3 if backward else 1) * of_queries + 2 * of_keys,
         bytes_written=of_queries + (2 * of_keys if backward else 0),
     )

@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 from paracosm.errors import InputError
+from paracosm.graphs.attention import counted_in_half
 from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import (
@@ -245,7 +246,8 @@ def _environment(text: str) -> Environment:
 def _op_timing(row: Sequence[Any]) -> OpTiming:
     spread, (probe, source, date, session, key) = Spread(*row[7:14]), row[14:]
     where = _environment(row[5])
-    return OpTiming(Op(*row[:5]), where, row[6], spread, probe, source, date, key, session=session)
+    op = counted_in_half(Op(*row[:5]))
+    return OpTiming(op, where, row[6], spread, probe, source, date, key, session=session)
 
 
 def _link_timing(row: Sequence[Any]) -> LinkTiming:

@@ -9,6 +9,7 @@ from typing import Any
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
 from paracosm.files import read_bytes
+from paracosm.graphs.attention import call_flops
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.chakra.trace import arguments_of, bytes_of
 from paracosm.graphs.graph import Graph, Op
@@ -204,13 +205,15 @@ _MOVES = frozenset(
 def flops_of(call: ObservedCall) -> int:
     """Return the floating-point operations of a call; 0 if the trace lacks its shapes.
 
-    Products by PyTorch's own formulas (a multiply-add is two), moves none, any other op one per
-    element of its largest tensor.
+    Products by PyTorch's own formulas (a multiply-add is two), fused attention as
+    `graphs/attention.py` says, moves none, any other op one per element of its largest tensor.
     """
     name = call.name.rpartition("::")[2]
     if name in _MOVES:
         return 0
     try:
+        if (attention := call_flops(name, call.inputs.shapes, call.inputs.values)) is not None:
+            return attention
         if (formula := _FORMULAS.get(name)) is not None:
             return int(formula(call.inputs.shapes, call.outputs.shapes, call.inputs.values))
         if "convolution" in name:
@@ -254,28 +257,10 @@ def _convolution(name: str, call: ObservedCall) -> int:
     return int(2 * math.prod(call.outputs.shapes[0]) * math.prod(shapes[1][1:]))
 
 
-def _attention(inputs: Any, outputs: Any, values: Any) -> int:
-    query, key, value = inputs[:3]
-    return int(2 * math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1]))
-
-
-def _attention_backward(inputs: Any, outputs: Any, values: Any) -> int:
-    """The scores once more, and the gradients of queries, keys, values and scores."""
-    query, key, value = inputs[1:4]
-    return int(2 * math.prod(query[:-1]) * key[-2] * (3 * query[-1] + 2 * value[-1]))
-
-
 _FORMULAS: Mapping[str, Callable[[Any, Any, Any], int]] = {
     **dict.fromkeys(("mm", "bmm"), lambda i, o, v: _matrices(i[0], i[1])),
     **dict.fromkeys(("addmm", "baddbmm", "addmm_", "baddbmm_", "_addmm_activation"),
                     lambda i, o, v: _matrices(i[1], i[2])),
     **dict.fromkeys(("mv", "dot", "vdot"), lambda i, o, v: 2 * math.prod(i[0])),
     "addmv": lambda i, o, v: 2 * math.prod(i[1]),
-    **{
-        f"_scaled_dot_product_{kind}attention{of}": formula
-        for kind in ("", "flash_", "efficient_", "cudnn_", "fused_")
-        for of, formula in (("", _attention), ("_backward", _attention_backward))
-    },
-    "_scaled_dot_product_flash_attention_for_cpu": _attention,
-    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
 }  # fmt: skip

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from paracosm.graphs.attention import CALLS, call_flops
 from paracosm.models import Workload
 from paracosm.profiling.jobs.pytorch.options import trained
 from paracosm.profiling.jobs.pytorch.transport import (
@@ -211,7 +212,7 @@ def find_segments(workload: Workload) -> list[Segment]:
     module = workload.module
     before = {name: buffer.clone() for name, buffer in module.named_buffers()}
     seen: list[tuple[Boundary, int]] = [(Boundary("begin"), 0)]
-    counter = FlopCounterMode(display=False)
+    counter = FlopCounterMode(display=False, custom_mapping=_attention_formulas())
 
     def reached(boundary: Boundary) -> None:
         seen.append((boundary, counter.get_total_flops()))
@@ -224,6 +225,16 @@ def find_segments(workload: Workload) -> list[Segment]:
     module.zero_grad()
     called = {boundary.what for boundary, _ in seen if boundary.kind == "layer"}
     return _between(seen, needs(module, called))
+
+
+def _attention_formulas() -> dict[Any, Callable[..., int]]:
+    """Return formulas of fused attention for PyTorch's counter, which hands over shapes."""
+
+    def formula(name: str) -> Callable[..., int]:
+        return lambda *args, out_shape, **named: call_flops(name, args, args, named) or 0
+
+    found = {name: getattr(torch.ops.aten, name, None) for name in CALLS if "." not in name}
+    return {packet: formula(name) for name, packet in found.items() if packet is not None}
 
 
 def needs(module: nn.Module, called: set[str]) -> dict[str, tuple[str, ...]]:
