@@ -161,6 +161,10 @@ def waits_between_streams(trace: KinetoTrace, spans: DeviceSpans) -> dict[int, l
     the next launch of its thread waits for what was launched to other streams before the call; and
     a span that begins late, for no other reason, waits for the span of another stream that ended
     last before. Neither adds a wait that the trace contradicts.
+
+    The spans of one launch, of a graph, wait for each other along its edges, and what is launched
+    before and after for the graph as a whole. No profiler records that: here it is always the
+    second rule.
     """
     streams = _Streams(trace, spans)
     if len(streams.order) < 2:
@@ -169,7 +173,7 @@ def waits_between_streams(trace: KinetoTrace, spans: DeviceSpans) -> dict[int, l
         streams.add_recorded()
     elif not trace.synchronisations:
         streams.add_after_calls()
-        streams.add_for_late()
+    streams.add_for_late(of_graphs_only=bool(trace.synchronisations))
     return streams.waits
 
 
@@ -227,9 +231,13 @@ class _Streams:
                     if stream != spans.stream[span]:
                         self._add(span, self._last_launched(stream, time))
 
-    def add_for_late(self) -> None:
-        """Add a reason to spans that begin late without one."""
+    def add_for_late(self, of_graphs_only: bool) -> None:
+        """Add a reason to spans that begin late without one, or only where a graph is involved."""
         trace, spans = self.trace, self.spans
+        _, launch, sizes = np.unique(spans.call, return_inverse=True, return_counts=True)
+        of_graph = (sizes[launch] > 1) & (spans.call >= 0)
+        if of_graphs_only and not of_graph.any():
+            return
         by_end = np.argsort(spans.end, kind="stable")
         ends = spans.end[by_end]
         for members in self.order.values():
@@ -246,9 +254,14 @@ class _Streams:
                 at = int(np.searchsorted(ends, begin, side="right")) - 1
                 while at >= 0 and ends[at] > ready:
                     other = int(by_end[at])
+                    in_order = (
+                        spans.call[other] == call or spans.launched[other] < spans.launched[span]
+                    )
+                    graph = of_graph[other] or of_graph[span]
                     if (
                         spans.stream[other] != spans.stream[span]
-                        and spans.launched[other] < spans.launched[span]
+                        and in_order
+                        and (graph or not of_graphs_only)
                     ):
                         self._add(span, other)
                         break
