@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hand_made import BACKWARD, Event, all_reduce, host, kernel, launch, step, write
+from hand_made import BACKWARD, MAIN, Event, all_reduce, host, kernel, launch, step, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +18,7 @@ from paracosm.prediction.traces.outcome import Outcome, Times, outcome_of, repla
 from paracosm.prediction.traces.run import changed, replay_traces
 from paracosm.prediction.traces.traced import WORK, TracedJob
 from paracosm.timeline.kineto import read_kineto
+from paracosm.timeline.kineto.trace import window_of
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 # Files are written anew for each example.
@@ -282,3 +283,78 @@ def test_the_launches_of_the_step_before_fill_the_queue_of_the_next() -> None:
     before, after = microseconds(traced), microseconds(traced, "compute: 1.25x faster")
     assert before == pytest.approx(72_077.474)
     assert after < 0.83 * before
+
+
+WORKS, OTHER_PROCESS = 5, 2  # a thread, and a process
+
+
+def on_another_thread(process: int = 1, waits: int = WORKS) -> list[Event]:
+    """Two steps of 1,000 us, marked on a thread without ops; another one works and launches.
+
+    From 400 us of a step on, a thread waits for its kernel, which ends at 900 us.
+    """
+    events = []
+    for number in range(2):
+        at = 1000 * number
+        mine = [
+            host("cpu_op", "aten::mm", at + 100, at + 140, WORKS),
+            launch(number, at + 110, at + 120, WORKS),
+        ]
+        wait = host(
+            "cuda_runtime", "cudaDeviceSynchronize", at + 400, at + 905, waits, correlation=-1
+        )
+        (mine if waits == WORKS else events).append(wait)
+        events += [{**event, "pid": process} for event in mine]
+        events += [step(number, at, at + 1000), kernel(number, at + 120, at + 900)]
+    return events
+
+
+@pytest.mark.parametrize("process", [1, OTHER_PROCESS])
+@pytest.mark.parametrize("waits", [WORKS, MAIN])
+def test_a_step_is_as_long_as_its_mark_whatever_thread_works(
+    process: int, waits: int, tmp_path: Path
+) -> None:
+    traced = read_job([write(tmp_path, on_another_thread(process, waits))])
+    assert microseconds(traced) == pytest.approx(1000)
+    assert traced.ranks[0].marks.size == 3
+    # The kernel ends 390 us earlier. A thread that waits for another one has no call that shows it.
+    if waits == WORKS:
+        assert microseconds(traced, "compute: 2x faster") == pytest.approx(1000 - 390)
+
+
+def test_a_step_of_which_the_threads_do_little_is_as_long_as_its_mark(tmp_path: Path) -> None:
+    """As one of 13,336 ms of which another thread was seen to work in the first 1.5."""
+    events = [
+        *(step(0, 0, 13_336_000), host("cpu_op", "aten::mm", 100, 1_500, WORKS)),
+        *(launch(1, 200, 210, WORKS), kernel(1, 220, 300)),
+    ]
+    traced = read_job([write(tmp_path, events)])
+    assert microseconds(traced) == pytest.approx(13_336_000)
+
+
+def test_autograd_is_not_the_loop_of_steps_that_another_thread_marks(tmp_path: Path) -> None:
+    events = [step(0, 0, 1000), host("cpu_op", "aten::mm", 10, 100, WORKS)]
+    for number in range(5):
+        at = 200 + 100 * number
+        name = "autograd::engine::evaluate_function: MmBackward0"
+        events += [
+            host("cpu_op", name, at, at + 90, BACKWARD),
+            launch(number, at + 10, at + 20, BACKWARD),
+            kernel(number, at + 25, at + 50),
+        ]
+    trace = read_kineto(write(tmp_path, events))
+    assert trace.lanes[window_of(trace).thread].number == str(WORKS)
+    traced = read_job([trace.path])
+    assert microseconds(traced) == pytest.approx(1000)
+    assert microseconds(traced, "host: 2x faster") == pytest.approx(500)
+
+
+def test_of_two_processes_the_one_that_marks_the_steps_counts(tmp_path: Path) -> None:
+    """The other one has more ops, and marks one of the steps as well, at another time."""
+    events = [
+        *(step(0, 0, 100), step(1, 100, 300), host("cpu_op", "aten::mm", 10, 20)),
+        *({**host("cpu_op", "aten::mm", at, at + 5), "pid": 9} for at in range(0, 300, 10)),
+        {**step(1, 50, 1050), "pid": 9},
+    ]
+    traced = read_job([write(tmp_path, events)])
+    assert microseconds(traced) == pytest.approx(150)

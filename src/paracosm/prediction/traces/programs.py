@@ -167,7 +167,7 @@ def _written(
     if late > 0:
         begin = rank.window.begin
         thread = rank.window.thread
-        lane = rank.trace.lanes[thread].name if thread >= 0 else "start"
+        lane = rank.trace.lane_names[thread] if thread >= 0 else "start"
         waiting = Segment(begin - late, begin, lane, "begins later", "start")
         rows.start.append(rows.add(waiting, (0.0, 0.0, late), late, []))
     for segment in rank.segments.segments:

@@ -60,7 +60,7 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
     busy = {
         number: busy_of(trace, number, window)
         for number, lane in enumerate(trace.lanes)
-        if lane.kind == "thread" and _matters(trace, spans, number)
+        if number == window.thread or (lane.kind == "thread" and _matters(trace, spans, number))
     }
     overs = hand_overs(trace, window, backward_threads(trace), busy)
     cuts = [step.begin for step in window.steps]
@@ -249,7 +249,7 @@ def _calls(host: Host, thread: int, begin: float, end: float) -> Iterable[int]:
 
 
 def _call(host: Host, thread: int, row: int, begin: float, end: float) -> list[Segment]:
-    lane, name = host.trace.lanes[thread].name, host.trace.text(row)
+    lane, name = host.trace.lane_names[thread], host.trace.text(row)
     loading = host.steps.loading.covers(thread, begin)
     work, step = "data loading" if loading else "host", host.steps.of(thread, begin)
     numbers = host.launches.get(row)
@@ -304,7 +304,7 @@ class _Between:
         low = bisect_right(self._cuts, begin + SHORTEST)
         high = bisect_left(self._cuts, end - SHORTEST)
         edges = [begin, *self._cuts[low:high], end]
-        lane = self._host.trace.lanes[self._thread].name
+        lane = self._host.trace.lane_names[self._thread]
         for first, last in pairwise(edges):
             middle = (first + last) / 2
             loading = self._host.steps.loading.covers(self._thread, middle)

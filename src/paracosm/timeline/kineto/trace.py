@@ -2,8 +2,10 @@
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +108,15 @@ class KinetoTrace:
         """Return the name of a row."""
         return self.names[int(self.name[row])]
 
+    @cached_property
+    def lane_names(self) -> tuple[str, ...]:
+        """The names of the lanes for display, each with its owner if several have one name."""
+        times = Counter(lane.name for lane in self.lanes)
+        return tuple(
+            lane.name if times[lane.name] == 1 else f"{lane.name} of {lane.owner}"
+            for lane in self.lanes
+        )
+
     def kind_of_kernel(self, name: str) -> str:
         """Return how a kernel communicates, by its name; "" if it does not."""
         return self.named.kind_of(name)
@@ -191,8 +202,8 @@ class Window:
 def steps_of(trace: KinetoTrace) -> tuple[Step, ...]:
     """Return the steps that the profiler marked on the host, in order.
 
-    Of several marks of a number it is the first, or the longest of those at the same time; one
-    without an end marks no step.
+    Of steps of one number it is that of the thread that marks the most, of several marks the first,
+    or the longest of those at the same time; one without an end marks no step.
     """
     found: dict[int, Step] = {}
     for step in step_marks(trace):
@@ -205,16 +216,31 @@ def steps_of(trace: KinetoTrace) -> tuple[Step, ...]:
 
 
 def step_marks(trace: KinetoTrace) -> Iterator[Step]:
-    """Yield all marks of steps on the host, by begin, whatever is wrong with them."""
-    for row, number in _marks(trace):
-        if trace.lanes[trace.lane[row]].kind == "thread":
+    """Yield the marks of steps on the host, by begin, whatever is wrong with them.
+
+    What the thread with most marks has marked is not taken from other threads and processes.
+    """
+    marking = _marking_thread(trace)
+    marks = [(row, number, int(trace.lane[row]) == marking) for row, number in _marks(trace)]
+    own = {number for _, number, mine in marks if mine}
+    for row, number, mine in marks:
+        if mine or number not in own:
             yield Step(number, float(trace.begin[row]), float(trace.end[row]))
 
 
-def _marks(trace: KinetoTrace) -> Iterator[tuple[int, int]]:
-    for row in trace.of("annotation").tolist():
-        if match := _STEP.match(trace.text(row)):
-            yield row, int(match[1])
+def _marks(trace: KinetoTrace) -> list[tuple[int, int]]:
+    """Return the rows of the marks on threads, ascending, with the numbers of their steps."""
+    return [
+        (row, int(match[1]))
+        for row in trace.of("annotation").tolist()
+        if (match := _STEP.match(trace.text(row))) and trace.lanes[trace.lane[row]].kind == "thread"
+    ]
+
+
+def _marking_thread(trace: KinetoTrace) -> int:
+    """Return the thread with the most marks of steps, of several the first; -1 without marks."""
+    times = Counter(int(trace.lane[row]) for row, _ in _marks(trace))
+    return max(times, key=lambda lane: times[lane], default=-1)
 
 
 def window_of(trace: KinetoTrace, numbers: Sequence[int] | None = None) -> Window:
@@ -243,28 +269,48 @@ def chosen_steps(path: Path, marked: Sequence[Step], numbers: Sequence[int]) -> 
 
 
 def _main_thread(trace: KinetoTrace) -> int:
-    """Return the thread of the steps, or of the most ops outside autograd."""
-    for row, _ in _marks(trace):
-        if trace.lanes[lane := int(trace.lane[row])].kind == "thread":
-            return lane
+    """Return the thread of the training loop; -1 where the trace has no threads.
+
+    It is the thread that marks the steps. Where it neither calls ops, nor launches or waits for
+    anything, or where no steps are marked, it is the thread with most of these outside autograd, in
+    the process that marks the steps if it has any.
+    """
+    marking = _marking_thread(trace)
+    counts = np.bincount(trace.lane[_works(trace)], minlength=len(trace.lanes))
+    if marking >= 0 and counts[marking]:
+        return marking
     backward = backward_threads(trace)
-    counts = np.bincount(trace.lane[trace.of("op", "runtime", "other")], minlength=len(trace.lanes))
     for lane, what in enumerate(trace.lanes):
         if what.kind != "thread" or lane in backward:
             counts[lane] = 0
-    return int(np.argmax(counts)) if counts.max(initial=0) else -1
+    if marking >= 0:
+        owners = np.array([lane.owner == trace.lanes[marking].owner for lane in trace.lanes])
+        if counts[owners].any():
+            counts[~owners] = 0
+    return int(np.argmax(counts)) if counts.max(initial=0) else marking
+
+
+def _works(trace: KinetoTrace) -> Ints:
+    """Return the rows of ops, and of calls that launch something or wait for the device."""
+    launched = trace.correlation[trace.of("kernel", "copy", "memset")]
+    waits = [code for code, name in enumerate(trace.names) if "Synchronize" in name]
+    calls = np.isin(trace.correlation, launched[launched >= 0]) | np.isin(trace.name, waits)
+    called = trace.of("runtime", "other")
+    return np.concatenate((trace.of("op"), called[calls[called]]))
 
 
 def backward_threads(trace: KinetoTrace) -> set[int]:
     """Return the threads of autograd's backward passes, other than the loop's.
 
-    The loop's thread is that of the steps; without any, one whose first op is no backward pass's.
+    The loop's thread is that of the steps, or, without any or if nothing runs on it, one whose
+    first op is no backward pass's.
     """
     engine = [code for code, name in enumerate(trace.names) if is_backward(name)]
     lanes = set(np.unique(trace.lane[np.isin(trace.name, engine)]).tolist())
+    ops = trace.of("op")
     forward = {int(trace.lane[row]) for row, _ in _marks(trace)}
+    forward &= set(np.unique(trace.lane[ops]).tolist())
     if not forward:
-        ops = trace.of("op")
         threads, first = np.unique(trace.lane[ops], return_index=True)
         begins = zip(threads.tolist(), trace.name[ops[first]].tolist(), strict=True)
         forward = {lane for lane, name in begins if name not in engine}
