@@ -160,6 +160,37 @@ def test_a_copy_to_pageable_memory_keeps_the_host(tmp_path: Path) -> None:
     assert microseconds(traced, "copies: 3x faster") == pytest.approx(50 - 6)
 
 
+def test_a_blocking_copy_keeps_the_host(tmp_path: Path) -> None:
+    """ROCm does not say that memory is pageable, and waits in the call instead."""
+    copy = {**kernel(2, 31, 40, "Memcpy DtoH (Device -> Host)"), "cat": "gpu_memcpy"}
+    call = host("hip_runtime", "hipMemcpyWithStream", 12, 42, correlation=2)
+    events = [step(1, 0, 50), launch(1, 0, 5), kernel(1, 10, 30), call, copy]
+    traced = read_job([write(tmp_path, events)])
+    assert microseconds(traced) == pytest.approx(50)
+    # As from pageable memory: the kernel 10 shorter, and all else after it.
+    assert microseconds(traced, "compute: 2x faster") == pytest.approx(40)
+
+
+@pytest.mark.parametrize("late", [0, 3, 12])
+def test_clocks_of_host_and_device_that_differ(late: int, tmp_path: Path) -> None:
+    """The device has ended by its clock when the call that has waited for it has returned."""
+    events = [
+        *(step(1, 0, 90), launch(1, 0, 5), kernel(1, 10, 50), launch(2, 5, 10)),
+        *(kernel(2, 50, 60 + late), launch(3, 75, 80), kernel(3, 81, 85)),
+        host("hip_runtime", "hipDeviceSynchronize", 12, 60, correlation=90),
+    ]
+    traced = read_job([write(tmp_path, events)])
+    assert microseconds(traced) == pytest.approx(90)
+    # Of the kernels, 50 us are before the end of the call.
+    assert microseconds(traced, "compute: 2x faster") == pytest.approx(90 - 25)
+    compute = traced.ranks[0].work == WORK.index("compute")
+    assert 1e6 * traced.job.programs[0].duration[compute].sum() == pytest.approx(54 + late)
+    # Other streams are not waited for, by calls that do not say for which one they wait.
+    events[-1]["name"] = "hipStreamSynchronize"
+    events += [launch(4, 10, 12), kernel(4, 14, 61, stream=20)]
+    assert microseconds(read_job([write(tmp_path, events)])) == pytest.approx(90)
+
+
 def test_a_full_queue_keeps_the_host(tmp_path: Path) -> None:
     """1,025 kernels of 10 us are launched in 1 us each: the driver takes 1,022 at a time."""
     kernels = range(1025)

@@ -5,11 +5,11 @@ call ends does so after a *launch latency* if the stream was idle, and after a *
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from paracosm.arrays import Ints
 from paracosm.prediction.traces.traced import Segment
 from paracosm.timeline.kineto.categories import CATEGORIES
 from paracosm.timeline.kineto.communication import ONE_SIDED
@@ -28,6 +28,7 @@ class DeviceSegments:
     of: list[Segment]  # the segment of each span
     first: list[Segment]  # what must come after each span's launch: a delay, or its own segment
     issued: list[float]  # seconds at which each span was issued by its call
+    rest: list[tuple[Segment, Segment]]  # spans of which a part was cut off, and these parts
 
 
 def device_segments(
@@ -38,7 +39,7 @@ def device_segments(
     calls = Calls(trace, spans)
     names = {lane: _name(trace, spans, lane) for lane in set(spans.stream.tolist())}
     free = dict.fromkeys(names, window.begin)
-    made = DeviceSegments([], [], [], [])
+    made = DeviceSegments([], [], [], [], [])
     ends = trace.end
     for number in range(len(spans)):
         row, call = int(spans.row[number]), int(spans.call[number])
@@ -47,7 +48,7 @@ def device_segments(
         if call >= 0:
             issued, returned = float(trace.begin[call]), float(ends[call])
             # A call that waits for its copy, and for what was before it, has issued it at once.
-            if "Pageable" not in trace.text(row) or free[stream] <= issued:
+            if not keeps_host(trace, row, call) or free[stream] <= issued:
                 issued = max(issued, min(returned, float(spans.begin[number])))
         # The clocks of host and device differ by a microsecond or so: nothing begins before its
         # call, or before what it comes after.
@@ -82,6 +83,14 @@ def device_segments(
     return made
 
 
+_BLOCKING_COPY = re.compile(r"(?:cuda|hip|cu)Memcpy(?!.*Async)")
+
+
+def keeps_host(trace: KinetoTrace, row: int, call: int) -> bool:
+    """Whether a call returns only when the copy in a row, which it has launched, is done."""
+    return "Pageable" in trace.text(row) or _BLOCKING_COPY.match(trace.text(call)) is not None
+
+
 def _delayed(
     segments: list[Segment],
     segment: Segment,
@@ -110,14 +119,18 @@ def _name(trace: KinetoTrace, spans: DeviceSpans, lane: int) -> str:
     return what.name if len(devices) == 1 else f"device {what.owner} {what.name}"
 
 
+CLOCKS = 50e-6
+"""Seconds after the end of a call in which what it has waited for may seem to end: the clocks of
+host and device differ by some microseconds."""
+
 _CALL = re.compile(r"(?:cuda|hip|cu)(Stream|Device|Event|Ctx)Synchronize")
 
 
 class Synchronisations:
     """Finds, for calls that synchronise, the segments of streams that they wait for."""
 
-    def __init__(self, trace: KinetoTrace, spans: DeviceSpans, segments: Sequence[Segment]) -> None:
-        self._trace, self._segments = trace, segments
+    def __init__(self, trace: KinetoTrace, spans: DeviceSpans, device: DeviceSegments) -> None:
+        self._trace, self._spans, self._device = trace, spans, device
         self._order = {
             stream: np.flatnonzero(spans.stream == stream)
             for stream in np.unique(spans.stream).tolist()
@@ -152,15 +165,52 @@ class Synchronisations:
             wanted = seen.stream
         elif seen is not None and what == "Event":
             wanted, before = seen.on, self._called.get(seen.recorded, begin)
+        whole = what in ("Device", "Ctx")
         found = []
         for stream, members in self._order.items():
             at = int(np.searchsorted(self._launched[stream], before, side="left")) - 1
             if at >= 0 and wanted in ("", trace.lanes[stream].number):
-                segment = self._segments[int(members[at])]
+                segment = self._device.of[int(members[at])]
+                # Which stream it is must be known.
+                if segment.end > end == trace.end[row] and (whole or wanted):
+                    segment = self._ended(members[: at + 1], end)
                 if segment.end <= end:
                     found.append(segment)
         if what == "Event" and not wanted:
             found = [segment for segment in found if segment.end > begin]
-        if what in ("Device", "Ctx"):
+        if whole:
             return found
         return sorted(found, key=lambda segment: segment.end)[-1:]
+
+    def copied(self, number: int, end: float) -> Segment | None:
+        """Return a span if it is a copy that has kept its call until it was done."""
+        trace, spans, segment = self._trace, self._spans, self._device.of[number]
+        call = int(spans.call[number])
+        if not keeps_host(trace, int(spans.row[number]), call):
+            return None
+        if segment.end > end == trace.end[call]:
+            members = self._order[int(spans.stream[number])]
+            segment = self._ended(members[: int(np.searchsorted(members, number)) + 1], end)
+        return segment if segment.end <= end else None
+
+    def _ended(self, members: Ints, end: float) -> Segment:
+        """Return the span of a stream with whose end a call has returned, at `end`, by its clock.
+
+        Of the spans, for all of which it has waited, the last may seem to end a little later. What
+        is later is cut off, and follows on the stream.
+        """
+        device, last = self._device, self._device.of[int(members[-1])]
+        if last.end > end + CLOCKS:
+            return last
+        for number in members[::-1].tolist():
+            last = device.of[number]
+            if last.begin <= end:
+                break
+        if last.end > end >= last.begin:
+            rest = Segment(end, last.end, last.lane, last.name, last.work, last.step)
+            if last.calls:  # ranks have met in the first part
+                rest.work = rest.name = "gap"
+            last.end = end
+            device.segments.insert(device.segments.index(last) + 1, rest)
+            device.rest.append((last, rest))
+        return last

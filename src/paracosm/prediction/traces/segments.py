@@ -55,7 +55,7 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
     queue = np.argsort(spans.launched, kind="stable")
     # What was launched before the window and is not done is first in the driver's queue.
     place = {call: at for at, call in reversed(list(enumerate(spans.call[queue].tolist())))}
-    waits = Synchronisations(trace, spans, device.of)
+    waits = Synchronisations(trace, spans, device)
     host = Host(trace, steps, device, launches, place, queue.tolist(), {}, waits)
     busy = {
         number: busy_of(trace, number, window)
@@ -97,6 +97,8 @@ def _number(window: Window, spans: DeviceSpans, device: DeviceSegments, threads:
     for number in np.flatnonzero(spans.call >= 0).tolist():
         iteration = bisect_right(begins, launched[number]) - 1
         device.of[number].iteration = device.first[number].iteration = iteration
+    for span, rest in device.rest:
+        rest.iteration = span.iteration
 
 
 def _matters(trace: KinetoTrace, spans: DeviceSpans, thread: int) -> bool:
@@ -265,12 +267,8 @@ def _call(host: Host, thread: int, row: int, begin: float, end: float) -> list[S
     host.launched_by[row] = launch
     for segment in firsts:
         segment.after = [*segment.after, launch]
-    # A copy from or to pageable memory keeps the host until it is done.
-    waited = [
-        segment
-        for segment in (host.device.of[number] for number in numbers)
-        if "Pageable" in segment.name and split < segment.end <= end
-    ]
+    copies = (host.synchronisations.copied(number, end) for number in numbers)
+    waited = [copy for copy in copies if copy is not None and split < copy.end]
     split = max([split, *(segment.end for segment in waited)])
     if end - split < SHORTEST and not waited:
         return [launch]
