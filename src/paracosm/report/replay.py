@@ -59,6 +59,10 @@ def _remarks(summary: ReplaySummary) -> dict[str, str]:
     lines = {
         "bottleneck": summary.replayed.bottleneck,
         "then": "" if last.bottleneck == summary.replayed.bottleneck else last.bottleneck,
+        "device": f"{format_duration(summary.behind)} behind its host when the last step ends: "
+        "steps are as long as the device takes"
+        if summary.behind
+        else "",
         **_left_out(summary),
         "parts": f"played in {summary.parts:,} parts" if summary.parts > 1 else "",
         "one rank alone": "its collectives are as long as they were, with their waiting"

@@ -735,6 +735,8 @@ class ReplaySummary(Summary):
         steps_left_out: by number, why a step is not in the mean.
         all_faulty: no step is whole, and these are in the mean as they are.
         notes: by trace, what was left out of it or is taken for something that it need not be.
+        behind: seconds by which a device is behind its host at the end of the last step, where
+            steps are as long as the device takes; 0 where they are as long as the host takes.
     """
 
     kind: Literal["replay"] = "replay"
@@ -755,6 +757,7 @@ class ReplaySummary(Summary):
     steps_left_out: Mapping[str, str] | None = None
     all_faulty: bool = False
     notes: Mapping[str, Sequence[str]] | None = None
+    behind: float = 0.0
 
 
 class IterationTimes(JsonObject):

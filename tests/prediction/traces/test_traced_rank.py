@@ -309,10 +309,14 @@ def test_steps_that_are_not_there_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_launches_of_the_step_before_fill_the_queue_of_the_next() -> None:
-    """The host waits for the device all through step 102, for what step 101 has launched too."""
+    """The host waits for the device all through step 102, for what step 101 has launched too.
+
+    The mark of the step is 72.08 ms long. The device takes 95.7 ms for each of the steps that
+    follow, says the rest of that trace.
+    """
     traced = read_job([DATA / "resnet.json.gz"], steps=[102])
     before, after = microseconds(traced), microseconds(traced, "compute: 1.25x faster")
-    assert before == pytest.approx(72_077.474)
+    assert before == pytest.approx(95_700, rel=1e-3)
     assert after < 0.83 * before
 
 

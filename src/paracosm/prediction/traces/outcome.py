@@ -8,6 +8,7 @@ import numpy as np
 from paracosm.arrays import Floats
 from paracosm.jobs.job import KINDS, Job
 from paracosm.prediction.traces.arrivals import Arrivals, Straggler, arrivals_of, joined_arrivals
+from paracosm.prediction.traces.device import SHORTEST
 from paracosm.prediction.traces.traced import WORK, TracedJob, TracedRank
 from paracosm.simulation import replay_job
 from paracosm.timeline.analysis import breakdown, largest_share
@@ -30,6 +31,8 @@ class Outcome:
     iterations: int
     breakdowns: "tuple[Breakdown, ...]"  # one for each rank, of an iteration
     arrivals: Arrivals  # of the ranks at their collectives
+    # Seconds by which a device is behind at the end, where steps are those of the device.
+    behind: float
 
     @property
     def iteration_time(self) -> float:
@@ -57,12 +60,19 @@ def replayed(job: Job) -> Times:
 
 def outcome_of(traced: TracedJob, times: Times) -> Outcome:
     iterations = max(len(traced.counted), 1)
-    each_rank = zip(traced.ranks, times.arrive, times.begin, times.end, strict=True)
+    intervals = intervals_of(traced, times)
+    each_rank = zip(traced.ranks, times.arrive, times.begin, times.end, intervals, strict=True)
     breakdowns = (
-        breakdown_of(rank, arrive, begin, end, iterations, traced.warm)
-        for rank, arrive, begin, end in each_rank
+        breakdown_of(rank, arrive, begin, end, iterations, interval)
+        for rank, arrive, begin, end, interval in each_rank
     )
-    return Outcome(iterations, tuple(breakdowns), arrivals_of(traced, times.arrive))
+    behind = (
+        interval[1] - float(end[rank.marks[-1]])
+        for rank, end, interval in zip(traced.ranks, times.end, intervals, strict=True)
+        if len(rank.marks)
+    )
+    arrivals = arrivals_of(traced, times.arrive)
+    return Outcome(iterations, tuple(breakdowns), arrivals, max(behind, default=0.0))
 
 
 def joined_outcomes(parts: Sequence[Outcome]) -> Outcome:
@@ -82,7 +92,8 @@ def joined_outcomes(parts: Sequence[Outcome]) -> Outcome:
         )
         for own in of_rank
     )
-    return Outcome(total, breakdowns, joined_arrivals([part.arrivals for part in parts]))
+    arrivals = joined_arrivals([part.arrivals for part in parts])
+    return Outcome(total, breakdowns, arrivals, max(part.behind for part in parts))
 
 
 _COMPUTE = [WORK.index("compute"), WORK.index("copy")]
@@ -107,12 +118,15 @@ class Breakdown:
 
 
 def breakdown_of(
-    rank: TracedRank, arrive: Floats, begin: Floats, end: Floats, iterations: int, warm: int = 0
+    rank: TracedRank,
+    arrive: Floats,
+    begin: Floats,
+    end: Floats,
+    iterations: int,
+    interval: tuple[float, float],
 ) -> Breakdown:
-    """Return the parts of an iteration; the first `warm` steps are not counted."""
-    first, last = 0.0, float(end.max(initial=0.0))
-    if len(rank.marks):
-        first, last = float(begin[rank.marks[warm]]), float(end[rank.marks[-1]])
+    """Return the parts of an iteration, of which the interval has so many."""
+    first, last = interval
     device = np.isin(rank.work, [*_COMPUTE, _COMMUNICATION]).any()
     busy = np.isin(rank.work, _COMPUTE if device else _HOST)
     met, loading = rank.work == _COMMUNICATION, rank.work == _LOADING
@@ -127,12 +141,106 @@ def breakdown_of(
                 np.concatenate((begin[met], end[waits])),
             ),
         ],
-        *(first, last),
+        first,
+        last,
         rest="host",
     )
     loaded = breakdown([("data_loading", begin[loading], end[loading])], first, last, rest="other")
     found["data_loading"] = loaded["data_loading"]
     return Breakdown(**{part: time / iterations for part, time in found.items()})
+
+
+_DELAYS = [WORK.index("launch latency"), WORK.index("gap")]
+
+
+def intervals_of(traced: TracedJob, times: Times) -> list[tuple[float, float]]:
+    """Return for each rank the time that its counted steps take: when it begins, when it ends.
+
+    A step is what its thread does between two marks, and what that launches. The host takes from
+    the first mark to the last one. The device takes from when it can begin with what the steps
+    launch, which is launched then, and what was launched before is done, to when all of it is done.
+    The longer of the two is the pace of the job, as steps follow one another; no lane is occupied
+    for longer by what belongs to the steps. Without marks it is the whole time.
+    """
+    devices = [_Device(rank, traced, number) for number, rank in enumerate(traced.ranks)]
+    as_traced = [device.took(device.rank.begin, device.rank.end, 0.0) for device in devices]
+    shifts = np.concatenate(
+        [
+            device.first_launches(begin, end) - device.first_launches(own.begin, own.end)
+            for device, own, begin, end in zip(
+                devices, traced.ranks, times.begin, times.end, strict=True
+            )
+        ]
+    )
+    # All threads launch so much earlier or later: what the device does is as a whole.
+    shift = float(np.clip(0.0, shifts.min(), shifts.max())) if len(shifts) else 0.0
+    found = []
+    for device, own, begin, end in zip(devices, as_traced, times.begin, times.end, strict=True):
+        found.append(device.interval(begin, end, shift, own))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Took:
+    """What a device has taken for the counted steps: seconds, and when it was done."""
+
+    time: float
+    done: float  # from the begin of these steps
+
+
+class _Device:
+    """The rows of a rank that belong to the steps that count, and to those before."""
+
+    def __init__(self, rank: TracedRank, traced: TracedJob, number: int) -> None:
+        self.rank, self._warm = rank, traced.warm
+        self._lane = traced.job.programs[number].lane
+        counted = rank.iteration >= traced.warm
+        device = np.isin(rank.work, [*_COMPUTE, _COMMUNICATION])
+        self._own, self._before = np.flatnonzero(device & counted), device & ~counted
+        self._busy = np.flatnonzero(counted & ~np.isin(rank.work, _DELAYS))
+        # Of each thread, the first call that launches something.
+        launches = rank.launches[rank.iteration[rank.launches] >= traced.warm]
+        launches = launches[np.argsort(rank.end[launches], kind="stable")]
+        self._launches = launches[np.unique(self._lane[launches], return_index=True)[1]]
+
+    def _first(self, begin: Floats) -> float:
+        return float(begin[self.rank.marks[self._warm]])
+
+    def first_launches(self, begin: Floats, end: Floats) -> Floats:
+        """Return when each thread has launched something, from the begin of the steps."""
+        if not len(self.rank.marks):
+            return np.empty(0)
+        return end[self._launches] - self._first(begin)
+
+    def took(self, begin: Floats, end: Floats, shift: float) -> _Took:
+        """`shift` is by how much later everything is launched than in the trace."""
+        if not (len(self.rank.marks) and len(self._own)):
+            return _Took(0.0, 0.0)
+        first = self._first(begin)
+        launched = float(self.rank.begin[self._own].min())
+        if len(self._launches):
+            launched = min(launched, float(self.rank.end[self._launches].min()))
+        launched += shift - self._first(self.rank.begin)
+        before = float(end[self._before].max(initial=0.0)) - first
+        done = float(end[self._own].max()) - first
+        return _Took(done - max(launched, before), done)
+
+    def interval(
+        self, begin: Floats, end: Floats, shift: float, traced: _Took
+    ) -> tuple[float, float]:
+        if not len(self.rank.marks):
+            return 0.0, float(end.max(initial=0.0))
+        first, last = self._first(begin), float(end[self.rank.marks[-1]])
+        own = self.took(begin, end, shift)
+        # What was launched before the steps is changed as well. A device that is done with them
+        # sooner than in the trace has not taken longer for them, however early it began.
+        limit = min if own.done <= traced.done else max
+        taken = limit(own.time, traced.time)
+        lengths = (end - begin)[self._busy]
+        taken = max(taken, float(np.bincount(self._lane[self._busy], lengths).max(initial=0.0)))
+        if taken - (last - first) <= SHORTEST:
+            return first, last
+        return first + own.done - taken, first + own.done
 
 
 def bottleneck_of(breakdowns: Sequence[Breakdown], straggler: int | None) -> str:

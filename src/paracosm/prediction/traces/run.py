@@ -162,6 +162,7 @@ def summarise_replays(replays: Replays) -> ReplaySummary:
         lateness=lateness_of(replays.measured.arrivals),
         alone=traced.alone,
         iteration_time=replays.measured.iteration_time,
+        behind=replays.measured.behind,
         replayed=replace(_scenario(replays, replays.unchanged), error=replays.error),
         what_ifs=[_scenario(replays, each) for each in replays.scenarios],
         together=None if replays.together is None else _scenario(replays, replays.together),

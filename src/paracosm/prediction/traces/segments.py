@@ -72,7 +72,7 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
         own_cuts = cuts if main else []
         threads[number] = thread_segments(host, number, window.begin, end, holes, own_cuts)
     _hand_over(window, overs, threads)
-    _number(window, spans, device, threads)
+    _number(trace, window, spans, device, threads)
     segments = [*device.segments, *(segment for each in threads.values() for segment in each)]
     main_segments = threads.get(window.thread, [])
     first_from = _Edges(main_segments).first_from
@@ -88,14 +88,31 @@ def segments_of(trace: KinetoTrace, window: Window) -> Segments:
     )
 
 
-def _number(window: Window, spans: DeviceSpans, device: DeviceSegments, threads: ByThread) -> None:
+def _number(
+    trace: KinetoTrace,
+    window: Window,
+    spans: DeviceSpans,
+    device: DeviceSegments,
+    threads: ByThread,
+) -> None:
+    """Say which step each segment is of: a span is of the step that launched it, however late.
+
+    Where the trace lacks its call, it is of the step in which it begins, or, if it is before all
+    spans of its stream with calls, was launched before the steps.
+    """
     begins = [step.begin - ROUNDED for step in window.steps]
     for segments in threads.values():
         for segment in segments:
             segment.iteration = bisect_right(begins, segment.begin) - 1
-    launched = spans.launched.tolist()
-    for number in np.flatnonzero(spans.call >= 0).tolist():
-        iteration = bisect_right(begins, launched[number]) - 1
+    known = spans.call >= 0
+    since = np.where(known, spans.launched, trace.begin[spans.row])
+    for stream in np.unique(spans.stream).tolist():
+        members = np.flatnonzero(spans.stream == stream)
+        with_calls = np.flatnonzero(known[members])
+        since[members[: with_calls[0] if len(with_calls) else 0]] = -np.inf
+    since[spans.earlier] = -np.inf
+    for number, time in enumerate(since.tolist()):
+        iteration = bisect_right(begins, time) - 1
         device.of[number].iteration = device.first[number].iteration = iteration
     for span, rest in device.rest:
         rest.iteration = span.iteration
