@@ -87,7 +87,7 @@ def _left_out(summary: ReplaySummary) -> dict[str, str]:
         else:
             total = len(steps) + len(summary.steps)
             lines["left out"] = f"{len(steps):,} of {total:,} steps: {shown}{more}"
-    several = len(summary.traces) > 1
+    several = len(summary.traces or ()) > 1
     for path, said in list(notes.items())[:LEFT_OUT]:
         name = f"in {Path(path).name}" if several else "in the trace"
         lines[name] = "; ".join(said)
