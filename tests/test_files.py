@@ -150,17 +150,18 @@ def test_what_killed_processes_leave_goes_with_the_next_one(tmp_path: Path) -> N
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        (of_first,) = tmp_path.glob("paracosm-*")
+        own = tmp_path / f"paracosm-{os.geteuid()}"
+        (of_first,) = own.iterdir()
         with temporary_folder(str(tmp_path)) as second, replacing(path) as file:
             file.write_text("whole")
-            assert sorted(tmp_path.glob("paracosm-*")) == sorted([of_first, second])
+            assert sorted(own.iterdir()) == sorted([of_first, second])
         # The first is under way, and what it has made is left alone.
         assert of_first.is_dir()
         assert (tmp_path / f".file.{process.pid}").read_text() == "half"
         process.kill()
     with temporary_folder(str(tmp_path)) as third, replacing(path) as file:
         file.write_text("again")
-        assert list(tmp_path.glob("paracosm-*")) == [third]
+        assert list(own.iterdir()) == [third]
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_text() == "again"
 

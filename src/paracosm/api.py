@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import subprocess
 import sys
 import weakref
@@ -179,7 +178,7 @@ class Result(Generic[S]):
             folder: created if missing; a folder that is not empty is refused, unless `force`
                 replaces its run.
         """
-        from paracosm.studies.run_folder import claim_folder
+        from paracosm.studies.run_folder import claim_folder, copy_run
 
         _checked(force, bool, "force", "True or False")
 
@@ -191,7 +190,7 @@ class Result(Generic[S]):
         if not self._path.is_dir():
             raise InputError(f"{self._path}: the folder of the result is gone: run it again")
         claim_folder(folder, force)
-        shutil.copytree(self._path, folder, dirs_exist_ok=True)
+        copy_run(self._path, folder.resolve())  # which may be a link itself
         if self._folders and not (folder / "report.html").exists():
             self.report(folder / "report.html")
         return folder

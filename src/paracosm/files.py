@@ -6,6 +6,7 @@ import errno
 import gzip
 import io
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -177,11 +178,104 @@ def check_columns(table: pyarrow.Table, path: str | Path) -> None:
         raise InputError(f'{path}: two columns have the name "{twice}"')
 
 
+def check_plain(path: str | Path) -> None:
+    """Refuse to write to what is there, unless it is a file and has no other name.
+
+    Whoever fills a folder can put a link there to any file of whoever writes to the folder.
+
+    Raises:
+        InputError: it is a link, a second name of a file, a folder, a device or a pipe.
+    """
+    with suppress(FileNotFoundError):
+        _check_plain(path, os.lstat(path))
+
+
+def _check_plain(path: str | Path, found: os.stat_result) -> None:
+    if stat.S_ISLNK(found.st_mode):
+        kind = "a link"
+    elif stat.S_ISDIR(found.st_mode):
+        kind = "a folder"
+    elif not stat.S_ISREG(found.st_mode):
+        kind = "a device or a pipe"
+    elif found.st_nlink > 1:
+        kind = "a hard link to a file that has another name as well"
+    else:
+        return
+    raise InputError(f"{path}: cannot be written: it is {kind}, not a file of its own: remove it")
+
+
+def check_no_link(folder: Path) -> None:
+    """Refuse a link where a folder inside another one is to be written to.
+
+    Raises:
+        InputError: it is a link.
+    """
+    if folder.is_symlink():
+        raise InputError(
+            f"{folder}: it is a link, and files elsewhere would be changed: remove it, or name "
+            "another folder"
+        )
+
+
+def open_plain(path: Path, flags: int) -> int:
+    """Open a file to write, made if there is none; a link is not followed.
+
+    Raises:
+        InputError: as `check_plain`.
+        OSError: it cannot be opened.
+    """
+    check_plain(path)
+    file = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    try:
+        _check_plain(path, os.fstat(file))
+    except InputError:
+        os.close(file)
+        raise
+    return file
+
+
+def check_database(path: Path) -> None:
+    """Refuse an SQLite database if opening it could change a file elsewhere.
+
+    SQLite writes to files beside it, and when it rolls a journal back it removes the file that the
+    journal names as that of a transaction over several databases, which we never have.
+
+    Raises:
+        InputError: as `check_plain`, for a file beside it; the journal names another file.
+    """
+    real = path.resolve()  # beside which SQLite makes its files
+    for ending in ("journal", "wal", "shm"):
+        check_plain(f"{real}-{ending}")
+    with suppress(FileNotFoundError), open(f"{real}-journal", "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - len(_OF_SEVERAL)))
+        if size > len(_OF_SEVERAL) and file.read() == _OF_SEVERAL:
+            raise InputError(
+                f"{real}-journal: names another file, which SQLite would remove: it was not made "
+                "by Paracosm; remove it"
+            )
+
+
+_OF_SEVERAL = bytes.fromhex("d9d505f920a163d7")
+"""The end of a journal with the name of a super-journal (sqlite.org/fileformat2.html)."""
+
+
+def create_file(path: Path) -> None:
+    """Make an empty file in place of what has its name; a link is removed, not followed.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    path.unlink(missing_ok=True)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
+
+
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path in the same folder; the file written there then replaces `path`. At
     every instant `path` is the old file or the complete new one; an error or Ctrl-C leaves it
-    unchanged. What a killed process has left of it goes as well.
+    unchanged. A link is replaced, not what it leads to. What a killed process has left of it goes
+    as well.
 
     Raises:
         InputError: the file cannot be written, or `path` is a device or a pipe.
@@ -193,14 +287,17 @@ def replacing(path: str | Path) -> Iterator[Path]:
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise InputError(f"{path}: cannot be written: it is a device or a pipe, not a file")
+        create_file(unfinished)
         try:
             yield unfinished
             unfinished.replace(path)
         finally:
-            unfinished.unlink(missing_ok=True)
+            with suppress(OSError):  # what else is called so, or is somebody else's
+                unfinished.unlink(missing_ok=True)
             for left in path.parent.glob(f".{escape(path.name)}.*"):
                 if left.suffix[1:].isdecimal() and not _is_running(int(left.suffix[1:])):
-                    left.unlink(missing_ok=True)
+                    with suppress(OSError):
+                        left.unlink(missing_ok=True)
     except OSError as error:
         if error.errno in FULL:
             other = error.filename not in (None, str(unfinished))  # a file that was read
@@ -298,7 +395,7 @@ class Lock:
     process. The file `.lock` of the folder names the owner.
 
     Raises:
-        InputError: another process holds it.
+        InputError: another process holds it; `.lock` is a link, or as `check_plain`.
         OSError: the file cannot be made.
     """
 
@@ -309,7 +406,7 @@ class Lock:
 
         self._path = folder / self.NAME
         while True:
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+            self._file = open_plain(self._path, os.O_RDWR)
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -350,24 +447,82 @@ class Lock:
 def temporary_folder(within: str | None = None) -> Iterator[Path]:
     """Make a folder for the length of a block; those that killed processes have left go first.
 
-    It is in the system's folder of temporary files, or `within` another one.
+    It is in a folder of this user alone, in the system's folder of temporary files or `within`
+    another one; that of the user goes with the last folder in it.
 
     Raises:
         OSError: it cannot be made.
     """
     place = Path(within or tempfile.gettempdir())
-    for left in place.glob(f"{_TEMPORARY}*/{Lock.NAME}"):
-        with suppress(OSError, InputError), Lock(left.parent):  # its process has ended
-            shutil.rmtree(left.parent, ignore_errors=True)
-    made = Path(tempfile.mkdtemp(prefix=f".{_TEMPORARY}", dir=place))
-    own = os.getpid()
+    for own in _own_folders(place):
+        for left in own.glob(f"{_LOCKED}/{Lock.NAME}"):
+            with suppress(OSError, InputError), Lock(left.parent):  # its process has ended
+                shutil.rmtree(left.parent, ignore_errors=True)
+    made = _make_own(place)
+    process = os.getpid()
     with Lock(made):  # under a name that no other process looks for
-        folder = made.rename(place / made.name[1:])
+        folder = made.rename(made.with_name(made.name[1:]))
         try:
             yield folder
         finally:
-            if os.getpid() == own:  # and no fork of it
+            if os.getpid() == process:  # and no fork of it
                 shutil.rmtree(folder, ignore_errors=True)
+                with suppress(OSError):  # others are in it
+                    folder.parent.rmdir()
+
+
+def find_temporary(name: str) -> Path | None:
+    """Return the file of a name in a temporary folder of this user, of whatever process."""
+    for own in _own_folders(Path(tempfile.gettempdir())):
+        for found in own.glob(f"{_LOCKED}/{escape(name)}"):
+            return found
+    return None
+
+
+_LOCKED = "[!.]*"  # names of folders that are locked
+
+
+def _own_name() -> str:
+    return f"paracosm-{os.geteuid()}"
+
+
+def _own_folders(place: Path) -> list[Path]:
+    """Return the user's own folders in a place where others may write, too."""
+    found = []
+    for folder in (place / _own_name(), *sorted(place.glob(f"{_own_name()}-*"))):
+        with suppress(OSError):
+            if _is_own(os.lstat(folder)):
+                found.append(folder)
+    return found
+
+
+def _is_own(found: os.stat_result) -> bool:
+    """Whether it is a folder, no link to one, in which nobody but this user can do anything."""
+    is_private = not stat.S_IMODE(found.st_mode) & 0o077
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and is_private
+
+
+def _make_own(place: Path) -> Path:
+    """Make a folder in one of the user's own, which is made as well unless there is one.
+
+    Where the name of that is taken by somebody else, or the file system does not know who owns
+    what, it has a name that nobody could foresee.
+    """
+    name = f".{secrets.token_hex(4)}"
+    with suppress(FileExistsError):
+        (place / _own_name()).mkdir(mode=0o700)
+    for folder in _own_folders(place):
+        with suppress(OSError):  # it has gone with the last folder in it
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                if _is_own(os.fstat(opened)):
+                    os.mkdir(name, 0o700, dir_fd=opened)  # where nobody can put another one
+                    return folder / name
+            finally:
+                os.close(opened)
+    folder = Path(tempfile.mkdtemp(prefix=f"{_own_name()}-", dir=place)) / name
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 def user_cache_folder() -> Path | None:
@@ -379,11 +534,17 @@ def user_cache_folder() -> Path | None:
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paracosm"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        state = folder.stat()
     except (OSError, RuntimeError):  # no home
         return None
+    return folder if is_safe_cache(folder) else None
+
+
+def is_safe_cache(folder: Path) -> bool:
+    """Whether only this user and root can write to a folder, so that what is in it may be run.
+
+    A link to one must be theirs as well.
+    """
+    link, state = folder.lstat(), folder.stat()
     others_may_write = state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return None if state.st_uid != os.geteuid() or others_may_write else folder
-
-
-_TEMPORARY = "paracosm-"
+    is_ours = {link.st_uid, state.st_uid} <= {0, os.geteuid()}
+    return stat.S_ISDIR(state.st_mode) and is_ours and not others_may_write

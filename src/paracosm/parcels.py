@@ -67,7 +67,9 @@ def parcel_of(arguments: Any) -> Parcel:
     """
     found: dict[str, bytes] = {}
     for path in sorted({path for text in _texts(arguments) for path in _named(text)}):
-        neighbours = [each for folder in path.parents for each in folder.glob("*.py")]
+        neighbours = [
+            each for folder in path.parents for each in folder.glob("*.py") if each.is_file()
+        ]
         for each in (path, *neighbours) if path.suffix == ".py" else (path,):
             found.setdefault(str(each), each.read_bytes())
     if (size := sum(map(len, found.values()))) > MOST_BYTES:

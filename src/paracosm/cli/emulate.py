@@ -164,7 +164,7 @@ def serve(
         ) | {"mode": "wire"}
         with RunFolder.create(out, {"emulate": asked, "seed": seed or 0}, force) as folder:
             result, stopped = _emulate(config, host, seed or 0, started)
-            _fill_folder(folder, out, result)
+            _fill_folder(folder, result)
         write_report_of([out])
     if not quiet:
         show_summary(result.summary, out, json)
@@ -253,12 +253,12 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[list[int]]:
             signal.signal(sign, handler)
 
 
-def _fill_folder(folder: RunFolder, path: Path, result: EmulationResult) -> None:
+def _fill_folder(folder: RunFolder, result: EmulationResult) -> None:
     metrics = Metrics(folder)
     metrics.add(result.records)
     metrics.end(result)
     for name, save in result.files.items():
-        save(path / name)
+        folder.add_file(name, save)
     folder.finish(result.summary, result.timeline)
 
 
@@ -273,7 +273,7 @@ def finish(setting: Setting, records: Path, out: Path | None, exit_code: int | N
     if out is not None:
         point = Point("emulate", "", setting.seed, setting.config, {})
         with RunFolder.create(out, point.as_study()) as folder:
-            _fill_folder(folder, out, result)
+            _fill_folder(folder, result)
         write_report_of([out])
     with contextlib.redirect_stdout(sys.stderr):
         show_summary(result.summary, out, json=False)

@@ -1,6 +1,7 @@
 """Training runs of a plan, grouped by schedule, in parallel processes, each made once."""
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import lru_cache, partial
@@ -15,7 +16,7 @@ from paracosm.backends import HERE, Backend
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
 from paracosm.faults.node_failures import JobFailures
-from paracosm.files import Stamp, file_stamp, read_bytes
+from paracosm.files import Stamp, file_stamp, open_plain, read_bytes, replacing
 from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Design, Outcome
 from paracosm.planning.failures import FailureRecord, failing_schedule
@@ -301,7 +302,8 @@ class Journal:
                 case _:
                     raise InputError(f"{path}: damaged: a line that is no result of a run")
         if len(ended) < len(whole):
-            path.write_bytes(ended)
+            with replacing(path) as unfinished:
+                unfinished.write_bytes(ended)
 
     def __len__(self) -> int:
         return len(self._found)
@@ -314,5 +316,5 @@ class Journal:
         plain = to_builtin(result)
         self._found[key] = plain
         if self._path is not None:
-            with self._path.open("a", encoding="utf-8") as file:
+            with open(open_plain(self._path, os.O_WRONLY | os.O_APPEND), "a") as file:
                 file.write(json.dumps({"key": key, "result": plain}) + "\n")

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paracosm.errors import InputError
-from paracosm.files import read_parquet
+from paracosm.files import create_file, open_file, read_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,6 +62,7 @@ class MetricsWriter:
         import pyarrow as pa
 
         self._schema = _stream_schema()
+        create_file(path)
         # An OSFile passes each write to the kernel at once: nothing is buffered in this process.
         self._file = pa.OSFile(str(path), "wb")
         self._stream = pa.ipc.new_stream(self._file, self._schema)
@@ -146,7 +147,7 @@ def stream_to_parquet(stream: Path, parquet: Path) -> None:
 def _complete_batches(path: Path) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
-    with pa.OSFile(str(path), "rb") as file:
+    with open_file(path), pa.OSFile(str(path), "rb") as file:  # a pipe need not ever end
         try:
             with pa.ipc.open_stream(file) as reader:
                 yield from reader

@@ -13,7 +13,7 @@ import yaml
 from paracosm.backends import HERE, Backend
 from paracosm.data_files import read_json, read_yaml
 from paracosm.errors import InputError
-from paracosm.files import Lock, replacing, temporary_folder, unwritable
+from paracosm.files import Lock, check_no_link, replacing, temporary_folder, unwritable
 from paracosm.results import Summary, to_builtin, to_json
 from paracosm.studies.kinds import KINDS, Hooks, Outcome
 from paracosm.studies.run_folder import JOURNAL, RunFolder, remove_run_files, write_run_files
@@ -54,7 +54,7 @@ def run_point(
             hooks = replace(hooks, journal=out / JOURNAL)
         outcome = kind.run(point.config, point.seed, folder, hooks)
         for name, save in outcome.files.items():
-            save(out / name)
+            folder.add_file(name, save)
         folder.finish(outcome.summary, outcome.timeline)
     return outcome
 
@@ -128,10 +128,12 @@ def sweeping(
     def run(more: list[Point]) -> list[SweepRow]:
         points.extend(more)
         for point in more:
+            if not force and _is_finished(point, out / point.name):
+                done(point)
+                continue
+            check_no_link(out / point.name)
             if force:
                 remove_run_files(out / point.name)
-            elif _is_finished(point, out / point.name):
-                done(point)
         _write_rows(rows, points, out)
         missing = {point.name: point for point in more if point.name not in rows}
         sent = [to_builtin(point.as_study()) for point in missing.values()]
@@ -189,10 +191,16 @@ def read_sweep(folder: Path) -> list[Mapping[str, Any]]:
     except InputError:
         rows = None
     if not isinstance(rows, list) or not all(
-        isinstance(row, dict) and {"point", "varied"} <= row.keys() for row in rows
+        isinstance(row, dict) and {"point", "varied"} <= row.keys() and _is_name(row["point"])
+        for row in rows
     ):
         raise InputError(f"{folder / SWEEP}: cannot be read")
     return rows
+
+
+def _is_name(point: object) -> bool:
+    """Whether it can be the name of a folder in another one."""
+    return isinstance(point, str) and "/" not in point and point not in ("", ".", "..")
 
 
 def _write_rows(rows: Mapping[str, SweepRow], points: Iterable[Point], out: Path) -> None:

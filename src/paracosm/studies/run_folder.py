@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from datetime import UTC, datetime
 from functools import cached_property
@@ -22,7 +24,14 @@ import yaml
 from paracosm.backends import versions
 from paracosm.data_files import parse_json, parse_yaml
 from paracosm.errors import InputError
-from paracosm.files import Lock, read_bytes, replacing, sealing, unwritable
+from paracosm.files import (
+    Lock,
+    check_no_link,
+    read_bytes,
+    replacing,
+    sealing,
+    unwritable,
+)
 from paracosm.results import SUMMARIES, Summary, to_builtin, to_json, with_digest, without_digest
 from paracosm.studies.kinds import KINDS
 from paracosm.studies.metrics_file import (
@@ -80,6 +89,7 @@ FILES = (
     "schedule.parquet",
     "recording.json",
     "collectives.parquet",
+    "measured.records",
     JOURNAL,
     UNCHANGED_JOURNAL,
     TRIALS,
@@ -189,6 +199,11 @@ class RunFolder:
             raise self._not_writing()
         self._writer.flush()
 
+    def add_file(self, name: str, save: Callable[[Path], None]) -> None:
+        """Add a file, which `save` writes to the path that it is given."""
+        with replacing(self.path / name) as unfinished:
+            save(unfinished)
+
     def finish(
         self,
         summary: Mapping[str, Any],
@@ -225,7 +240,7 @@ class RunFolder:
         self.close()
         remove_run_files(self.path)
         self._release()
-        if not any(self.path.iterdir()):
+        with suppress(OSError):  # something is in it, or it is a link to a folder
             self.path.rmdir()
 
     def __enter__(self) -> Self:
@@ -304,10 +319,10 @@ class RunFolder:
         parquet, stream = self.path / "metrics.parquet", self.path / "metrics.arrows"
         if parquet.exists():
             return read_metrics(parquet, name)
+        if not stream.exists():
+            raise InputError(f"{self.path}: metrics.parquet is missing")
         try:
             table = read_stream(stream)
-        except FileNotFoundError:
-            raise InputError(f"{self.path}: metrics.parquet is missing") from None
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{parquet}: cannot be read: {_reason(error)}") from None
         return table if name is None else table.filter(pc.equal(table["name"], name))
@@ -364,11 +379,17 @@ def check_format(folder: Path, environment: Mapping[str, Any]) -> None:
 
 
 def remove_run_files(folder: Path, files: Collection[str] = FILES) -> None:
-    """Remove the files of a run or a sweep, finished and half written, and nothing else."""
+    """Remove the files of a run or a sweep, finished and half written, and nothing else.
+
+    Raises:
+        InputError: one of them cannot be removed, such as a folder of that name.
+    """
     for name in files:
-        (folder / name).unlink(missing_ok=True)
-        for unfinished in folder.glob(f".{name}.*"):
-            unfinished.unlink(missing_ok=True)
+        for file in (folder / name, *folder.glob(f".{name}.*")):
+            try:
+                file.unlink(missing_ok=True)
+            except OSError as error:
+                raise unwritable(f"{file}: cannot be replaced", error) from None
 
 
 def write_run_files(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -376,9 +397,28 @@ def write_run_files(folder: Path, files: Mapping[str, bytes]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with Lock(folder):
         remove_run_files(folder)
-        for name in sorted(files, key="summary.json".__eq__):  # last, since it says: finished
+        for name in sorted(files, key=_SUMMARY.__eq__):  # last, since it says: finished
             with replacing(folder / name) as temporary:
                 temporary.write_bytes(files[name])
+
+
+def copy_run(source: Path, target: Path) -> None:
+    """Copy the files in the folder of a run or a sweep, and in the folders in it, to another one.
+
+    What is neither a file nor a folder (a link, a pipe) is left out.
+    """
+    check_no_link(target)
+    target.mkdir(parents=True, exist_ok=True)
+    with Lock(target):
+        for found in sorted(os.scandir(source), key=lambda entry: entry.name == _SUMMARY):
+            if found.is_dir(follow_symlinks=False):
+                copy_run(Path(found), target / found.name)
+            elif found.is_file(follow_symlinks=False) and found.name != Lock.NAME:
+                with replacing(target / found.name) as unfinished:
+                    shutil.copyfile(found, unfinished)
+
+
+_SUMMARY = "summary.json"
 
 
 def _mapping(file: Path, parse: Callable[[bytes, str], Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError, require
-from paracosm.files import check_name
+from paracosm.files import check_database, check_name, check_no_link, check_plain
 from paracosm.studies.run_folder import RunFolder
 
 _FILES = "events.out.tfevents.*"
@@ -34,6 +34,8 @@ def write_scalars(runs: Mapping[str, RunFolder], path: Path) -> None:
     A metric of the whole job has its name for a tag, one of a node "staleness/worker3". The wall
     time of an event is its virtual time, so that TensorBoard's "Relative" shows virtual time.
     """
+    for name in filter(None, runs):
+        check_no_link(path / name)
     for earlier in path.rglob(_FILES):
         earlier.unlink()
     events = require("tensorboard.compat.proto.event_pb2", "tensorboard", "--tensorboard")
@@ -88,7 +90,10 @@ def log_to_mlflow(runs: Mapping[str, RunFolder], where: str) -> None:
     uri = where
     if "://" not in where:
         Path(where).mkdir(parents=True, exist_ok=True)
-        uri = f"sqlite:///{Path(where).resolve() / 'mlflow.db'}"
+        database = Path(where).resolve() / "mlflow.db"
+        check_plain(database)
+        check_database(database)
+        uri = f"sqlite:///{database}"
     try:
         client = mlflow.MlflowClient(tracking_uri=uri)
         known = client.get_experiment_by_name("paracosm")

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import getpass
 import os
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +15,7 @@ from typing import Any, NoReturn
 from paracosm.emulation.check import check_emulation
 from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.errors import InputError, unknown
-from paracosm.files import replacing, temporary_folder
+from paracosm.files import find_temporary, replacing, temporary_folder
 from paracosm.validation import validated
 
 _PREFIX = "PARACOSM_"
@@ -61,34 +58,29 @@ def become_rank(finish: Finish) -> None:
 @contextlib.contextmanager
 def served(config: EmulateConfig, seed: int) -> Iterator[Path]:
     """Make the folder for the records of an emulator on `config.port` and of its real ranks."""
-    folder = _folder_of(str(config.port))
-    shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
-    folder.mkdir(mode=0o700)
-    try:
+    with temporary_folder() as folder:
         setting = Setting(config, seed, -1, folder / "emulator.records")
-        with replacing(folder / _SETTING) as unfinished:
+        with replacing(folder / _setting_file(str(config.port))) as unfinished:
             unfinished.write_text(setting.as_json())
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
-_SETTING = "setting.json"
 _PATIENCE = 30.0  # seconds for which a rank waits for the emulator
 
 
-def _folder_of(port: str) -> Path:
-    return Path(tempfile.gettempdir()) / f"paracosm-serve-{getpass.getuser()}-{port}"
+def _setting_file(port: str) -> str:
+    return f"serve-{port}.json"
 
 
 def become_served_rank(port: str) -> None:
     """Make this process record what it does, as a real rank of the emulator on a port."""
-    folder = _folder_of(port)
     until = time.monotonic() + _PATIENCE
-    while not (folder / _SETTING).exists() and time.monotonic() < until:
+    while (file := find_temporary(_setting_file(port))) is None and time.monotonic() < until:
         time.sleep(0.05)  # ranks may be started first
     try:
-        setting = Setting.from_json((folder / _SETTING).read_text())
+        if file is None:
+            raise FileNotFoundError
+        setting, folder = Setting.from_json(file.read_text()), file.parent
         rank = int(os.environ["RANK"])
         if rank not in setting.config.rank:
             real = ", ".join(map(str, setting.config.rank))

@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from paracosm.errors import InputError, unknown
+from paracosm.files import check_database
 from paracosm.graphs.graph import Op
 from paracosm.profiling.database.rows import (
     ITERATIONS,
@@ -371,6 +372,7 @@ def _look(path: Path, create: bool) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
         elif not path.exists():
             raise InputError(f'no profile database at "{path}": paracosm profile ops makes one')
+        check_database(path)
     except OSError as error:
         raise InputError(f'"{path}" cannot be opened: {error.strerror}') from None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paracosm.errors import InputError
-from paracosm.files import read_bytes, read_parquet, replacing, sealing
+from paracosm.files import read_bytes, read_parquet, replacing, sealing, unwritable
 from paracosm.profiling.database.database import ProfileDatabase
 from paracosm.profiling.database.rows import KINDS, TYPES, Added, Timings, rows_of
 from paracosm.profiling.environment import Environment
@@ -183,9 +183,12 @@ def replacing_database(path: Path) -> Iterator[Path]:
 
     After an error or Ctrl-C it is removed, and `path` is unchanged.
     """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(f"{path}: cannot be written", error) from None
     with replacing(path) as unfinished:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             yield unfinished
             # The journal of a database that was here would be rolled back into the new one.
             _journal(path).unlink(missing_ok=True)
