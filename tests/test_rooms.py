@@ -28,7 +28,7 @@ GROUND: dict[str, set[str]] = {
     "data_files": {"files"},
     "processes": set(),
     "parcels": {"files"},
-    "backends": {"parcels", "processes"},
+    "backends": {"files", "parcels", "processes"},
     "arrays": set(),
     "rng": {"units"},
     "quantities": {"units"},

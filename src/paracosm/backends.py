@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import pickle
 import platform
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -17,6 +19,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from paracosm.errors import InputError, require
+from paracosm.files import temporary_folder
 from paracosm.parcels import Parcel, parcel_of
 from paracosm.processes import end_with_parent, ignore_interrupts, submit_call
 
@@ -190,6 +193,8 @@ class Backend:
 
 
 HERE = Backend()
+_FOLDERS = ExitStack()  # of this process
+atexit.register(_FOLDERS.close)  # after Dask's own, which is registered later: the last comes first
 
 
 def _spread(
@@ -250,19 +255,30 @@ def _same(parcel: Parcel) -> Parcel:
 def _dask_client(scheduler: str | None, jobs: int) -> Any:
     """Return the client of a cluster, one for all that this process asks of it."""
     distributed = require("distributed", "dask", "--backend dask")
-    settings = {
+    settings: dict[str, Any] = {
         "distributed.worker.daemon": False,  # look-ahead of a training has processes of its own
         "distributed.worker.profile.enabled": False,
         # Dask gives up for good a worker that is not replaced in time: 15 s, too short if busy.
         "distributed.deploy.lost-worker-timeout": "10 minutes",
         "distributed.admin.large-graph-warning-threshold": "1 GiB",  # parameters are that large
     }
+    if scheduler is None:  # not /tmp/dask-scratch-space, which may be anybody's
+        settings["temporary-directory"] = str(_FOLDERS.enter_context(temporary_folder()))
     require("dask", "dask", "--backend dask").config.set(settings)
     if scheduler is None:
         cluster = distributed.LocalCluster(
             n_workers=jobs, threads_per_worker=1, dashboard_address=None
         )
         return distributed.Client(cluster)
+    try:
+        security = distributed.Security().get_connection_args("client")
+    except OSError as error:
+        raise InputError(f"--scheduler: a certificate of Dask's configuration: {error}") from None
+    if scheduler.startswith("tls://") and security.get("ssl_context") is None:
+        raise InputError(
+            f"--scheduler {scheduler}: no certificates for TLS: name them in Dask's "
+            "configuration, under distributed.comm.tls"
+        )
     try:
         return distributed.Client(scheduler, timeout="20s", set_as_default=False)
     except (OSError, ValueError) as error:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -214,7 +217,9 @@ def is_open(port: int) -> bool:
 
 
 @contextmanager
-def cluster(port: int, workers: int = 2) -> Iterator[list[subprocess.Popen[bytes]]]:
+def cluster(
+    port: int, workers: int = 2, protocol: str = "tcp"
+) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Yield the processes of a scheduler and its workers, as an administrator starts them."""
     with ExitStack() as processes:
 
@@ -226,12 +231,60 @@ def cluster(port: int, workers: int = 2) -> Iterator[list[subprocess.Popen[bytes
             return process
 
         scheduler = start("scheduler", "--port", str(port), "--host", "127.0.0.1")
-        address = f"tcp://127.0.0.1:{port}"
+        address = f"{protocol}://127.0.0.1:{port}"
         while not is_open(port):
             assert scheduler.poll() is None
             time.sleep(0.1)
         worker = ("worker", address, "--nthreads", "1", "--no-nanny")
         yield [scheduler, *(start(*worker) for _ in range(workers))]
+
+
+@pytest.mark.slow
+def test_a_cluster_with_certificates_as_the_guide_makes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed")
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    guide = (Path(__file__).parents[2] / "docs" / "beyond-one-machine.md").read_text()
+    section = guide[guide.index("## Who can reach") : guide.index("## Slurm")]
+    commands, _ = re.findall(r"```\n(.*?)```", section, re.DOTALL)
+    (configuration,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
+    home = {**os.environ, "HOME": str(tmp_path)}
+    subprocess.run(["sh", "-ec", commands], check=True, env=home, capture_output=True)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "tls.yaml").write_text(configuration.replace("/home/you", str(tmp_path)))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    study = tmp_path / "study.yaml"
+    study.write_text("train: {workers: 2, timing_only: true, updates: 9}\nover: {seed: [0, 1]}\n")
+    where = ["--backend", "dask", "--scheduler", f"tls://127.0.0.1:{port}"]
+    command = [sys.executable, "-m", "paracosm", "train", str(study), *where, "--out"]
+    with monkeypatch.context() as known:
+        known.setenv("DASK_CONFIG", str(tmp_path / "conf"))
+        with cluster(port, protocol="tls"):
+            ran = subprocess.run([*command, str(tmp_path / "out")], capture_output=True)
+            known.delenv("DASK_CONFIG")
+            begin = time.monotonic()
+            refused = subprocess.run([*command, str(tmp_path / "no")], capture_output=True)
+    assert ran.returncode == 0, ran.stderr
+    assert len([*(tmp_path / "out").glob("*/summary.json")]) == 2
+    assert refused.returncode == 2
+    assert b"no certificates for TLS: name them in Dask's configuration" in refused.stderr
+    assert time.monotonic() - begin < 60
+
+
+def test_a_local_dask_cluster_keeps_its_files_in_a_folder_of_the_users_own(dask: Backend) -> None:
+    list(dask.each(divmod, [(1, 2)]))
+    client = backends._dask_client(None, 2)
+    own = Path(tempfile.gettempdir()) / f"paracosm-{os.geteuid()}"
+    folders = client.run(lambda dask_worker: dask_worker.local_directory)
+    folders["scheduler"] = client.run_on_scheduler(
+        lambda dask_scheduler: dask_scheduler.local_directory
+    )
+    assert len(folders) == 3
+    assert all(own in Path(folder).parents for folder in folders.values()), folders
 
 
 @pytest.mark.slow
