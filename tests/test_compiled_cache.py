@@ -23,10 +23,11 @@ def copied_to(folder: Path) -> Path:
     return folder
 
 
-def cache_of(source: Path, home: Path) -> Path | None:
+def cache_of(source: Path, home: Path, chosen: Path | None = None) -> Path | None:
     program = "from paracosm.compiled_cache import CACHE; print(CACHE or '')"
     environment = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
     environment |= {"PYTHONPATH": str(source), "XDG_CACHE_HOME": str(home)}
+    environment |= {} if chosen is None else {"NUMBA_CACHE_DIR": str(chosen)}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
@@ -67,6 +68,28 @@ def test_a_folder_that_others_may_write_to_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "paracosm").mkdir()
     (tmp_path / "paracosm").chmod(0o777)  # whoever writes there could have code of theirs run
     assert cache_of(source, tmp_path) is None
+
+
+@pytest.mark.parametrize("kind", ["open to all", "link to a folder open to all", "link"])
+def test_a_folder_that_somebody_else_made_first_is_not_used(kind: str, tmp_path: Path) -> None:
+    source, chosen = copied_to(tmp_path / "source"), tmp_path / "of several users"
+    folder = cache_of(source, tmp_path, chosen)
+    assert folder is not None
+    assert folder.stat().st_mode & 0o777 == 0o700
+    own = folder.with_name(f"{folder.name}-{os.geteuid()}")
+    for place, used in ((folder, own), (own, None)):
+        shutil.rmtree(place, ignore_errors=True)
+        (tmp_path / place.name).mkdir()
+        (tmp_path / place.name).chmod(0o700 if kind == "link" else 0o777)
+        if kind == "open to all":
+            (tmp_path / place.name).rename(place)
+        else:
+            place.symlink_to(tmp_path / place.name)
+            if os.geteuid() == 0:
+                os.lchown(place, 65534, 65534)
+            elif kind == "link":
+                pytest.skip("only root can make a link of somebody else's")
+        assert cache_of(source, tmp_path, chosen) == used
 
 
 def double(x: float) -> float:

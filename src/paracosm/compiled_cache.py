@@ -21,7 +21,7 @@ import llvmlite
 import numba
 from numba.core import caching, serialize
 
-from paracosm.files import user_cache_folder
+from paracosm.files import is_safe_cache, user_cache_folder
 
 ROOMS = ("network", "prediction/parameter_servers", "relaxation", "simulation", "timing")
 """What has kernels, and what they are compiled from."""
@@ -44,7 +44,8 @@ def enable_cache(function: Any) -> None:
 def _cache_folder() -> Path | None:
     """Return the folder of what is compiled from the sources as they are now, by this Numba.
 
-    It is None where nothing can be written: then every process compiles again.
+    It is None where there can be none that nobody else can write to, since what is in it is run:
+    then every process compiles again. One that somebody else has made first is not used.
     """
     compilers = (numba.__version__, llvmlite.__version__, sys.version, sys.platform)
     digest = hashlib.sha256(repr(compilers).encode())
@@ -57,15 +58,22 @@ def _cache_folder() -> Path | None:
     base = Path(chosen) if chosen else user_cache_folder()
     if base is None:
         return None
-    folder = base / f"kernels-{digest.hexdigest()[:16]}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    name = f"kernels-{digest.hexdigest()[:16]}"
+    for folder in (base / name, base / f"{name}-{os.geteuid()}"):
+        with contextlib.suppress(OSError):  # it cannot be written, or is there already
+            folder.mkdir(mode=0o700, parents=True)
+        with contextlib.suppress(OSError):
+            if is_safe_cache(folder) and os.access(folder, os.R_OK | os.X_OK):
+                _touch(folder)
+                _remove_unused(base, folder)
+                return folder
+    return None
+
+
+def _touch(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # it can be read only
         if time.time() - folder.stat().st_mtime > _TOUCHED_EVERY:
             os.utime(folder)
-    except OSError:
-        return folder if os.access(folder, os.R_OK | os.X_OK) else None
-    _remove_unused(base, folder)
-    return folder
 
 
 def _remove_unused(base: Path, used: Path) -> None:
@@ -73,7 +81,7 @@ def _remove_unused(base: Path, used: Path) -> None:
     oldest = time.time() - _UNUSED_FOR
     for folder in set(base.glob("kernels-*")) - {used}:
         with contextlib.suppress(OSError):
-            if folder.stat().st_mtime < oldest:
+            if is_safe_cache(folder) and folder.stat().st_mtime < oldest:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
