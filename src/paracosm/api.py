@@ -33,6 +33,7 @@ from paracosm.results import (
     TrainingSummary,
     TuningSummary,
 )
+from paracosm.units import parse_whole
 
 if TYPE_CHECKING:
     import pandas
@@ -730,14 +731,11 @@ def _opened(run: RunFolder, keep: object) -> Result[Any]:
 def _steps(text: str) -> list[int]:
     """Return the steps that "5", "5..9" or "5,7" names."""
     first, dots, last = text.partition("..")
-    try:
-        if dots:
-            numbers = list(range(int(first), min(int(last), int(first) + MOST_STEPS) + 1))
-        else:
-            numbers = [int(number) for number in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers:
+    ends = [parse_whole(number.strip()) for number in ((first, last) if dots else text.split(","))]
+    numbers = [number for number in ends if number is not None]
+    if dots and len(numbers) == 2:
+        numbers = list(range(numbers[0], min(numbers[1], numbers[0] + MOST_STEPS) + 1))
+    if not numbers or None in ends:
         raise InputError(f'--steps: write 5 or 5..9, not "{text}"')
     if len(numbers) > MOST_STEPS:
         raise InputError(f"--steps: {text} has more than {MOST_STEPS:,} steps")

@@ -1,6 +1,7 @@
 """Read YAML and JSON; errors are one line."""
 
 import json
+import math
 import re
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +12,7 @@ import yaml
 
 from paracosm.errors import InputError
 from paracosm.files import MOST_BYTES, open_file, read_at_most
+from paracosm.units import WIDEST, is_too_wide
 
 MOST_YAML = 16 * 2**20  # bytes
 MOST_LEVELS = 64
@@ -26,8 +28,9 @@ def read_yaml(path: str | Path, what: str) -> Any:
         what: what messages call it: "cluster file".
 
     Raises:
-        InputError: it cannot be read; it is not YAML; a mapping repeats a key; it exceeds the
-            limits of size, depth or length (aliases included).
+        InputError: it cannot be read; it is not YAML; a mapping repeats a key; a value is neither a
+            text, a number, a truth value, a list nor a mapping; it exceeds the limits of size,
+            depth or length (aliases included), or of numbers.
     """
     return parse_yaml(_read(path, what, MOST_YAML), f'cannot read the {what} "{path}"')
 
@@ -58,7 +61,8 @@ def read_json(path: str | Path, what: str) -> Any:
 
     Raises:
         InputError: it cannot be read; it is not JSON, or nested too deeply; a mapping repeats a
-            key; a text has half a surrogate pair, which no file can be written with.
+            key; a whole number has more than 64 bits; a text has half a surrogate pair, which no
+            file can be written with.
     """
     return parse_json(_read(path, what, MOST_BYTES), f'cannot read the {what} "{path}"')
 
@@ -77,7 +81,9 @@ def parse_json(text: str | bytes, where: str) -> Any:
     Raises:
         InputError: as `read_json`.
     """
-    return _decoded(text, where, partial(json.loads, object_pairs_hook=_unique))
+    return _decoded(
+        text, where, partial(json.loads, object_pairs_hook=_unique, parse_int=_parse_int(text))
+    )
 
 
 def parse_json_documents(text: str, where: str) -> list[Any]:
@@ -91,7 +97,8 @@ def parse_json_documents(text: str, where: str) -> list[Any]:
 
 
 def _documents(text: str) -> list[Any]:
-    decoder, found, at = json.JSONDecoder(object_pairs_hook=_unique), [], 0
+    decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_parse_int(text))
+    found, at = [], 0
     while at < len(text):
         if text[at].isspace():
             at += 1
@@ -112,8 +119,29 @@ def _decoded(text: str | bytes, where: str, decode: Callable[[Any], Any]) -> Any
     except UnicodeEncodeError as error:
         half = ascii(error.object[error.start])
         raise InputError(f"{where}: a text has half a surrogate pair, {half}") from None
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
     except ValueError as error:
         raise InputError(f"{where}: the JSON is truncated or damaged: {error}") from None
+
+
+def _parse_int(text: str | bytes) -> Callable[[str], int] | None:
+    """Return what reads whole numbers in a JSON text; None for the decoder's own way."""
+    # A function for each number doubles the time of a large file, so only where it is needed.
+    data = text if isinstance(text, str) else text.decode("latin-1")
+    return _bounded if re.search(r"\d{19}", data) else None
+
+
+def _bounded(digits: str) -> int:
+    # Python refuses to convert thousands of digits, with an error of its own.
+    if len(digits) > len(str(WIDEST)) + 1 or is_too_wide(int(digits)):
+        raise InputError(_too_wide(digits))
+    return int(digits)
+
+
+def _too_wide(text: str) -> str:
+    short = text if len(text) <= 40 else f"{text[:20]}..., of {len(text):,} characters,"
+    return f"the whole number {short} is larger than 64 bits hold ({WIDEST})"
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -126,7 +154,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """A loader that refuses repeated keys, and nesting that would exhaust the stack.
+    """A loader of texts, numbers, truth values, lists and mappings. It refuses repeated keys,
+    nesting that would exhaust the stack, and numbers that other readers would take for others.
 
     A key is a name, also where YAML 1.1 reads it as a truth value: `off`, `on`, `yes`.
     """
@@ -148,7 +177,7 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         seen = set()
-        for key, _ in getattr(node, "value", ()):
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 if key.value in seen:
                     line = key.start_mark.line + 1
@@ -161,11 +190,48 @@ class _Loader(yaml.SafeLoader):
     def construct_scalar(self, node: Any) -> Any:
         """Refuse numbers that YAML 1.1 reads to base 8 or 60 and YAML 1.2 does not."""
         text = super().construct_scalar(node)
-        is_number = node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+        is_number = node.tag in (_INT, _FLOAT)
         if is_number and re.match(r"[-+]?(0_*[0-7]|.*:)", text):
             line = node.start_mark.line + 1
             raise yaml.YAMLError(f'"{text}" is no decimal number (line {line}): quote a text')
         return text
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        """Refuse what is no text, number, truth value, list or mapping, and numbers that no
+        configuration can hold.
+        """
+        line, text = f"(line {node.start_mark.line + 1})", node.value
+        kind = node.tag.removeprefix("tag:yaml.org,2002:")
+        if kind in _NOT_READ:
+            raise yaml.YAMLError(f"{_NOT_READ[kind]} {line}")
+        if not isinstance(node, yaml.ScalarNode):
+            return super().construct_object(node, deep)
+        if node.tag == _INT and len(text) > _MOST_CHARACTERS:  # before Python converts them
+            raise yaml.YAMLError(f"{_too_wide(text)} {line}")
+        try:
+            value = super().construct_object(node, deep)
+        except (ValueError, LookupError) as error:  # of a tag that does not fit, as in !!int x
+            raise yaml.YAMLError(f'"{_shortened(text)}" is no {kind} {line}') from error
+        if node.tag == _INT and is_too_wide(value):
+            raise yaml.YAMLError(f"{_too_wide(text)} {line}")
+        if node.tag == _FLOAT and math.isnan(value):
+            raise yaml.YAMLError(f"{text} is not a number {line}")
+        if node.tag == _FLOAT and math.isinf(value) and not text.lower().endswith("inf"):
+            raise yaml.YAMLError(f"{_shortened(text)} is larger than 1e308 {line}")
+        return value
+
+
+_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+_MOST_CHARACTERS = 200  # of a whole number: 64 binary digits, and as many underscores
+
+_NOT_READ = {
+    "timestamp": "a date or a time of day is no value here: quote a text",
+    "binary": "binary data (!!binary) is no value here: write a text",
+    "set": "a set (!!set, or keys without values) is no value here: write a list",
+    "omap": "an ordered mapping (!!omap) is no value here: write a mapping",
+    "pairs": "pairs (!!pairs) are no value here: write a mapping",
+}
+"""Kinds of values that YAML 1.1 has and no configuration holds."""
 
 
 def _values_in(content: Any, counted: dict[int, int]) -> int:

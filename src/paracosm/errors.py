@@ -34,6 +34,13 @@ def on_one_line(text: str) -> str:
     return f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
 
 
+def shown(value: object) -> str:
+    """Return a value as a message shows it: Python refuses to write thousands of digits."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"a whole number of {value.bit_length():,} bits"
+    return repr(value)
+
+
 class MissingExtraError(ImportError):
     """A package of an optional extra is not installed; the message names the command to run."""
 

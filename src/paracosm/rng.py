@@ -10,8 +10,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from paracosm.errors import InputError
-from paracosm.units import whole
+from paracosm.errors import InputError, shown
+from paracosm.units import WIDEST, whole
 
 
 class TrainingStream(IntEnum):
@@ -97,10 +97,14 @@ def sequence(seed: int | Sequence[int], *key: int) -> np.random.SeedSequence:
 
 
 def checked_seed(seed: object) -> int:
-    """Return a seed of any type of whole numbers as an int; InputError for what is none."""
+    """Return a seed of any type of whole numbers as an int; InputError for what is none, or has
+    more bits than PyTorch takes.
+    """
     number = whole(seed)
-    if number is None or number < 0:
-        raise InputError(f"a seed is a whole number from 0 on, not {seed!r}")
+    if number is None or not 0 <= number <= WIDEST:
+        raise InputError(
+            f"a seed is a whole number from 0 on, not {shown(seed)}; {WIDEST} is the largest"
+        )
     return number
 
 

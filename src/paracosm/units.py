@@ -49,7 +49,7 @@ _JOULES: dict[str, Unit] = {
 }
 
 _QUANTITY = re.compile(
-    r"(?P<sign>[+-]?)(?:(?P<digits>\d+\.?\d*|\.\d+)(?:[eE](?P<power>[+-]?\d{1,4}))?|(?P<inf>inf)\b)"
+    r"(?P<sign>[+-]?)(?:(?P<digits>\d+(?:\.\d*)?|\.\d+)(?:[eE](?P<power>[+-]?\d{1,4}))?|(?P<inf>inf)\b)"
     r"\s*(?P<unit>.*)"
 )
 
@@ -114,13 +114,25 @@ def real(value: object) -> float:
 
 
 def whole(value: object) -> int | None:
-    """Return a whole number of any type as an int; None for what is none."""
+    """Return a whole number of any type as an int; None for what is none, or more than 64 bits."""
     if not _is_number(value):
         return None
     if isinstance(value, Integral):
-        return int(value)
-    number = real(value)
-    return int(number) if number.is_integer() else None
+        number = int(value)
+    elif (found := real(value)).is_integer():
+        number = int(found)
+    else:
+        return None
+    return None if is_too_wide(number) else number
+
+
+WIDEST = 2**64 - 1
+"""The largest whole number that is read from outside, in a file, a flag or an argument."""
+
+
+def is_too_wide(number: int) -> bool:
+    """Whether a whole number has more than 64 bits, and so no type in arrays and files."""
+    return not -(2**63) <= number <= WIDEST
 
 
 def _is_number(value: object) -> TypeGuard[Real]:

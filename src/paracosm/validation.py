@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from paracosm.errors import InputError, unknown
+from paracosm.errors import InputError, shown, unknown
 from paracosm.files import check_name
+from paracosm.units import WIDEST, is_too_wide
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -34,11 +35,29 @@ def validated(model: type[Model], mapping: Mapping[str, Any], where: str) -> Mod
                 check_name(path)
             except InputError as error:
                 raise InputError(f"{where}: {key}: {error}") from None
-    for key, value in mapping.items():
-        # Python counts with truth values, and pydantic as well.
-        if isinstance(value, bool) and type(getattr(found, key, None)) in (int, float):
-            raise InputError(f"{where}: {key}: input should be a number, got {str(value).lower()}")
+    for path, reason in _wrong_numbers(found, mapping):
+        raise InputError(f"{where}: {'.'.join(path)}: {reason}")
     return found
+
+
+def _wrong_numbers(
+    found: Any, written: Any, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the numbers that were written as truth values, with which Python counts, and pydantic
+    as well; and whole numbers that no array holds.
+    """
+    if type(found) is int and is_too_wide(found):
+        yield path, f"{shown(found)} is larger than 64 bits hold ({WIDEST})"
+    elif isinstance(written, bool):
+        if type(found) in (int, float):
+            yield path, f"input should be a number, got {str(written).lower()}"
+    elif isinstance(written, Mapping):
+        parts = vars(found) if isinstance(found, BaseModel) else found
+        for key, value in written.items() if isinstance(parts, Mapping) else ():
+            yield from _wrong_numbers(parts.get(key), value, (*path, str(key)))
+    elif isinstance(written, list | tuple) and isinstance(found, list | tuple):
+        for place, (part, value) in enumerate(zip(found, written, strict=False)):
+            yield from _wrong_numbers(part, value, (*path, str(place)))
 
 
 def _first(error: ValidationError, model: type[BaseModel], mapping: Mapping[str, Any]) -> str:
@@ -83,7 +102,7 @@ def _shown(value: Any) -> str:
             return "a mapping"
         case list():
             return "a list"
-    return repr(value)
+    return shown(value)
 
 
 def _written(location: tuple[int | str, ...], mapping: Mapping[str, Any]) -> list[str]:

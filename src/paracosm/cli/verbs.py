@@ -24,8 +24,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-from paracosm.errors import InputError
+from paracosm.errors import InputError, shown
 from paracosm.files import check_name
+from paracosm.units import WIDEST, is_too_wide
 
 VERBS: Mapping[str, str] = {
     "train": "paracosm.cli.train",
@@ -147,10 +148,13 @@ class Verb(TyperCommand):
         """Run the verb, unless its flags contradict each other."""
         if ctx.params.get("json") and ctx.params.get("quiet"):
             raise InputError("--json and --quiet exclude each other: give one of them")
-        for given in ctx.params.values():
+        for name, given in ctx.params.items():
             for value in given if isinstance(given, list | tuple) else [given]:
                 if isinstance(value, Path):
                     check_name(value)
+                elif isinstance(value, int) and is_too_wide(value):
+                    flag = f"--{name.replace('_', '-')}"
+                    raise InputError(f"{flag}: at most {WIDEST}, not {shown(value)}")
         return super().invoke(ctx)
 
 

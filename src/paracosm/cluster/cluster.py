@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from paracosm.cluster.link import LOCAL, Hierarchical, Link, Ring, Sharing, Star, Switch, Topology
 from paracosm.cluster.power import Power
 from paracosm.cluster.worker_counts import MOST_NODES
-from paracosm.errors import InputError, unknown
+from paracosm.errors import InputError, shown, unknown
 from paracosm.units import real, whole
 
 Placement = Literal["own", "workers"]
@@ -265,7 +265,7 @@ def _called(name: str, node: Node) -> Node:
 def _count(what: str, given: Any) -> int:
     number = whole(given)
     if number is None or number < 0:
-        raise InputError(f"{what}: give their number, not {given!r}")
+        raise InputError(f"{what}: give their number, not {shown(given)}")
     if number > MOST_NODES:
         raise InputError(f"{what}: a cluster has {MOST_NODES:,} nodes at most")
     return number

@@ -31,7 +31,7 @@ import numpy as np
 from paracosm.arrays import Floats, Ints, distinct_rows
 from paracosm.cluster.cluster import Cluster
 from paracosm.cluster.link import Hierarchical, Link, Ring, Switch
-from paracosm.errors import InputError, unknown
+from paracosm.errors import InputError, shown, unknown
 from paracosm.units import real
 
 TimeOf = Callable[[float], float]
@@ -67,7 +67,9 @@ def collective_time(
     ways = collective_times(cluster, workers, collective, algorithm, concurrent)
     number = real(size)
     if not 0 <= number < inf:
-        raise InputError(f"the size of a collective is finite and 0 or more bytes, not {size!r}")
+        raise InputError(
+            f"the size of a collective is finite and 0 or more bytes, not {shown(size)}"
+        )
     return min(time_of(number) for time_of in ways.values())
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar, Literal
 
-from paracosm.errors import InputError
+from paracosm.errors import InputError, shown
 from paracosm.units import format_size, parse_size, real, whole
 
 Duplex = Literal["full", "half"]
@@ -73,10 +73,10 @@ class Link:
     def __post_init__(self) -> None:
         numbers = {name: real(getattr(self, name)) for name in ("bandwidth", "latency", "overhead")}
         if not numbers["bandwidth"] > 0:
-            raise InputError(f"link: bandwidth must be above 0, not {self.bandwidth!r}")
+            raise InputError(f"link: bandwidth must be above 0, not {shown(self.bandwidth)}")
         for name, value in (("latency", self.latency), ("overhead", self.overhead)):
             if not 0 <= numbers[name] < inf:
-                raise InputError(f"link: {name} must be finite and 0 or more, not {value!r}")
+                raise InputError(f"link: {name} must be finite and 0 or more, not {shown(value)}")
         for name, number in numbers.items():
             object.__setattr__(self, name, number)
         if not isinstance(self.pipelined, bool):
@@ -196,7 +196,7 @@ class Hierarchical:
                 continue
             number = whole(given)
             if number is None:
-                raise InputError(f"hierarchical: {name} must be a whole number, not {given!r}")
+                raise InputError(f"hierarchical: {name} must be a whole number, not {shown(given)}")
             object.__setattr__(self, name, number)
         object.__setattr__(self, "oversubscription", real(self.oversubscription))
         if self.group_size < 1:

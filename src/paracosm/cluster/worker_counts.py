@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from paracosm.errors import InputError
+from paracosm.errors import InputError, shown
 
 MOST_NODES = 1_000_000
 """Nodes of one cluster."""
@@ -26,7 +26,10 @@ def parse_workers(value: Any) -> tuple[int, ...]:
     for part in parts:
         if isinstance(part, bool) or not isinstance(part, int | str):
             raise InputError(f"a number of workers is a whole number, not {part!r}: {EXAMPLE}")
-        for piece in str(part).split(","):
+        if isinstance(part, int):
+            _append(found, part)
+            continue
+        for piece in part.split(","):
             _parse_piece(piece.strip(), found)
     if not found:
         raise InputError(f"missing number of workers: {EXAMPLE}")
@@ -54,9 +57,9 @@ def _parse_piece(piece: str, found: list[int]) -> None:
 
 def _append(found: list[int], number: int) -> None:
     if number < 1:
-        raise InputError(f"a job has at least 1 worker, not {number}")
+        raise InputError(f"a job has at least 1 worker, not {shown(number)}")
     if number > MOST_NODES:
-        raise InputError(f"a job has at most {MOST_NODES:,} workers, not {number:,}")
+        raise InputError(f"a job has at most {MOST_NODES:,} workers, not {shown(number)}")
     if found and number <= found[-1]:
         raise InputError(f"numbers of workers must increase: {number} comes after {found[-1]}")
     if len(found) == MOST:

@@ -35,7 +35,7 @@ from paracosm.engine.walkers import (
     Walker,
     seconds,
 )
-from paracosm.errors import InputError, unknown
+from paracosm.errors import InputError, shown, unknown
 from paracosm.network.sharing import request
 from paracosm.timing.distribution import Distribution
 from paracosm.timing.parse import load_recording, save_recording
@@ -605,7 +605,7 @@ class Worker(Endpoint):
 
 def _check(wanted: str, kind: type, given: object) -> None:
     if not isinstance(given, kind):
-        raise InputError(f"{wanted}, not {given!r}")
+        raise InputError(f"{wanted}, not {shown(given)}")
 
 
 def _bytes(size: Any) -> float:
@@ -614,7 +614,7 @@ def _bytes(size: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         number = nan
     if not 0.0 <= number < _INF:
-        raise InputError(f"send: the size must be finite, 0 or more bytes, not {size!r}")
+        raise InputError(f"send: the size must be finite, 0 or more bytes, not {shown(size)}")
     return number
 
 

@@ -50,7 +50,7 @@ from numbers import Integral
 from types import TracebackType, coroutine
 from typing import Any, Generic, TypeVar
 
-from paracosm.errors import InputError
+from paracosm.errors import InputError, shown
 
 # time, sequence (a half only for marks between two events), call, argument
 Event = tuple[float, float, Callable[[Any], Any] | None, Any]
@@ -104,7 +104,7 @@ class DeadlockError(RuntimeError):
 
 
 def duration_error(what: str, value: object) -> InputError:
-    return InputError(f"{what} must be a finite number of seconds, 0 or more, not {value!r}")
+    return InputError(f"{what} must be a finite number of seconds, 0 or more, not {shown(value)}")
 
 
 class Stale(Exception):  # noqa: N818 - a signal of the loop
@@ -129,7 +129,7 @@ def seconds(what: str, value: object) -> float:
 def _count(what: str, value: Any) -> int:
     """Return `value`, if it is a whole number, 1 or more."""
     if not isinstance(value, Integral) or value < 1:
-        raise InputError(f"{what} must be a whole number, 1 or more, not {value!r}")
+        raise InputError(f"{what} must be a whole number, 1 or more, not {shown(value)}")
     return int(value)
 
 

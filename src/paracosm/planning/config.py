@@ -114,7 +114,7 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
     updates: int = Field(
         3000, ge=1, le=10_000_000, description="updates after which a run has missed the target"
     )
-    evaluate_every: int = Field(10, ge=1, description="updates between evaluations")
+    evaluate_every: int = Field(10, ge=1, le=10_000_000, description="updates between evaluations")
     price: Annotated[
         InstanceOf[Price] | None,
         BeforeValidator(
@@ -187,4 +187,5 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
 
 
 def _text(value: Any) -> str:
-    return format_number(value) if isinstance(value, int | float) else str(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return format_number(value) if is_number else str(value)

@@ -10,10 +10,10 @@ from paracosm.units import format_number, parse_duration
 EXAMPLE = 'write "2.5/h a worker", or "2.5 EUR/h a worker"'
 
 _PRICE = re.compile(
-    r"(?P<before>[^\d\s.,/+-]*)\s*(?P<amount>\d+\.?\d*|\.\d+)\s*(?P<after>[^\d\s./]*)"
+    r"(?P<before>[^\d\s.,/+-]*)\s*(?P<amount>\d+(?:\.\d*)?|\.\d+)\s*(?P<after>[^\d\s./]*)"
     r"\s*(?:/|per)\s*(?P<time>\w+)\s*(?:,|a|per|/)\s*worker"
 )
-_PLAIN = re.compile(r"[^\d\s.,/+-]*\s*(?P<amount>\d+\.?\d*|\.\d+)\s*(?P<rest>.*)")
+_PLAIN = re.compile(r"[^\d\s.,/+-]*\s*(?P<amount>\d+(?:\.\d*)?|\.\d+)\s*(?P<rest>.*)")
 
 
 @dataclass(frozen=True)

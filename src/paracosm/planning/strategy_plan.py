@@ -52,7 +52,7 @@ def _price(value: Any) -> Any:
     return parse_price(text if "worker" in text or "/" not in text else f"{text} a worker")
 
 
-Tokens = Annotated[float, BeforeValidator(_count), Field(gt=0, allow_inf_nan=False)]
+Tokens = Annotated[float, BeforeValidator(_count), Field(gt=0, le=1e24, allow_inf_nan=False)]
 
 
 class StrategyPlanConfig(FailureFields):

@@ -15,8 +15,8 @@ from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCounts
 from paracosm.cluster.hardware import Hardware, find_hardware
 from paracosm.cluster.worker_counts import MOST_NODES
-from paracosm.errors import InputError
-from paracosm.graphs.capture.options import DTYPES, parse_shape
+from paracosm.errors import InputError, shown
+from paracosm.graphs.capture.options import DTYPES, MOST_ELEMENTS, parse_shape
 from paracosm.graphs.transformer.architecture import ARCHITECTURES, Transformer, architecture
 from paracosm.models.optimizers import OPTIMIZERS
 from paracosm.models.registry import MODELS, canonical
@@ -84,18 +84,23 @@ class PredictConfig(ThroughputFields, ClusterFields):
     batch: int = Field(
         64,
         ge=1,
+        le=MOST_ELEMENTS,
         description="examples per forward and backward pass of a replica, or per profiled step",
     )
     global_batch: int | None = Field(
         None,
         ge=1,
+        le=MOST_ELEMENTS * MOST_NODES,
         description="examples per iteration of all workers, for strategy auto (number of workers)",
     )
     shape: Annotated[tuple[int, ...] | None, BeforeValidator(_sizes)] = Field(
         None, description="of one example: 3x32x32, or a number of tokens (the model's own)"
     )
     classes: int | None = Field(
-        None, ge=1, description="number of classes (the model's own, or 10 for small images)"
+        None,
+        ge=1,
+        le=MOST_ELEMENTS,
+        description="number of classes (the model's own, or 10 for small images)",
     )
     dtype: str = Field("float32", description=f"of parameters and activations: {', '.join(DTYPES)}")
     optimizer: str = Field(
@@ -213,8 +218,9 @@ class PredictConfig(ThroughputFields, ClusterFields):
         if len(given) != 1:
             found = f", not {' and '.join(given)}" if given else ""
             raise ValueError(f"nothing to predict: give one of {', '.join(SUBJECTS)}{found}")
-        if self.shape is not None and any(size < 1 for size in self.shape):
-            raise ValueError(f"shape: sizes are 1 or more, not {'x'.join(map(str, self.shape))}")
+        if self.shape is not None and not all(1 <= size <= MOST_ELEMENTS for size in self.shape):
+            sizes = "x".join(map(shown, self.shape))
+            raise ValueError(f"shape: sizes are 1 to {MOST_ELEMENTS:,}, not {sizes}")
         for reason, fields in self._idle_by_reason().items():
             idle = sorted(fields & self.model_fields_set)
             if idle:

@@ -26,8 +26,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from paracosm.cluster.worker_counts import parse_workers
 from paracosm.data_files import MOST_LEVELS, read_yaml
-from paracosm.errors import InputError
+from paracosm.errors import InputError, shown
 from paracosm.studies.kinds import KINDS
+from paracosm.units import WIDEST, is_too_wide
 from paracosm.validation import validated
 
 Grid = dict[str, list[Any]]
@@ -44,7 +45,7 @@ class Study(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    seed: int = Field(0, ge=0, description="seed of all random streams")
+    seed: int = Field(0, ge=0, le=WIDEST, description="seed of all random streams")
     train: Asked = Field(None, description="the arguments of `paracosm train`")
     relax: Asked = Field(None, description="the arguments of `paracosm relax`")
     predict: Asked = Field(None, description="the arguments of `paracosm predict`")
@@ -172,8 +173,10 @@ class Study(BaseModel):
         names: set[str] = set()
         for varied, name in self._combinations(where):
             seed = varied.get("seed", self.seed)
-            if type(seed) is not int or seed < 0:
-                raise InputError(f"{where}: over.seed: a seed is a whole number, got {seed!r}")
+            if type(seed) is not int or not 0 <= seed <= WIDEST:
+                raise InputError(
+                    f"{where}: over.seed: a seed is a whole number, got {seed!r}: 0 to {WIDEST}"
+                )
             arguments = {key: value for key, value in varied.items() if key != "seed"}
             place = f"{where}: {name}" if name else where
             asked = {**self.arguments, **arguments}
@@ -231,12 +234,17 @@ def _parts(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def _plain(value: Any) -> Any:
-    """Return a value with Python's numbers and lists in place of NumPy's."""
+def _plain(value: Any, path: str = "") -> Any:
+    """Return a value with Python's numbers and lists in place of NumPy's; from Python, a whole
+    number may have any number of digits.
+    """
     if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _plain(each, f"{path}{key}: ") for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(map(_plain, value)) if type(value) in (list, tuple) else value
+        plain = (_plain(each, path) for each in value)
+        return type(value)(plain) if type(value) in (list, tuple) else value
+    if isinstance(value, int) and is_too_wide(value):
+        raise ValueError(f"{path}{shown(value)} is larger than 64 bits hold ({WIDEST})")
     if isinstance(value, np.generic | np.ndarray):
         if isinstance(value, np.ma.MaskedArray):
             raise ValueError("a masked array is no argument: give numbers")

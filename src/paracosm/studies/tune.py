@@ -33,7 +33,7 @@ _BESIDE = 4  # trials suggested at a time, whatever the jobs: more would know le
 _STARTUP = 10  # trials that are drawn at random
 _OF_PLANS = {"time": "fastest", "cost": "cheapest"}
 _COMMA = re.compile(r",(?![^()]*\))")
-_NUMBER = r"\d+\.?\d*(?:[eE][+-]?\d+)?"
+_NUMBER = r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 _RANGE = re.compile(
     rf"(?P<low>{_NUMBER})\s*\.\.\s*(?P<high>{_NUMBER})\s*(?P<unit>(?!log)[A-Za-z/]*)(?P<log>\s*log)?"
 )

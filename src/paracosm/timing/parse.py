@@ -9,7 +9,6 @@ A value alone is a constant. A study file may write the call as a mapping instea
 """
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paracosm.data_files import MOST_LEVELS, read_json
-from paracosm.errors import InputError, unknown
+from paracosm.errors import InputError, shown, unknown
+from paracosm.quantities import LONGEST
 from paracosm.timing.distribution import (
     DISTRIBUTION,
     DURATION,
@@ -247,8 +247,9 @@ def _checked(path: str | Path, name: str, values: Any) -> tuple[float, ...]:
         raise InputError(f'"{path}": the series "{name}" is not a list of seconds')
     for position, value in enumerate(values):
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or not 0 <= value < math.inf:
+        if not number or not 0 <= value <= LONGEST:
             raise InputError(
-                f'"{path}": {name}[{position}] is {value!r}, not a duration in seconds'
+                f'"{path}": {name}[{position}] is {shown(value)}, not a duration in seconds, of '
+                f"{LONGEST:.0e} at most"
             )
     return tuple(map(float, values))

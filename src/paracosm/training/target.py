@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from paracosm.errors import InputError, unknown
+from paracosm.errors import InputError, shown, unknown
 from paracosm.units import format_number, parse_number
 
 Comparison = Literal["<=", ">="]
@@ -38,16 +38,17 @@ class Target:
         return f"{self.metric} {self.comparison} {format_number(self.value)}"
 
 
-def parse_target(text: str) -> Target:
+def parse_target(text: object) -> Target:
     """Read "accuracy >= 0.95", "loss <= 0.1", "test_loss <= 0.1".
 
     Raises:
         InputError: it cannot be read, or a run that has learnt nothing would meet it.
     """
-    match = _TARGET.fullmatch(text)
+    match = _TARGET.fullmatch(text) if isinstance(text, str) else None
     if match is None:
+        said = f'"{text}"' if isinstance(text, str) else shown(text)
         raise InputError(
-            f'cannot read "{text}" as a target: write it as "accuracy >= 0.95" or "loss <= 0.1"'
+            f'cannot read {said} as a target: write it as "accuracy >= 0.95" or "loss <= 0.1"'
         )
     metric, comparison, value = match.groups()
     if metric not in METRICS:

@@ -278,6 +278,8 @@ def test_damaged_traces_are_read_or_refused_in_a_line(
         ('{"traceEvents": []}', "the trace has no spans"),
         ('{"traceEvents": []} {', "byte 20: there is more behind the end"),
         ('{"nodes": []}', 'lacks "traceEvents"'),
+        (f'{{"traceEvents": [{{"ph": "X"}}, {{"ts": {"9" * 5000}}}]}}', "thousands of digits"),
+        (f'{{"schemaVersion": {"9" * 5000}}}', "thousands of digits"),
         ("hello", "byte 0: a mapping begins with"),
         ("", "the file is empty"),
     ],

@@ -16,6 +16,7 @@ from paracosm.emulation.check import check_emulation
 from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.errors import InputError, unknown
 from paracosm.files import find_temporary, replacing, temporary_folder
+from paracosm.units import WIDEST, parse_whole
 from paracosm.validation import validated
 
 _PREFIX = "PARACOSM_"
@@ -144,10 +145,10 @@ _OURS = {"PARACOSM_SEED", "PARACOSM_OUT"}
 
 
 def _seed(environment: Mapping[str, str]) -> int:
-    seed = environment.get("PARACOSM_SEED", "0")
-    if not seed.isdecimal():
-        raise InputError(f'PARACOSM_SEED: a number, not "{seed}"')
-    return int(seed)
+    text = environment.get("PARACOSM_SEED", "0")
+    if (seed := parse_whole(text, WIDEST)) is None:
+        raise InputError(f'PARACOSM_SEED: a number, not "{text}"')
+    return seed
 
 
 def _out(environment: Mapping[str, str]) -> Path | None:

@@ -6,6 +6,7 @@ from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError, unknown
 from paracosm.models.optimizers import parse_optimizer
 from paracosm.models.registry import built_in_of, canonical, written
+from paracosm.units import parse_whole
 
 _LARGEST = 2**63 - 1  # size of a tensor, in PyTorch
 
@@ -94,16 +95,20 @@ class CaptureOptions:
         return f"{self.model}, batch {self.batch}{shape}"
 
 
+MOST_ELEMENTS = 1_000_000_000
+"""Examples, classes, or elements along one dimension."""
+
+
 def parse_shape(text: str) -> tuple[int, ...]:
     """Read sizes such as "3x32x32".
 
     Raises:
         InputError: it is none.
     """
-    try:
-        return tuple(int(size) for size in text.lower().split("x"))
-    except ValueError:
-        raise InputError(f"write sizes such as 3x32x32, not {text}") from None
+    sizes = [parse_whole(size.strip(), MOST_ELEMENTS) for size in text.lower().split("x")]
+    if None in sizes:
+        raise InputError(f"write sizes such as 3x32x32, not {text}")
+    return tuple(size for size in sizes if size is not None)
 
 
 def _check_ranks(options: CaptureOptions) -> None:

@@ -311,7 +311,12 @@ def _json_value(key: str, value: Any) -> Any:
     """Return a value; protobuf writes integers of 64 bits as strings."""
     if isinstance(value, Mapping):
         return [_json_value(key, each) for each in value.get("values", [])]
-    return int(value) if isinstance(value, str) and "int64" in key else value
+    return _signed(value, key) if isinstance(value, str) and "int64" in key else value
+
+
+def _signed(text: str, key: str) -> int:
+    number = _whole(text.removeprefix("-"), key)
+    return -number if text.startswith("-") else number
 
 
 def read_protobuf(data: bytes, where: str) -> Trace:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from paracosm.errors import InputError, unknown
+from paracosm.errors import InputError, shown, unknown
 from paracosm.graphs.transformer.architecture import nearest_divisor
 from paracosm.graphs.transformer.share import Split
 from paracosm.units import (
@@ -343,7 +343,7 @@ def parse_strategy(text: str, workers: int | None = None) -> Strategy:
     if not isinstance(text, str):
         raise InputError(f'strategy: write it as a text, such as "dp=8, tp=4", not {text!r}')
     if workers is not None and (number := whole(workers)) is None:
-        raise InputError(f"strategy: the number of workers is whole, not {workers!r}")
+        raise InputError(f"strategy: the number of workers is whole, not {shown(workers)}")
     workers = None if workers is None else number
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:

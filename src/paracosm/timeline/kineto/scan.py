@@ -76,6 +76,8 @@ class Scanner:
                 reason, place = error.msg, error.pos
             except RecursionError:
                 raise self.broken("nested too deeply") from None
+            except ValueError:  # of Python, which converts no more digits
+                raise self.broken("a number of thousands of digits") from None
             else:
                 # A number that ends where the text ends may go on behind it.
                 if end < len(self._text) or self._text[end - 1] in '}]"' or not self._more():
@@ -102,7 +104,7 @@ class Scanner:
             while after := go_on(self._text, self._at):
                 try:
                     value, end = scan(self._text, after.end())
-                except (StopIteration, json.JSONDecodeError, RecursionError):
+                except (StopIteration, ValueError, RecursionError):
                     break
                 self._at = end
                 yield value
