@@ -8,7 +8,7 @@ float parses back to that float.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Context, Decimal
 from numbers import Integral, Real
 from typing import TypeGuard
@@ -183,6 +183,21 @@ def format_power(watts: float, *, exact: bool = False) -> str:
 def format_energy(joules: float) -> str:
     """Return "1.2 kJ", to four digits."""
     return _format(joules, _JOULES, False)
+
+
+def format_between(
+    low: float, value: float, high: float, write: Callable[[float], str]
+) -> tuple[str, str]:
+    """Return a value and what it is between as texts: ("41 s", "36.9 to 45.1 s").
+
+    All are rounded by `write`, which must keep the order of numbers. A bound that arithmetic has
+    put on the wrong side of the value takes its place: what is shown holds the value.
+    """
+    least, shown, most = (write(each) for each in (min(low, value), value, max(value, high)))
+    unit = most.rpartition(" ")[2]
+    if unit and least.endswith(f" {unit}"):
+        least = least.removesuffix(f" {unit}")
+    return shown, f"{least} to {most}"
 
 
 def format_number(value: float) -> str:

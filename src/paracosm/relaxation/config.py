@@ -242,6 +242,13 @@ class RelaxConfig(ClusterFields):
     )
     max_time: Duration | None = Field(None, gt=0, description="virtual time to stop at")
     max_sweeps: float = Field(100_000.0, gt=0, le=1e9, description="sweeps to stop after")
+    growth_limit: float | None = Field(
+        None,
+        gt=1,
+        allow_inf_nan=False,
+        description="growth of the residual, over the first one, at which to stop (1e10, or none "
+        "where the iteration is sure to converge)",
+    )
     detect: Annotated[Detection, PlainValidator(parse_detection), _TEXT] = Field(
         "ideal",
         validate_default=True,

@@ -167,6 +167,30 @@ def parse_method(text: str | Method) -> Method:
     return METHODS[name](**numbers)
 
 
+def checked_gain(method: Method, A: csr_array) -> Any:
+    """Return `method_gain` of a matrix as it was given.
+
+    Raises:
+        InputError: the reciprocal of what it divides by is no finite number, or 0.
+    """
+    import numpy as np
+
+    with np.errstate(over="ignore", divide="ignore"):
+        gain = method_gain(method, A)
+    wrong = np.flatnonzero(~np.isfinite(gain) | (gain == 0))
+    if not wrong.size:
+        return gain
+    if not method_divides(method):
+        raise InputError(
+            f"{method.name}: omega is {gain[0]:g}, of entries too large: scale A and b"
+        )
+    row = int(wrong[0])
+    raise InputError(
+        f"{method.name} divides by the diagonal: {method.omega:g} / {A.diagonal()[row]:g} in row "
+        f"{row + 1} is {gain[row]:g}: scale A and b"
+    )
+
+
 def method_gain(method: Method, A: csr_array) -> Any:
     """Return what each row's residual is multiplied with to give the step, shape (n,).
 

@@ -421,6 +421,34 @@ def as_csr(matrix: Any, name: str) -> csr_array:
     return result
 
 
+def check_range(what: str, values: Any) -> None:
+    """Refuse numbers, `what` in messages, that are not finite or cannot be squared."""
+    largest = float(np.abs(values).max())
+    if not math.isfinite(largest):
+        raise InputError(f"the {what} is not finite: check A, b and x0 (or the map)")
+    if largest and not LEAST_SQUARED < largest < MOST_SQUARED:
+        raise InputError(
+            f"the {what} is {largest:.3g}: its square leaves the range of floating-point numbers; "
+            "scale A and b"
+        )
+
+
+LEAST_SQUARED, MOST_SQUARED = 1e-140, 1e140
+"""Between them, sums of squares neither overflow nor lose digits."""
+
+
+def norm_of_vector(values: Floats, infinity: bool) -> float:
+    """Return the 2-norm or the maximum norm, whatever the size of the numbers."""
+    with np.errstate(all="ignore"):
+        norm = float(np.linalg.norm(values, np.inf if infinity else 2))
+        if infinity or LEAST_SQUARED < norm < MOST_SQUARED:
+            return norm
+        largest = float(np.abs(values).max())  # NaN for a NaN
+        if largest == 0 or not math.isfinite(largest):
+            return largest
+        return largest * float(np.linalg.norm(values / largest))
+
+
 def check_diagonal(matrix: csr_array, name: str) -> None:
     """Refuse a matrix with empty rows, or with zeros on the diagonal, by which methods divide."""
     empty = np.flatnonzero(np.diff(matrix.indptr) == 0)
@@ -428,7 +456,16 @@ def check_diagonal(matrix: csr_array, name: str) -> None:
         raise InputError(
             f"{name}: {_count(empty.size, 'row is', 'rows are')} empty: {_list(empty)}"
         )
-    zero = np.flatnonzero(matrix.diagonal() == 0.0)
+    diagonal = matrix.diagonal()
+    zero = np.flatnonzero(diagonal == 0.0)
+    with np.errstate(over="ignore", divide="ignore"):
+        small = np.flatnonzero((diagonal != 0.0) & np.isinf(1 / diagonal))
+    if small.size and not zero.size:
+        raise InputError(
+            f"{name}: the diagonal, by which a relaxation divides, is so small in "
+            f"{_count(small.size, 'row', 'rows')} that its reciprocal is infinite: {_list(small)}: "
+            "scale A and b"
+        )
     if zero.size:
         raise InputError(
             f"{name}: the diagonal, by which a relaxation divides, is zero in "

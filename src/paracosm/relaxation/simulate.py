@@ -15,10 +15,13 @@ from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.functions import user_functions
 from paracosm.relaxation.kernel.halo import BYTES
 from paracosm.relaxation.kernel.prepare import prepare
+from paracosm.relaxation.problems import LEAST_SQUARED, check_range, norm_of_vector
 from paracosm.relaxation.result import Mark, RelaxationResult, Spans, Staleness, Status, What
 from paracosm.relaxation.spec import RunSpec
+from paracosm.relaxation.spectrum import proves_convergence
 from paracosm.relaxation.state import (
     Run,
+    allow_any_growth,
     ask_durations,
     ask_rows,
     ask_values,
@@ -72,7 +75,7 @@ def _prepare_run(spec: RunSpec) -> Run:
     if arrays.checkpoint.residual.size:
         arrays.checkpoint.residual[:] = arrays.iterate.residual
     run.initial_residual = norm(run)
-    _check_range(arrays.iterate.residual)
+    check_range("first residual", arrays.iterate.residual)
     arrays.gauges[k.KEPT] = arrays.gauges[k.SQUARE]
     set_largest(run, float(arrays.gauges[k.SQUARE]))
     config = spec.config
@@ -80,25 +83,13 @@ def _prepare_run(spec: RunSpec) -> Run:
         run.tolerance = config.tolerance * (run.initial_residual if config.relative else 1.0)
         rules = arrays.rules._replace(limit=float(run.tolerance))
         run.arrays = arrays._replace(rules=rules)
+    if config.error_tolerance is not None and spec.problem.solution is not None:
+        check_range("first error", arrays.iterate.x - spec.problem.solution)
     run.enter(k.SAMPLE)
     schedule_faults(run)
     for instant, pattern in spec.patterns[1:]:
         run.at(instant, partial(change_pattern, run, pattern))
     return run
-
-
-def _check_range(residual: Floats) -> None:
-    largest = float(np.abs(residual).max())
-    if not isfinite(largest):
-        raise InputError("the first residual is not finite: check A, b and x0 (or the map)")
-    if largest and not _LEAST < largest < _MOST:
-        raise InputError(
-            f"the first residual is {largest:.3g}: its square leaves the range of floating-point "
-            "numbers; scale A and b"
-        )
-
-
-_LEAST, _MOST = 1e-140, 1e140
 
 
 class _Reporter:
@@ -207,20 +198,53 @@ def _judge(run: Run, answer: int) -> Ending:
     """Return whether the run has ended, after confirming convergence."""
     rules = run.arrays.rules
     if answer == k.DIVERGED:
-        size = norm(run)
-        shown = f"{size:.3g}" if isfinite(size) else "not finite"
-        rate = growth_rate(run)
-        growing = f", growing by a factor of {rate:.4g} per sweep" if rate > 1 else ""
-        return "diverged", f"diverged: the residual is {shown}{growing}"
+        return _judge_growth(run)
     compute_residual(run)
-    if norm(run) <= run.tolerance:
+    size = norm(run)
+    if size < LEAST_SQUARED:  # whose square may be 0 where the residual is not
+        size = norm_of_vector(run.arrays.iterate.residual, rules.infinity)
+    if size <= run.tolerance:
         if run.corrupted and not true_norm(run) <= run.tolerance:
             return "stopped", "converged to the solution of a system that a fault has changed"
         return "converged", "the residual is within the tolerance"
     if error_norm(run) <= rules.error_limit:
         return "converged", "the error is within the tolerance"
+    if 0 < size < LEAST_SQUARED:
+        return "stopped", (
+            "stopped: the residual is too small to be squared, and above the tolerance: scale A "
+            "and b"
+        )
     run.false_detections += 1
     return None
+
+
+def _judge_growth(run: Run) -> Ending:
+    """Return how a run ends whose residual has grown beyond the limit, or left floating point.
+
+    Growth alone is no divergence where convergence is proved: the residual may grow on the way, by
+    any factor. What is proved is of the system as given, not of one that a fault has changed.
+    """
+    proved = not run.corrupted and proves_convergence(run.spec)
+    size, square = norm(run), run.arrays.gauges[k.SQUARE]
+    if not isfinite(square):
+        size = norm_of_vector(run.arrays.iterate.residual, run.arrays.rules.infinity)
+        what = f"{size:.3g}, whose square is not finite" if isfinite(size) else "not finite"
+        exact = ", although it converges in exact arithmetic" if proved else ""
+        return "diverged", f"diverged: the residual is {what}{_growing(run)}{exact}"
+    if not proved:
+        return "diverged", f"diverged: the residual is {size:.3g}{_growing(run)}"
+    if run.spec.config.growth_limit is None:
+        allow_any_growth(run)
+        return None
+    return "stopped", (
+        f"stopped: the residual has grown to {size:.3g}, by more than the growth limit of "
+        f"{run.spec.config.growth_limit:g}, although the iteration is sure to converge"
+    )
+
+
+def _growing(run: Run) -> str:
+    rate = growth_rate(run)
+    return f", growing by a factor of {rate:.4g} per sweep" if rate > 1 else ""
 
 
 def _result(run: Run, status: Status, reason: str, wall_time: float) -> RelaxationResult:

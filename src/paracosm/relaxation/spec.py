@@ -24,9 +24,6 @@ from paracosm.relaxation.problems import Problem, load_matrix, load_problem
 from paracosm.relaxation.times import Times
 from paracosm.rng import checked_seed
 
-GROWTH = 1e10
-"""Factor over the first residual at which an iteration counts as diverged."""
-
 
 @dataclass(frozen=True, eq=False)
 class RunSpec:

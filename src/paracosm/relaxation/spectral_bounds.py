@@ -64,6 +64,8 @@ def bound_radius(B: Any, guess: Floats | None, scale: Floats | None, budget: Bud
         start = np.flatnonzero(np.diff(label[kept], prepend=-1))
     blocks = _Blocks(B, start, scale, budget)
     least, most = blocks.least(blocks.rows), blocks.most(blocks.rows)
+    if not np.isfinite(blocks.rows).all():  # no vector has finite ratios in such a row
+        return Bounds(max(lone, float(blocks.lower.max())), math.inf, False)
     dominant = lone < 1 - ROUNDING and np.all((most <= 1 + ROUNDING) & (least < 1 - 1e-9))
     bounds = blocks.improve(guess)
     lower, upper = max(lone, bounds.lower), max(lone, bounds.upper)

@@ -2,6 +2,8 @@
 
 import heapq
 import itertools
+import math
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nan
@@ -19,7 +21,8 @@ from paracosm.relaxation.kernel.loop import advance, rows_in_flight
 from paracosm.relaxation.kernel.observe import norm_of, set_limits
 from paracosm.relaxation.kernel.prepare import CHOICE_OF, blocks_of, slots_for
 from paracosm.relaxation.partition import Pattern
-from paracosm.relaxation.spec import GROWTH, RunSpec
+from paracosm.relaxation.problems import norm_of_vector
+from paracosm.relaxation.spec import RunSpec
 from paracosm.timing.compiled import uniform
 
 
@@ -261,7 +264,7 @@ def true_norm(run: Run) -> float:
     else:
         with np.errstate(all="ignore"):
             residual = problem.b - problem.A @ a.iterate.x
-    return _norm(residual, a.rules.infinity)
+    return norm_of_vector(residual, a.rules.infinity)
 
 
 def error_norm(run: Run) -> float:
@@ -270,18 +273,29 @@ def error_norm(run: Run) -> float:
     if solution is None:
         return nan
     a = run.arrays
-    return _norm(a.iterate.x - solution, a.rules.infinity)
+    return norm_of_vector(a.iterate.x - solution, a.rules.infinity)
 
 
-def _norm(values: Floats, infinity: bool) -> float:
-    with np.errstate(all="ignore"):
-        return float(np.linalg.norm(values, np.inf if infinity else 2))
+GROWTH = 1e10
+"""Factor over the first residual at which an iteration counts as diverged, unless it is proved to
+converge, or the configuration says another.
+"""
 
 
 def set_largest(run: Run, square: float) -> None:
-    """Say from which residual on the iteration counts as diverged, given a square that is not."""
+    """Say from which residual on the iteration has grown too much, given a square that has not."""
     if isfinite(square):
-        run.arrays.gauges[k.LARGEST] = max(square, 1e-300) * GROWTH**2
+        growth = run.spec.config.growth_limit or GROWTH
+        limit = math.sqrt(max(square, 1e-300)) * growth
+        run.arrays.gauges[k.LARGEST] = min(limit, _ROOT_OF_LARGEST) ** 2
+
+
+def allow_any_growth(run: Run) -> None:
+    """Let only a residual whose square is not finite end the iteration."""
+    run.arrays.gauges[k.LARGEST] = sys.float_info.max
+
+
+_ROOT_OF_LARGEST = 1.3e154  # its square is finite
 
 
 def growth_rate(run: Run) -> float:

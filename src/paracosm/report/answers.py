@@ -28,8 +28,9 @@ from paracosm.results import (
     TuningSummary,
 )
 from paracosm.results.summaries import Lateness, RelaxationTwin
-from paracosm.units import format_duration, format_energy
+from paracosm.units import format_between, format_duration, format_energy
 
+MOST_SQUARED = 1e150  # sums of squares of larger numbers may be infinite
 HALF = 0.5  # of ideal: the efficiency up to which numbers of workers are counted as good
 WIDE_BAND = 0.1  # relative difference between workers in step and apart that is worth reporting
 ALIKE = 0.01  # relative difference up to which times count as equal
@@ -75,6 +76,8 @@ def _diverged(summary: RelaxationSummary) -> str:
     residual, initial = summary.residual, summary.initial_residual
     finite = residual is not None and math.isfinite(residual)
     reached = f"reached {residual:.3g}" if finite else "was no longer finite"
+    if finite and residual > MOST_SQUARED:
+        reached += ", whose square is not finite"
     began = "" if initial is None else f" from {initial:.3g}"
     rate = summary.growth_rate
     grew = "" if rate is None or rate <= 1 else f", growing by the factor {rate:.4g} a sweep"
@@ -123,10 +126,13 @@ def _energies(summary: RelaxationSummary, twin: RelaxationTwin) -> str:
 
 def iteration_answer(summary: IterationSummary) -> str:
     """Say how long an iteration on one device takes, and what limits it."""
+    interval = summary.interval
+    time, within = format_between(
+        interval.low, summary.iteration_time, interval.high, format_duration
+    )
     return (
-        f"An iteration of {summary.model} takes {format_duration(summary.iteration_time)} "
-        f"({format_duration(summary.interval.low)} to "
-        f"{format_duration(summary.interval.high)}){step_words(summary)}. {summary.bottleneck}"
+        f"An iteration of {summary.model} takes {time} ({within}){step_words(summary)}. "
+        f"{summary.bottleneck}"
     )
 
 

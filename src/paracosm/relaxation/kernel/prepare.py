@@ -40,7 +40,7 @@ from paracosm.relaxation.methods import (
     Jacobi,
     Richardson,
     SecondOrderRichardson,
-    method_gain,
+    checked_gain,
 )
 from paracosm.relaxation.partition import Pattern
 from paracosm.relaxation.spec import RunSpec
@@ -203,7 +203,7 @@ def _interval(spec: RunSpec) -> float:
 
 def _matrix(spec: RunSpec) -> Matrix:
     problem, n = spec.problem, spec.problem.n
-    gain = np.zeros(n) if spec.method is None else method_gain(spec.method, problem.A)
+    gain = np.zeros(n) if spec.method is None else checked_gain(spec.method, problem.A)
     nothing = np.zeros(0, np.int64)
     grid = np.zeros(3, np.int64), np.zeros((0, 3), np.int64), np.zeros(0)
     if spec.problem.map is not None:
@@ -329,7 +329,13 @@ def block_factors(A: csr_array, pattern: Pattern) -> Factors:
             ) from None
         lower.append(_without_diagonal(factors.L.tocsc()))
         upper.append(_without_diagonal(factors.U.tocsc()))
-        pivots.append(1.0 / factors.U.diagonal())
+        with np.errstate(over="ignore"):
+            pivots.append(1.0 / factors.U.diagonal())
+        if not np.isfinite(pivots[-1]).all():
+            raise InputError(
+                f"block-jacobi: the equations of block {block} have pivots so small that their "
+                "reciprocals are infinite: scale A and b"
+            )
         row_orders.append(factors.perm_r)
         column_orders.append(factors.perm_c)
     return Factors(

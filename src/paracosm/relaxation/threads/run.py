@@ -10,16 +10,20 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from paracosm.arrays import Floats, Ints
 from paracosm.errors import InputError, unknown
+from paracosm.relaxation.problems import (
+    LEAST_SQUARED,
+    Problem,
+    check_diagonal,
+    check_range,
+    norm_of_vector,
+)
 from paracosm.relaxation.threads.measurement import Recording
-
-if TYPE_CHECKING:
-    from paracosm.relaxation.problems import Problem
 
 VARIANTS = ("race", "safe", "stencil")
 CHECK_EVERY = 10  # iterations between local residuals of the stencil variant
@@ -101,6 +105,7 @@ def run_threads(
     if variant not in VARIANTS:
         raise unknown("variant", variant, VARIANTS)
     check_platform()
+    check_range("first residual", problem.b - problem.A @ problem.x0)
     limits = limits or Limits()
     control = np.zeros(CONTROL_WORDS, np.int64)
     prepare = _prepare_stencil if variant == "stencil" else _prepare_solver
@@ -115,7 +120,9 @@ def run_threads(
     x = team.solution()
     joined = 1e-9 * (ended - began)
     with np.errstate(over="ignore", invalid="ignore"):  # of a diverged x
-        residual = float(np.linalg.norm(problem.b - problem.A @ x))
+        residual = norm_of_vector(problem.b - problem.A @ x, infinity=False)
+    if converged and not residual <= threshold and residual < LEAST_SQUARED:
+        status = "stopped"  # the thread that looks at it has found a square of 0
     return Run(
         variant,
         threads,
@@ -169,6 +176,7 @@ def _prepare_solver(
             f"{problem.name}: zero on the diagonal in row {int(np.argmin(diagonal != 0))}: "
             "Jacobi divides by it"
         )
+    check_diagonal(A, problem.name)
     pointer = block_pointer(problem.n, threads)
     system = A.indptr, A.indices, A.data
     x = problem.x0.astype(np.float64, copy=True)
