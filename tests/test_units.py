@@ -2,6 +2,7 @@ import decimal
 import math
 from fractions import Fraction
 from math import inf, isnan, nan
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import paracosm
 from paracosm.errors import InputError
 from paracosm.units import (
     format_bandwidth,
+    format_between,
     format_duration,
     format_number,
     format_size,
@@ -188,3 +190,31 @@ def test_time_spans_of_numpy_are_no_numbers(unit):
 def test_whole_numbers_of_any_type():
     assert [whole(value) for value in (3, np.uint8(3), 3.0, Fraction(3))] == [3] * 4
     assert [whole(value) for value in (3.5, "3", True, None, inf, nan)] == [None] * 6
+
+
+def three_digits(seconds: float) -> str:
+    return format_duration(float(f"{seconds:.3g}"))
+
+
+@pytest.mark.parametrize("write", [format_duration, three_digits])
+@given(
+    value=st.floats(1e-9, 1e9),
+    below=st.one_of(st.just(0.0), st.floats(0, 1e-3), st.floats(0, 1)),
+    above=st.one_of(st.just(0.0), st.floats(0, 1e-3), st.floats(0, 10)),
+    rounding=st.sampled_from([0.0, 1e-16, -1e-16, 4e-16]),
+)
+def test_an_interval_as_shown_holds_its_value(
+    write: Any, value: float, below: float, above: float, rounding: float
+) -> None:
+    """Whatever arithmetic has made of the bounds, in the last bits of a number."""
+    low, high = value * (1 - below + rounding), value * (1 + above + rounding)
+    shown, between = format_between(low, value, high, write)
+    least, most = between.split(" to ")
+    assert parse_duration(least) <= parse_duration(shown) <= parse_duration(most)
+
+
+def test_values_and_intervals_by_hand() -> None:
+    assert format_between(0.0369, 0.041, 0.0451, format_duration) == ("41 ms", "36.9 ms to 45.1 ms")
+    # 0.30000000000000004 is exp(log(0.3)), above the median.
+    assert format_between(0.30000000000000004, 0.3, 0.3, repr) == ("0.3", "0.3 to 0.3")
+    assert format_between(0.9996, 0.99996, 1.2, three_digits) == ("1 s", "1 s to 1.2 s")

@@ -188,16 +188,12 @@ def format_energy(joules: float) -> str:
 def format_between(
     low: float, value: float, high: float, write: Callable[[float], str]
 ) -> tuple[str, str]:
-    """Return a value and what it is between as texts: ("41 s", "36.9 to 45.1 s").
+    """Return a value and what it is between as texts: ("41 s", "36.9 s to 45.1 s").
 
     All are rounded by `write`, which must keep the order of numbers. A bound that arithmetic has
     put on the wrong side of the value takes its place: what is shown holds the value.
     """
-    least, shown, most = (write(each) for each in (min(low, value), value, max(value, high)))
-    unit = most.rpartition(" ")[2]
-    if unit and least.endswith(f" {unit}"):
-        least = least.removesuffix(f" {unit}")
-    return shown, f"{least} to {most}"
+    return write(value), f"{write(min(low, value))} to {write(max(value, high))}"
 
 
 def format_number(value: float) -> str:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paracosm.planning.spread import SHARE, paired_ratio, spread
+from paracosm.planning.spread import SHARE, are_told_apart, paired_ratio, spread
 
 TIMES = st.lists(st.floats(1e-3, 1e6), min_size=2, max_size=12)
 
@@ -61,5 +61,40 @@ def test_intervals_scale_and_hold_the_geometric_mean(times: list[float], factor:
 
 def test_ratios_are_taken_pair_by_pair() -> None:
     assert paired_ratio([2.0, 20.0, 200.0], [1.0, 10.0, 100.0]) == 2.0
-    assert paired_ratio([2.0, inf, 9.0], [1.0, 10.0, 3.0]) == 2.5
-    assert isnan(paired_ratio([inf], [1.0]))
+    # Who never came took longer than who did; two who never came say nothing.
+    assert paired_ratio([2.0, inf, 9.0], [1.0, 10.0, 3.0]) == 3.0
+    assert paired_ratio([2.0, 4.0, 9.0], [1.0, inf, 3.0]) == 2.0
+    assert paired_ratio([2.0, inf, 9.0], [1.0, inf, 3.0]) == 2.5
+    assert isinf(paired_ratio([inf], [1.0]))
+    assert isnan(paired_ratio([inf], [inf]))
+
+
+@given(st.floats(1e-12, 1e12), st.integers(2, 9))
+def test_equal_values_are_inside_their_interval(value: float, count: int) -> None:
+    """The exponential of a logarithm is rounded: 0.3 comes back as 0.30000000000000004."""
+    found = spread([value] * count)
+    assert found.low <= found.median <= found.high
+    assert found.low == pytest.approx(value)
+    assert found.high == pytest.approx(value)
+
+
+@given(st.lists(st.one_of(st.floats(1e-6, 1e6), st.just(inf)), min_size=1, max_size=9))
+def test_an_interval_holds_its_median(values: list[float]) -> None:
+    found = spread(values)
+    assert found.low <= found.median <= found.high
+
+
+def test_designs_are_told_apart_by_the_spread_of_their_ratios() -> None:
+    # Logarithms of the ratios by hand: 0.1, 0.2, 0.3: mean 0.2, deviation 0.1, t(0.95, 2) = 2.92
+    # (tables): 0.2 > 2.92 x 0.1 / sqrt(3) = 0.169. With 0.05, 0.2, 0.35: 0.2 < 0.253.
+    times = np.array([10.0, 20.0, 40.0])
+    near = times * np.exp([0.1, 0.2, 0.3])
+    far = times * np.exp([0.05, 0.2, 0.35])
+    assert are_told_apart(times.tolist(), near.tolist())
+    assert not are_told_apart(times.tolist(), far.tolist())
+    assert not are_told_apart([1.0], [2.0])  # one pair is confirmed by no other
+    assert are_told_apart([1.0, 1.0], [2.0, 2.0])  # without any spread
+    assert not are_told_apart([1.0, 1.0], [1.0, 1.0])
+    # Five of five on one side: 2 / 2^5 = 6 % < 10 %; four of four: 12.5 %.
+    assert are_told_apart([1.0, 2.0, 3.0, 4.0, 5.0], [2.0, 3.0, 4.0, 5.0, inf])
+    assert not are_told_apart([1.0, 2.0, 3.0, 4.0], [2.0, 3.0, 4.0, inf])

@@ -91,6 +91,17 @@ def test_the_answer_is_one_sentence() -> None:
     )
 
 
+def test_what_seeds_do_not_tell_apart_is_said() -> None:
+    said = answer(replace(BOTH, as_fast=[0], as_cheap=[1]))
+    assert (
+        "2.1 times as fast as one worker at 3.8 times its cost (5 seeds do not tell it apart by "
+        "time from 1 worker, asgd, lr 0.2); cheapest: 1 worker, asgd, lr 0.2, 86 s"
+    ) in said
+    assert said.endswith(
+        "0.086 EUR (5 seeds do not tell it apart by cost from 8 workers, ssp(slack=3), lr 0.1)."
+    )
+
+
 def test_seeds_that_never_came_are_said() -> None:
     some = replace(EIGHT, reached=0.8, time=Planned(median=41.0, low=37.0, high=None))
     assert "41 s (80 % of seeds within 37 s to never, 80% of seeds reached it)" in answer(

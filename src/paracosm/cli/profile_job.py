@@ -28,7 +28,13 @@ from paracosm.profiling.jobs.file import save_job_profile
 from paracosm.profiling.jobs.job_profile import summarize_profile
 from paracosm.profiling.jobs.kineto import job_profile_of_trace, parameters_of_model
 from paracosm.timeline.kineto import is_kineto
-from paracosm.units import format_bandwidth, format_duration, format_size, parse_bandwidth
+from paracosm.units import (
+    format_bandwidth,
+    format_between,
+    format_duration,
+    format_size,
+    parse_bandwidth,
+)
 
 FRAMEWORKS = ("tensorflow", "pytorch")
 
@@ -250,10 +256,11 @@ def _save_and_show(profile: JobProfile, out: Path, json: bool, quiet: bool) -> i
 
 def _show(summary: dict[str, Any], interrupted: bool) -> None:
     say = printer()
-    low, high = map(format_duration, summary["step_seconds_p10_p90"])
+    low, high = summary["step_seconds_p10_p90"]
+    time, spread = format_between(low, summary["step_seconds"], high, format_duration)
     steps, servers = (_count_of(summary[key], key[:-1]) for key in ("steps", "servers"))
     say(f"{steps} of {summary['ops']:,} ops, 1 worker, {servers}")
-    say(f"step: {format_duration(summary['step_seconds'])} ({low} to {high})")
+    say(f"step: {time} ({spread})")
     rows = []
     for name, count in summary["ops_of"].items():
         share = summary["utilisation"][name]

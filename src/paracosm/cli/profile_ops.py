@@ -34,7 +34,7 @@ from paracosm.profiling.profiler import (
     profile_model,
 )
 from paracosm.profiling.samples import CACHES
-from paracosm.units import format_duration, parse_number, parse_size
+from paracosm.units import format_between, format_duration, parse_number, parse_size
 
 Database = Annotated[Path, Option(help="profile database to add to, created if missing")]
 Threads = Annotated[int, Option(min=1, help="threads per op, on the CPU")]
@@ -164,11 +164,8 @@ def _show_model(done: ModelProfile, summary: Mapping[str, Any], db: Path) -> Non
         say(f"speed probe: {format_duration(probe['median'])}, p90/p10 {spread:.2f}{busy}")
     real, quantiles = summary["iteration_time"], summary["iteration_spread"]
     if real is not None:
-        say(
-            f"measured iteration: {format_duration(real)} "
-            f"({format_duration(quantiles['p10'])} to {format_duration(quantiles['p90'])}, "
-            f"{summary['iterations']} of them)"
-        )
+        time, within = format_between(quantiles["p10"], real, quantiles["p90"], format_duration)
+        say(f"measured iteration: {time} ({within}, {summary['iterations']} of them)")
     for cache, time in summary["sum_of_ops"].items():
         missing = summary["untimed_nodes"][cache]
         untimed = f" without {missing:,} nodes that were not timed" if missing else ""

@@ -11,6 +11,7 @@ from paracosm.backends import HERE, Backend
 from paracosm.cluster.description import describe_cluster
 from paracosm.models import load_data
 from paracosm.planning.baselines import with_baselines
+from paracosm.planning.comparison import Comparison
 from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Design, designs_of
 from paracosm.planning.job import ProfiledJob, check_model, origins, profiled_job
@@ -18,7 +19,7 @@ from paracosm.planning.price import WORKER_HOURS
 from paracosm.planning.race import Standing, race
 from paracosm.planning.runs import Journal, Runs, train_config
 from paracosm.planning.scheduled import coupled_origin
-from paracosm.planning.spread import paired_ratio, spread
+from paracosm.planning.spread import spread
 from paracosm.planning.stability import delay_bound, largest_curvature
 from paracosm.results import Planned, PlannedDesign, PlanSummary, TunedWorkers
 from paracosm.results.metrics import MetricSink
@@ -102,8 +103,7 @@ def _plan(
         race(designs, seeds, config.updates, runs, config.target.is_better, standings)
     except KeyboardInterrupt:
         status = "interrupted"
-    best = _fastest(standings, seeds)
-    if status == "done" and best is None:
+    if status == "done" and Comparison.of(standings, seeds).reference is None:
         status = "not reached"
     curvature = None if status == "interrupted" else _curvature(config, job, standings, seed)
     if metrics is not None:
@@ -132,24 +132,6 @@ def _write_curves(
 def _times(standing: Standing, seeds: Sequence[int]) -> list[float]:
     """Return seconds to the target by seed, as far as they were run; infinite: never."""
     return [standing.outcomes[s].time_or_never for s in seeds if s in standing.outcomes]
-
-
-def _fastest(standings: Standings, seeds: Sequence[int]) -> Design | None:
-    """Return the design with the least median time, of those that were run with all seeds."""
-    return _least(standings, seeds, lambda design: 1.0)
-
-
-def _least(
-    standings: Standings, seeds: Sequence[int], factor: Callable[[Design], float]
-) -> Design | None:
-    """Return the design with the least median time times a factor; None where none is finite."""
-    values = {
-        design: factor(design) * spread(times).median
-        for design, standing in standings.items()
-        if standing.in_the_race and (times := _times(standing, seeds))
-    }
-    best = min(values, key=lambda design: values[design], default=None)
-    return None if best is None or not isfinite(values[best]) else best
 
 
 def _curvature(
@@ -200,14 +182,8 @@ def _summary(
     wall_time: float,
 ) -> PlanSummary:
     designs = list(standings)
-    fewest = min((d.workers for d, s in standings.items() if s.in_the_race), default=None)
-    reference = _least(
-        {d: s for d, s in standings.items() if d.workers == fewest}, seeds, lambda design: 1.0
-    )
-    planned = [
-        _planned(config, standing, None if reference is None else standings[reference], seeds)
-        for standing in standings.values()
-    ]
+    compared = Comparison.of(standings, seeds)
+    planned = [_planned(config, standing, compared, seeds) for standing in standings.values()]
     planned = [
         replace(
             each,
@@ -217,8 +193,9 @@ def _summary(
         )
         for design, each in zip(designs, planned, strict=True)
     ]
-    fastest = _fastest(standings, seeds)
-    cheapest = _least(standings, seeds, lambda design: float(design.workers))
+    fastest, cheapest = compared.fastest(), compared.cheapest()
+    as_fast = compared.not_apart(fastest, lambda design: 1.0)
+    as_cheap = compared.not_apart(cheapest, lambda design: float(design.workers))
 
     def index(design: Design | None) -> int | None:
         return None if design is None else designs.index(design)
@@ -238,8 +215,12 @@ def _summary(
         designs=planned,
         fastest=index(fastest),
         cheapest=index(cheapest),
-        reference=index(reference),
-        by_workers=[_tuned(config, workers, standings, seeds) for workers in config.workers],
+        reference=index(compared.reference),
+        as_fast=None if as_fast is None else [*map(designs.index, as_fast)],
+        as_cheap=None if as_cheap is None else [*map(designs.index, as_cheap)],
+        by_workers=[
+            _tuned(config, workers, standings, compared, seeds) for workers in config.workers
+        ],
         curvature=curvature,
         runs=runs.made,
         updates_made=runs.updates,
@@ -250,21 +231,15 @@ def _summary(
 
 
 def _planned(
-    config: PlanConfig, standing: Standing, reference: Standing | None, seeds: Sequence[int]
+    config: PlanConfig, standing: Standing, compared: Comparison, seeds: Sequence[int]
 ) -> PlannedDesign:
-    """Return the entry of a design, without comparisons to others."""
+    """Return the entry of a design, without what it takes all others for."""
     design, outcomes = standing.design, standing.outcomes
     ran = [outcomes[seed] for seed in seeds if seed in outcomes]
     times = _times(standing, seeds)
     price = config.price or WORKER_HOURS
     median = spread(times).median if times else inf
-    speedup = relative_cost = None
-    if standing.in_the_race and reference is not None:
-        both = [seed for seed in seeds if seed in outcomes and seed in reference.outcomes]
-        ratio = paired_ratio(_times(reference, both), _times(standing, both))
-        if isfinite(ratio):
-            speedup = ratio
-            relative_cost = design.workers / reference.design.workers / ratio
+    speedup = compared.speedups.get(design)
     best = [outcome.best for outcome in ran]
     best.sort(reverse=config.target.is_better(1.0, 0.0))
     return PlannedDesign(
@@ -281,7 +256,7 @@ def _planned(
         updates_per_second=_median([o.made / o.spent for o in ran if o.spent]),
         cost=price.of(design.workers, median) if isfinite(median) else None,
         speedup=speedup,
-        relative_cost=relative_cost,
+        relative_cost=None if speedup is None else compared.relative_cost(design),
         staleness=ran[0].staleness if ran else None,
         best=best[0] if best else None,
         steepness=None,
@@ -326,12 +301,12 @@ def _median(values: Sequence[float]) -> float | None:
 
 def _is_efficient(design: PlannedDesign, others: Sequence[PlannedDesign]) -> bool:
     """Whether it reached the target and is Pareto-optimal in time and cost."""
-    if design.verdict != "reached" or design.time.median is None or design.cost is None:
+    if design.speedup is None or design.relative_cost is None:
         return False
-    own = design.time.median, design.cost
+    own = 1 / design.speedup, design.relative_cost
     for other in others:
-        if other.verdict == "reached" and other.time.median is not None and other.cost is not None:
-            theirs = other.time.median, other.cost
+        if other.speedup is not None and other.relative_cost is not None:
+            theirs = 1 / other.speedup, other.relative_cost
             if theirs != own and theirs[0] <= own[0] and theirs[1] <= own[1]:
                 return False
     return True
@@ -347,10 +322,14 @@ def _steepness(design: Design, staleness: float | None, curvature: float | None)
 
 
 def _tuned(
-    config: PlanConfig, workers: int, standings: Standings, seeds: Sequence[int]
+    config: PlanConfig,
+    workers: int,
+    standings: Standings,
+    compared: Comparison,
+    seeds: Sequence[int],
 ) -> TunedWorkers:
     own = {design: each for design, each in standings.items() if design.workers == workers}
-    best = _fastest(own, seeds)
+    best = compared.fastest(workers)
     spent = sum(each.outcomes[seeds[0]].spent for each in own.values() if seeds[0] in each.outcomes)
     return TunedWorkers(
         workers=workers,

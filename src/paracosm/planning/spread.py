@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, inf, isfinite, log, sqrt
+from math import exp, inf, isfinite, log, nan, sqrt
 
 import numpy as np
 
@@ -41,15 +41,16 @@ def spread(values: Sequence[float]) -> Spread:
     median = _percentile(ordered, 0.5)
     finite = [log(value) for value in ordered if isfinite(value)]
     if len(finite) < len(ordered) or len(ordered) == 1:
-        return Spread(
-            median, _percentile(ordered, (1 - SHARE) / 2), _percentile(ordered, (1 + SHARE) / 2)
-        )
+        low, high = (_percentile(ordered, (1 + sign * SHARE) / 2) for sign in (-1, 1))
+        return Spread(median, min(low, median), max(high, median))
     from scipy.stats import t
 
     count = len(finite)
     reach = float(t.ppf((1 + SHARE) / 2, count - 1)) * sqrt(1 + 1 / count)
     mean, deviation = float(np.mean(finite)), float(np.std(finite, ddof=1))
-    return Spread(median, exp(mean - reach * deviation), exp(mean + reach * deviation))
+    low, high = exp(mean - reach * deviation), exp(mean + reach * deviation)
+    # Without deviation, rounding of the exponential would leave the median out.
+    return Spread(median, min(low, median), max(high, median))
 
 
 def _percentile(ordered: Sequence[float], share: float) -> float:
@@ -64,14 +65,45 @@ def _percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def paired_ratio(values: Sequence[float], others: Sequence[float]) -> float:
-    """Return the median of value over other, seed by seed, of pairs in which both are finite.
+    """Return the median of value over other, seed by seed.
 
-    Pairs share initial model and minibatches, so most of the variation between seeds cancels.
-    NaN where no pair is left.
+    Pairs share initial model and minibatches, so most of the variation between seeds cancels. A run
+    that never reached the target takes longer than any that did; pairs of two such runs say
+    nothing. NaN where no pair is left.
     """
-    ratios = [
-        value / other
+    ratios = _ratios(values, others)
+    return _percentile(sorted(ratios), 0.5) if ratios else nan
+
+
+def are_told_apart(values: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether paired values differ beyond the spread of their ratios, at the level `SURE`.
+
+    By Student's t of the logarithms of ratios; where a run never reached the target, by the sign
+    test: how likely so few ratios would be on one side of 1 if both sides were as likely. What one
+    pair says, no other confirms.
+    """
+    from scipy.stats import binomtest, t
+
+    ratios = _ratios(values, others)
+    if len(ratios) < 2:
+        return False
+    if not all(0 < ratio < inf for ratio in ratios):
+        sides = [ratio < 1 for ratio in ratios if ratio != 1]
+        return bool(sides) and binomtest(sum(sides), len(sides)).pvalue < 1 - SURE
+    logarithms = np.log(ratios)
+    reach = float(t.ppf((1 + SURE) / 2, len(ratios) - 1)) / sqrt(len(ratios))
+    return bool(abs(logarithms.mean()) > reach * logarithms.std(ddof=1) + _ROUNDING)
+
+
+SURE = 0.9
+"""Confidence with which two designs are told apart."""
+
+_ROUNDING = 1e-12
+
+
+def _ratios(values: Sequence[float], others: Sequence[float]) -> list[float]:
+    return [
+        inf if other == 0 or value == inf else value / other
         for value, other in zip(values, others, strict=True)
-        if isfinite(value) and isfinite(other)
+        if isfinite(value) or isfinite(other)
     ]
-    return float(np.median(ratios)) if ratios else float("nan")

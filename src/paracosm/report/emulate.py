@@ -25,7 +25,7 @@ from paracosm.report.chart import (
 )
 from paracosm.report.timeline_charts import iteration_timeline, part_bars
 from paracosm.report.view import Run
-from paracosm.units import format_duration
+from paracosm.units import format_between, format_duration
 
 TIMELINES = 3  # runs that show their timeline in a comparison
 EXPOSED, HIDDEN = 1, 2  # colours
@@ -235,10 +235,12 @@ def _measured(
     gap = np.full(len(points), np.nan)
     x: Floats = np.column_stack([delays, delays, gap]).ravel()
     y: Floats = np.column_stack([p10, p90, gap]).ravel()
+    texts = [
+        format_between(time["p10"], time["median"], time["p90"], format_duration) for time in times
+    ]
     labels = tuple(
-        f"{format_duration(point['delay'])} added: {format_duration(time['median'])} "
-        f"({format_duration(time['p10'])} to {format_duration(time['p90'])})"
-        for point, time in zip(points, times, strict=True)
+        f"{format_duration(point['delay'])} added: {median} ({spread})"
+        for point, (median, spread) in zip(points, texts, strict=True)
     )
     return [
         Curve(x, y, run.index, "p10 to p90", faint=True),

@@ -16,7 +16,7 @@ from paracosm.report.sweep_charts import Quantity, side_by_side
 from paracosm.report.sweeps import best_sentence
 from paracosm.report.view import Figure, Table, View, cluster_text, figure, joined
 from paracosm.results import EmulationSummary
-from paracosm.units import format_duration, format_size
+from paracosm.units import format_between, format_duration, format_size
 
 if TYPE_CHECKING:
     from paracosm.studies import Series
@@ -29,8 +29,8 @@ def _iteration_time(summary: EmulationSummary) -> str | None:
     time = summary.iteration_time
     if not time:
         return None
-    spread = f"{format_duration(time.p10)} to {format_duration(time.p90)}"
-    return f"{format_duration(time.median)} ({spread})"
+    median, spread = format_between(time.p10, time.median, time.p90, format_duration)
+    return f"{median} ({spread})"
 
 
 def _part(summary: EmulationSummary, part: str) -> str | None:

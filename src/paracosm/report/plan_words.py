@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from math import inf
 
 from paracosm.results import (
     IterationSummary,
     JobSummary,
+    Planned,
     PlannedDesign,
     PlannedStrategy,
     PlanSummary,
     StrategyPlanSummary,
 )
-from paracosm.units import format_duration, format_number
+from paracosm.units import format_between, format_duration, format_number
 
 SHOWN = 3  # designs whose best values are named where none reached the target
 
@@ -33,7 +35,7 @@ def target_name(summary: PlanSummary) -> str:
 
 def cost_text(summary: PlanSummary | StrategyPlanSummary, cost: float) -> str:
     """Return a cost with its currency, or in worker-hours."""
-    digits = f"{cost:.3g}" if cost < 1000 else f"{cost:,.0f}"
+    digits = f"{cost:.3g}" if cost < 999.5 else f"{cost:,.0f}"
     if summary.price is None:
         return f"{digits} worker-hours"
     if not summary.currency:
@@ -57,12 +59,14 @@ def plan_sentence(summary: PlanSummary) -> str:
             f", {best.speedup:.2g} times as fast as {other} at {best.relative_cost:.2g} times its "
             "cost"
         )
+    parts.append(_not_apart(summary, summary.as_fast, "time"))
     cheapest = None if summary.cheapest is None else summary.designs[summary.cheapest]
     if cheapest is best:
         parts.append("; nothing is cheaper")
     elif cheapest is not None and cheapest.cost is not None:
         cost = cost_text(summary, cheapest.cost)
         parts.append(f"; cheapest: {design_name(cheapest)}, {_time(cheapest)}, {cost}")
+    parts.append(_not_apart(summary, summary.as_cheap, "cost"))
     return f"{''.join(parts)}."
 
 
@@ -75,6 +79,17 @@ def step_words(summary: IterationSummary | JobSummary | StrategyPlanSummary) -> 
         case "none":
             return f"{words}, without an update"
     return f"{words} with {summary.optimizer}" if words else f", with {summary.optimizer}"
+
+
+def _not_apart(summary: PlanSummary, designs: Sequence[int] | None, what: str) -> str:
+    """Return " (5 seeds do not tell it apart by cost from 4 workers, asgd, lr 0.1)"."""
+    if not designs:
+        return ""
+    names = [design_name(summary.designs[number]) for number in designs]
+    if len(names) > SHOWN:
+        names = [*names[:SHOWN], f"{len(names) - SHOWN} more"]
+    joined = f"{'; '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    return f" ({summary.seeds} seeds do not tell it apart by {what} from {joined})"
 
 
 def strategy_plan_sentence(summary: StrategyPlanSummary) -> str:
@@ -121,17 +136,28 @@ def _time(design: PlannedDesign) -> str:
     if time.median is None:
         return "never"
     if design.seeds < 2 or time.low is None:
-        return format_duration(float(f"{time.median:.3g}"))
-    low, high = format_duration(float(f"{time.low:.3g}")), "never"
-    if time.high is not None:
-        high = format_duration(float(f"{time.high:.3g}"))
-        if low.split()[-1] == high.split()[-1]:
-            low = low.rsplit(" ", 1)[0]
+        return seconds_or_never(time.median)
+    median, within = interval_of(time)
+    low, high = within.split(" to ")
+    if low.split()[-1] == high.split()[-1]:
+        within = f"{low.split()[0]} to {high}"
     share = "" if design.reached == 1 else f", {design.reached:.0%} of seeds reached it"
-    return (
-        f"{format_duration(float(f'{time.median:.3g}'))} (80 % of seeds within {low} to {high}"
-        f"{share})"
+    return f"{median} (80 % of seeds within {within}{share})"
+
+
+def interval_of(time: Planned) -> tuple[str, str]:
+    """Return the median and the interval of a time to the target as texts."""
+    low, median, high = (
+        inf if each is None else each for each in (time.low, time.median, time.high)
     )
+    return format_between(low, median, high, seconds_or_never)
+
+
+def seconds_or_never(seconds: float | None) -> str:
+    """Return a time to the target, to three digits."""
+    if seconds is None or seconds == inf:
+        return "never"
+    return format_duration(float(f"{seconds:.3g}"))
 
 
 def _best_values(summary: PlanSummary) -> str:

@@ -30,19 +30,24 @@ from paracosm.results import (
     ThroughputSummary,
 )
 from paracosm.results.summaries import Interval, Measured, OneReplica
-from paracosm.units import format_duration, format_energy, format_size
+from paracosm.units import format_between, format_duration, format_energy, format_size
 
 ROWS = 10  # of a table of ops or places
 MOST = 0.5  # share of the time, estimated, that is worth a remark
 
 
-def _interval(interval: Interval) -> str:
-    return f"{format_duration(interval['low'])} to {format_duration(interval['high'])}"
+def _interval(summary: Any) -> str | None:
+    interval: Interval | None = summary.get("interval")
+    if interval is None:
+        return None
+    low, high = interval["low"], interval["high"]
+    return format_between(low, summary["iteration_time"], high, format_duration)[1]
 
 
 def _measured(measured: Measured) -> str:
-    time = format_duration(measured["iteration_time"])
-    spread = f"{format_duration(measured['p10'])} to {format_duration(measured['p90'])}"
+    time, spread = format_between(
+        measured["p10"], measured["iteration_time"], measured["p90"], format_duration
+    )
     return f"{time} ({spread})"
 
 
@@ -93,7 +98,7 @@ FIGURES: Mapping[str, Figure] = {
     **THROUGHPUT_FIGURES,
     "Iteration time": figure("iteration_time", format_duration),
     "Unchanged": _unchanged,
-    "Interval": figure("interval", _interval),
+    "Interval": _interval,
     "Measured": figure("measured", _measured),
     "Error": figure("measured", lambda measured: _signed(measured["error"])),
     "Energy": _energy,

@@ -25,7 +25,7 @@ from paracosm.report.chart import (
 )
 from paracosm.report.view import Figure, Run, Table, View, figure, joined
 from paracosm.results import TuningSummary
-from paracosm.units import format_duration
+from paracosm.units import format_between, format_duration
 
 LABELS: Mapping[str, str] = {
     "alpha": "alpha: growth of the residual put down to a fault",
@@ -75,8 +75,9 @@ def _tables(summary: TuningSummary) -> list[Table]:
         (
             COMPARED[name],
             "" if (interval := intervals.get(name)) is None else format_duration(interval),
-            f"{ratio['median']:.3f}",
-            f"{ratio['lower_quartile']:.3f} to {ratio['upper_quartile']:.3f}",
+            *format_between(
+                ratio["lower_quartile"], ratio["median"], ratio["upper_quartile"], "{:.3f}".format
+            ),
             format_duration(found["time"]["median"]),
             f"{found['failures']:.0%}",
         )

@@ -273,7 +273,8 @@ class PlannedDesign(JsonObject):
         reached: share of them that reached the target.
         time: virtual seconds to the target; `updates` to it, and their throughput.
         cost: median, in the price's money, or in worker-hours.
-        speedup, relative_cost: relative to the plan's reference, median over seeds.
+        speedup, relative_cost: relative to the plan's reference, medians of the ratios of runs with
+            the same seed; the plan compares designs by these.
         staleness: mean over gradients and tensors, of the first seed.
         best: the best value of the target's metric, over seeds.
         steepness: step size times curvature; `steepest` its bound at this staleness; None where the
@@ -328,7 +329,10 @@ class PlanSummary(Summary):
     Attributes:
         currency: of costs; empty for worker-hours.
         fastest, cheapest, reference: indices of designs; None where none reached the target. The
-            reference is the best design with the fewest workers.
+            reference is the best design with the fewest workers. The fastest has the largest
+            `speedup`, the cheapest the least `relative_cost`.
+        as_fast, as_cheap: indices of the designs that the seeds do not tell apart from the fastest
+            and from the cheapest; None where there is none, or a single seed.
         curvature: the largest eigenvalue of the Hessian found.
         runs, updates_made: the effort of the plan.
     """
@@ -355,6 +359,8 @@ class PlanSummary(Summary):
     cluster: Json
     wall_time: float
     durations: Mapping[str, str]
+    as_fast: Sequence[int] | None = None
+    as_cheap: Sequence[int] | None = None
     unchanged: PlanSummary | None = None
 
 
