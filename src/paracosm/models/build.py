@@ -6,7 +6,8 @@ returns a module, (module, loss) with loss(outputs, targets), (module, inputs) w
 several, or a `Workload`. docs/models.md says what each is used for.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -145,14 +146,35 @@ def _examples(inputs: tuple[Any, ...], otherwise: int) -> int:
 
 
 def _mean_output(outputs: Any) -> Tensor:
-    """Return a default loss for a module: its own, or the mean of what it returns."""
-    loss = getattr(outputs, "loss", None)
+    """Return a default loss for a module: its own, or the mean of what it returns.
+
+    Of several outputs, in tuples, mappings or data classes (as those of Hugging Face's models), it
+    is the mean of the first that a gradient goes through, or else of the first with fractions.
+    """
+    loss = outputs.get("loss") if isinstance(outputs, Mapping) else getattr(outputs, "loss", None)
     if isinstance(loss, Tensor):
         return loss
-    while isinstance(outputs, tuple | list) and outputs:
-        outputs = outputs[0]
-    if not isinstance(outputs, Tensor):
+    tensors = [each for each in _tensors_in(outputs) if each.is_floating_point()]
+    if not tensors:
         raise InputError(
-            f"the model returns {type(outputs).__name__}: return a Workload with a loss for it"
+            f"the model returns {type(outputs).__name__}, without a tensor of fractions: return a "
+            "Workload with a loss for it"
         )
-    return outputs if not outputs.dim() else outputs.mean()
+    first = next((each for each in tensors if each.requires_grad), tensors[0])
+    return first if not first.dim() else first.mean()
+
+
+def _tensors_in(outputs: Any) -> Iterator[Tensor]:
+    """Yield the tensors of outputs, in their order."""
+    if isinstance(outputs, Tensor):
+        yield outputs
+        return
+    parts: Iterable[Any] = ()
+    if isinstance(outputs, Mapping):
+        parts = outputs.values()
+    elif isinstance(outputs, tuple | list):
+        parts = outputs
+    elif is_dataclass(outputs):
+        parts = (getattr(outputs, each.name, None) for each in fields(outputs))
+    for part in parts:
+        yield from _tensors_in(part)

@@ -162,6 +162,8 @@ class _Maker:
     def make(self, value: Any, bound: Bound = None) -> Any:
         """Return the value of an argument; `bound` limits its integers, or those in a list."""
         if isinstance(value, TensorArgument):
+            if isinstance(bound, Ends) and self._filled:
+                return bound.ends(value, self._device)
             return self._tensor(value, bound if isinstance(bound, int) else None)
         if isinstance(value, list):
             bounds = bound if isinstance(bound, list) else [bound] * len(value)
@@ -207,8 +209,21 @@ class _Maker:
         )
 
 
-Bound: TypeAlias = int | list[int | None] | None
-"""One more than the greatest position; of a list of tensors one for each; None for no positions."""
+@dataclass(frozen=True)
+class Ends:
+    """Where groups of a dimension end, the last one with it; they are about equally large."""
+
+    size: int  # of the dimension
+
+    def ends(self, wanted: TensorArgument, device: str) -> torch.Tensor:
+        (groups,) = wanted.shape
+        ends = [self.size * number // groups for number in range(1, groups + 1)]
+        return torch.tensor(ends, dtype=getattr(torch, wanted.dtype), device=device)
+
+
+Bound: TypeAlias = int | list[int | None] | Ends | None
+"""One more than the greatest position; of a list of tensors one for each; ends of groups; None for
+no positions."""
 
 _Given: TypeAlias = Callable[[str], Any]
 _Rule: TypeAlias = Callable[[_Given], Bound]
@@ -248,6 +263,12 @@ def _each_dimension(given: _Given) -> list[int | None]:
     return bounds
 
 
+def _grouped(given: _Given) -> Ends:
+    """Groups are rows of the first matrix, columns of the second, or what both are summed over."""
+    first, second = given("self").shape, given("mat2").shape
+    return Ends(second[1] if len(first) == 3 else first[0] if len(second) == 3 else first[1])
+
+
 def _image(dimensions: int) -> tuple[str, _Rule]:
     return "indices", lambda given: math.prod(given("self").shape[-dimensions:])
 
@@ -257,6 +278,7 @@ _POSITIONS: Mapping[str, tuple[str, _Rule]] = {
         ("embedding", "_embedding_bag", "_embedding_bag_forward_only"),
         ("indices", lambda given: _size(given("weight"), 0)),
     ),
+    **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), ("offs", _grouped)),
     "embedding_dense_backward": ("indices", lambda given: int(given("num_weights"))),
     **dict.fromkeys(
         ("nll_loss_forward", "nll_loss_backward", "nll_loss2d_forward", "nll_loss2d_backward"),

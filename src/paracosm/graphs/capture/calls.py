@@ -290,12 +290,20 @@ def _recurrence(x: Tensor, of_inputs: Tensor, of_states: Tensor, *_: Any) -> int
     return 2 * x.shape[:2].numel() * (of_inputs.numel() + of_states.numel())
 
 
+def _grouped(matrices: Tensor, others: Tensor, *_: Any) -> int:
+    """Of each row of the first with one matrix of the second, or of each column with one."""
+    rows = matrices if matrices.dim() == 2 or others.dim() == 3 else matrices[0]
+    return 2 * rows.shape.numel() * others.shape[-1]
+
+
 # Products that PyTorch's registry leaves out.
 _FORMULAS: Mapping[str, Callable[..., Any]] = {
     "aten.mkldnn_rnn_layer": _recurrence,
     "aten.mkldnn_rnn_layer_backward": lambda *args: 2 * _recurrence(*args),
     "aten.mv": lambda matrix, *_: 2 * matrix.numel(),
     "aten.addmv": lambda _bias, matrix, *_: 2 * matrix.numel(),
+    "aten._grouped_mm": _grouped,
+    "aten._scaled_grouped_mm": _grouped,
     "aten.dot": lambda vector, *_: 2 * vector.numel(),
 }
 _GATHERS = frozenset(

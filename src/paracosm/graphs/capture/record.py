@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import gc
 import logging
 import weakref
@@ -14,7 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -33,6 +34,7 @@ from paracosm.graphs.capture.calls import (
     strided_parts,
     traffic_of,
 )
+from paracosm.graphs.capture.fake import fake_tensors, make_fake
 from paracosm.graphs.capture.options import CaptureOptions
 from paracosm.graphs.capture.step import (
     TrainingStep,
@@ -47,9 +49,9 @@ from paracosm.graphs.graph import Graph, Op
 def capture_fake(options: CaptureOptions) -> Graph:
     if options.device == "cuda" and not torch.cuda.is_available():
         raise InputError("device: PyTorch has no CUDA here, capture for cpu")
-    with simulated_ranks(options) as share, FakeTensorMode(allow_non_fake_inputs=True):
+    with simulated_ranks(options) as share, fake_tensors() as mode:
         with _silent():
-            step = make_step(options, options.device, share)
+            step = make_step(options, options.device, share, functools.partial(make_fake, mode))
             try_out(step, options)
         return record(step, options.device, _provenance(options, step))
 

@@ -1,6 +1,7 @@
 """One training step, for real tensors and fake ones; and rank 0 of a job that shares its model."""
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
@@ -67,16 +68,21 @@ def try_out(step: TrainingStep, options: CaptureOptions) -> None:
 
 
 def make_step(
-    options: CaptureOptions, device: str, share: Callable[[nn.Module], None] = lambda module: None
+    options: CaptureOptions,
+    device: str,
+    share: Callable[[nn.Module], None] = lambda module: None,
+    made_by: Callable[[Callable[[], Workload]], Workload] = lambda make: make(),
 ) -> TrainingStep:
     """Make the workload on `device`, let the ranks `share` its module, and add the optimizer.
+
+    `made_by` is called with the function that makes the workload.
 
     Raises:
         InputError: the model cannot be made.
     """
     try:
         with torch.device(device):
-            workload = load_workload(options)
+            workload = made_by(functools.partial(load_workload, options))
     except InputError:
         raise
     except Exception as error:

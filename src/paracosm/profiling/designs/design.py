@@ -206,12 +206,11 @@ _ITEM_SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64":
 
 def counted(op: Op) -> Op:
     """Return the op with its work, as recorded by `graphs.capture` in one run on fake tensors."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
     from paracosm.graphs.capture.calls import effects_of, encode_call, flops_of, traffic_of
+    from paracosm.graphs.capture.fake import fake_tensors
     from paracosm.profiling.torch_ops import instantiate, operator_of
 
-    with FakeTensorMode():
+    with fake_tensors():
         call, function = instantiate(op), operator_of(op)
         arguments = encode_call(function, call.args, call.kwargs, "cpu")
         try:

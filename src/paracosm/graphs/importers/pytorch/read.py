@@ -243,6 +243,11 @@ def _matrices(a: list[int], b: list[int]) -> int:
     return int(2 * math.prod(a) * b[-1])
 
 
+def _grouped(a: list[int], b: list[int]) -> int:
+    """Of each row of the first with one matrix of the second, or of each column with one."""
+    return _matrices(a if len(a) == 2 or len(b) == 3 else a[1:], b)
+
+
 def _convolution(name: str, call: ObservedCall) -> int:
     """Two for each element of the output and of the kernel that makes it.
 
@@ -258,7 +263,8 @@ def _convolution(name: str, call: ObservedCall) -> int:
 
 
 _FORMULAS: Mapping[str, Callable[[Any, Any, Any], int]] = {
-    **dict.fromkeys(("mm", "bmm"), lambda i, o, v: _matrices(i[0], i[1])),
+    **dict.fromkeys(("mm", "bmm", "_scaled_mm"), lambda i, o, v: _matrices(i[0], i[1])),
+    **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), lambda i, o, v: _grouped(i[0], i[1])),
     **dict.fromkeys(("addmm", "baddbmm", "addmm_", "baddbmm_", "_addmm_activation"),
                     lambda i, o, v: _matrices(i[1], i[2])),
     **dict.fromkeys(("mv", "dot", "vdot"), lambda i, o, v: 2 * math.prod(i[0])),
