@@ -112,6 +112,41 @@ def test_a_trace_without_calls_is_divided_by_time(tmp_path: Path) -> None:
     assert microseconds(traced) == pytest.approx(1000)
 
 
+def on_device(steps: int, streams: tuple[int, ...] = (7,)) -> list[Event]:
+    """The steps of `behind`, marked on the streams alone, and the wait for their end."""
+    events = [event for event in behind(steps) if event["cat"] != "user_annotation"]
+    for number in range(steps):
+        begin = 50 + 150 * KERNELS * number
+        for stream in streams:
+            name = f"ProfilerStep#{3 + number}"
+            mark = kernel(0, begin, begin + 150 * KERNELS - 1, name, stream)
+            events.append({**mark, "cat": "gpu_user_annotation", "args": {"External id": 1}})
+    done = 49 + 150 * KERNELS * steps
+    wait = host("cuda_runtime", "cudaDeviceSynchronize", 1000 * steps, done + 1, correlation=-1)
+    return [*events, wait]
+
+
+@pytest.mark.parametrize("streams", [(7,), (7, 20)])
+def test_steps_that_are_marked_on_the_device_alone(
+    streams: tuple[int, ...], tmp_path: Path
+) -> None:
+    path = write(tmp_path, on_device(5, streams))
+    traced = read_job([path])
+    assert traced.steps == (3, 4, 5, 6, 7)
+    assert microseconds(traced) == pytest.approx((49 * 150 + 149) / 5)
+    # The last kernel begins 1 us after the end of its call, and the host waits for it.
+    assert microseconds(traced, "compute: 2x faster") == pytest.approx((4991 + 74.5 - 50) / 5)
+    assert microseconds(read_job([path], steps=[5])) == pytest.approx(9 * 150 + 149)
+    replays = replay_traces([path])
+    assert 1e6 * replays.unchanged.outcome.iteration_time == pytest.approx(7499 / 5)
+
+
+def test_marks_on_the_host_come_before_those_on_the_device(tmp_path: Path) -> None:
+    marks = [event for event in on_device(4) if event["cat"] == "gpu_user_annotation"]
+    traced = read_job([write(tmp_path, [*behind(4, took=49), *marks])])
+    assert microseconds(traced) == pytest.approx(1000)
+
+
 def test_a_device_that_keeps_up_has_the_steps_of_its_host(tmp_path: Path) -> None:
     traced = read_job([write(tmp_path, behind(4, took=49))])
     assert microseconds(traced) == pytest.approx(1000)

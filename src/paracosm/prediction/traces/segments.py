@@ -98,17 +98,18 @@ def _number(
     """Say which step each segment is of: a span is of the step that launched it, however late.
 
     Where the trace lacks its call, it is of the step in which it begins, or, if it is before all
-    spans of its stream with calls, was launched before the steps.
+    spans of its stream with calls, was launched before the steps. If steps are marked on the
+    device, it is of the step in which it begins.
     """
     begins = [step.begin - ROUNDED for step in window.steps]
     for segments in threads.values():
         for segment in segments:
             segment.iteration = bisect_right(begins, segment.begin) - 1
     known = spans.call >= 0
-    since = np.where(known, spans.launched, trace.begin[spans.row])
+    since = np.where(known & ~window.on_device, spans.launched, trace.begin[spans.row])
     for stream in np.unique(spans.stream).tolist():
         members = np.flatnonzero(spans.stream == stream)
-        with_calls = np.flatnonzero(known[members])
+        with_calls = np.flatnonzero(known[members] & ~window.on_device)
         since[members[: with_calls[0] if len(with_calls) else 0]] = -np.inf
     since[spans.earlier] = -np.inf
     for number, time in enumerate(since.tolist()):

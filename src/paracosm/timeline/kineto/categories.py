@@ -16,10 +16,15 @@ or driver; what runs on the device: a kernel, a copy, a memset; a wait that the 
 
 ON_DEVICE = ("kernel", "copy", "memset", "sync")
 
+ON_STREAM = "gpu_user_annotation"
+"""A range of the host once more, from the first to the last kernel that it has launched to a
+stream: of these only steps count."""
+
 _CATEGORY_OF = {
     "cpu_op": "op",
     "operator": "op",
     "user_annotation": "annotation",
+    ON_STREAM: "annotation",
     "runtime": "runtime",
     "hpu_op": "runtime",
     "kernel": "kernel",
@@ -41,7 +46,7 @@ _OF_RUNTIME = re.compile(r"\w+_(runtime|driver)$")  # of CUDA, HIP, XPU, MTIA, P
 
 _PASSED_OVER = frozenset(
     (
-        *("trace", "python_function", "overhead", "gpu_user_annotation", "cpu_instant_event"),
+        *("trace", "python_function", "overhead", "cpu_instant_event"),
         *("external_correlation", "cuda_profiler_range", "gpu_pm_counter", "mtia_counters"),
     )
 )

@@ -29,7 +29,10 @@ class DeviceSpans:
 
 
 def device_spans(trace: KinetoTrace, window: Window) -> DeviceSpans:
-    """Return spans launched in the window or running at its begin; without calls, all."""
+    """Return spans launched in the window or running at its begin; without calls, all.
+
+    If steps are marked on the device, spans are of the window in which they begin.
+    """
     rows = trace.of("kernel", "copy", "memset")
     calls = trace.of("runtime", "other")
     calls = calls[trace.correlation[calls] >= 0]
@@ -46,6 +49,10 @@ def device_spans(trace: KinetoTrace, window: Window) -> DeviceSpans:
     within = (launched >= window.begin) & (launched <= window.end)
     alone = ~known & (trace.begin[rows] <= window.end)
     running = (trace.end[rows] > window.begin) & (alone | (known & (launched < window.begin)))
+    if window.on_device:
+        inside = trace.begin[rows] < window.end
+        within = known & inside & (trace.begin[rows] >= window.begin)
+        running &= inside & ~within
     chosen = within | running
     rows, call, launched, within = rows[chosen], call[chosen], launched[chosen], within[chosen]
     known = known[chosen]
@@ -302,6 +309,8 @@ def op_times(trace: KinetoTrace) -> Iterator[OpSpan]:
         work[number] = work.get(number, 0.0) + seconds
     calls, ops = trace.of("runtime"), trace.of("op", "annotation")
     for lane in np.unique(trace.lane[ops]).tolist():
+        if trace.lanes[lane].kind != "thread":
+            continue
         here = calls[trace.lane[calls] == lane]
         launched = [row for row in here.tolist() if int(trace.correlation[row]) in work]
         begins = trace.begin[launched]

@@ -11,7 +11,14 @@ import numpy as np
 
 from paracosm.arrays import Bools, Floats, Ints
 from paracosm.errors import InputError
-from paracosm.timeline.kineto.trace import KinetoTrace, Step, counted, step_marks, steps_of
+from paracosm.timeline.kineto.trace import (
+    KinetoTrace,
+    Step,
+    counted,
+    marked_on_device,
+    step_marks,
+    steps_of,
+)
 
 _LAUNCH = re.compile(r"[a-z]+(?:[A-Z]\w*)?Launch(?:\w*Kernel|Device)|[a-z]+GraphLaunch")
 """Calls that launch kernels; a copy of no bytes has no span."""
@@ -81,7 +88,10 @@ def check_device(trace: KinetoTrace) -> None:
 
 
 def outside_steps(trace: KinetoTrace, steps: Sequence[Step]) -> int:
-    """Return how many spans of the device were launched before, between and after all steps."""
+    """Return how many spans of the device were launched before, between and after all steps.
+
+    If steps are marked on the device, it is how many began then.
+    """
     spans = trace.of("kernel", "copy", "memset")
     calls = trace.of("runtime", "other")
     calls = calls[trace.correlation[calls] >= 0]
@@ -89,7 +99,7 @@ def outside_steps(trace: KinetoTrace, steps: Sequence[Step]) -> int:
     numbers = trace.correlation[order]
     place = np.minimum(np.searchsorted(numbers, trace.correlation[spans]), max(len(order) - 1, 0))
     since = trace.begin[spans].copy()
-    if len(order):
+    if len(order) and not marked_on_device(trace):
         known = numbers[place] == trace.correlation[spans]
         since[known] = trace.begin[order[place[known]]]
     inside = np.zeros(len(spans), dtype=bool)

@@ -22,7 +22,7 @@ from paracosm.timeline.kineto.arguments import (
     number_of,
     synchronisation,
 )
-from paracosm.timeline.kineto.categories import CATEGORIES, ON_DEVICE, category_of
+from paracosm.timeline.kineto.categories import CATEGORIES, ON_DEVICE, ON_STREAM, category_of
 from paracosm.timeline.kineto.communication import (
     BY_NAME,
     NamedKernels,
@@ -205,6 +205,9 @@ class KinetoFile:
         arguments = event.get("args") or {}
         if category == _OP and is_annotation(name):
             category = _ANNOTATION
+        on_stream = category == _ANNOTATION and str(word).lower() == ON_STREAM
+        if on_stream and not is_step(name):
+            return
         device = category in _DEVICE
         get = arguments.get
         correlation = get("correlation")
@@ -225,6 +228,8 @@ class KinetoFile:
         if device:
             place = place[0], get("stream", place[1]), get("device")
             self._uncorrelated += correlation == -1
+        elif on_stream:
+            place = place[0], get("stream", place[1]), get("device", place[0])
         lane = self._lane_keys.get(place)
         if lane is None:
             lane = self._lane_keys[place] = self._lane_of(*place)

@@ -191,19 +191,22 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time to be played: from `begin` to `end` on the host, in seconds from the origin."""
+    """The time to be played: from `begin` to `end` of its steps, in seconds from the origin."""
 
     begin: float
     end: float
     thread: int  # lane of the training loop; -1 where the trace has no threads
     steps: tuple[Step, ...]  # none where the trace marks none, and is played whole
+    on_device: bool = False  # whether steps are marked by what the device does in them
 
 
 def steps_of(trace: KinetoTrace) -> tuple[Step, ...]:
-    """Return the steps that the profiler marked on the host, in order.
+    """Return the steps that the profiler marked, in order.
 
-    Of steps of one number it is that of the thread that marks the most, of several marks the first,
-    or the longest of those at the same time; one without an end marks no step.
+    The marks are those on the host, or, if there are none, those on the streams of a device
+    (`gpu_user_annotation`), where a step goes from its first kernel to its last one. Of steps of
+    one number it is that of the thread that marks the most, of several marks the first, or the
+    longest of those at the same time; one without an end marks no step.
     """
     found: dict[int, Step] = {}
     for step in step_marks(trace):
@@ -216,10 +219,18 @@ def steps_of(trace: KinetoTrace) -> tuple[Step, ...]:
 
 
 def step_marks(trace: KinetoTrace) -> Iterator[Step]:
-    """Yield the marks of steps on the host, by begin, whatever is wrong with them.
+    """Yield the marks of steps, by begin, whatever is wrong with them.
 
     What the thread with most marks has marked is not taken from other threads and processes.
     """
+    if marked_on_device(trace):
+        found: dict[int, Step] = {}
+        for row, number in _marks(trace, "stream"):
+            begin, end = float(trace.begin[row]), float(trace.end[row])
+            known = found.get(number, Step(number, begin, end))
+            found[number] = Step(number, min(known.begin, begin), max(known.end, end))
+        yield from sorted(found.values(), key=lambda step: step.begin)
+        return
     marking = _marking_thread(trace)
     marks = [(row, number, int(trace.lane[row]) == marking) for row, number in _marks(trace)]
     own = {number for _, number, mine in marks if mine}
@@ -228,12 +239,17 @@ def step_marks(trace: KinetoTrace) -> Iterator[Step]:
             yield Step(number, float(trace.begin[row]), float(trace.end[row]))
 
 
-def _marks(trace: KinetoTrace) -> list[tuple[int, int]]:
-    """Return the rows of the marks on threads, ascending, with the numbers of their steps."""
+def marked_on_device(trace: KinetoTrace) -> bool:
+    """Whether steps are marked on streams alone."""
+    return not _marks(trace) and bool(_marks(trace, "stream"))
+
+
+def _marks(trace: KinetoTrace, kind: str = "thread") -> list[tuple[int, int]]:
+    """Return the rows of marks on lanes of a kind, ascending, with the numbers of their steps."""
     return [
         (row, int(match[1]))
         for row in trace.of("annotation").tolist()
-        if (match := _STEP.match(trace.text(row))) and trace.lanes[trace.lane[row]].kind == "thread"
+        if (match := _STEP.match(trace.text(row))) and trace.lanes[trace.lane[row]].kind == kind
     ]
 
 
@@ -255,7 +271,8 @@ def window_of(trace: KinetoTrace, numbers: Sequence[int] | None = None) -> Windo
     thread = _main_thread(trace)
     if not marked:
         return Window(0.0, float(trace.end.max(initial=0.0)), thread, ())
-    return Window(marked[0].begin, marked[-1].end, thread, marked)
+    on_device = marked_on_device(trace)
+    return Window(marked[0].begin, marked[-1].end, thread, marked, on_device)
 
 
 def chosen_steps(path: Path, marked: Sequence[Step], numbers: Sequence[int]) -> tuple[Step, ...]:

@@ -405,7 +405,7 @@ def worker_steps(trace: KinetoTrace) -> WorkerSteps:
     window = window_of(trace)
     threads = tuple(sorted({window.thread, *backward_threads(trace)} - {-1}))
     outermost = {lane: _outermost(trace, lane) for lane in threads}
-    marked = window.steps or (_whole(trace, window),)
+    marked = window.steps if window.steps and not window.on_device else (_whole(trace, window),)
     spans = device_spans(trace, Window(0.0, float(trace.end.max()), window.thread, ()))
     if not len(spans):
         rows = np.sort(np.concatenate([np.zeros(0, np.int64), *outermost.values()]))
@@ -418,7 +418,7 @@ def worker_steps(trace: KinetoTrace) -> WorkerSteps:
 
 def _whole(trace: KinetoTrace, window: Window) -> Step:
     names = [trace.text(row) for row in trace.of("annotation")]
-    if sum(name.startswith(OPTIMIZER) for name in names) != 1:
+    if window.on_device or sum(name.startswith(OPTIMIZER) for name in names) != 1:
         raise InputError(
             f"{trace.path}: where its steps begin is not marked (no ProfilerStep): call "
             "profiler.step() at the end of each"
