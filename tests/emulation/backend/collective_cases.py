@@ -1,6 +1,7 @@
 """Every collective, called as a script does on a rank that holds what all ranks hold.
 
-As a program it runs them on real gloo processes and saves what rank 0 had of each:
+As a program it runs them on real gloo processes, and on ranks of an emulated job, and saves what
+the ranks had of each:
 
     python collective_cases.py FOLDER 2 3
 """
@@ -19,6 +20,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import _coalescing_manager
+from value_cases import value_cases
+
+from paracosm.emulation.config import EmulateConfig, Setting
+from paracosm.emulation.rank.prepare import prepare
 
 Case = Callable[[int], list[Any]]
 
@@ -32,8 +37,8 @@ WHOLE = (torch.int8, torch.uint8, torch.int32, torch.int64)
 
 
 def cases() -> dict[str, Case]:
-    """Return what to call, by name; each returns what rank 0 then has."""
-    found: dict[str, Case] = {}
+    """Return what to call, by name; each returns what the calling rank then has."""
+    found: dict[str, Case] = value_cases()
     for dtype in (*REAL, *WHOLE):
         for name, op in {"sum": SUM, "product": PRODUCT, "min": MIN, "max": MAX}.items():
             found[f"all_reduce {name} {dtype}"] = _all_reduce(dtype, op)
@@ -72,7 +77,7 @@ def all_reduce_async(world: int) -> list[Any]:
 def reduce_at_root(world: int) -> list[Any]:
     tensor = _data((4,))
     dist.reduce(tensor, 0, op=PRODUCT)
-    return [tensor]
+    return [tensor] if dist.get_rank() == 0 else []
 
 
 def broadcast(world: int) -> list[Any]:
@@ -146,7 +151,7 @@ def gather(world: int) -> list[Any]:
 def scatter(world: int) -> list[Any]:
     output = torch.zeros(3)
     dist.scatter(output, [_data((3,)) + i for i in range(world)] if not dist.get_rank() else None)
-    return [output]
+    return [output] if dist.get_rank() == 0 else []
 
 
 def all_to_all(world: int) -> list[Any]:
@@ -324,9 +329,17 @@ def _be_rank(rank: int, world: int, folder: Path) -> None:
     limit = datetime.timedelta(seconds=30)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=limit)
     results = run(world)
-    if rank == 0:
-        torch.save(results, folder / f"gloo{world}.pt")
+    torch.save(results, folder / f"gloo{world}.{rank}.pt")
     dist.barrier()
+
+
+def _be_emulated(rank: int, world: int, folder: Path) -> None:
+    config = EmulateConfig(script=Path(__file__), world_size=world, rank=(rank,))
+    setting = Setting(config, 0, rank, folder / f"ours{world}.{rank}.records")
+    os.environ.update(setting.environment())
+    prepare(setting)
+    dist.init_process_group("gloo")
+    torch.save(run(world), folder / f"ours{world}.{rank}.pt")
 
 
 def main() -> None:
@@ -336,18 +349,23 @@ def main() -> None:
     children = []
     for world in worlds:
         for rank in range(world):
-            child = os.fork()
-            if child == 0:
-                status = 1
-                try:
-                    _be_rank(rank, world, folder)
-                    status = 0
-                finally:
-                    sys.stderr.flush()
-                    os._exit(status)
-            children.append(child)
+            children.append(_forked(_be_rank, rank, world, folder))
+            children.append(_forked(_be_emulated, rank, world, folder))
     failed = [child for child in children if os.waitpid(child, 0)[1]]
     sys.exit(len(failed))
+
+
+def _forked(be: Callable[[int, int, Path], None], rank: int, world: int, folder: Path) -> int:
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        be(rank, world, folder)
+        status = 0
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
 
 
 if __name__ == "__main__":

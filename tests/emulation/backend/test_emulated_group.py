@@ -70,7 +70,7 @@ def test_shapes_of_1024_equal_ranks(large: World):
     assert part.tolist() == [1024.0, 2048.0]
     outputs = [torch.zeros(1) for _ in range(W)]
     dist.all_to_all(outputs, list(torch.arange(float(W)).reshape(W, 1)))
-    assert [output.item() for output in outputs] == list(range(W))
+    assert [output.item() for output in outputs] == [0.0] * W  # all send their first part to rank 0
     everybody: list[Any] = [None] * W
     dist.all_gather_object(everybody, {"rank": dist.get_rank()})
     assert everybody == [{"rank": 0}] * W
@@ -96,6 +96,28 @@ def test_uneven_all_to_all_of_other_lengths_is_filled_with_own_data(four: World)
     dist.all_to_all_single(output, source, [3, 0, 2, 2], [1, 2, 0, 3])
     # it sends [0], [1, 2], nothing and [3, 4, 5], and gets 3, none, 2 and 2 numbers
     assert output.tolist() == [0.0, 0.0, 0.0, 0.0, 1.0, 3.0, 4.0]
+
+
+def test_what_only_an_emulated_root_scatters_is_said_to_be_unknown(four: World):
+    output, counts = torch.zeros(8), torch.ones(3, dtype=torch.int32)
+    dist.scatter(output, None, src=2)
+    dist.scatter(counts, None, src=2)
+    assert output.any()
+    assert output.abs().max() < 0.01
+    assert counts.tolist() == [0, 0, 0]
+    notes = [note.text for note in four.of(Note)]
+    assert len(notes) == 1
+    assert "scatter from an emulated rank gave small noise" in notes[0]
+
+
+def test_an_emulated_root_scatters_what_this_rank_did(tmp_path: Path):
+    with world_of(4, tmp_path, rank=1) as world:
+        for i, root in enumerate((1, 3)):
+            output = torch.zeros(2)
+            parts = [torch.tensor([10.0 * rank, i]) for rank in range(4)]
+            dist.scatter(output, parts if root == 1 else None, src=root)
+            assert output.tolist() == [10.0, 0.0]
+        assert not world.of(Note)
 
 
 def test_what_the_fake_group_of_pytorch_gets_wrong_is_right(tmp_path: Path):

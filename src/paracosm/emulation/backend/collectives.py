@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch.distributed import ReduceOp, Work
 
 from paracosm.emulation.backend import values
-from paracosm.emulation.backend.runtime import Member, Runtime
+from paracosm.emulation.backend.runtime import Member, Runtime, call_all
 from paracosm.emulation.backend.work import AllOf
 
 Tensors = list[Tensor]
@@ -111,18 +112,24 @@ class Collectives:
     def scatter(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
     ) -> Work:
-        """Keep one's own tensor at the root; elsewhere, receive one as a message."""
+        """Take one's own part of what the root scatters, which is what this rank would."""
         outputs = _as_list(output_tensors)
         lists = input_tensors if isinstance(output_tensors, list) else [input_tensors]
         root, rank = self._root(opts), self._member.rank
         inputs = self._of_all("scatter", lists) if root == rank else []
+        held = self._runtime.parts.held  # by PyTorch's functions that call this
 
         def fill() -> None:
             for i, output in enumerate(outputs):
+                own = held[rank] if held is not None else self._runtime.sent.scattered(output)
                 if root == rank:
-                    values.copy(output, lists[i][rank])
+                    own = lists[i][rank]
+                    self._runtime.sent.keep_scattered(own)
+                if own is not None:
+                    values.copy(output, own)
                 else:
-                    self._runtime.sent.receive(output, self._member.members[root])
+                    self._runtime.note(_UNKNOWN)
+                    self._runtime.sent.receive(output, self._member.members[root], -1)()
 
         size = self._ranks * _bytes(outputs)
         return self._ask("scatter", outputs, inputs, fill, root, size)
@@ -143,7 +150,9 @@ class Collectives:
                 raise RuntimeError(f"all_to_all: {rows} rows cannot be divided by {told}")
 
         def fill() -> None:
-            values.all_to_all_single(output, source, output_splits, input_splits, self._ranks)
+            values.all_to_all_single(
+                *(output, source, output_splits, input_splits), self._member.rank, self._ranks
+            )
 
         return self._ask("all_to_all", [output], [source], fill)
 
@@ -153,25 +162,28 @@ class Collectives:
         self, outputs: Tensors, inputs: Tensors, opts: Any = None, timeout: Any = None
     ) -> Work:
         self._of_all("all_to_all", [outputs, inputs])
-        return self._ask("all_to_all", outputs, inputs, lambda: values.all_to_all(outputs, inputs))
+
+        def fill() -> None:
+            values.all_to_all(outputs, inputs, self._member.rank)
+
+        return self._ask("all_to_all", outputs, inputs, fill)
 
     def send(self, tensors: Tensors, peer: int, tag: int) -> Work:
         to = self._member.members[self._in_group(peer)]
+        ends: list[Callable[[], None]] = []
 
         def fill() -> None:
-            for tensor in tensors:
-                self._runtime.sent.keep(tensor, to)
+            ends.extend(self._runtime.sent.keep(tensor, to) for tensor in tensors)
 
-        return self._ask("send", [], tensors, fill, peer)
+        return self._ask("send", [], tensors, fill, peer, on_end=partial(call_all, ends))
 
     def recv(self, tensors: Tensors, peer: int, tag: int) -> Work:
-        source = self._member.members[self._in_group(peer)]
-
-        def fill() -> None:
-            for tensor in tensors:
-                self._runtime.sent.receive(tensor, source)
-
-        return self._ask("recv", tensors, [], fill, peer, _bytes(tensors))
+        members = self._member.members
+        source = members[self._in_group(peer)]
+        mirror = members[(2 * self._member.rank - peer) % self._ranks]
+        fills = [self._runtime.sent.receive(tensor, source, mirror) for tensor in tensors]
+        size = _bytes(tensors)
+        return self._ask("recv", tensors, [], None, peer, size, on_end=partial(call_all, fills))
 
     def recv_anysource(self, tensors: Tensors, tag: int) -> Work:
         """Receive from the preceding rank, as in a ring."""
@@ -260,14 +272,26 @@ class Collectives:
         fill: Callable[[], None] | None,
         peer: int = -1,
         size: int = -1,
+        on_end: Callable[[], None] | None = None,
     ) -> Work:
         size = _bytes(inputs) if size < 0 else size
         work = self._runtime.ask(
-            *(self._member, kind, size), peer=peer, inputs=inputs, outputs=outputs, fill=fill
+            *(self._member, kind, size),
+            peer=peer,
+            inputs=inputs,
+            outputs=outputs,
+            fill=fill,
+            on_end=on_end,
         )
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work
+
+
+_UNKNOWN = (
+    "a scatter from an emulated rank gave small noise (0 for integers): only its root has what it "
+    "scatters"
+)
 
 
 def _as_list(tensors: Any) -> Tensors:

@@ -17,6 +17,7 @@ from paracosm.emulation.rank.launchers import check_identity, identity
 from paracosm.emulation.rank.objects import replace_object_collectives
 from paracosm.emulation.rank.on_import import on_import
 from paracosm.emulation.rank.pipelines import tell_stages
+from paracosm.emulation.rank.scatters import watch_parts
 from paracosm.emulation.records import Note
 from paracosm.errors import InputError
 
@@ -51,6 +52,7 @@ def install(runtime: Runtime) -> None:
     if not isinstance(getattr(c10d, "default_pg_nccl_timeout", None), timedelta):
         _replace("default_pg_nccl_timeout", timedelta(minutes=10))  # as where NCCL is built in
     tell_stages()
+    watch_parts(runtime.parts)
     allow_parts(lambda text: runtime.recorder.append(Note(rank, False, text)))
 
 

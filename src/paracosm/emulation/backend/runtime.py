@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from paracosm.emulation.ports import Ports, Span
 from paracosm.emulation.rank.call_site import call_site
 from paracosm.emulation.rank.observe import Waits
 from paracosm.emulation.rank.refusals import refuser
+from paracosm.emulation.rank.scatters import Parts
 from paracosm.emulation.records import GLOO_WORKERS, Collective, Group, Note, RecordWriter
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ class Runtime:
         self._waits = waits
         self._measures = measures
         self.sent = Sent(setting.seed)
+        self.parts = Parts()
         self.refuse = refuser(recorder, setting.rank, "not supported in backend mode")
         self._communication = communication
         self._peers = peers
@@ -65,6 +68,7 @@ class Runtime:
         self._streams: dict[torch.device, CudaStreams] = {}
         self._lock = threading.Lock()
         self._has_warned = False
+        self._notes: set[str] = set()
         self._process = 0
 
     def start(self) -> None:
@@ -113,6 +117,7 @@ class Runtime:
         inputs: Sequence[Tensor] = (),  # what this rank gives
         outputs: Sequence[Tensor] = (),  # what it gets
         fill: Callable[[], None] | None = None,  # writes the outputs
+        on_end: Callable[[], None] | None = None,  # called as it is waited for
     ) -> Work:
         asked = self._waits.now()
         other = member.members[peer] if peer >= 0 else -1
@@ -122,7 +127,8 @@ class Runtime:
         where = "cuda" if self.cpu_is_cuda else device
         pool, count = member.pool(kind, peer, where)
         if self._measures:
-            return self._measured(member, kind, size, peer, asked, site, outputs, fill, where)
+            work = self._measured(member, kind, size, peer, asked, site, outputs, fill, where)
+            return _ending(work, on_end, outputs)
         by_gloo = _comm_workers(member.asked, where) == GLOO_WORKERS
         whose = member.members, size, self.setting.rank, other
         cost = self._communication.cost(kind, *whose, by_gloo)
@@ -143,6 +149,8 @@ class Runtime:
         if device == "cuda":
             assert first is not None
             late = entered - asked
+            fills = [each for each in (fill, on_end) if each is not None]
+            fill = partial(call_all, fills) if fills else None  # a stream waits for nobody
             return self._streams_of(first.device).run(
                 *(pool, count, late, cost, inputs, outputs, fill),
                 lambda worker, asked, begun, done: record(asked, asked + late, begun, done, worker),
@@ -154,7 +162,7 @@ class Runtime:
                 _UnderWay(span, lambda done: record(asked, entered, span.begun, done, span.worker))
             )
         _fill_now(fill, outputs)
-        return EmulatedWork(self.waiting, span, outputs, peer)
+        return _ending(EmulatedWork(self.waiting, span, outputs, peer), on_end, outputs)
 
     def _measured(
         self,
@@ -167,7 +175,7 @@ class Runtime:
         outputs: Sequence[Tensor],
         fill: Callable[[], None] | None,
         where: str,
-    ) -> Work:
+    ) -> EmulatedWork:
         """Do a collective at once, and record how long that took."""
         if any(output.device.type == "cuda" for output in outputs):
             raise self.refuse(
@@ -189,6 +197,12 @@ class Runtime:
         self.recorder.append(Collective(*what, *times, -workers, site))
         return work
 
+    def note(self, text: str) -> None:
+        """Record, once, what a user should know of the values."""
+        if text not in self._notes:
+            self._notes.add(text)
+            self.recorder.append(Note(self.setting.rank, False, text))
+
     def record_ended(self, now: float) -> None:
         """Record what has ended by an instant; before that, its end may still move."""
         with self._lock:
@@ -207,6 +221,18 @@ class Runtime:
                 device, self.waiting.on_wait, self.setting.config.shared, self.refuse
             )
         return streams
+
+
+def call_all(functions: Sequence[Callable[[], None]]) -> None:
+    for function in functions:
+        function()
+
+
+def _ending(
+    work: EmulatedWork, on_end: Callable[[], None] | None, outputs: Sequence[Tensor]
+) -> EmulatedWork:
+    work.on_end = on_end and partial(_fill_now, on_end, outputs)
+    return work
 
 
 def _fill_now(fill: Callable[[], None] | None, outputs: Sequence[Tensor]) -> None:

@@ -6,6 +6,8 @@ into memory does. Sums are in the arithmetic of the tensors' type: integers wrap
 
 from __future__ import annotations
 
+import sys
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -77,12 +79,15 @@ def repeat(output: Tensor, source: Tensor, ranks: int) -> None:
         copy(output, source)
 
 
-def all_to_all(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
-    """Receive from each rank what this rank sends to it, cut or repeated to the output's length.
+def all_to_all(outputs: Sequence[Tensor], inputs: Sequence[Tensor], rank: int) -> None:
+    """Receive from every rank what this rank sends to itself, since all send the same.
 
-    If every rank held the same, rank r would get chunk r from everybody. Sending each chunk back
-    gives that for equal chunks, and otherwise keeps every element once.
+    Where lengths do not fit that, ranks cannot all hold the same: each then sends back what it is
+    sent, cut or repeated to the output's length, so that every element is kept once.
     """
+    if all(output.numel() == inputs[rank].numel() for output in outputs):
+        copy_to_all(outputs, inputs[rank].data.clone())  # an output may share memory with it
+        return
     whole: Tensor | None = None
     for output, source in zip(outputs, inputs, strict=True):
         if output.numel() == source.numel() or source.numel():
@@ -98,15 +103,14 @@ def all_to_all_single(
     source: Tensor,
     output_splits: Sequence[int],
     input_splits: Sequence[int],
+    rank: int,
     ranks: int,
 ) -> None:
     """Do as `all_to_all` with chunks of rows of two tensors; without splits, equal chunks."""
-    if list(output_splits) == list(input_splits) and output.numel() == source.numel():
-        copy(output, source)
-        return
     all_to_all(
         torch.split(output.data, list(output_splits) or output.shape[0] // ranks),
         torch.split(source.data, list(input_splits) or source.shape[0] // ranks),
+        rank,
     )
 
 
@@ -115,37 +119,104 @@ def part(tensor: Tensor, index: int, length: int) -> Tensor:
 
 
 class Sent:
-    """The tensors sent last, by shape and type: what this rank gets when it receives.
+    """What this rank sent, by shape and type: it gets the same when it receives.
 
-    A pipeline sends activations up and gradients down: a peer's tensor is like one sent to another
-    peer. Floating-point tensors with no such precedent are small noise.
+    Where every rank sends to the one that is n places behind it, this rank receives from the one n
+    places before it what it sends itself. A pipeline sends activations up and gradients down: a
+    peer's tensor is like the last one sent to another peer. Floating-point tensors without such a
+    precedent are small noise.
     """
 
     def __init__(self, seed: int) -> None:
-        self._last: dict[Any, dict[int, Tensor]] = {}
+        self._by_peer: dict[Any, dict[int, _Series]] = {}
+        self._receiving: Counter[Any] = Counter()
+        self._scattered: dict[Any, Tensor] = {}
         self._generator = torch.Generator().manual_seed(seed)
 
-    def keep(self, tensor: Tensor, peer: int) -> None:
-        of_peers = self._last.setdefault(_key(tensor), {})
-        of_peers.pop(peer, None)  # the last one is last
-        of_peers[peer] = tensor.data.clone()
+    def keep(self, tensor: Tensor, peer: int) -> Callable[[], None]:
+        """Keep a tensor that is sent to a peer; return what to call when that was waited for."""
+        of_peers = self._by_peer.setdefault(_key(tensor), {})
+        series = of_peers.pop(peer, None) or _Series()
+        of_peers[peer] = series  # the last one is last
+        return series.append(tensor.data.clone())
 
     def has(self, tensor: Tensor) -> bool:
-        return _key(tensor) in self._last
+        return bool(self._by_peer.get(_key(tensor)))
 
-    def receive(self, tensor: Tensor, peer: int) -> None:
-        """Fill a tensor as if a peer (-1: any) had sent it."""
-        of_peers = self._last.get(_key(tensor), {})
-        others = [kept for other, kept in list(of_peers.items()) if other != peer]
-        if others:
-            tensor.data.copy_(others[-1])
-        elif tensor.is_floating_point() or tensor.is_complex():
-            noise = torch.randn(tensor.shape, generator=self._generator) * _NOISE
-            tensor.data.copy_(noise)
-        elif peer in of_peers:
-            tensor.data.copy_(of_peers[peer])
-        else:
-            tensor.data.zero_()
+    def keep_scattered(self, tensor: Tensor) -> None:
+        self._scattered[_key(tensor)] = tensor.data.clone()
+
+    def scattered(self, tensor: Tensor) -> Tensor | None:
+        """Return what this rank last scattered to itself of the shape and type of a tensor."""
+        return self._scattered.get(_key(tensor))
+
+    def receive(self, tensor: Tensor, peer: int, mirror: int) -> Callable[[], None]:
+        """Begin to receive from a peer; return what fills the tensor, when that is waited for.
+
+        By then what the peer's message is like may have been sent as well. `mirror` is the rank as
+        many places behind this one as the peer is before it.
+        """
+        key = _key(tensor)
+        of_peers = self._by_peer.setdefault(key, {})
+        # The first receipt under way answers the first message that is or will be under way.
+        begun = {
+            who: self._receiving[key, peer] + (of_peers[who].waited if who in of_peers else 0)
+            for who in (peer, mirror)
+        }
+        self._receiving[key, peer] += 1
+
+        def fill() -> None:
+            self._receiving[key, peer] -= 1
+            to_peer, to_mirror = of_peers.get(peer), of_peers.get(mirror)
+            others = [series for other, series in list(of_peers.items()) if other != peer]
+            if to_mirror is not None and mirror != peer:
+                source = to_mirror.number(begun[mirror])
+            elif to_peer is not None and to_peer.count > begun[peer] and not _is_stage():
+                source = to_peer.number(begun[peer])  # both send before they wait: an exchange
+            elif others:
+                source = others[-1].last
+            elif tensor.is_floating_point() or tensor.is_complex():
+                source = torch.randn(tensor.shape, generator=self._generator) * _NOISE
+            else:
+                source = torch.zeros(()) if to_peer is None else to_peer.last
+            tensor.data.copy_(source)
+
+        return fill
+
+
+_SENT = 4  # tensors sent to a peer that are kept: those of an exchange, as keys and values
+
+
+class _Series:
+    """The tensors of a shape and type that were sent to a peer."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.waited = 0  # for how many of them
+        self._kept: deque[Tensor] = deque(maxlen=_SENT)
+
+    def append(self, tensor: Tensor) -> Callable[[], None]:
+        self._kept.append(tensor)
+        self.count += 1
+
+        def waited() -> None:
+            self.waited += 1
+
+        return waited
+
+    @property
+    def last(self) -> Tensor:
+        return self._kept[-1]
+
+    def number(self, number: int) -> Tensor:
+        """Return the tensor of a number, from 0; the last one where that is not here."""
+        back = self.count - number
+        return self._kept[-back if 0 < back <= len(self._kept) else -1]
+
+
+def _is_stage() -> bool:
+    """Whether messages are a pipeline's: its gradients are no echo of its activations."""
+    return "torch.distributed.pipelining.stage" in sys.modules
 
 
 def _key(tensor: Tensor) -> Any:

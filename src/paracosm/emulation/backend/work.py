@@ -62,6 +62,7 @@ class EmulatedWork(WaitedWork):
         self._future: torch.futures.Future[Any] | None = None
         self._sooner: threading.Event | None = None
         self._is_aborted = self._is_set = False
+        self.on_end: Callable[[], None] | None = None  # called once, before anybody sees the end
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         begin = time.monotonic()
@@ -87,7 +88,10 @@ class EmulatedWork(WaitedWork):
         return self.get_future().then(lambda future: 0)
 
     def is_completed(self) -> bool:
-        return time.monotonic() >= self._deadline
+        if time.monotonic() < self._deadline:
+            return False
+        self._end()
+        return True
 
     def exception(self) -> BaseException | None:
         return None
@@ -142,7 +146,14 @@ class EmulatedWork(WaitedWork):
 
         self._waiting.completion.at(deadline, due)
 
+    def _end(self) -> None:
+        with self._lock:
+            on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end()
+
     def _complete(self) -> None:
+        self._end()
         with self._lock:
             future = self._future
             if future is None or self._is_set:
