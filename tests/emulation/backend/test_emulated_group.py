@@ -53,11 +53,36 @@ def test_reductions_of_1024_equal_ranks(large: World):
     assert reduced([3, -5], OPS.SUM, torch.int8) == [0, 0]  # 3,072 and -5,120 modulo 256
     assert reduced([3, 2], OPS.PRODUCT, torch.uint8) == [1, 0]  # 3 ** 1024, 2 ** 1024 modulo 256
     assert reduced([True, False], OPS.SUM, torch.bool) == [True, False]
-    halved = dist._make_nccl_premul_sum(0.5)
-    assert reduced([0.5, -2.0], halved) == [256.0, -1024.0]
-    assert reduced([1.0, 448.0], OPS.MIN, torch.float8_e4m3fn) == [1.0, 448.0]
-    assert reduced([0.125], OPS.SUM, torch.float8_e5m2) == [128.0]
     assert reduced([1 + 2j], OPS.SUM, torch.complex64) == [1024 + 2048j]
+
+
+def test_what_only_nccl_reduces(tmp_path: Path):
+    with world_of(W, tmp_path, asked="nccl"):
+        halved = dist._make_nccl_premul_sum(0.5)
+        assert reduced([0.5, -2.0], halved) == [256.0, -1024.0]
+        assert reduced([1.0, 448.0], OPS.MIN, torch.float8_e4m3fn) == [1.0, 448.0]
+        assert reduced([0.125], OPS.SUM, torch.float8_e5m2) == [128.0]
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda t: dist.all_reduce(t.short()), TypeError, "not supported for NCCL.*Short"),
+        (lambda t: dist.all_reduce(t, OPS.BAND), ValueError, "Cannot use ReduceOp.BAND with NCCL"),
+        (lambda t: dist.all_reduce(t.bool(), OPS.AVG), TypeError, "ReduceOp.AVG with bool"),
+        (lambda t: dist.broadcast(t.to_sparse(), 0), ValueError, "dense"),
+    ],
+)
+def test_what_nccl_refuses_is_refused(tmp_path: Path, call: Any, kind: Any, message: str):
+    with world_of(4, tmp_path, asked="nccl"), pytest.raises(kind, match=message):
+        call(torch.ones(2, 2))
+
+
+def test_nccl_gathers_uneven_parts(tmp_path: Path):
+    with world_of(2, tmp_path, asked="nccl"):
+        outputs = [torch.zeros(3), torch.zeros(2)]
+        dist.all_gather(outputs, torch.ones(3))
+        assert [output.tolist() for output in outputs] == [[1.0] * 3, [1.0] * 2]
 
 
 def test_shapes_of_1024_equal_ranks(large: World):
@@ -318,17 +343,29 @@ def test_what_is_not_supported_is_named_with_its_line(four: World, name: str, ca
     [
         (lambda t: dist.broadcast(t, src=-1), "no rank -1 in a group of 4"),
         (lambda t: dist.send(t, dst=4), "no rank 4 in a group of 4"),
-        (lambda t: dist.all_gather([t] * 5, t), "a list of 5 tensors in a group of 4"),
-        (lambda t: dist.gather(t, [t]), "a list of 1 tensors"),
-        (lambda t: dist.scatter(t, [t]), "a list of 1 tensors"),
-        (lambda t: dist.reduce_scatter(t, [t]), "a list of 1 tensors"),
-        (lambda t: dist.all_to_all([t] * 4, [t] * 3), "a list of 3 tensors"),
-        (lambda t: dist.all_gather_into_tensor(t, t), "not 4 times 6"),
-        (lambda t: dist.all_gather_into_tensor(torch.zeros(24).half(), t), "of torch.float16"),
-        (lambda t: dist.reduce_scatter_tensor(t, t), "not 4 times 6"),
-        (lambda t: dist.all_to_all_single(t, t), "6 rows cannot be divided by 4 ranks"),
-        (lambda t: dist.all_to_all_single(t, t, [1] * 4, [1] * 4), r"by splits \[1, 1, 1, 1\]"),
-        (lambda t: dist.all_reduce(t, op=OPS.BXOR), "not defined for numbers with a point"),
+        (lambda t: dist.all_gather([t] * 5, t), r"expected length 4, got 5"),
+        (lambda t: dist.gather(t, [t]), "Incorrect output list size 1"),
+        (lambda t: dist.scatter(t, [t]), "Incorrect input list size 1"),
+        (lambda t: dist.reduce_scatter(t, [t]), "invalid input tensor list size"),
+        (
+            lambda t: dist.all_to_all([t] * 4, [t] * 3),
+            "input tensor list size 3 does not match world size 4",
+        ),
+        (lambda t: dist.all_gather_into_tensor(t, t), "expected length 4, got 3"),
+        (
+            lambda t: dist.all_gather_into_tensor(torch.zeros(24).half(), t),
+            "invalid tensor type at index 0",
+        ),
+        (lambda t: dist.reduce_scatter_tensor(t, t), r"24 vs. 6"),
+        (
+            lambda t: dist.all_to_all_single(t, t),
+            "does not divide equally across group size: 6 rows, 4",
+        ),
+        (
+            lambda t: dist.all_to_all_single(t, t, [1] * 4, [1] * 4),
+            "Split sizes doesn't match total dim 0 size",
+        ),
+        (lambda t: dist.all_reduce(t, op=OPS.BXOR), "ReduceOp.BXOR with non-integral dtype"),
     ],
 )
 def test_what_real_groups_refuse_is_refused_here(four: World, call: Any, message: str):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributed import ReduceOp, Work
 
-from paracosm.emulation.backend import values
+from paracosm.emulation.backend import checks, values
 from paracosm.emulation.backend.runtime import Member, Runtime, call_all
 from paracosm.emulation.backend.work import AllOf
 
@@ -31,10 +32,10 @@ class Collectives:
         self._coalesced: list[Work] | None = None
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Work:
-        return self._reduced("all_reduce", _as_list(tensors), _op(opts))
+        return self._reduced("allreduce", _as_list(tensors), _op(opts))
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
-        return self._reduced("all_reduce", _as_list(tensors), _op(opts))
+        return self._reduced("allreduce_coalesced", _as_list(tensors), _op(opts))
 
     def allreduce_sparse(self, tensors: Any, opts: Any = None) -> Work:
         raise self._runtime.refuse("all_reduce of a sparse tensor")
@@ -47,13 +48,19 @@ class Collectives:
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
     ) -> Work:
         lists = input_tensors if isinstance(output_tensors, list) else [input_tensors]
+        outputs = _as_list(output_tensors)
+        library = self._check("reduce_scatter", outputs, chain(*lists), _op(opts))
+        if library == "gloo" and any(len(each) != self._ranks for each in lists):
+            raise RuntimeError("invalid input tensor list size, must be world size")
         inputs = self._of_all("reduce_scatter", lists)
         own = [each[self._member.rank] for each in lists]
-        return self._reduced_parts(_as_list(output_tensors), inputs, own, _op(opts))
+        return self._reduced_parts(outputs, inputs, own, _op(opts))
 
     def reduce_scatter_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Work:
+        library = self._check("reduce_scatter", outputs, inputs, _op(opts))
+        checks.check_scattered_rows(library, outputs, inputs, self._ranks)
         self._check_whole("reduce_scatter", inputs, outputs)
         own = [
             values.part(source, self._member.rank, output.numel())
@@ -70,23 +77,31 @@ class Collectives:
     def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Work:
         """Leave tensors unchanged: the root's are the same."""
         tensors = _as_list(tensors)
+        self._check("broadcast", [], tensors)
         return self._ask("broadcast", tensors, tensors, None, self._root(opts))
 
     def allgather(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
     ) -> Work:
         lists = output_tensors if isinstance(input_tensors, list) else [output_tensors]
-        return self._gathered("all_gather", lists, _as_list(input_tensors))
+        inputs = _as_list(input_tensors)
+        library = self._check("allgather", chain(*lists), inputs)
+        checks.check_parts(library, "allgather", lists, inputs, self._ranks)
+        return self._gathered("all_gather", lists, inputs)
 
     def allgather_coalesced(
         self, output_lists: list[Tensors], input_list: Tensors, opts: Any = None
     ) -> Work:
         lists = [list(of_all) for of_all in zip(*output_lists, strict=True)]
+        self._check("allgather_coalesced", chain(*lists), input_list)
         return self._gathered("all_gather", lists, input_list)
 
     def all_gather_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Work:
+        library = self._check("allgather_single", outputs, inputs)
+        lists = [torch.chunk(output.detach(), self._ranks) for output in outputs]
+        checks.check_parts(library, "allgather", lists, inputs, self._ranks)
         self._check_whole("all_gather", outputs, inputs)
 
         def fill() -> None:
@@ -105,9 +120,11 @@ class Collectives:
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
     ) -> Work:
         lists = output_tensors if isinstance(input_tensors, list) else [output_tensors]
-        root = self._root(opts)
+        root, inputs = self._root(opts), _as_list(input_tensors)
         at_root = lists if root == self._member.rank else []
-        return self._gathered("gather", at_root, _as_list(input_tensors), root)
+        library = self._check("gather", chain(*at_root), inputs)
+        checks.check_parts(library, "gather", at_root, inputs[: len(at_root)], self._ranks)
+        return self._gathered("gather", at_root, inputs, root)
 
     def scatter(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
@@ -116,7 +133,10 @@ class Collectives:
         outputs = _as_list(output_tensors)
         lists = input_tensors if isinstance(output_tensors, list) else [input_tensors]
         root, rank = self._root(opts), self._member.rank
-        inputs = self._of_all("scatter", lists) if root == rank else []
+        at_root = lists if root == rank else []
+        library = self._check("scatter", outputs, chain(*at_root))
+        checks.check_parts(library, "scatter", at_root, outputs[: len(at_root)], self._ranks)
+        inputs = self._of_all("scatter", at_root)
         held = self._runtime.parts.held  # by PyTorch's functions that call this
 
         def fill() -> None:
@@ -143,11 +163,9 @@ class Collectives:
         opts: Any = None,
         timeout: Any = None,
     ) -> Work:
+        library = self._check("alltoall_base", [output], [source])
         for tensor, splits in ((output, output_splits), (source, input_splits)):
-            rows = tensor.shape[0] if tensor.dim() else 0
-            if sum(splits) != rows if splits else rows % self._ranks:
-                told = f"splits {list(splits)}" if splits else f"{self._ranks} ranks"
-                raise RuntimeError(f"all_to_all: {rows} rows cannot be divided by {told}")
+            checks.check_splits(library, tensor, splits, self._ranks)
 
         def fill() -> None:
             values.all_to_all_single(
@@ -161,6 +179,8 @@ class Collectives:
     def alltoall(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None, timeout: Any = None
     ) -> Work:
+        library = self._check("alltoall", outputs, inputs)
+        checks.check_exchange(library, outputs, inputs, self._ranks)
         self._of_all("all_to_all", [outputs, inputs])
 
         def fill() -> None:
@@ -170,6 +190,7 @@ class Collectives:
 
     def send(self, tensors: Tensors, peer: int, tag: int) -> Work:
         to = self._member.members[self._in_group(peer)]
+        self._check("send", [], tensors)
         ends: list[Callable[[], None]] = []
 
         def fill() -> None:
@@ -178,6 +199,7 @@ class Collectives:
         return self._ask("send", [], tensors, fill, peer, on_end=partial(call_all, ends))
 
     def recv(self, tensors: Tensors, peer: int, tag: int) -> Work:
+        self._check("recv", tensors, [])
         members = self._member.members
         source = members[self._in_group(peer)]
         mirror = members[(2 * self._member.rank - peer) % self._ranks]
@@ -205,11 +227,11 @@ class Collectives:
         works, self._coalesced = self._coalesced or [], None
         return AllOf(works)
 
-    def _reduced(self, kind: str, tensors: Tensors, op: Any, root: int = -1) -> Work:
-        for tensor in tensors:
-            if tensor.layout != torch.strided:
-                raise self._runtime.refuse(f"{kind} of a sparse tensor")
-        _check_operation(op, tensors)
+    def _reduced(self, call: str, tensors: Tensors, op: Any, root: int = -1) -> Work:
+        kind = "reduce" if call == "reduce" else "all_reduce"
+        if any(tensor.layout != torch.strided for tensor in tensors):
+            raise self._runtime.refuse(f"{kind} of a sparse tensor")
+        self._check(call, tensors, tensors, op)
 
         def fill() -> None:
             for tensor in tensors:
@@ -219,7 +241,6 @@ class Collectives:
         return self._ask(kind, tensors, tensors, fill if gets else None, root)
 
     def _reduced_parts(self, outputs: Tensors, inputs: Tensors, own: Tensors, op: Any) -> Work:
-        _check_operation(op, inputs)
 
         def fill() -> None:
             for output, part in zip(outputs, own, strict=True):
@@ -238,6 +259,17 @@ class Collectives:
         return self._ask(kind, outputs, inputs, fill if lists else None, root, size)
 
     # What real libraries refuse is refused here: it would be cut or repeated.
+
+    def _check(
+        self, call: str, outputs: Iterable[Tensor], inputs: Iterable[Tensor], op: Any = None
+    ) -> str:
+        """Refuse what the library of the tensors does not take; return which one that is."""
+        gets, gives = list(outputs), list(inputs)
+        device = next((tensor.device.type for tensor in (*gets, *gives)), "cpu")
+        where = "cuda" if self._runtime.cpu_is_cuda else device
+        library = checks.library_of(self._member.asked, where)
+        checks.check(library, call, gets, gives, op)
+        return library
 
     def _root(self, opts: Any) -> int:
         return self._in_group(0 if opts is None else getattr(opts, "rootRank", opts))
@@ -300,15 +332,6 @@ def _as_list(tensors: Any) -> Tensors:
 
 def _op(opts: Any) -> Any:
     return ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts)
-
-
-def _check_operation(op: Any, tensors: Sequence[Tensor]) -> None:
-    kind = getattr(op, "op", op)
-    if kind in _OF_BITS and any(each.is_floating_point() or each.is_complex() for each in tensors):
-        raise RuntimeError(f"{kind} is not defined for numbers with a point")
-
-
-_OF_BITS = {ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR}
 
 
 def _bytes(tensors: Sequence[Tensor]) -> int:

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
+from paracosm.emulation.backend.checks import library_of
 from paracosm.emulation.backend.collectives import Collectives
 from paracosm.emulation.backend.runtime import Member, Runtime
 
@@ -88,6 +89,25 @@ class EmulatedGroup(Collectives, ProcessGroup):  # type: ignore[misc]  # names o
         self._member.timeout = timeout.total_seconds()
 
     _set_default_timeout = set_timeout
+
+    @property
+    def libraries(self) -> set[str]:
+        """The libraries of the groups that the script would have."""
+        return {library_of(self._member.asked, device) for device in ("cpu", "cuda")}
+
+    # What ProcessGroupNCCL has besides, and torch.distributed calls.
+
+    @property
+    def uid(self) -> int:
+        return 0
+
+    def _add_ephemeral_timeout(self, timeout: timedelta) -> None:
+        """Do nothing: a collective's time-out is noted, and ends nothing."""
+
+    def _group_start(self) -> None:
+        """Begin to end several groups together."""
+
+    _group_end = _group_start
 
     def _set_sequence_number_for_group(self) -> None:
         """Agree with the other members on where to count from: 0."""

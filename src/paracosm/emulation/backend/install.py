@@ -11,9 +11,10 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 from torch.distributed import distributed_c10d as c10d
 
-from paracosm.emulation.backend.group import BACKEND, register
+from paracosm.emulation.backend.group import BACKEND, EmulatedGroup, register
 from paracosm.emulation.backend.runtime import Runtime
-from paracosm.emulation.rank.launchers import check_identity, identity
+from paracosm.emulation.rank.launchers import bound_device, check_identity, identity
+from paracosm.emulation.rank.nccl_names import give_nccl_names
 from paracosm.emulation.rank.objects import replace_object_collectives
 from paracosm.emulation.rank.on_import import on_import
 from paracosm.emulation.rank.pipelines import tell_stages
@@ -49,11 +50,19 @@ def install(runtime: Runtime) -> None:
     skip_rendezvous()
     for name in ("is_nccl_available", "is_gloo_available"):
         _replace(name, lambda: True)
+    give_nccl_names(runtime.refuse, _stands_for("nccl"), _stands_for("gloo"))
     if not isinstance(getattr(c10d, "default_pg_nccl_timeout", None), timedelta):
         _replace("default_pg_nccl_timeout", timedelta(minutes=10))  # as where NCCL is built in
     tell_stages()
     watch_parts(runtime.parts)
     allow_parts(lambda text: runtime.recorder.append(Note(rank, False, text)))
+
+
+def _stands_for(library: str) -> Callable[[Any], bool]:
+    def stands(group: Any) -> bool:
+        return isinstance(group, EmulatedGroup) and library in group.libraries
+
+    return stands
 
 
 def skip_rendezvous() -> None:
@@ -121,6 +130,10 @@ def _split_group(
 ) -> Any:
     if not split_ranks:
         raise ValueError("split_ranks cannot be None or empty")
+    if bound_device() is None:
+        raise RuntimeError(
+            "No device associated with the default pg, not safe to split any process groups"
+        )
     parent = dist.get_process_group_ranks(parent_pg or dist.group.WORLD)
     own = parent.index(dist.get_rank())
     for ranks in split_ranks:

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.distributed import Work
 from torch.utils._python_dispatch import _disable_current_modes
 
+from paracosm.emulation.backend.checks import library_of
 from paracosm.emulation.backend.threads import Completion, Sleeper, precise_timer
 from paracosm.emulation.backend.values import Sent
 from paracosm.emulation.backend.work import EmulatedWork, MeasuredWork, Waiting
@@ -268,9 +269,4 @@ class Member:
 
 
 def _comm_workers(asked: str, device: str) -> int:
-    asked = asked.lower()
-    if ":" in asked:
-        asked = dict(pair.split(":", 1) for pair in asked.split(",")).get(device, "")
-    if asked in ("", "undefined"):
-        asked = "gloo" if device == "cpu" else "nccl"
-    return GLOO_WORKERS if asked == "gloo" else 1
+    return GLOO_WORKERS if library_of(asked, device) == "gloo" else 1

@@ -26,6 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._device import DeviceContext, _device_constructors
 
 from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.rank.nccl_names import give_nccl_names
 from paracosm.emulation.rank.observe import peak_memory
 from paracosm.emulation.rank.on_import import on_import
 
@@ -51,6 +52,7 @@ def use_cpu_for_cuda(
     _show_devices(config.devices, refuse)
     if config.mode == "wire":
         _use_gloo_for_nccl()
+        give_nccl_names(refuse)
     of_fsdp1 = "torch.distributed.fsdp.fully_sharded_data_parallel"
     on_import(of_fsdp1, partial(_refuse_fsdp1, refuse))
 

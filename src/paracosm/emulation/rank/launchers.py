@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import wraps
 from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
 from urllib.parse import parse_qs, urlparse
@@ -114,6 +115,26 @@ def _refuse_groups() -> None:
     for name in (*COLLECTIVES, *_BY_ANOTHER_NAME, "init_process_group", "new_group"):
         for module in (c10d, dist):
             setattr(module, name, refused(name))
+
+
+_bound: list[Any] = []  # the device that the script bound its default group to
+
+
+def keep_device() -> None:
+    """Note which device a script binds its default group to; nothing else depends on it."""
+    begin: Callable[..., None] = c10d.init_process_group
+
+    @wraps(begin)
+    def init_process_group(*args: Any, device_id: Any = None, **options: Any) -> None:
+        _bound[:] = [device_id]
+        begin(*args, device_id=device_id, **options)
+
+    for module in (c10d, dist):
+        setattr(module, "init_process_group", init_process_group)  # noqa: B010
+
+
+def bound_device() -> Any:
+    return _bound[-1] if _bound else None
 
 
 def redirect_rendezvous(setting: Setting) -> None:

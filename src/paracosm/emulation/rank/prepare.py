@@ -20,7 +20,7 @@ from paracosm.addresses import is_local
 from paracosm.emulation.config import Setting
 from paracosm.emulation.rank.announce import announce, tell_members
 from paracosm.emulation.rank.cuda_on_cpu import use_cpu_for_cuda
-from paracosm.emulation.rank.launchers import redirect_rendezvous, run_spawned_rank
+from paracosm.emulation.rank.launchers import keep_device, redirect_rendezvous, run_spawned_rank
 from paracosm.emulation.rank.objects import gather_objects_from_all, replace_object_collectives
 from paracosm.emulation.rank.observe import Waits, observe, watch_works
 from paracosm.emulation.rank.on_import import on_import
@@ -84,6 +84,7 @@ def prepare(setting: Setting) -> None:
     if setting.config.device == "cpu" or not has_gpu:
         why = "the CPU takes the place of a GPU here (--device cpu), and cannot do that"
         use_cpu_for_cuda(setting.config, refuser(recorder, setting.rank, why), asked)
+    keep_device()
     end.watch_groups()
     # What torch.compile finds of this package runs as it is.
     on_import("torch._dynamo.trace_rules", lambda rules: rules.add("paracosm"))

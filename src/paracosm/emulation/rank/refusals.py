@@ -25,6 +25,7 @@ def refuse_what_needs_peers(config: EmulateConfig) -> None:
     another without limit.
     """
     on_import("torch.distributed.rpc", _refuse_calls)
+    on_import("torch.distributed._dist2", _refuse_groups)
     if len(config.rank) == 1:
         for name in ("wait", "get"):
             setattr(PrefixStore, name, _impatient(getattr(PrefixStore, name), name))
@@ -49,6 +50,16 @@ def _refuse_calls(module: Any) -> None:
         )
 
     module.init_rpc = init_rpc
+
+
+def _refuse_groups(module: Any) -> None:
+    def new_group(*args: Any, **options: Any) -> NoReturn:
+        raise NotImplementedError(
+            "torch.distributed._dist2.new_group is not emulated: torch.distributed."
+            "init_process_group and new_group are"
+        )
+
+    module.new_group = new_group
 
 
 def _impatient(call: Callable[..., Any], name: str) -> Callable[..., Any]:
