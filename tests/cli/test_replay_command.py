@@ -116,7 +116,7 @@ def test_a_replay_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
         ([RESNET, "--force"], "--force replaces the run in a folder: give --out as well"),
         ([RESNET, "--out", RESNET], "cannot write a run folder here"),
         (["nowhere.json"], "nowhere.json: no such file"),
-        ([str(DATA / "README.md")], "byte 0: a mapping begins with"),
+        ([str(DATA / "README.md")], "byte 0: no JSON: it begins with"),
     ],
 )
 def test_bad_input_is_answered_in_a_line(

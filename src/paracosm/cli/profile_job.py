@@ -28,6 +28,7 @@ from paracosm.profiling.jobs.file import save_job_profile
 from paracosm.profiling.jobs.job_profile import summarize_profile
 from paracosm.profiling.jobs.kineto import job_profile_of_trace, parameters_of_model
 from paracosm.timeline.kineto import is_kineto
+from paracosm.timeline.other_files import refuse_other_files
 from paracosm.units import (
     format_bandwidth,
     format_between,
@@ -191,6 +192,8 @@ def import_(
     link = None if bandwidth is None else named("--bandwidth", parse_bandwidth, bandwidth)
     if link is not None and not link > 0:
         raise InputError(f"--bandwidth {bandwidth}: must be above 0")
+    for file in files:
+        refuse_other_files(file)
     traces = [path for path in files if _is_profiler_trace(path)]
     if traces:
         if len(files) > 1:

@@ -170,6 +170,8 @@ class RunFolder:
             InputError: this is not a run folder, or one of its files is missing or damaged.
         """
         run = cls(Path(path))
+        if run.path.is_file():
+            raise InputError(f"{path}: a file: give the folder of a run, which --out has written")
         if not run.path.is_dir():
             raise InputError(f"{path}: no such folder")
         if not (run.path / "study.yaml").is_file():

@@ -266,8 +266,8 @@ def test_damaged_traces_are_read_or_refused_in_a_line(
     ("text", "reason"),
     [
         ('{"traceEvents": [{"ph": "X", "cat": "cpu_op" "name": 1}]}', "byte 45: not JSON"),
-        ('{"traceEvents": [{"name": "a"}]}', 'byte 30: an event without "ph" ends here'),
-        ('{"traceEvents": [3]}', 'byte 18: an event without "ph"'),
+        ('{"traceEvents": [{"name": "a"}]}', "byte 30: a list that is none of events: one without"),
+        ('{"traceEvents": [3]}', 'byte 18: a list that is none of events: one without "ph"'),
         ('{"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 1}]}', "lacks 'name'"),
         ('{"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 1, "name": 5}]}', "are none: 5"),
         (
@@ -278,9 +278,13 @@ def test_damaged_traces_are_read_or_refused_in_a_line(
         ('{"traceEvents": []}', "the trace has no spans"),
         ('{"traceEvents": []} {', "byte 20: there is more behind the end"),
         ('{"nodes": []}', 'lacks "traceEvents"'),
-        (f'{{"traceEvents": [{{"ph": "X"}}, {{"ts": {"9" * 5000}}}]}}', "thousands of digits"),
+        (f'{{"traceEvents": [{{"ph": "M"}}, {{"ts": {"9" * 5000}}}]}}', "thousands of digits"),
         (f'{{"schemaVersion": {"9" * 5000}}}', "thousands of digits"),
-        ("hello", "byte 0: a mapping begins with"),
+        ("hello", "byte 0: no JSON: it begins with 'h'"),
+        ('\n\n{"traceEvents": [{"ph": "M"} 3]}', "byte 31 (line 3): a list continues with '3'"),
+        ('{"nodes": [], "schema": "1"}', "it is an execution trace, which `paracosm graph import`"),
+        ('{"error": "no"}', 'lacks "traceEvents" and has "error"'),
+        ('{"ph": "X"}\n{"ph": "X"}', "JSON objects one after another (NDJSON)"),
         ("", "the file is empty"),
     ],
 )
@@ -293,7 +297,7 @@ def test_what_is_no_trace_is_refused_at_the_byte(text: str, reason: str, tmp_pat
 def test_bytes_that_are_not_utf_8_count_as_bytes(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(b"SQLite" + 100 * b"\xff")
-    assert "byte 0: a mapping begins with 'S', not '{'" in refused(path)
+    assert "byte 0: no JSON: it begins with 'S'" in refused(path)
 
 
 def test_files_that_cannot_be_opened_are_refused(tmp_path: Path) -> None:
@@ -476,3 +480,28 @@ def test_begins_and_ends_are_paired_by_thread(tmp_path: Path) -> None:
         read_kineto(written(tmp_path, [parts[0]]))
     with pytest.raises(InputError, match=r"no spans \(ph X, or B and E\), but 1 of ph i"):
         read_kineto(written(tmp_path, [{"ph": "i", "name": "mark", "ts": 1}]))
+
+
+@pytest.mark.parametrize(
+    ("escape", "said"), [("m", "\\m"), ("x41", "\\x"), ("u12", "\\u12"), (" ", "\\ "), ("U", "\\U")]
+)
+def test_a_bad_escape_is_named_wherever_it_is(
+    escape: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The byte is that of the backslash, however the file is cut into pieces."""
+    text = json.dumps({"traceEvents": [span("cpu_op", "a", 1, 1), span("cpu_op", "HERE", 2, 1)]})
+    text = "\n" + text.replace("HERE", f"C:\\temp\\{escape}odel.py(3): add")
+    path = tmp_path / "trace.json"
+    path.write_text(text)
+    place = text.index(f"\\{escape}")
+    for size in (1 << 22, 1, 7):
+        monkeypatch.setattr(scan, "CHUNK", size)
+        message = refused(path)
+        assert f"byte {place:,} (line 2): not JSON: a text has the escape {said}: a back" in message
+
+
+def test_a_mark_of_the_byte_order_is_passed_over(tmp_path: Path) -> None:
+    path = written(tmp_path, [span("cpu_op", "a", 1, 1)])
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert len(read_kineto(path)) == 1
+    assert is_kineto(path)

@@ -1,5 +1,6 @@
 """The file formats that graphs can be imported from: how to recognise and read them."""
 
+import codecs
 import json
 import re
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
 from paracosm.files import read_bytes
 from paracosm.graphs.graph import Graph
+from paracosm.timeline.other_files import refuse_other_files
 
 _HEAD = 1 << 16
 """Bytes of a file by which its format is known: a trace may have gigabytes."""
@@ -77,9 +79,8 @@ def _flag(option: str) -> str:
 
 def format_of(path: Path) -> str:
     """Return the format of a file by its content."""
-    head = read_bytes(path, _HEAD)
-    if not head:
-        raise InputError(f"{path}: the file is empty")
+    refuse_other_files(path)
+    head = read_bytes(path, _HEAD).removeprefix(codecs.BOM_UTF8)
     if _TEXT.match(head):
         raise InputError(
             f"{path}: protobuf as text, which is not read: write it in binary form "
@@ -87,9 +88,23 @@ def format_of(path: Path) -> str:
         )
     is_json = head.lstrip()[:1] in (b"{", b"[")
     found = (_of_text(head) or _of_keys(path)) if is_json else _of_bytes(head)
+    if found is None and _is_lines(head):
+        raise InputError(
+            f"{path}: JSON objects one after another (NDJSON): write them as one list, "
+            "[{...}, {...}]"
+        )
     if found is None:
         raise InputError(f"{path}: unrecognised format: give --format ({', '.join(FORMATS)})")
     return found
+
+
+def _is_lines(head: bytes) -> bool:
+    """Whether the first two lines are objects of JSON."""
+    lines = head.split(b"\n", 2)[:2]
+    try:
+        return len(lines) == 2 and all(isinstance(json.loads(line), dict) for line in lines)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _of_text(data: bytes) -> str | None:

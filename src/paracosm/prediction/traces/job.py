@@ -266,7 +266,8 @@ def job_of_traces(
     for rank, trace in ranked.items():
         if not segments[rank].segments:
             where = "in the steps that are taken" if numbers else "in it"
-            raise InputError(f"{trace.path}: nothing ran {where}: no op, call or kernel takes time")
+            why = "; ".join(["no op, call or kernel takes time", *trace.notes])
+            raise InputError(f"{trace.path}: nothing ran {where}: {why}")
     groups = _groups(ranked, segments, alone)
     messages: list[Message] = []
     if not alone:

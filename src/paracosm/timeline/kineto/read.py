@@ -40,6 +40,7 @@ from paracosm.timeline.kineto.trace import (
     is_annotation,
     is_step,
 )
+from paracosm.timeline.other_files import HEAD, refuse_other_files
 
 _CODES = {category: code for code, category in enumerate(CATEGORIES)} | {"": -1}
 _DEVICE = {_CODES[category] for category in ON_DEVICE}
@@ -76,14 +77,21 @@ def open_kineto(path: Path, *, inputs: bool = False, named: NamedKernels = BY_NA
 
     More than a million spans are kept on disk, in the folder for temporary files.
     """
+    refuse_other_files(path)
     file = KinetoFile(path, inputs, named)
     header: dict[str, Any] = {}
-    found = False
+    found, keys = False, []
     with open_unpacked(path) as opened:
         scanner = Scanner(opened, path)
-        if not scanner.peek():
+        first = scanner.peek()
+        if not first:
             raise InputError(f"{path}: the file is empty")
-        if scanner.peek() == "[":
+        if first not in "[{":
+            raise scanner.broken(
+                f"no JSON: it begins with {first!r}; a trace of PyTorch's profiler begins with "
+                "'{' or '['"
+            )
+        if first == "[":
             found = True
             file.read(scanner)
         else:
@@ -92,21 +100,46 @@ def open_kineto(path: Path, *, inputs: bool = False, named: NamedKernels = BY_NA
                     found = True
                     file.read(scanner)
                 else:
+                    keys.append(key)
                     value = scanner.value()
                     if key in ("distributedInfo", "baseTimeNanoseconds"):
                         header[key] = value
+        if scanner.peek() == "{" and not found:
+            raise InputError(
+                f"{path}: JSON objects one after another (NDJSON): write them as one list, "
+                "[{...}, {...}]"
+            )
         if scanner.peek():
             raise scanner.broken("there is more behind the end of the trace")
     if not found:
-        raise InputError(f'{path}: no Kineto trace: it lacks "traceEvents"')
+        raise InputError(f'{path}: no Kineto trace: it lacks "traceEvents"{_instead(keys)}')
     file.finish(header)
     return file
+
+
+_OTHER_KEYS = {
+    "nodes": "an execution trace, which `paracosm graph import` reads",
+    "workload_graph": "a Chakra trace, which `paracosm graph import` reads",
+    "paracosm_jaxpr": "a jaxpr, which `paracosm graph import` reads",
+    "paracosm_graph": "a graph in Chakra's format, which `paracosm graph import` reads",
+    "profiles": "a profile for speedscope",
+    "stackFrames": "a profile of stacks",
+}
+
+
+def _instead(keys: Sequence[str]) -> str:
+    """Say what a mapping of these keys is."""
+    for key in keys:
+        if key in _OTHER_KEYS:
+            return f": it is {_OTHER_KEYS[key]}"
+    few = ", ".join(f'"{key[:40]}"' for key in keys[:5])
+    return f" and has {few}" if few else ""
 
 
 def is_kineto(path: Path) -> bool:
     """Whether a file looks like a trace, from how it begins; False if it cannot be read."""
     try:
-        head = read_bytes(path, 1 << 16).decode("utf-8", "replace").lstrip()
+        head = read_bytes(path, HEAD).decode("utf-8-sig", "replace").lstrip()
     except InputError:
         return False
     if head.startswith("["):
@@ -153,7 +186,9 @@ class KinetoFile:
             try:
                 phase = event["ph"]
             except (TypeError, KeyError):
-                raise scanner.broken('an event without "ph" ends here') from None
+                raise scanner.broken(
+                    'a list that is none of events: one without "ph" ends here'
+                ) from None
             if phase != "X":
                 self._phases[phase] = self._phases.get(phase, 0) + 1
                 event = self._paired(event, phase) if phase in ("B", "E") else None

@@ -42,6 +42,7 @@ class Scanner:
         self._text = ""
         self._at = 0
         self._passed = 0  # bytes of the file, unpacked, up to the end of the text
+        self._lines = 0  # that end before the text
         self._ended = False
 
     def peek(self) -> str:
@@ -84,6 +85,8 @@ class Scanner:
                     self._at = end
                     return value
                 continue
+            if reason.startswith("Invalid \\"):
+                self._check_escape(place)
             # What is wrong before the last word does not become right with more of the text.
             open_text = reason.startswith(("Unterminated", "Invalid \\"))
             if (place + LONGEST_WORD < len(self._text) and not open_text) or not self._more():
@@ -128,13 +131,27 @@ class Scanner:
                 return
             self.take(",", "a mapping")
 
+    def _check_escape(self, place: int) -> None:
+        """Raise InputError if the escape at or before a place is none, however it goes on."""
+        at = self._text.rfind("\\", 0, place + 1)
+        escape = re.compile(r"\\(?:u[0-9a-fA-F]{0,4}|.?)", re.DOTALL).match(self._text, at)
+        if at < 0 or escape is None or escape.end() == len(self._text):
+            return
+        self._at = at
+        raise self.broken(
+            f"not JSON: a text has the escape {escape[0]}: a backslash, as in a path of Windows, "
+            "is written twice"
+        )
+
     def broken(self, why: str, known: bool = True) -> InputError:
         """Return the error at the current position; if it is unknown, the file is cut off."""
         rest = self._text[self._at :].replace("\ufffd", "?")  # a byte that is not UTF-8
         place = self._passed - len(rest.encode())
+        line = 1 + self._lines + self._text.count("\n", 0, self._at)
+        where = f"byte {place:,}" + (f" (line {line:,})" if line > 1 else "")
         if not known:
             return InputError(f"{self.path}: cut off at byte {place:,}: the trace is not complete")
-        return InputError(f"{self.path}: byte {place:,}: {why}")
+        return InputError(f"{self.path}: {where}: {why}")
 
     def _ends_within_word(self, place: int) -> bool:
         rest = self._text[place:]
@@ -158,6 +175,9 @@ class Scanner:
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read: {error.strerror}") from None
         self._ended = not raw
+        if not self._passed and raw.startswith(codecs.BOM_UTF8):
+            raw, self._passed = raw[len(codecs.BOM_UTF8) :], len(codecs.BOM_UTF8)
+        self._lines += self._text.count("\n", 0, self._at)
         held_back = len(self._decoder.getstate()[0])  # the begin of a character
         self._text = self._text[self._at :] + self._decoder.decode(raw, final=not raw)
         self._passed += held_back + len(raw) - len(self._decoder.getstate()[0])
