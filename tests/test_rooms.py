@@ -27,7 +27,7 @@ GROUND: dict[str, set[str]] = {
     "files": set(),
     "data_files": {"files", "units"},
     "processes": set(),
-    "parcels": {"files"},
+    "parcels": {"files", "factory"},
     "backends": {"files", "parcels", "processes"},
     "arrays": set(),
     "rng": {"units"},

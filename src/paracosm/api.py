@@ -62,6 +62,7 @@ class Result(Generic[S]):
         self._path = path
         self._folders = folders
         self._keep = keep  # a temporary folder lives as long as the results in it
+        self._failed: dict[str, str] = {}  # further points of a sweep, and why they could not run
 
     @property
     def summary(self) -> S:
@@ -169,7 +170,7 @@ class Result(Generic[S]):
         if not self._folders:
             raise self._missing("report")
         path = _path(path, "report")
-        write_report(self._folders, path)
+        write_report(self._folders, path, self._failed)
         return path
 
     def save(self, folder: Folder, force: bool = False) -> Path:
@@ -266,12 +267,16 @@ class Sweep(Result[S]):
         self._sentence = sentence
 
         rows = read_sweep(path)
+        failed = {row["point"]: str(row["error"]) for row in rows if "error" in row}
+        rows = [row for row in rows if "error" not in row]
         if not rows:
-            raise InputError(f"{path}: no run of this sweep is finished yet")
+            why = "".join(f": {name}: {error}" for name, error in [*failed.items()][:1])
+            raise InputError(f"{path}: no run of this sweep is finished yet{why}")
         folders = [RunFolder.open(path / row["point"]) for row in rows]
         self._points: list[Result[S]] = [_opened(folder, keep) for folder in folders]
         self._varied = [row["varied"] for row in rows]
         super().__init__(self._points[0].summary, path, folders, keep)
+        self._failed = failed
 
     @property
     def summary(self) -> S:
@@ -292,6 +297,11 @@ class Sweep(Result[S]):
     def points(self) -> list[Result[S]]:
         """The results of the points that are finished, in the order of the study."""
         return self._points
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Why points could not run, by their names; they have no result."""
+        return self._failed
 
     @property
     def table(self) -> pa.Table:
@@ -316,10 +326,11 @@ class Sweep(Result[S]):
         from paracosm.report.kinds import view_of
 
         found = view_of(self._runs[0].numbers).compare(self._runs)
-        return found or f"{len(self._points):,} runs of kind {self._summary.kind}."
+        ran = found or f"{len(self._points):,} runs of kind {self._summary.kind}."
+        return f"{ran} {len(self._failed):,} more failed." if self._failed else ran
 
     def _there(self) -> list[str]:
-        return ["points", "table", "figures", "report", "save"]
+        return ["points", "failed", "table", "figures", "report", "save"]
 
 
 def train(config: Config = None, **options: Any) -> Result[TrainingSummary]:

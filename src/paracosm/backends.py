@@ -9,7 +9,7 @@ import platform
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -90,11 +90,19 @@ class Backend:
         function: Callable[..., Answer],
         calls: Iterable[tuple[Any, ...]],
         in_order: bool = False,
+        lost: Callable[..., Answer] | None = None,
     ) -> Iterator[Answer]:
         """Yield what a function answers to each of some arguments.
 
         Answers come as they are made, or in the order of the calls. A call whose process or worker
         was lost is made again; one alone, or with one job of loky, runs here.
+
+        Args:
+            function: what is called; it and its arguments travel to the processes.
+            calls: the arguments of each call.
+            in_order: whether answers are to come in the order of the calls.
+            lost: what answers, here, a call whose process is lost again and again. Without it, such
+                a call ends the others.
 
         Raises:
             InputError: the cluster is not reached, or its workers cannot be used.
@@ -103,7 +111,7 @@ class Backend:
         made = {"loky": self._here, "dask": self._on_dask, "ray": self._on_ray}[self.name]
         kept: dict[int, Answer] = {}
         following = 0
-        for number, answer in made(function, dict(enumerate(calls))):
+        for number, answer in made(function, dict(enumerate(calls)), lost):
             if not in_order:
                 yield answer
                 continue
@@ -112,7 +120,9 @@ class Backend:
                 yield kept.pop(following)
                 following += 1
 
-    def _here(self, function: Callable[..., Answer], calls: Calls) -> Numbered[Answer]:
+    def _here(
+        self, function: Callable[..., Answer], calls: Calls, lost: Callable[..., Answer] | None
+    ) -> Numbered[Answer]:
         if self.jobs == 1 or len(calls) < 2:
             yield from ((number, function(*each)) for number, each in calls.items())
             return
@@ -122,29 +132,38 @@ class Backend:
 
         jobs = min(self.jobs, len(calls))
         threads = dict.fromkeys(_THREADS, str(max(cpu_count() // jobs, 1)))
-        left, lost = dict(calls), 0
+        left, losses = dict(calls), 0
         while left:
+            # Once processes were lost again and again, one call at a time shows whose are.
+            first = next(iter(left))
+            tried = left if losses < _RETRIES else {first: left[first]}
             executor = get_reusable_executor(
                 jobs, timeout=300, initializer=ignore_interrupts, env=threads
             )
             submit = partial(submit_call, executor, _call, os.getpid(), os.getcwd())
             try:
-                for number, answer in _spread(submit, function, left, jobs):
-                    lost = 0
+                for number, future in _spread(submit, function, tried, jobs):
+                    answer = future.result()
+                    losses = losses if tried is not left else 0
                     del left[number]
                     yield number, answer
             except TerminatedWorkerError:
-                lost += 1
-                if lost == _RETRIES:
+                losses += 1
+                if losses == _RETRIES and lost is None:
                     raise ChildProcessError(
-                        f"{lost} processes were killed one after the other: out of memory? Fewer "
+                        f"{losses} processes were killed one after the other: out of memory? Fewer "
                         "--jobs take less"
                     ) from None
+                if losses > _RETRIES and lost is not None:
+                    losses = 0
+                    yield first, lost(*left.pop(first))
             except BaseException:
-                executor.shutdown(kill_workers=True)
+                _end(executor)
                 raise
 
-    def _on_dask(self, function: Callable[..., Answer], calls: Calls) -> Numbered[Answer]:
+    def _on_dask(
+        self, function: Callable[..., Answer], calls: Calls, lost: Callable[..., Answer] | None
+    ) -> Numbered[Answer]:
         distributed = require("distributed", "dask", "--backend dask")
         client = _dask_client(self.scheduler, self.jobs)
         try:  # they may not have started yet, or be replaced after a loss
@@ -161,11 +180,16 @@ class Backend:
         executor = client.get_executor(pure=False)
         submit = partial(executor.submit, _remote, versions(), parcel)
         try:
-            yield from _spread(submit, function, calls, len(threads))
-        except distributed.KilledWorker:
-            raise ChildProcessError(
-                "workers were lost one after the other at the same run: out of memory?"
-            ) from None
+            for number, future in _spread(submit, function, calls, len(threads), _cancel):
+                try:
+                    answer = future.result()
+                except distributed.KilledWorker:
+                    if lost is None:
+                        raise ChildProcessError(
+                            "workers were lost one after the other at the same run: out of memory?"
+                        ) from None
+                    answer = lost(*calls[number])
+                yield number, answer
         except (CancelledError, OSError) as error:
             if client.status == "running":
                 raise
@@ -174,7 +198,9 @@ class Backend:
                 "the Dask scheduler is lost; what has ended is kept, and the same command goes on"
             ) from error
 
-    def _on_ray(self, function: Callable[..., Answer], calls: Calls) -> Numbered[Answer]:
+    def _on_ray(
+        self, function: Callable[..., Answer], calls: Calls, lost: Callable[..., Answer] | None
+    ) -> Numbered[Answer]:
         ray = require("ray", "ray", "--backend ray")
         if not ray.is_initialized():
             here = {} if self.scheduler else {"num_cpus": self.jobs, "include_dashboard": False}
@@ -182,14 +208,20 @@ class Backend:
         remote = ray.remote(max_retries=_RETRIES)(_remote)
         workers, parcel = int(ray.cluster_resources().get("CPU", 1)), ray.put(self.files)
 
-        def submit(number: int, call: bytes) -> Future[Any]:
-            future: Future[Any] = remote.remote(versions(), parcel, number, call).future()
+        def submit(call: bytes) -> Future[Any]:
+            future: Future[Any] = remote.remote(versions(), parcel, call).future()
             return future
 
-        try:
-            yield from _spread(submit, function, calls, workers)
-        except ray.exceptions.RayTaskError as error:
-            raise error.cause from None
+        for number, future in _spread(submit, function, calls, workers, _cancel):
+            try:
+                answer = future.result()
+            except ray.exceptions.RayTaskError as error:
+                raise error.cause from None
+            except ray.exceptions.WorkerCrashedError as error:
+                if lost is None:
+                    raise ChildProcessError(f"--backend ray: {error}") from None
+                answer = lost(*calls[number])
+            yield number, answer
 
 
 HERE = Backend()
@@ -198,35 +230,58 @@ atexit.register(_FOLDERS.close)  # after Dask's own, which is registered later: 
 
 
 def _spread(
-    submit: Callable[[int, bytes], Future[Any]],
-    function: Callable[..., Answer],
+    submit: Callable[[bytes], Future[Any]],
+    function: Callable[..., Any],
     calls: Calls,
     workers: int,
-) -> Numbered[Answer]:
-    """Yield the numbers of calls and their answers, a few calls for each worker under way."""
+    end: Callable[[Future[Any]], object] = lambda future: None,
+) -> Iterator[tuple[int, Future[Any]]]:
+    """Yield the numbers of calls that are done, a few calls for each worker under way.
+
+    `end` is called with those that are under way when nobody wants more. Loky's are not cancelled:
+    its thread would fail at them.
+    """
     from joblib.externals.loky.backend.reduction import dumps  # by value, what a script defines
 
-    waiting = (submit(n, bytes(dumps((function, each)))) for n, each in list(calls.items()))
-    running = set(islice(waiting, _AHEAD * workers))
+    waiting = (
+        (submit(bytes(dumps((function, arguments)))), number)
+        for number, arguments in list(calls.items())
+    )
+    running = dict(islice(waiting, _AHEAD * workers))
     try:
         while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            running |= set(islice(waiting, len(done)))
-            for each in done:
-                yield each.result()
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            running |= dict(islice(waiting, len(done)))
+            for future in done:
+                yield running.pop(future), future
     finally:
-        for each in running:
-            each.cancel()
+        for future in running:
+            end(future)
 
 
-def _call(parent: int, folder: str, number: int, call: bytes) -> tuple[int, Any]:
+def _cancel(future: Future[Any]) -> None:
+    future.cancel()
+
+
+def _end(executor: Any) -> None:
+    """Kill the processes of an executor of loky, which then ends as if they had been lost.
+
+    Told to kill them itself, its thread may fail at calls that it has just taken back.
+    """
+    for process in list(executor._processes):
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    executor.shutdown()
+
+
+def _call(parent: int, folder: str, call: bytes) -> Any:
     """Make a call in a process of this machine, which may have been started in another folder."""
     end_with_parent(parent=parent)
     os.chdir(folder)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a run keeps what it has
     try:
         function, arguments = pickle.loads(call)
-        return number, function(*arguments)
+        return function(*arguments)
     finally:
         ignore_interrupts()
 
@@ -234,7 +289,7 @@ def _call(parent: int, folder: str, number: int, call: bytes) -> tuple[int, Any]
 _ALONE = Lock()  # the current folder is that of a process, not of a thread
 
 
-def _remote(known: dict[str, str], parcel: Parcel, number: int, call: bytes) -> tuple[int, Any]:
+def _remote(known: dict[str, str], parcel: Parcel, call: bytes) -> Any:
     here = versions()
     for name in known.keys() & here.keys():
         if known[name] != here[name]:
@@ -244,7 +299,7 @@ def _remote(known: dict[str, str], parcel: Parcel, number: int, call: bytes) -> 
             )
     with _ALONE, parcel.opened():
         function, arguments = pickle.loads(call)
-        return number, function(*arguments)
+        return function(*arguments)
 
 
 def _same(parcel: Parcel) -> Parcel:

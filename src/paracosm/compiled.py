@@ -1,12 +1,14 @@
 """Compilation of loops with Numba, function by function or together with all callees."""
 
 import hashlib
+import signal
 from collections.abc import Callable, Mapping, Sequence
+from threading import get_ident, main_thread
 from typing import Any, cast
 
 import numba
 import numpy as np
-from numba.core import cgutils, imputils, types
+from numba.core import cgutils, event, imputils, types
 from numba.core.registry import CPUDispatcher
 from numba.core.typing import templates
 from numba.extending import intrinsic, models, register_model
@@ -18,6 +20,7 @@ _Decorator = Callable[[Any], Any]
 _njit: Any = numba.njit
 _utilities: Any = cgutils
 _intrinsic: _Decorator = intrinsic
+_register: Callable[..., Any] = event.register
 _resolver: _Decorator = templates.infer_getattr
 _getter = cast(Callable[[Any], _Decorator], imputils.lower_getattr_generic)
 _model = cast(Callable[[Any], _Decorator], register_model)
@@ -194,6 +197,64 @@ def _field(context: Any, builder: Any, pointer: Any, value: Any, name: str) -> A
     place = pointer.target.fields.index(name)
     field = _utilities.gep_inbounds(builder, value, 0, place)
     return field if isinstance(pointer.target.types[place], _NAMED) else builder.load(field)
+
+
+class _SignalsHeld(event.Listener):
+    """Holds signals back while Numba compiles in the main thread, up to its next pass.
+
+    LLVM calls Python back with what it has compiled, and collects garbage by calls of its own. What
+    a signal's handler raises there, such as Ctrl-C's KeyboardInterrupt, Python prints and forgets;
+    then Numba misses the code, which is an error of another kind, or goes on.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0  # of Numba's lock, which is held while something is compiled or loaded
+        self._handlers: dict[int, Any] = {}
+        self._received: list[int] = []
+
+    def on_start(self, event: Any) -> None:
+        if get_ident() != main_thread().ident:  # signals are handled in the main thread only
+            return
+        if event.kind == "numba:run_pass":
+            if self._received:
+                self._release()
+            return
+        self._depth += 1
+        if self._depth == 1:
+            try:
+                for number in _SIGNALS:
+                    self._hold(number)
+            except BaseException:
+                self._release()
+                raise
+
+    def on_end(self, event: Any) -> None:
+        if get_ident() == main_thread().ident and event.kind != "numba:run_pass" and self._depth:
+            self._depth -= 1
+            if self._depth == 0:
+                self._release()
+
+    def _hold(self, number: int) -> None:
+        handler = signal.getsignal(number)
+        if callable(handler):
+            self._handlers[number] = handler
+            signal.signal(number, lambda number, frame: self._received.append(number))
+
+    def _release(self) -> None:
+        self._depth = 0
+        while self._handlers:
+            signal.signal(*self._handlers.popitem())
+        received, self._received = self._received, []
+        for number in received:
+            signal.raise_signal(number)
+
+
+_SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+_signals_held = _SignalsHeld()
+for _kind in ("numba:compiler_lock", "numba:run_pass"):
+    _register(_kind, _signals_held)
 
 
 class _Part(CPUDispatcher):

@@ -3,18 +3,22 @@ may be a file: `folder/file.py:factory`.
 """
 
 import importlib
-import importlib.util
 import inspect
+import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
+from urllib.parse import quote, unquote
 
-from paracosm.errors import InputError
+from paracosm.errors import InputError, MissingExtraError
 from paracosm.files import Stamp, file_stamp
 
 
@@ -88,6 +92,30 @@ def describe_error(error: BaseException, place: bool = True) -> str:
     return told if where is None else f"{told} ({where})"
 
 
+def failure(error: BaseException) -> tuple[str, int]:
+    """Return the line that says what an error is, and the exit code that it asks for: 2 where the
+    input or the user's own code is wrong, 1 where this machine is, or Paracosm.
+    """
+    if isinstance(error, InputError | MissingExtraError):
+        return str(error), 2
+    own = users_place(error)
+    if own is None or not own.raises:  # else the user's code has opened a file, and the like
+        match error:
+            case MemoryError():
+                return f"out of memory: {error}" if str(error) else "out of memory", 1
+            case OSError():
+                where = f"{error.filename}: " if error.filename is not None else ""
+                return f"{where}{error.strerror or error}", 1
+    reason = describe_error(error, place=False)[:300]
+    if own is not None:
+        code = 1 if isinstance(error, OSError | MemoryError) else 2
+        return f"{own}: {reason} (PARACOSM_DEBUG=1 shows the traceback)", code
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(place.filename)}:{place.lineno}"
+    line = "please report it, with the traceback that PARACOSM_DEBUG=1 shows"
+    return f"a bug in Paracosm ({where}: {reason}): {line}", 1
+
+
 @dataclass(frozen=True)
 class Place:
     """A line of the user's code."""
@@ -130,7 +158,7 @@ def _load_module(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-_loaded: dict[str, Stamp] = {}
+_stamps: dict[str, Stamp] = {}  # by module: of its file, when it was run
 
 
 def _load_file(name: str) -> ModuleType:
@@ -138,24 +166,97 @@ def _load_file(name: str) -> ModuleType:
     neighbours, as a script may.
     """
     path = Path(name).resolve()
-    stamp = file_stamp(path)
-    known = sys.modules.get(str(path))
-    if known is not None and _loaded.get(str(path)) == stamp:
-        return known
-    spec = importlib.util.spec_from_file_location(str(path), path)
-    assert spec is not None  # the name ends with .py
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
-    sys.modules[str(path)] = module  # before it runs: dataclasses look their module up
+    module_name = _module_of(path)
+    if module_name in sys.modules and _stamps.get(module_name) == file_stamp(path):
+        return sys.modules[module_name]
+    sys.modules.pop(module_name, None)
+    return importlib.import_module(module_name)
+
+
+# What a file defines is pickled by the name of its module, which a process that has not run the
+# file yet imports. So the name holds the path, without dots: what stands before one is a package.
+
+_MOVED = "PARACOSM_MOVED_FILES"  # environment variable, so that processes of a process have it too
+
+
+@contextmanager
+def files_moved(origin: str, folder: Path) -> Iterator[None]:
+    """Load files below `origin`, a folder of another machine, from their copies in `folder`."""
+    before = os.environ.get(_MOVED)
+    os.environ[_MOVED] = json.dumps([origin, str(folder)])
     try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[str(path)]
-        raise
-    _loaded[str(path)] = stamp
-    return module
+        yield
+    finally:
+        if before is None:
+            del os.environ[_MOVED]
+        else:
+            os.environ[_MOVED] = before
+
+
+def file_of_module(name: str) -> Path | None:
+    """Return the file that a module was loaded from by its path; None for any other module."""
+    return Path(unquote(name)) if name.startswith("/") else None
+
+
+def _module_of(path: Path) -> str:
+    origin, folder = _moved()
+    if path.is_relative_to(folder):
+        path = origin / path.relative_to(folder)
+    return quote(str(path)).replace(".", "%2E")
+
+
+def _moved() -> tuple[Path, Path]:
+    origin, folder = json.loads(os.environ.get(_MOVED, '["/", "/"]'))
+    return Path(origin), Path(folder)
+
+
+class _Finder:
+    """Finds modules that are named after their file."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        file = file_of_module(name)
+        if file is None:
+            return None
+        origin, folder = _moved()
+        copy = folder / file.relative_to(origin) if file.is_relative_to(origin) else file
+        file = copy if copy.exists() else file
+        return spec_from_file_location(name, file, loader=_Loader(name, str(file)))
+
+
+class _Loader(SourceFileLoader):
+    def get_code(self, fullname: str) -> CodeType:
+        """Compile the file: what Python keeps of it may be of a version of the same second."""
+        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
+        return code
+
+    def exec_module(self, module: ModuleType) -> None:
+        folder = str(Path(self.path).parent)
+        if folder not in sys.path:
+            sys.path.append(folder)
+        stamp = file_stamp(self.path)
+        super().exec_module(module)
+        _stamps[self.name] = stamp
+
+
+sys.meta_path.append(_Finder)
+
+
+def reference_to(value: type | Callable[..., Any]) -> str:
+    """Return `file.py:name` or `package.module:name` of a class or function, for `named_function`.
+
+    A file in the current folder or below has a path from there.
+    """
+    module = value.__module__
+    if module == "__main__":
+        path = getattr(sys.modules[module], "__file__", None)
+        file = Path(path).resolve() if path and path.endswith(".py") else None
+    else:
+        file = file_of_module(module)
+    if file is not None:
+        folder = Path.cwd()
+        module = str(file.relative_to(folder) if file.is_relative_to(folder) else file)
+    return f"{module}:{value.__qualname__}"
 
 
 def _arguments(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from paracosm.errors import InputError
+from paracosm.factory import files_moved
 from paracosm.files import temporary_folder
 
 MOST_BYTES = 2**28
@@ -27,6 +28,7 @@ class Parcel:
     """Contents of files by their paths from the current folder."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
+    origin: str = "/"  # the folder that their paths start from, on the machine that sends them
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -47,7 +49,8 @@ class Parcel:
         os.chdir(folder)
         sys.path.append(str(folder))
         try:
-            yield
+            with files_moved(self.origin, folder):
+                yield
         finally:
             os.chdir(before)
             sys.path.remove(str(folder))
@@ -78,7 +81,7 @@ def parcel_of(arguments: Any) -> Parcel:
             f"{largest}: the files to send to workers are {size >> 20:,} MiB, at most "
             f"{MOST_BYTES >> 20:,}: put it on a disk that they share, and give its absolute path"
         )
-    return Parcel(found)
+    return Parcel(found, os.getcwd()) if found else Parcel()
 
 
 def _texts(value: Any) -> Iterator[str]:

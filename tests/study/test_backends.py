@@ -51,8 +51,12 @@ class Own(Algorithm):
 MODEL = """
 import torch
 
+class Flat(torch.nn.Linear):
+    def forward(self, x):
+        return super().forward(x.flatten(1))
+
 def model():
-    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+    return Flat(64, 10)
 """
 
 
@@ -181,6 +185,64 @@ def test_a_run_whose_process_is_killed_is_made_again(tmp_path: Path) -> None:
     assert len(list(Backend(jobs=2).each(die_once, calls))) == 2
     with pytest.raises(ChildProcessError, match="3 processes were killed one after the other"):
         list(Backend(jobs=2).each(die, [(1,), (2,)]))
+
+
+def survivor(number: int) -> int:
+    if number in (2, 5):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def lost(number: int) -> int:
+    return -number
+
+
+@pytest.mark.slow
+def test_calls_that_lose_every_process_are_answered_here_and_the_others_made() -> None:
+    answers = Backend(jobs=2).each(survivor, zip(range(8)), in_order=True, lost=lost)
+    assert list(answers) == [0, 1, -2, 3, 4, -5, 6, 7]
+
+
+@pytest.mark.slow
+def test_a_call_that_loses_every_worker_is_answered_here_and_the_others_made(
+    dask: Backend,
+) -> None:
+    answers = dask.each(survivor, zip(range(4)), in_order=True, lost=lost)
+    assert list(answers) == [0, 1, -2, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("verb", ["train", "tune"])
+def test_the_first_signal_ends_a_sweep_on_processes(
+    verb: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    study = "train: {workers: 2, updates: 2000, compute: 1s}\n"
+    (tmp_path / "study.yaml").write_text(
+        study
+        + ("over: {seed: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]}\n" if verb == "train" else "")
+    )
+    flags = ["--tune", "lr=0.01..1 log"] if verb == "tune" else []
+    program = "import sys; from paracosm.cli import main; sys.exit(main(sys.argv[1:]))"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, verb, "study.yaml", *flags, "--out", "out", "--jobs", "2"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        while len(list((tmp_path / "out").glob("*/summary.json"))) < 2:
+            assert process.poll() is None
+            time.sleep(0.05)
+        if number is signal.SIGINT:  # as a terminal sends it, to all processes
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert said.startswith("paracosm: interrupted")
+    assert said.count("\n") == 1
 
 
 def test_an_interrupt_reaches_only_the_processes_that_work() -> None:

@@ -13,6 +13,7 @@ import yaml
 
 import paracosm
 from paracosm.errors import InputError
+from paracosm.factory import named_function
 from paracosm.planning.config import PlanConfig
 from paracosm.training.algorithms.registry import ALGORITHMS, parse_algorithm
 from paracosm.training.config import TrainConfig
@@ -152,7 +153,7 @@ def test_plans_take_it(folder: Path) -> None:
 
 def test_a_process_that_has_not_read_the_file_reads_it(folder: Path) -> None:
     sent = pickle.dumps(parse_algorithm("rules.py:Forgetful(rate=0.25)"))
-    del sys.modules[str(folder.resolve() / "rules.py")]
+    del sys.modules[named_function("algorithm", "rules.py:Forgetful").__module__]
     assert str(pickle.loads(sent)) == "rules.py:Forgetful(rate=0.25)"
 
 

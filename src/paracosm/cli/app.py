@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -21,7 +20,7 @@ from typer.exceptions import TyperException
 import paracosm
 from paracosm.cli.verbs import INTERRUPTED, SETTINGS, Program
 from paracosm.errors import InputError, MissingExtraError, on_one_line
-from paracosm.factory import describe_error, users_place
+from paracosm.factory import failure, users_place
 from paracosm.profiling.allocator import restart_pinned
 
 TIMED = (["profile"], ["predict"], ["measure"])  # what times, and what predicts from timings
@@ -100,29 +99,16 @@ def _failure(error: BaseException) -> int:
     # Typer exits after a shell's completion, and at a closed pipe.
     if own is None and isinstance(error, SystemExit):
         raise error
-    if own is None or not own.raises:  # else the user's code has opened a file, and the like
-        match error:
-            case MemoryError():
-                return _print_error(f"out of memory: {error}" if str(error) else "out of memory", 1)
-            case BrokenPipeError():
-                return _discard_output()
-            case OSError(filename=None) | ValueError() | AttributeError() if _is_output_broken():
-                return _discard_output()
-            case OSError():
-                where = f"{error.filename}: " if error.filename is not None else ""
-                return _print_error(f"{where}{error.strerror or error}", 1)
+    broken = isinstance(error, BrokenPipeError) or (
+        isinstance(error, OSError | ValueError | AttributeError)
+        and getattr(error, "filename", None) is None
+        and _is_output_broken()
+    )
+    if broken and (own is None or not own.raises):  # else the user's code has opened a file
+        return _discard_output()
     if os.environ.get("PARACOSM_DEBUG"):
         raise error
-    what = describe_error(error, place=False)[:300]
-    if own is not None:
-        code = 1 if isinstance(error, OSError | MemoryError) else 2
-        return _print_error(f"{own}: {what} (PARACOSM_DEBUG=1 shows the traceback)", code)
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return _print_error(
-        f"a bug in Paracosm ({os.path.basename(place.filename)}:{place.lineno}: {what}): "
-        "please report it, with the traceback that PARACOSM_DEBUG=1 shows",
-        1,
-    )
+    return _print_error(*failure(error))
 
 
 class _Ended(KeyboardInterrupt):

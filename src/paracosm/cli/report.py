@@ -31,11 +31,15 @@ def report(
     """
     from paracosm.report import write_images, write_report
 
-    folders = [RunFolder.open(path) for given in runs for path in _expand(given)]
+    folders, failed = [], dict[str, str]()
+    for path in runs:
+        names, why_not = _expand(path)
+        folders += [RunFolder.open(name) for name in names]
+        failed |= why_not
     page = out or runs[0] / "report.html"
     _check_replaced(page, b"<!doctype html", "report")
     make_folder(page.parent)
-    write_report(folders, page)
+    write_report(folders, page, failed)
     written = [page]
     if images is not None:
         written += write_images(folders, page.parent, images)
@@ -51,14 +55,17 @@ def _check_replaced(path: Path, begin: bytes, what: str) -> None:
         raise InputError(f"{path} exists and is not a {what}: give another --out")
 
 
-def _expand(path: Path) -> list[Path]:
-    """Return the runs of a sweep's folder in its order; any other folder is returned unchanged."""
+def _expand(path: Path) -> tuple[list[Path], dict[str, str]]:
+    """Return the runs of a sweep's folder in its order, and why other points could not run; any
+    other folder is returned unchanged.
+    """
     if not (path / "sweep.json").is_file():
-        return [path]
-    points = read_sweep(path)
-    if not points:
+        return [path], {}
+    rows = read_sweep(path)
+    runs = [path / row["point"] for row in rows if "error" not in row]
+    if not runs:
         raise InputError(f"{path}: no run of this sweep is finished yet")
-    return [path / row["point"] for row in points]
+    return runs, {row["point"]: str(row["error"]) for row in rows if "error" in row}
 
 
 def trace(

@@ -13,7 +13,7 @@ import typer
 from paracosm.cli.display import aligned, counter, printer, progress_bar
 from paracosm.cli.options import RunFlags, check_folder
 from paracosm.cli.verbs import INTERRUPTED
-from paracosm.errors import InputError
+from paracosm.errors import InputError, on_one_line
 from paracosm.files import Lock
 from paracosm.report.answers import answer
 from paracosm.report.kinds import described, view_of
@@ -21,6 +21,7 @@ from paracosm.report.view import TROUBLES, Figure, View, endings_of, verdict
 from paracosm.results import Summary, to_json
 from paracosm.studies import (
     KINDS,
+    FailedPoint,
     Hooks,
     Point,
     RunFolder,
@@ -121,11 +122,20 @@ def _run_sweep_of(study: Study, points: list[Point], out: Path, flags: RunFlags)
         except KeyboardInterrupt:
             again = "the same command" + (", without --force," if flags.force else "")
             raise typer.Abort(f"interrupted: {again} resumes where it stopped") from None
-    write_report_of([out / point.name for point in points], out)
-    _write_elsewhere({point.name: RunFolder.open(out / point.name) for point in points}, flags)
-    if not flags.quiet:
-        show_sweep(rows, out, flags.json)
-    return _exit_code(study.kind, [row.summary for row in rows], flags.quiet)
+    failed = [row for row in rows if isinstance(row, FailedPoint)]
+    ran = [row for row in rows if isinstance(row, SweepRow)]
+    if ran:
+        runs = [out / row.point for row in ran]
+        write_report_of(runs, out, {row.point: row.error for row in failed})
+        _write_elsewhere({run.name: RunFolder.open(run) for run in runs}, flags)
+    if flags.json:
+        sys.stdout.write(to_json([row.to_dict() for row in rows]))
+    elif ran and not flags.quiet:
+        show_sweep(ran, out)
+    for row in failed:
+        print(f"paracosm: {on_one_line(f'{row.point}: {row.error}')}", file=sys.stderr)
+    code = _exit_code(study.kind, [row.summary for row in ran], flags.quiet)
+    return max(code, 1) if failed else code
 
 
 def _write_elsewhere(runs: Mapping[str, RunFolder], flags: RunFlags) -> None:
@@ -135,13 +145,18 @@ def _write_elsewhere(runs: Mapping[str, RunFolder], flags: RunFlags) -> None:
         log_to_mlflow(runs, flags.mlflow)
 
 
-def write_report_of(runs: list[Path], folder: Path | None = None) -> None:
-    """Write the report of run folders, into `folder` or the only one of them, locked meanwhile."""
+def write_report_of(
+    runs: list[Path], folder: Path | None = None, failed: Mapping[str, str] | None = None
+) -> None:
+    """Write the report of run folders, into `folder` or the only one of them, locked meanwhile.
+
+    `failed` says of other points of a sweep why they could not run.
+    """
     from paracosm.report import write_report
 
     folder = folder or runs[0]
     with Lock(folder):
-        write_report([RunFolder.open(run) for run in runs], folder / "report.html")
+        write_report([RunFolder.open(run) for run in runs], folder / "report.html", failed or {})
 
 
 def _exit_code(kind: str, summaries: list[Summary], quiet: bool) -> int:
@@ -199,11 +214,8 @@ def show_summary(
         say("next: the same with --out runs/NAME writes a report with figures")
 
 
-def show_sweep(rows: Sequence[SweepRow], out: Path, json: bool) -> None:
-    """Print a line for each run of a sweep, or all summaries as JSON."""
-    if json:
-        sys.stdout.write(to_json([row.to_dict() for row in rows]))
-        return
+def show_sweep(rows: Sequence[SweepRow], out: Path) -> None:
+    """Print a line for each run of a sweep."""
     say, view = printer(), view_of(rows[0].summary)
     compared = view.compare(described([RunFolder.open(out / row.point) for row in rows]))
     if compared is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from typer import Argument, Option
 from paracosm.cli.display import counter, printer, show_result
 from paracosm.cli.options import RunFlags, Storage, with_run_flags
 from paracosm.cli.run_verb import write_report_of
-from paracosm.errors import InputError
+from paracosm.errors import InputError, on_one_line
 from paracosm.studies import load_study
 from paracosm.studies.run_folder import BEST
 
@@ -57,7 +58,11 @@ def tune(
             backend=flags.where, force=flags.force, storage=storage,
             finished=lambda _: shown(next(done)),
         )  # fmt: skip
-    write_report_of(list(found.points), flags.out)
+    for point in found.failed[:1]:
+        others = f" ({len(found.failed):,} of all runs failed)" if len(found.failed) > 1 else ""
+        print(f"paracosm: {on_one_line(f'{point.point}: {point.error}')}{others}", file=sys.stderr)
+    if found.points:
+        write_report_of(list(found.points), flags.out)
     say = printer()
     if flags.json:
         show_result({"best": found.best.arguments, "reached": found.reached}, True, False, say)

@@ -47,16 +47,19 @@ if TYPE_CHECKING:
     from paracosm.studies import RunFolder
 
 
-def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
+def write_report(
+    runs: Sequence[RunFolder], path: str | Path, failed: Mapping[str, str] | None = None
+) -> None:
     """Write the report of one run, or the comparison of several, to the HTML file `path`.
 
     The file needs no network and no other file. Sections without data are left out. An unfinished
-    or killed run is shown as far as it got.
+    or killed run is shown as far as it got; `failed` says of further points of a sweep why they
+    could not run.
 
     Raises:
         InputError: there is no run, files are damaged, or the runs are of different kinds.
     """
-    shown = described(runs)
+    shown, failed = described(runs), failed or {}
     single = len(shown) == 1
     first, parts = all_sections(shown)
     names = [run.name for run in shown]
@@ -64,6 +67,7 @@ def write_report(runs: Sequence[RunFolder], path: str | Path) -> None:
     numbers = key_numbers(shown)
     body = [
         _lead(shown),
+        *(_said("bad", f"<b>{escape(name)}.</b> {escape(why)}") for name, why in failed.items()),
         *map(section, first),
         tiles(shown[0], numbers) if single else run_table(shown, numbers),
         run_legend(shown) if parts else "",

@@ -24,6 +24,7 @@ from typing import (
 )
 
 from paracosm.errors import InputError
+from paracosm.factory import reference_to
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False)
@@ -136,7 +137,7 @@ def to_builtin(value: object) -> Any:
         case Mapping():
             return {str(key): to_builtin(item) for key, item in value.items()}
         case type():
-            return f"{value.__module__}:{value.__qualname__}"
+            return reference_to(value)
         case list() | tuple():
             return [to_builtin(item) for item in value]
     if callable(to_list := getattr(value, "tolist", None)):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 from paracosm.backends import HERE, Backend
 from paracosm.data_files import read_json, read_yaml
 from paracosm.errors import InputError
+from paracosm.factory import failure
 from paracosm.files import Lock, check_no_link, replacing, temporary_folder, unwritable
 from paracosm.results import Summary, to_builtin, to_json
 from paracosm.studies.kinds import KINDS, Hooks, Outcome
@@ -60,6 +62,26 @@ def run_point(
 
 
 @dataclass(frozen=True)
+class FailedPoint:
+    """A point of a sweep that could not run: its name, its varied arguments, and why not."""
+
+    point: str
+    varied: Mapping[str, Any]
+    error: str  # one line
+    code: int  # the exit code of such a run
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as `sweep.json` has it."""
+        return {
+            "point": self.point,
+            "varied": self.varied,
+            "status": "failed",
+            "error": self.error,
+            "code": self.code,
+        }
+
+
+@dataclass(frozen=True)
 class SweepRow:
     """A finished point of a sweep: its name, its varied arguments, and its summary."""
 
@@ -79,11 +101,12 @@ def run_sweep(
     backend: Backend = HERE,
     force: bool = False,
     finished: Callable[[Point], None] | None = None,
-) -> list[SweepRow]:
+) -> list[SweepRow | FailedPoint]:
     """Run the points of a study, each in a folder of its own under `out`.
 
     An interrupted sweep resumes: points with finished folders are not run again. `sweep.json`
-    always lists the finished points.
+    always lists the finished points, and those that failed, which end no sweep: they run again
+    when it is run again.
 
     Args:
         study: the study, as in its file.
@@ -91,10 +114,10 @@ def run_sweep(
         out: the folder of the sweep; gets `study.yaml` and `sweep.json`.
         backend: where the points run; those of a cluster are sent back and written here.
         force: run everything again.
-        finished: called, in any order, with each point that is done.
+        finished: called, in any order, with each point that is done, or has failed.
 
     Raises:
-        InputError: `out` holds something other than this sweep, or a point cannot run.
+        InputError: `out` holds something other than this sweep, or no point can run.
         KeyboardInterrupt: the sweep was interrupted.
     """
     with sweeping(to_builtin(study.as_written()), out, backend, force, finished) as run:
@@ -108,7 +131,7 @@ def sweeping(
     backend: Backend = HERE,
     force: bool = False,
     finished: Callable[[Point], None] | None = None,
-) -> Iterator[Callable[[list[Point]], list[SweepRow]]]:
+) -> Iterator[Callable[[list[Point]], list[SweepRow | FailedPoint]]]:
     """Yield what runs points, call by call, in the folder of one sweep (`run_sweep`); `wanted` is
     what its `study.yaml` holds."""
     try:
@@ -117,15 +140,19 @@ def sweeping(
     except OSError as error:
         raise unwritable(f"{out}: cannot write a sweep here", error) from None
     points: list[Point] = []
-    rows: dict[str, SweepRow] = {}
+    rows: dict[str, SweepRow | FailedPoint] = {}
 
-    def done(point: Point) -> None:
-        summary = RunFolder.open(out / point.name).results
-        rows[point.name] = SweepRow(point.name, to_builtin(point.varied), summary)
+    def done(point: Point, failed: tuple[str, int] | None = None) -> None:
+        varied = to_builtin(point.varied)
+        if failed is None:
+            summary = RunFolder.open(out / point.name).results
+            rows[point.name] = SweepRow(point.name, varied, summary)
+        else:
+            rows[point.name] = FailedPoint(point.name, varied, *failed)
         if finished is not None:
             finished(point)
 
-    def run(more: list[Point]) -> list[SweepRow]:
+    def run(more: list[Point]) -> list[SweepRow | FailedPoint]:
         points.extend(more)
         for point in more:
             if not force and _is_finished(point, out / point.name):
@@ -139,11 +166,12 @@ def sweeping(
         sent = [to_builtin(point.as_study()) for point in missing.values()]
         there = backend.sending(sent) if backend.is_remote else backend
         calls = [(p, None if backend.is_remote else out / p.name) for p in missing.values()]
-        for name, files in there.each(_run, calls):
+        for name, files, failed in there.each(_run, calls, lost=_lost):
             if files:
                 write_run_files(out / name, files)
-            done(missing[name])
+            done(missing[name], failed)
             _write_rows(rows, points, out)
+        _check_any_can_run(list(rows.values()))
         return [rows[point.name] for point in more]
 
     try:
@@ -152,7 +180,7 @@ def sweeping(
             try:
                 yield run
             except InputError:
-                if not rows and not any(each.is_dir() for each in out.iterdir()):
+                if not any(file.is_dir() for file in out.iterdir()):
                     remove_run_files(out)
                 raise
     except InputError:
@@ -161,27 +189,46 @@ def sweeping(
         raise
 
 
-def _run(point: Point, out: Path | None) -> tuple[str, dict[str, bytes]]:
-    """Run a point; return its name, and the files of its folder where none was given."""
+_Ran = tuple[str, dict[str, bytes], tuple[str, int] | None]  # name, files, why it failed
+
+
+def _run(point: Point, out: Path | None) -> _Ran:
+    """Run a point; return its name, the files of its folder where none was given, and the line and
+    exit code of what went wrong, if something did."""
     if out is None:
         with temporary_folder() as folder:
-            name, _ = _run(point, folder / "run")
-            files = [each for each in (folder / "run").iterdir() if each.name != Lock.NAME]
-            return name, {each.name: each.read_bytes() for each in files}
+            name, _, failed = _run(point, folder / "run")
+            if failed is not None:
+                return name, {}, failed
+            files = [file for file in (folder / "run").iterdir() if file.name != Lock.NAME]
+            return name, {file.name: file.read_bytes() for file in files}, None
     try:
         status = run_point(point, out, force=True).summary.status
-    except InputError as error:
-        raise InputError(f"{point.name}: {error}") from None
-    except Exception as error:
-        error.add_note(f"in the point {point.name}")
-        raise
+    except (Exception, SystemExit) as error:  # the user's own code may exit
+        if os.environ.get("PARACOSM_DEBUG"):
+            error.add_note(f"in the point {point.name}")
+            raise
+        return point.name, {}, failure(error)
     if status == "interrupted":
         raise KeyboardInterrupt  # ends the whole sweep, not only this point
-    return point.name, {}
+    return point.name, {}, None
+
+
+def _lost(point: Point, out: Path | None) -> _Ran:
+    return point.name, {}, ("its process was killed again and again: out of memory?", 1)
+
+
+def _check_any_can_run(rows: Sequence[SweepRow | FailedPoint]) -> None:
+    """Raise InputError where no point can run, as the input of each is wrong."""
+    failed = [row for row in rows if isinstance(row, FailedPoint) and row.code == 2]
+    if failed and len(failed) == len(rows):
+        all_of_them = f" (none of {len(failed):,} points can run)" if len(failed) > 1 else ""
+        raise InputError(f"{failed[0].point}: {failed[0].error}{all_of_them}")
 
 
 def read_sweep(folder: Path) -> list[Mapping[str, Any]]:
-    """Return the rows of a sweep: for each finished point `point`, its run folder, and `varied`.
+    """Return the rows of a sweep: for each point that is done its run folder `point` and `varied`;
+    one that has failed has an `error`.
 
     Raises:
         InputError: its list cannot be read.
@@ -203,7 +250,9 @@ def _is_name(point: object) -> bool:
     return isinstance(point, str) and "/" not in point and point not in ("", ".", "..")
 
 
-def _write_rows(rows: Mapping[str, SweepRow], points: Iterable[Point], out: Path) -> None:
+def _write_rows(
+    rows: Mapping[str, SweepRow | FailedPoint], points: Iterable[Point], out: Path
+) -> None:
     ordered = [rows[point.name].to_dict() for point in points if point.name in rows]
     with replacing(out / SWEEP) as temporary:
         temporary.write_text(to_json(ordered), encoding="utf-8")

@@ -22,7 +22,7 @@ from paracosm.errors import InputError, require, unknown
 from paracosm.files import replacing
 from paracosm.results import SUMMARIES, Summary, to_builtin
 from paracosm.studies.kinds import KINDS
-from paracosm.studies.run import sweeping
+from paracosm.studies.run import FailedPoint, SweepRow, sweeping
 from paracosm.studies.run_folder import BEST, SUMMARY_KINDS, TRIALS, TUNE
 from paracosm.studies.study import Point, Study
 from paracosm.units import format_number
@@ -133,10 +133,13 @@ class Objective:
             ended = summary.status == "converged"  # what it took to converge
         return float(found) if ended and found is not None and not isnan(found) else None
 
-    def over(self, summaries: Sequence[Summary]) -> float:
-        """Return the median over seeds; one without a number counts as worse than any other."""
+    def over(self, summaries: Sequence[Summary | None]) -> float:
+        """Return the median over seeds; one without a number counts as worse than any other, as
+        does a run that failed.
+        """
         worst = -inf if self.maximize else inf
-        found = [worst if (each := self.of(summary)) is None else each for summary in summaries]
+        numbers = [None if summary is None else self.of(summary) for summary in summaries]
+        found = [worst if number is None else number for number in numbers]
         return worst if 2 * found.count(worst) >= len(found) else median(found)
 
 
@@ -174,6 +177,7 @@ class Tuning(NamedTuple):
     best: Study
     reached: float  # the objective of the best with fresh seeds
     points: Sequence[Path]  # the run folders
+    failed: Sequence[FailedPoint]  # runs that could not be made
 
 
 def tune(
@@ -222,6 +226,7 @@ def tune(
     fresh = range(searched.stop, searched.stop + seeds)
     done: list[tuple[dict[str, Any], float]] = []
     points: list[Path] = []
+    failed: list[FailedPoint] = []
     with (
         quiet(optuna),
         sweeping(wanted, out, backend, force, finished) as run,
@@ -230,9 +235,10 @@ def tune(
         def outcomes(named: Mapping[str, Mapping[str, Any]], seeds: range) -> list[float]:
             groups = [_points(study, name, values, seeds) for name, values in named.items()]
             rows = run([point for group in groups for point in group])
-            points.extend(out / row.point for row in rows)
-            found = iter(rows)
-            return [objective.over([next(found).summary for _ in group]) for group in groups]
+            points.extend(out / row.point for row in rows if isinstance(row, SweepRow))
+            failed.extend(row for row in rows if isinstance(row, FailedPoint))
+            summaries = iter([row.summary if isinstance(row, SweepRow) else None for row in rows])
+            return [objective.over([next(summaries) for _ in group]) for group in groups]
 
         sampler = optuna.samplers.TPESampler(
             seed=study.seed % 2**32,
@@ -275,6 +281,7 @@ def tune(
         tuned,
         reached,
         points,
+        failed,
     )
 
 

@@ -6,7 +6,7 @@ import os
 import pickle
 import shutil
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import BrokenExecutor, Future
 from contextlib import ExitStack
 from functools import lru_cache
 from itertools import groupby
@@ -215,28 +215,50 @@ class LocalWorkers:
             initializer=_start,
             initargs=(os.getpid(), model, threads, file, self._matrix.shape),
         )
-        self._warming: list[Future[int]] = []
+        self._warming: list[Future[str | None]] = []
+        self._is_checked = False
 
     def length(self, count: int) -> int:
         return -(-count // (_TASKS_PER_PROCESS * self._processes))
 
     def warm_up(self) -> bool:
         if not self._warming:
-            self._warming = [submit_call(self._executor, int) for _ in range(self._processes)]
-        return all(future.done() for future in self._warming)
+            self._warming = [submit_call(self._executor, _load) for _ in range(self._processes)]
+        is_warm = all(future.done() for future in self._warming)
+        if is_warm:
+            for future in self._warming:
+                _check_loaded(_answer_of(future))
+        return is_warm
 
     def run(self, parameters: Sequence[Array], tasks: Sequence[Task]) -> Iterator[Answer]:
         rows = np.asarray(self._matrix)
         for row, values in zip(rows, parameters, strict=False):
             row[:] = values
+        if not self._is_checked:
+            _check_loaded(_answer_of(submit_call(self._executor, _load)))
+            self._is_checked = True
         answers = [submit_call(self._executor, _in_shared_memory, task) for task in tasks]
         for task, answer in zip(tasks, answers, strict=True):
-            losses, after = answer.result()
+            losses, after = _answer_of(answer)
             yield Answer(losses, after, rows[task.places])
 
     def close(self) -> None:
         self._executor.shutdown(wait=True, kill_workers=True)
         self._kept.close()
+
+
+def _answer_of(future: Future[Any]) -> Any:
+    try:
+        return future.result()
+    except BrokenExecutor as error:
+        raise ChildProcessError(
+            "a process for gradients was killed: out of memory? --lookahead off uses none"
+        ) from error
+
+
+def _check_loaded(problem: str | None) -> None:
+    if problem is not None:
+        raise InputError(f"the model cannot be loaded in processes: {problem}")
 
 
 def available_cores() -> int:
@@ -282,7 +304,7 @@ class _Held(NamedTuple):
 
 
 # Of each process of this machine, set as it starts.
-_held: _Held
+_model: bytes
 _rows: Tensor
 
 
@@ -294,16 +316,25 @@ def _loaded(model: bytes) -> _Held:
 
 
 def _start(parent: int, model: bytes, threads: int, path: str, shape: tuple[int, int]) -> None:
-    global _held, _rows
+    global _model, _rows
     ignore_interrupts()
     end_with_parent(parent=parent)
     torch.set_num_threads(threads)
-    _held = _loaded(model)
+    _model = model
     _rows = torch.from_numpy(np.memmap(path, np.float32, "r+", shape=shape))
 
 
+def _load() -> str | None:
+    """Load the model; return why that fails, if it does."""
+    try:
+        _loaded(_model)
+    except Exception as error:  # of the user's own code
+        return describe_error(error)
+    return None
+
+
 def _in_shared_memory(task: Task) -> tuple[list[float], list[State]]:
-    return _compute(_held, [_rows[place] for place in task.places], task)
+    return _compute(_loaded(_model), [_rows[place] for place in task.places], task)
 
 
 def _on_cluster(model: bytes, threads: int, parameters: list[Array], task: Task) -> Answer:

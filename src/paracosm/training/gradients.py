@@ -236,6 +236,7 @@ class Automatic(Policy):
         self._make_pool = pool
         self._obstacle = obstacle
         self._pool: GradientPool | None = None
+        self._no_pool = ""  # why none can be used
         self._is_warm = False
         self._seconds = 0.0
         self._counts: Counter[str] = Counter()
@@ -265,7 +266,7 @@ class Automatic(Policy):
             return "auto: nothing was computed"
         parts = [f"{name} {count / total:.0%}" for name, count in self._counts.most_common()]
         why = f"; no vmap: {self._obstacle}" if self._obstacle else ""
-        return f"auto: {', '.join(parts)}{why}"
+        return f"auto: {', '.join(parts)}{why}{self._no_pool and f'; {self._no_pool}'}"
 
     def close(self) -> None:
         if self._pool is not None:
@@ -278,9 +279,13 @@ class Automatic(Policy):
             return False
         if self._seconds < _POOL_COST * self._counts["one by one"]:
             return False
-        if self._pool is None:
-            self._pool = self._make_pool()
-        self._is_warm = self._pool.workers.warm_up()
+        try:
+            if self._pool is None:
+                self._pool = self._make_pool()
+            self._is_warm = self._pool.workers.warm_up()
+        except InputError as error:  # the values are the same without processes
+            self._make_pool = None
+            self._no_pool = str(error)
         return self._is_warm
 
 

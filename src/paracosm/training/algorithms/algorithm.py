@@ -10,16 +10,14 @@ and for schedules. To add an algorithm, write the class and name it as `file.py:
 `registry.py`.
 """
 
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, PositiveInt
 
 from paracosm.errors import InputError
-from paracosm.factory import named_function
+from paracosm.factory import named_function, reference_to
 from paracosm.models.optimizers import Optimizer
 from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.training.failures import SYNCHRONOUS, Recovery
@@ -173,23 +171,7 @@ class Algorithm:
         `file.py:Class`, where the file lies in the current folder or below it by a relative path,
         or as `package.module:Class`.
         """
-        module = cls.__module__
-        if module.startswith(f"{__package__}."):
-            return cls.name
-        if module == "__main__":
-            module = getattr(sys.modules[module], "__file__", module)
-        if module.endswith(".py"):
-            path = Path(module).resolve()
-            folder = Path.cwd()
-            module = str(path.relative_to(folder) if path.is_relative_to(folder) else path)
-        return f"{module}:{cls.__qualname__}"
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Pickle user-defined algorithms by file, for processes that have not imported it."""
-        if not type(self).__module__.endswith(".py"):
-            return super().__reduce__()
-        arguments = {field.name: getattr(self, field.name) for field in fields(self)}
-        return _rebuilt, (self.reference(), arguments)
+        return cls.name if cls.__module__.startswith(f"{__package__}.") else reference_to(cls)
 
     def __str__(self) -> str:
         return write_named(self, self.reference())
@@ -244,7 +226,3 @@ def check_own(algorithm: Algorithm) -> None:
     }
     values = {key: getattr(algorithm, key) for key in _Own.model_fields if key not in methods}
     validated(_Own, values | methods, f'algorithm "{algorithm.reference()}"')
-
-
-def _rebuilt(reference: str, arguments: dict[str, Any]) -> Algorithm:
-    return named_algorithm(reference)(**arguments)
