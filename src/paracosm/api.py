@@ -465,9 +465,10 @@ def tune(
     own = _own(options)
     asked = _study(source).with_arguments(own["seed"], {})
     folder, keep = _folder(own["out"], own["force"])
+    objective = tuning.objective_of(asked, space, minimize, maximize)
     found = tuning.tune(
-        *(asked, space, tuning.objective_of(asked, minimize, maximize), folder), trials=trials,
-        seeds=seeds, backend=own["where"], force=own["force"], storage=storage,
+        *(asked, space, objective, folder), trials=trials, seeds=seeds,
+        backend=own["where"], force=own["force"], storage=storage,
     )  # fmt: skip
     return cast("Sweep[Any]", _reported(Sweep(folder, keep, found.sentence), own["out"]))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+import pyarrow.compute as pc
 import pytest
 
 import paracosm
@@ -21,16 +22,24 @@ RELAX: dict[str, Any] = {"problem": "laplace2d:4", "time": "uniform(1, 3)", "twi
 SPACE = "processors=1..8 log, read=start|completion"
 
 
+def accepted(content: dict[str, Any]) -> Study:
+    """Return a study that the command of its kind accepts."""
+    study = Study.model_validate(content)
+    study.points("test")
+    return study
+
+
 def relaxation(**changes: Any) -> Study:
-    return Study.model_validate({"seed": 3, "relax": {**RELAX, **changes}})
+    return accepted({"seed": 3, "relax": {**RELAX, **changes}})
 
 
 def training(**changes: Any) -> Study:
-    return Study.model_validate({"train": {"updates": 10, **changes}})
+    return accepted({"train": {"updates": 10, **changes}})
 
 
 def tuned(study: Study, out: Path, space: str = SPACE, trials: int = 6, **more: Any) -> Tuning:
-    return tune(study, space, objective_of(study, None, None), out, trials=trials, seeds=2, **more)
+    objective = objective_of(study, space, None, None)
+    return tune(study, space, objective, out, trials=trials, seeds=2, **more)
 
 
 def trials_in(out: Path) -> list[dict[str, str]]:
@@ -74,15 +83,76 @@ def test_a_space_that_cannot_be_read_is_refused(text: str, message: str) -> None
     assert message in str(refused.value)
 
 
-def test_the_objective_is_what_such_runs_are_about() -> None:
-    assert objective_of(training(), None, None) == Objective("final_loss")
-    to_target = training(target="test_loss <= 0.1")
-    assert objective_of(to_target, None, None) == Objective("reached_at")
-    assert objective_of(training(), None, "final_accuracy").maximize
+@pytest.mark.parametrize(
+    ("content", "space", "objective"),
+    [
+        ({"train": {"updates": 10}}, "lr=0.1..1", Objective("final_loss")),
+        ({"train": {"until": "2s"}}, "lr=0.1..1", Objective("final_loss")),
+        ({"train": {"until": "accuracy >= 0.5"}}, "lr=0.1..1", Objective("reached_at")),
+        ({"train": {"until": "test_loss<=0.1"}}, "lr=0.1..1", Objective("reached_at")),
+        ({"relax": RELAX}, SPACE, Objective("virtual_time")),
+        (
+            {"predict": {"model": "mlp", "shape": [64], "workers": 2}},
+            "batch=8..64",
+            Objective("examples_per_second", maximize=True),
+        ),
+        ({"emulate": {"script": __file__}}, "world_size=2..8", Objective("iteration_time")),
+        (
+            {"plan": {"profile": __file__, "target": "loss <= 1", "workers": "1,2"}},
+            "latency=1..2ms",
+            Objective("time"),
+        ),
+    ],
+)
+def test_the_objective_is_what_such_runs_are_about(
+    content: dict[str, Any], space: str, objective: Objective
+) -> None:
+    assert objective_of(Study.model_validate(content), space, None, None) == objective
+
+
+def test_what_is_varied_belongs_to_the_study() -> None:
+    """A target that only trials have, and bounds that no run has all at a time."""
+    to_target = "until=accuracy >= 0.5|accuracy >= 0.6"
+    assert objective_of(training(), to_target, None, None) == Objective("reached_at")
+    study = training(algorithm="streaming-diloco", until="accuracy >= 0.5")
+    apart = "algorithm=streaming-diloco(steps=1)|streaming-diloco(steps=8)"
+    assert objective_of(study, apart, None, None) == Objective("reached_at")
+    with pytest.raises(InputError, match='unknown key "target"'):
+        objective_of(
+            Study.model_validate({"train": {"target": "loss <= 1"}}), "lr=1..2", None, None
+        )
+
+
+def test_a_named_objective_is_a_number_of_the_summary() -> None:
+    assert objective_of(training(), "lr=0.1..1", None, "final_accuracy").maximize
     with pytest.raises(InputError, match="not both"):
-        objective_of(training(), "final_loss", "final_accuracy")
+        objective_of(training(), "lr=0.1..1", "final_loss", "final_accuracy")
     with pytest.raises(InputError, match='did you mean "final_loss"'):
-        objective_of(training(), "final_los", None)
+        objective_of(training(), "lr=0.1..1", "final_los", None)
+
+
+def test_a_training_with_a_target_is_tuned_for_the_time_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Updates of 1 s, each evaluated: the first of three in a row at 80 % is the time to it."""
+    study, out = tmp_path / "study.yaml", tmp_path / "out"
+    study.write_text(
+        "train: {workers: 1, updates: 60, compute: 1s, evaluate_every: 1, "
+        'until: "accuracy >= 0.8"}\n'
+    )
+    flags = ["--tune", "lr=0.001|0.5", "--trials", "4", "--seeds", "1", "--out", str(out)]
+    assert main(["tune", str(study), *flags]) == 0
+    assert "lr=0.5; with fresh seeds reached_at " in capsys.readouterr().out
+    for row in trials_in(out):
+        run = paracosm.train(
+            workers=1, updates=60, compute="1s", evaluate_every=1, until="accuracy >= 0.8",
+            lr=float(row["lr"]),
+        )  # fmt: skip
+        rows = run.metrics.filter(pc.field("name") == "accuracy").to_pylist()
+        met = [each["value"] >= 0.8 for each in rows]
+        first = next((n for n in range(len(met)) if all(met[n : n + 3]) and met[n:]), None)
+        assert float(row["reached_at"]) == (float("inf") if first is None else first)
+    assert {row["reached_at"] == "inf" for row in trials_in(out)} == {False, True}
 
 
 def test_a_run_that_did_not_converge_counts_as_worse_than_any_other() -> None:

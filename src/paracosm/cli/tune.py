@@ -50,7 +50,7 @@ def tune(
     if space is None or flags.out is None:
         raise InputError(f'tune: give --tune "{tuning.EXAMPLE}", and a folder to write: --out')
     asked, done = load_study(study).with_arguments(flags.seed, {}), itertools.count(1)
-    objective = tuning.objective_of(asked, minimize, maximize)
+    objective = tuning.objective_of(asked, space, minimize, maximize)
     quiet = flags.quiet or flags.json
     with counter(seeds * (trials + 2), quiet, unit="runs") as shown:
         found = tuning.tune(

@@ -62,6 +62,9 @@ class Kind:
     total: Callable[[Any], int | None]  # number of units of a run; None if unknown
     # takes arguments, seed, a sink for metrics, and hooks
     run: Callable[[Any, int, Any, Hooks], Outcome]
+    # the number of the summary that such runs are about, which a tuning minimises by default
+    objective: Callable[[Any], str]
+    maximizes: bool = False  # or maximises
     logs: bool = False  # whether it can print a line for every event
     # whether a run writes to the terminal, where a progress bar would interfere
     prints: Callable[[Any], bool] = lambda config: False
@@ -184,6 +187,7 @@ KINDS: Mapping[str, Kind] = {
         check=_check_train,
         total=_updates,
         run=_train,
+        objective=lambda config: "final_loss" if config.target is None else "reached_at",
         logs=True,
         on_clusters=True,
     ),
@@ -196,6 +200,7 @@ KINDS: Mapping[str, Kind] = {
         check=lambda config: config.check(),
         total=lambda config: None,
         run=_relax,
+        objective=lambda config: "virtual_time",
     ),
     "predict": Kind(
         noun="a prediction",
@@ -206,6 +211,8 @@ KINDS: Mapping[str, Kind] = {
         check=lambda config: config.check(),
         total=lambda config: config.predictions,
         run=_predict,
+        objective=lambda config: "examples_per_second",
+        maximizes=True,
     ),
     "emulate": Kind(
         noun="an emulation",
@@ -216,6 +223,7 @@ KINDS: Mapping[str, Kind] = {
         check=lambda config: _imported("paracosm.emulation.check:check_emulation")(config),
         total=lambda config: None,
         run=_emulate,
+        objective=lambda config: "iteration_time",
         prints=lambda config: config.output == "terminal",
     ),
     "plan": Kind(
@@ -230,6 +238,7 @@ KINDS: Mapping[str, Kind] = {
         check=lambda config: config.check(),
         total=lambda config: None,
         run=_plan,
+        objective=lambda config: "time",
         of_many=True,
     ),
 }

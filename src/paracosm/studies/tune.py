@@ -20,12 +20,13 @@ import yaml
 from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError, require, unknown
 from paracosm.files import replacing
-from paracosm.results import SUMMARIES, Summary, to_builtin
+from paracosm.results import SUMMARIES, JsonObject, Summary, to_builtin
 from paracosm.studies.kinds import KINDS
 from paracosm.studies.run import FailedPoint, SweepRow, sweeping
 from paracosm.studies.run_folder import BEST, SUMMARY_KINDS, TRIALS, TUNE
 from paracosm.studies.study import Point, Study
 from paracosm.units import format_number
+from paracosm.validation import validated
 
 EXAMPLE = "lr=0.01..1 log, algorithm=asgd|ssgd"
 
@@ -45,6 +46,13 @@ class Parameter:
 
     distribution: Any
     unit: str = ""
+
+    @property
+    def first(self) -> Any:
+        """The lower bound, or the first of several values."""
+        if hasattr(self.distribution, "choices"):
+            return self.distribution.choices[0]
+        return self.written(self.distribution.low)
 
     def written(self, value: Any) -> Any:
         """Return a value as a study has it, to four digits."""
@@ -116,15 +124,20 @@ class Objective:
         Raises:
             InputError: such summaries have no such number.
         """
-        found: Any = summary.to_dict()
+        found: Any = summary
         if summary.kind.endswith("plan") and self.name in _OF_PLANS:
-            best = found[_OF_PLANS[self.name]]
-            found = {self.name: None} if best is None else found["designs"][best]
+            best = summary[_OF_PLANS[self.name]]
+            found = {self.name: None} if best is None else summary["designs"][best]
         for name in self.name.split("."):
-            if not isinstance(found, Mapping) or name not in found:
+            if found is None:
+                return None
+            if isinstance(found, JsonObject) and name in get_type_hints(type(found)):
+                found = getattr(found, name)  # a mapping leaves out what a run did not come to
+            elif isinstance(found, Mapping) and name in found:
+                found = found[name]
+            else:
                 known = [key for key, each in summary.items() if isinstance(each, float | int)]
                 raise unknown(f"number of a {summary.kind} summary", self.name, known)
-            found = found[name]
             found = found["median"] if isinstance(found, Mapping) and "median" in found else found
         if found is not None and (isinstance(found, bool) or not isinstance(found, float | int)):
             raise InputError(f"{self.name}: of a {summary.kind} summary this is no number")
@@ -143,11 +156,17 @@ class Objective:
         return worst if 2 * found.count(worst) >= len(found) else median(found)
 
 
-def objective_of(study: Study, minimize: str | None, maximize: str | None) -> Objective:
-    """Return what is minimised or maximised; by default what such studies ask for.
+def objective_of(study: Study, text: str, minimize: str | None, maximize: str | None) -> Objective:
+    """Return what is minimised or maximised; by default what such runs are about.
+
+    Args:
+        study: one run, without a grid.
+        text: what is varied (`read_space`).
+        minimize, maximize: the number, where one is given.
 
     Raises:
-        InputError: both are given, or summaries of such runs have no such number.
+        InputError: both are given, summaries of such runs have no such number, or the study cannot
+            be run.
     """
     if minimize is not None and maximize is not None:
         raise InputError("give --minimize or --maximize, not both")
@@ -160,14 +179,18 @@ def objective_of(study: Study, minimize: str | None, maximize: str | None) -> Ob
             numbers = [each for each, hint in known.items() if {int, float} & _kinds(hint)]
             raise unknown(f"number of the summary of {KINDS[study.kind].noun}", name, numbers)
         return Objective(name, maximize=minimize is None)
-    to_target = study.kind == "train" and study.arguments.get("target") is not None
-    return {
-        "train": Objective("reached_at" if to_target else "final_loss"),
-        "relax": Objective("virtual_time"),
-        "predict": Objective("examples_per_second", maximize=True),
-        "emulate": Objective("iteration_time"),
-        "plan": Objective("time"),
-    }[study.kind]
+    runs = KINDS[study.kind]
+    return Objective(runs.objective(_a_configuration(study, text)), runs.maximizes)
+
+
+def _a_configuration(study: Study, text: str) -> Any:
+    """Return the checked arguments of a trial, or else of the study as it is."""
+    first = {name: each.first for name, each in read_space(study, text).items()}
+    trial = {**study.arguments, **first}
+    model = KINDS[study.kind].model(trial)
+    with suppress(InputError):  # all bounds together can be more than a trial has
+        return validated(model, trial, "tune")
+    return validated(model, study.arguments, "tune")
 
 
 class Tuning(NamedTuple):
