@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader
 
 from paracosm.errors import InputError
-from paracosm.models.shards import BatchSampler, make_shards
+from paracosm.models.shards import ALL, BatchSampler, PoissonSampler, make_shards
 
 LABELS = np.repeat(np.arange(10), 100)
 
@@ -158,12 +159,64 @@ def test_skew_needs_labels() -> None:
 def test_every_epoch_visits_every_example_once(shard: list[int], batch: int, batches: int) -> None:
     sampler = BatchSampler(np.array(shard), batch, np.random.default_rng(0))
     drawn = [sampler.next() for _ in range(batches)]
-    assert all(len(indices) == batch and indices.dtype == np.int64 for indices in drawn)
+    size = min(batch, len(shard))
+    assert all(len(indices) == size and indices.dtype == np.int64 for indices in drawn)
     stream = np.concatenate(drawn)
     for begin in range(0, len(stream) - len(shard) + 1, len(shard)):
         assert sorted(stream[begin : begin + len(shard)]) == sorted(shard)
     rest = stream[len(stream) - len(stream) % len(shard) :]
     assert len(set(rest.tolist())) == len(rest)
+
+
+@given(
+    shard=st.lists(st.integers(0, 10**6), min_size=1, max_size=40, unique=True),
+    batch=st.integers(1, 100) | st.just(ALL),
+)
+def test_a_pass_is_that_of_a_data_loader(shard: list[int], batch: int) -> None:
+    """PyTorch's, which shuffles and keeps the last, short minibatch."""
+    sampler = BatchSampler(np.array(shard), batch, np.random.default_rng(0))
+    for _ in range(2):
+        passed = sampler.epoch()
+        loader = DataLoader(shard, min(batch, 1000), shuffle=True)  # type: ignore[arg-type]
+        assert [len(each) for each in passed] == [len(each) for each in loader]
+        assert sorted(np.concatenate(passed).tolist()) == sorted(shard)
+
+
+@given(
+    shard=st.lists(st.integers(0, 10**6), min_size=1, max_size=40, unique=True),
+    batch=st.integers(1, 100) | st.just(ALL),
+    seed=st.integers(0, 2**32),
+)
+def test_a_poisson_sample_has_each_example_at_most_once(
+    shard: list[int], batch: int, seed: int
+) -> None:
+    sampler = PoissonSampler(np.array(shard), batch, np.random.default_rng(seed))
+    for drawn in (sampler.next(), *sampler.epoch()):
+        assert len(set(drawn.tolist())) == len(drawn)
+        assert set(drawn.tolist()) <= set(shard)
+    if batch >= len(shard):
+        assert sorted(sampler.next().tolist()) == sorted(shard)
+
+
+def test_examples_are_in_poisson_samples_by_themselves() -> None:
+    """20 examples with probability 0.3, 4,000 times: how many, each, and each two together."""
+    sampler = PoissonSampler(np.arange(20), 6, np.random.default_rng(1))
+    there = np.zeros((4000, 20))
+    for row in there:
+        row[sampler.next()] = 1
+    # The deviation of a share p of 4,000 is sqrt(p (1 - p) / 4000): 0.0072 and 0.0045.
+    assert np.abs(there.mean(0) - 0.3).max() < 4 * 0.0072
+    both = there.T @ there / 4000
+    assert np.abs(both[~np.eye(20, dtype=bool)] - 0.09).max() < 4.5 * 0.0045
+    # A binomial number: of deviation sqrt(20 0.3 0.7), known to 1 / sqrt(8000) of it.
+    assert there.sum(1).std() == pytest.approx(4.2**0.5, rel=4 / 8000**0.5)
+
+
+def test_a_pass_of_poisson_samples_is_one_pass_on_average() -> None:
+    sampler = PoissonSampler(np.arange(25), 10, np.random.default_rng(2))
+    sizes = np.array([[len(each) for each in sampler.epoch()] for _ in range(2000)])
+    # Of 10, 10 and 5 of 25 examples; the widest has a deviation of sqrt(25 0.4 0.6) = 2.45.
+    assert sizes.mean(0) == pytest.approx([10, 10, 5], abs=4 * 2.45 / 2000**0.5)
 
 
 def test_epochs_are_shuffled_anew() -> None:

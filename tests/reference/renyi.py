@@ -35,8 +35,12 @@ def epsilon(rate: float, noise: float, releases: int, delta: float, tight: bool 
     for order in ORDERS:
         total = releases * divergence(order, rate, noise)
         if tight:
-            total += log1p(-1 / order) - log(delta * order) / (order - 1)
+            found.append(converted(order, total, delta))
         else:
-            total += log(1 / delta) / (order - 1)
-        found.append(total)
+            found.append(total + log(1 / delta) / (order - 1))
     return max(0.0, min(found))
+
+
+def converted(order: int, divergence: float, delta: float = 1e-5) -> float:
+    """Return the epsilon that a divergence of an order implies, by Canonne, Kamath, Steinke."""
+    return divergence + log1p(-1 / order) - log(delta * order) / (order - 1)

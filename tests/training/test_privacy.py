@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import audited
 import numpy as np
 import pytest
 import renyi
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from small_network import data, initial
 from torch.nn.functional import cross_entropy
 
 from paracosm.errors import InputError, MissingExtraError
-from paracosm.models.shards import BatchSampler
+from paracosm.models.shards import PoissonSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
-from paracosm.training.privacy import Accountant, Privacy, parse_privacy
+from paracosm.training.gradient_methods import Gradient, Request
+from paracosm.training.gradients import Private
+from paracosm.training.privacy import (
+    _ORDERS,
+    ClientAccountant,
+    Draw,
+    ExampleAccountant,
+    Privacy,
+    parse_privacy,
+)
 from paracosm.validation import validated
 
 SEED = 6
@@ -33,8 +47,8 @@ def run(**arguments: Any) -> TrainingResult:
         "lr": 0.3,
         "updates": 10,
     }
-    given = {k: v for k, v in {**common, **arguments}.items() if v is not None}
-    return train(validated(TrainConfig, given, "test"), SEED)
+    asked = {k: v for k, v in {**common, **arguments}.items() if v is not None}
+    return train(validated(TrainConfig, asked, "test"), SEED)
 
 
 def column(result: TrainingResult, name: str) -> list[float]:
@@ -48,7 +62,7 @@ def test_each_example_is_clipped_alone(topology: str) -> None:
     module = initial(integer_seed(SEED, TrainingStream.MODEL))
     x, y = (torch.from_numpy(each) for each in data()[:2])
     samplers = [
-        BatchSampler(np.arange(len(x)), 8, generator(SEED, TrainingStream.BATCHES, worker))
+        PoissonSampler(np.arange(len(x)), 8, generator(SEED, TrainingStream.BATCHES, worker))
         for worker in range(2)
     ]
     parameters, clipped = list(module.parameters()), 0
@@ -135,8 +149,8 @@ def test_the_accountant_agrees_with_what_was_published(
     assert renyi.epsilon(rate, noise, releases, 1e-5, tight=False) == pytest.approx(
         published, abs=0.01
     )
-    accountant = Accountant(Privacy("examples", 1.0, noise), lambda c, n: (rate, n), True)
-    accountant.add([(0, releases)])
+    accountant = ExampleAccountant(Privacy("examples", 1.0, noise), lambda client: 60_000, True)
+    accountant.count([[Draw(0, {round(60_000 * rate): releases})]])
     tight = renyi.epsilon(rate, noise, releases, 1e-5)
     assert accountant.epsilon() == pytest.approx(tight, rel=0.01)
     assert 0.8 * published < accountant.epsilon() < published
@@ -160,10 +174,9 @@ def test_what_later_messages_say_of_dropped_gradients_is_counted(
 
 def test_who_never_meets_another_has_a_ledger_of_its_own() -> None:
     def epsilon(together: bool) -> float:
-        accountant = Accountant(
-            Privacy("examples", 1.0, 1.0), lambda client, n: (0.1 * (client + 1), n), together
-        )
-        accountant.add([(0, 5), (1, 7)])
+        sizes = {0: 10, 1: 5}
+        accountant = ExampleAccountant(Privacy("examples", 1.0, 1.0), sizes.__getitem__, together)
+        accountant.count([[Draw(0, {1: 5})], [Draw(1, {1: 7})]])
         return accountant.epsilon()
 
     assert epsilon(False) == pytest.approx(renyi.epsilon(0.2, 1.0, 7, 1e-5), rel=0.02)
@@ -177,9 +190,9 @@ def test_clients_changes_are_clipped_and_their_mean_gets_noise() -> None:
     quiet = run(**common, privacy="clients(clip=0.2, noise=1e-9)")
     assert float(quiet.parameters) == pytest.approx(0.4, abs=1e-5)
     loud = [
-        float(train(validated(TrainConfig, given, "test"), seed).parameters) - 0.8
+        float(train(validated(TrainConfig, asked, "test"), seed).parameters) - 0.8
         for seed in range(60)
-        for given in [{**common, "updates": 1, "privacy": "clients(clip=0.2, noise=0.5)"}]
+        for asked in [{**common, "updates": 1, "privacy": "clients(clip=0.2, noise=0.5)"}]
     ]
     # 60 draws of deviation 0.5 * 0.2 / 2 clients
     assert np.std(loud) == pytest.approx(0.05, rel=0.4)
@@ -222,13 +235,186 @@ def test_a_client_that_takes_part_in_every_round_is_hidden_by_the_noise_alone() 
 def test_rounds_of_drawn_clients_give_less_away() -> None:
     common: dict[str, Any] = {"workers": 3, "privacy": "clients(clip=0.5, noise=4)"}
     drawn = run(**common, algorithm="fedavg(steps=2)", clients=12)
-    assert drawn.summary.epsilon == pytest.approx(renyi.epsilon(3 / 12, 4.0, 10, 1e-5), rel=0.02)
+    # A fixed number is drawn, so one more takes the place of another: half the noise.
+    assert drawn.summary.epsilon == pytest.approx(renyi.epsilon(3 / 12, 2.0, 10, 1e-5), rel=0.02)
+    assert "each of a share of 0.25 taken as a draw of a fixed number" in str(drawn.summary.privacy)
+    # Weights by examples, or how many come in time, would tell who was drawn.
+    for known in ({"shards": "sizes(0.5)"}, {"round_timeout": "1h"}):
+        told = run(**common, **known, algorithm="fedavg(steps=2)", clients=12)
+        assert told.summary.epsilon == pytest.approx(by_participation(told), rel=0.02)
     # Nobody draws who comes next by rounds, so a client is hidden by the noise alone.
     buffered = run(**common, algorithm="fedbuff(buffer=2, steps=2)", clients=12)
-    assert isinstance(buffered.metrics, Metrics)
-    turns = [row.value for row in buffered.metrics.series("client")]
-    most = max(turns.count(client) for client in set(turns))
-    assert buffered.summary.epsilon == pytest.approx(renyi.epsilon(1, 4.0, most, 1e-5), rel=0.02)
+    assert buffered.summary.epsilon == pytest.approx(by_participation(buffered), rel=0.02)
+
+
+def by_participation(result: TrainingResult) -> float:
+    """Return epsilon where who takes part is known: k changes of one in one sum count as k^2."""
+    assert isinstance(result.metrics, Metrics)
+    turns = Counter((row.value, row.step) for row in result.metrics.series("client"))
+    releases: Counter[float] = Counter()
+    for (client, _), times in turns.items():
+        releases[client] += times**2
+    return renyi.epsilon(1, 4.0, max(releases.values()), 1e-5)
+
+
+@pytest.mark.parametrize(("clients", "drawn", "noise"), [(12, 3, 1.0), (100, 10, 2.0), (8, 4, 0.6)])
+def test_a_draw_of_a_fixed_number_hides_less_than_a_poisson_sample(
+    clients: int, drawn: int, noise: float
+) -> None:
+    """Everybody's change is -C but the one's, which is C: sums of `drawn` terms, in units of C.
+
+    Without the one they are around -drawn; with it, in a share of all draws around 2 - drawn. The
+    hockey-stick divergence of the two densities is what delta is at an epsilon.
+    """
+    accountant = ClientAccountant(Privacy("clients", 1.0, noise), drawn / clients)
+    accountant._ledgers[0][1.0] = 10**6  # so that the other bound is not the smaller
+    accountant.count([[Draw(client, {1: 1})] for client in range(drawn)])
+    x = np.linspace(-drawn - 40 * noise, 2 - drawn + 40 * noise, 2_000_001)
+
+    def density(mean: float) -> Any:
+        return np.exp(-(((x - mean) / noise) ** 2) / 2) / (noise * (2 * np.pi) ** 0.5)
+
+    rate = drawn / clients
+    without = density(-drawn)
+    with_it = (1 - rate) * without + rate * density(2 - drawn)
+
+    def delta(epsilon: float) -> float:
+        over = [with_it - np.exp(epsilon) * without, without - np.exp(epsilon) * with_it]
+        return max(float(np.maximum(each, 0).sum()) * (x[1] - x[0]) for each in over)
+
+    assert delta(accountant.epsilon()) <= 1e-5
+    assert delta(renyi.epsilon(rate, noise, 1, 1e-5)) > 1e-5, "a Poisson sample's is too small"
+
+
+def test_a_client_that_is_twice_in_a_sum_counts_four_times() -> None:
+    """Two workers in step fill each buffer of four with two changes each, all clipped."""
+    result = run(
+        algorithm="fedbuff(buffer=4, steps=1)",
+        workers=2,
+        updates=3,
+        compute="1s",
+        privacy="clients(clip=0.01, noise=9)",
+    )
+    assert result.summary.epsilon == pytest.approx(renyi.epsilon(1, 9.0, 3 * 2**2, 1e-5), rel=0.02)
+    assert ": 12 releases" in str(result.summary.privacy)
+
+
+@given(
+    examples=st.integers(20, 50),
+    batch=st.integers(1, 60) | st.just("all"),
+    workers=st.integers(1, 4),
+    shards=st.sampled_from(["shared", "iid", "sizes(0.5)"]),
+    algorithm=st.sampled_from(["ssgd", "fedavg(steps=1)", "fedavg(epochs=1)", "local-sgd(1)"]),
+    seed=st.integers(0, 50),
+)
+@settings(max_examples=40, deadline=None)
+def test_one_example_moves_what_is_released_by_at_most_its_clipped_gradient(
+    examples: int, batch: int | str, workers: int, shards: str, algorithm: str, seed: int
+) -> None:
+    """An audit: with hardly any noise, all of the same seed but one example.
+
+    In the first step of one worker a sum of clipped gradients moves by C where one is left out, by
+    2 C where it is replaced. Means and weights over workers only make less of it. A gradient is a
+    sum over what a minibatch should have.
+    """
+    moved: dict[str, list[torch.Tensor]] = {}
+    compute = Private._one
+
+    def see(self: Private, request: Request) -> Gradient:
+        made = compute(self, request)
+        assert len(set(request.batch.tolist())) == len(request.batch)
+        if not torch.as_tensor(request.parameters).any():
+            gradients.append(torch.as_tensor(made.gradient) * request.lot)
+        return made
+
+    changes: tuple[audited.Change, ...] = ("none", "replaced", "missing")
+    for change in changes:
+        gradients = moved[change] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Private, "_one", see)
+            patch.setattr(audited, "chosen", (examples, change))
+            asked = {
+                "model": "audited:model",
+                "data": "audited:data",
+                "batch": batch,
+                "lr": 1e-9,
+                "algorithm": algorithm,
+                "workers": workers,
+                "shards": shards,
+                "updates": 1,
+                "privacy": "examples(clip=0.5, noise=1e-9)",
+            }
+            train(validated(TrainConfig, asked, "test"), seed)
+    for change, most in (("missing", 0.5), ("replaced", 1.0)):
+        pairs = list(zip(moved["none"], moved[change], strict=True))
+        assert len(pairs) >= 1
+        assert max(float((one - other).norm()) for one, other in pairs) <= most * 1.0001
+
+
+@given(
+    batch=st.integers(1, 70) | st.just("all"),
+    workers=st.integers(1, 4),
+    shards=st.sampled_from(["shared", "iid", "sizes(0.5)"]),
+    algorithm=st.sampled_from(
+        ["ssgd", "asgd", "fedavg(steps=3)", "fedavg(epochs=2)", "local-sgd(3)", "easgd(period=2)"]
+    ),
+    compress=st.sampled_from([None, "topk(0.5)"]),
+    seed=st.integers(0, 50),
+)
+@settings(max_examples=40, deadline=None)
+def test_the_account_is_that_of_what_was_drawn(
+    batch: int | str, workers: int, shards: str, algorithm: str, compress: str | None, seed: int
+) -> None:
+    """By the formulas, from each sample that was drawn; those of the last moment may be unused."""
+    ledgers: dict[int, Counter[tuple[int, int]]] = defaultdict(Counter)
+    draw = PoissonSampler._drawn
+
+    def note(self: PoissonSampler, size: int) -> np.ndarray:
+        drawn = draw(self, size)
+        ledgers[id(self)][size, len(self._indices)] += 1
+        return drawn
+
+    if algorithm.startswith("easgd"):
+        compress = None
+    asked = {
+        "model": "audited:model",
+        "data": "audited:data",
+        "batch": batch,
+        "lr": 0.001,
+        "algorithm": algorithm,
+        "workers": workers,
+        "shards": shards,
+        "updates": 4,
+        "compute": "lognormal(1s, 0.4)",
+        "compress": compress,
+        "lookahead": None,
+        "privacy": "examples(clip=0.5, noise=3)",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PoissonSampler, "_drawn", note)
+        patch.setattr(audited, "chosen", (60, "none"))
+        known = {key: value for key, value in asked.items() if value is not None}
+        result = train(validated(TrainConfig, known, "test"), seed)
+
+    def loss(ledger: Mapping[tuple[int, int], int]) -> float:
+        total = [
+            sum(n * renyi.divergence(a, size / all_, 3.0) for (size, all_), n in ledger.items())
+            for a in _ORDERS
+        ]
+        return max(0.0, min(map(renyi.converted, _ORDERS, total)))
+
+    together = shards == "shared"
+    drawn = [sum(ledgers.values(), Counter())] if together else list(ledgers.values())
+    assert result.summary.epsilon is not None
+    assert result.summary.epsilon <= 1.02 * max(map(loss, drawn))
+    applied: dict[int, int] = Counter()
+    assert isinstance(result.metrics, Metrics)
+    for row in result.metrics.series("staleness"):
+        applied[int(row.node.removeprefix("worker"))] += 1
+    size = 60 if batch == "all" else int(batch)
+    if algorithm in ("ssgd", "asgd") and together:
+        least = renyi.epsilon(min(1.0, size / 60), 3.0, sum(applied.values()), 1e-5)
+        assert result.summary.epsilon >= 0.98 * least
 
 
 @pytest.mark.parametrize("text", ["examples(clip=1, noise=1.1)", "clients(clip=0.5, noise=2)"])

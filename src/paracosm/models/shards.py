@@ -2,7 +2,9 @@
 
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,9 @@ from paracosm.rng import generator
 Indices = Ints
 
 MOST_BATCH = 1_000_000  # examples of a minibatch
+
+ALL = sys.maxsize
+"""The examples of a minibatch that is a whole shard, however large: "all"."""
 
 _SCHEMES = ("shared", "iid", "dirichlet(0.5)", "classes(2)", "sizes(0.5)", "bootstrap(50)")
 _WITH_PARAMETER = re.compile(r"(dirichlet|classes|sizes|bootstrap)\(\s*([^()\s]+)\s*\)")
@@ -208,39 +213,90 @@ def _dirichlet_parts(
     return _cut(order, np.concatenate([[0], np.cumsum(counts)]))
 
 
-class BatchSampler:
-    """Draws batches of indices from a shard, in epochs that are each shuffled anew.
+class Sampler(Protocol):
+    """A source of the minibatches of one shard, as indices of examples."""
 
-    A batch that reaches the end of an epoch is filled from the next one. An epoch's order is drawn
-    when its first example is needed, and held as int32: an idle sampler holds no memory.
+    def next(self) -> Indices:
+        """Return the next minibatch of a stream without end."""
+
+    def epoch(self) -> list[Indices]:
+        """Return the minibatches of one pass over the shard, the last of which may be short."""
+
+
+class BatchSampler:
+    """Draws minibatches from a shard, in epochs that are each shuffled anew.
+
+    One of a stream that reaches the end of an epoch is filled from the next one, as after
+    `repeat().batch()` of tf.data; it is never larger than the shard. An epoch's order is drawn when
+    its first example is needed, and held as int32: an idle sampler holds no memory.
     """
 
     __slots__ = ("_batch", "_indices", "_order", "_position", "_rng")
 
     def __init__(self, indices: Indices, batch: int, rng: np.random.Generator) -> None:
-        if batch < 1:
-            raise InputError(f"a batch of {batch}: at least one example is needed")
-        if batch > MOST_BATCH:
-            raise InputError(f"a batch of {batch:,}: {MOST_BATCH:,} examples at most")
-        if len(indices) == 0:
-            raise InputError("a shard without examples")
+        self._batch = _size(indices, batch)
         self._indices = indices
-        self._batch = batch
         self._rng = rng
         self._order: Codes = np.empty(0, dtype=np.int32)
         self._position = 0
 
     def next(self) -> Indices:
-        """Return the indices of the next batch, `batch` of them."""
         begin, end = self._position, self._position + self._batch
         if end <= len(self._order):
             self._position = end
             return self._indices[self._order[begin:end]]
-        parts = [self._order[begin:]]
-        missing = self._batch - len(parts[0])
-        while missing > 0:
-            self._order = self._rng.permutation(len(self._indices)).astype(np.int32)
-            parts.append(self._order[:missing])
-            self._position = len(parts[-1])
-            missing -= self._position
-        return self._indices[np.concatenate(parts)]
+        rest = self._order[begin:]
+        self._order = self._shuffled()
+        self._position = self._batch - len(rest)
+        both: Codes = np.concatenate([rest, self._order[: self._position]])
+        return self._indices[both]
+
+    def epoch(self) -> list[Indices]:
+        order = self._indices[self._shuffled()]
+        return [order[begin : begin + self._batch] for begin in range(0, len(order), self._batch)]
+
+    def _shuffled(self) -> Codes:
+        return self._rng.permutation(len(self._indices)).astype(np.int32)
+
+
+class PoissonSampler:
+    """Draws minibatches in which each example of a shard is by itself, with one probability.
+
+    On average they are of the sizes of `BatchSampler`; single ones may be empty. Differential
+    privacy by sampling is accounted for such minibatches (Abadi et al., "Deep Learning with
+    Differential Privacy", 2016, section 3.1), not for those that are cut from shuffled epochs.
+    """
+
+    __slots__ = ("_batch", "_indices", "_rng")
+
+    def __init__(self, indices: Indices, batch: int, rng: np.random.Generator) -> None:
+        self._batch = _size(indices, batch)
+        self._indices = indices
+        self._rng = rng
+
+    def next(self) -> Indices:
+        return self._drawn(self._batch)
+
+    def epoch(self) -> list[Indices]:
+        return [*map(self._drawn, pass_sizes(len(self._indices), self._batch))]
+
+    def _drawn(self, size: int) -> Indices:
+        chances: Floats = self._rng.random(len(self._indices))
+        return self._indices[np.flatnonzero(chances < size / len(self._indices))]
+
+
+def pass_sizes(examples: int, batch: int) -> list[int]:
+    """Return the sizes of the minibatches of one pass over so many examples."""
+    whole, rest = divmod(examples, batch)
+    return [batch] * whole + [rest] * (rest > 0)
+
+
+def _size(indices: Indices, batch: int) -> int:
+    """Return the size of a whole minibatch of a shard."""
+    if batch < 1:
+        raise InputError(f"a batch of {batch}: at least one example is needed")
+    if MOST_BATCH < batch != ALL:
+        raise InputError(f"a batch of {batch:,}: {MOST_BATCH:,} examples at most")
+    if len(indices) == 0:
+        raise InputError("a shard without examples")
+    return min(batch, len(indices))

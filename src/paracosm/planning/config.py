@@ -12,6 +12,7 @@ from pydantic import (
     Field,
     InstanceOf,
     PlainSerializer,
+    field_validator,
     model_validator,
 )
 
@@ -20,6 +21,7 @@ from paracosm.cluster.fields import LINK_FIELDS, ClusterFields
 from paracosm.cluster.worker_counts import MOST_NODES, parse_workers
 from paracosm.errors import InputError
 from paracosm.faults.node_failures import FailureFields
+from paracosm.models.shards import ALL
 from paracosm.planning.price import Price, parse_price
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.algorithms.registry import parse_algorithm
@@ -122,6 +124,13 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
         ),
         PlainSerializer(lambda v: None if v is None else str(v), return_type=str | None),
     ] = Field(None, description='money: "2.5/h a worker" (costs are in worker-hours)')
+
+    @field_validator("batch")
+    @classmethod
+    def _of_one_size(cls, batch: int) -> int:
+        if batch == ALL:
+            raise ValueError("a profile predicts minibatches of one size: give a number")
+        return batch
 
     @model_validator(mode="after")
     def _consistent(self) -> PlanConfig:

@@ -56,6 +56,7 @@ def measure_noise(config: TrainConfig, seed: int, at: Sequence[int]) -> list[Gra
         update={"shards": "shared"}
     )  # a single worker draws from all examples
     numerics = prepare_numerics(alone, seed, 1 + MINIBATCHES, 1)
+    size = numerics.batch_of(0)
     found: list[GradientNoise] = []
     try:
         parameters, rule = numerics.initial(), numerics.rule()
@@ -67,7 +68,7 @@ def measure_noise(config: TrainConfig, seed: int, at: Sequence[int]) -> list[Gra
                 gradients = [each.result().gradient for each in pending]
                 squares = [float(gradient.double().square().sum()) for gradient in gradients]
                 mean = sum(gradient.double() for gradient in gradients) / MINIBATCHES
-                found.append(estimate_noise(squares, float(mean.square().sum()), config.batch))
+                found.append(estimate_noise(squares, float(mean.square().sum()), size))
             if update < at[-1]:
                 gradient = numerics.request(0, parameters).result().gradient
                 gradient = numerics.recipe.clipped(gradient)

@@ -240,7 +240,7 @@ def _outcome(
             "updates": summary.reached_updates,
             "spent": summary.virtual_time,
             "made": summary.updates,
-            "steps": summary.examples // config.batch,
+            "steps": _steps(summary),
             "first": seen[0].value,
             "best": seen[0].value if summary.best is None else summary.best,
             "staleness": summary.mean_staleness,
@@ -249,6 +249,14 @@ def _outcome(
             "effective": effective,
         }
     )
+
+
+def _steps(summary: TrainingSummary) -> int:
+    """Return how many gradients went into the updates, whatever their minibatches had."""
+    (row,) = summary.throughput
+    if not row.examples_per_second or not row.steps_per_second:
+        return 0
+    return round(summary.examples * row.steps_per_second / row.examples_per_second)
 
 
 def _divergence(found: object) -> str | None:

@@ -23,7 +23,7 @@ from paracosm.cluster.link import Packets
 from paracosm.errors import InputError
 from paracosm.faults.models import Lose
 from paracosm.faults.node_failures import FailureFields
-from paracosm.models.shards import has_equal_sizes
+from paracosm.models.shards import ALL, has_equal_sizes
 from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
 from paracosm.training.algorithms.algorithm import Algorithm
@@ -226,6 +226,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
                 "compute: timing_only mode computes nothing, so nothing can be measured: give a "
                 "distribution"
             )
+        if self.batch == ALL:
+            self._check_whole_shards()
         if self.timing_only and self.algorithm.counts_examples:
             raise ValueError(
                 f"algorithm: the number of steps of {self.algorithm} depends on data, which "
@@ -281,6 +283,16 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             return {"algorithm": "ssgd", **given}
         return given
 
+    def _check_whole_shards(self) -> None:
+        if self.timing_only:
+            raise ValueError(
+                "batch: the size of a whole shard depends on data, which timing_only mode lacks: "
+                "give a number"
+            )
+        if self.profile is not None or self.strategy is not None:
+            given = "strategy" if self.profile is None else "profile"
+            raise ValueError(f"batch: a {given} predicts minibatches of one size: give a number")
+
     def _check_faults(self) -> None:
         if not (self.profile is None and self.strategy is None and self.schedule is None):
             return
@@ -311,8 +323,10 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             )
         for fault in self.fault:
             model, after = fault.model, self.resend_after
-            loses = isinstance(model, Lose) and model.percent == 100 and model.duration
-            if after is not None and loses > _RESENDS * after:
+            if after is None or not isinstance(model, Lose):
+                continue
+            tries = 1 / (1 - model.percent / 100) if model.percent < 100 else inf
+            if min(tries, model.duration / after) > _RESENDS:
                 raise ValueError(
                     f'fault "{fault}": messages are lost however often they are sent again: give '
                     "it a duration, a smaller share or a longer resend_after"
@@ -400,6 +414,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             idle[reason] = {"servers", "update_time"}
             if topology == "local":
                 idle[reason] |= {"message_size", *LINK_FIELDS}
+        if self.batch == ALL:
+            idle["every minibatch is a whole shard"] = {"batch_of"}
         if self.clients is not None:
             idle["clients share the workers, with one batch size"] = {"batch_of"}
         idle |= self.idle_of_privacy()

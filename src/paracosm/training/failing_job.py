@@ -15,8 +15,10 @@ while the job works. What ends at the instant of a failure has ended. How long a
 is settled when it begins: a checkpoint that comes meanwhile does not shift the slow period.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from inspect import CORO_CREATED, getcoroutinestate
 from math import inf
+from typing import Any
 
 from paracosm.cluster import Cluster
 from paracosm.engine import DeadlockError, Simulator, Worker
@@ -87,7 +89,7 @@ class FailingJob(Job):
         self._sink = sink
         self._until = inf if config.until_time is None else config.until_time
         self._is_stopped = self._is_due = False
-        self._lost_messages = self._requested = self._lost_examples = 0
+        self._lost_messages = self._requested = self._gradients = self._lost_examples = 0
         self._durations: dict[int, Iterator[float] | None] = {}
         self._chances = {
             name: generator(seed, TrainingStream.LOST_MESSAGES, number)
@@ -104,6 +106,7 @@ class FailingJob(Job):
             check_known(self._availability, self._until, "worker")
         self._coming = ComingFailures(failures, self._clock, *nodes, self._availability)
         self._away: dict[str, float] = {}  # workers, until when
+        self._listening: list[Coroutine[Any, Any, None]] = []  # daemons of this life's nodes
         self._in_vain = (0, 0)  # most updates so far, failures beyond those that they allow
         self._saved: list[Saved] = [store.save() for store in self.stores]
         self._at_save = (0.0, 0, 0)  # the engine's clock, updates, contributions
@@ -125,6 +128,9 @@ class FailingJob(Job):
         except DeadlockError as error:
             raise self._standstill(error) from None
         finally:
+            for body in self._listening:
+                if getcoroutinestate(body) == CORO_CREATED:
+                    body.close()  # or Python complains of a coroutine that was never awaited
             self._count_away()
             self._slow.at(self.now)  # so that it counts those that have begun
 
@@ -161,7 +167,7 @@ class FailingJob(Job):
             interval=failures.interval,
             checkpoint_cost=failures.cost,
             restart_cost=None if failures.nodes == Mtbf() else failures.restart,
-            lost_gradients=round(self._lost_examples / self.batch),
+            lost_gradients=round(self._lost_examples * self._gradients / max(1, self._requested)),
             slowdowns=self._slow.begun,
             lost_messages=self._lost_messages,
             resent_messages=self.resent,
@@ -185,8 +191,9 @@ class FailingJob(Job):
         self._lost_messages += is_lost
         return is_lost
 
-    def requested(self, examples: int) -> None:
-        self._requested += examples
+    def requested(self, sizes: Sequence[int]) -> None:
+        self._requested += sum(sizes)
+        self._gradients += len(sizes)
 
     def discarded(self, examples: int, seconds: float) -> None:
         self._lost_examples += examples
@@ -215,6 +222,8 @@ class FailingJob(Job):
         self, store: Store, contributions: Sequence[Contribution], staleness: Sequence[int]
     ) -> None:
         super().updated(store, contributions, staleness)
+        self._slow.has_advanced()
+        self._losses.has_advanced()
         interval = self._failures.interval
         if interval is None or self._is_due or self._sim.now - self._at_save[0] < interval:
             return
@@ -232,14 +241,18 @@ class FailingJob(Job):
 
     def _begin_life(self) -> None:
         sim = self._sim
+        self._listening.clear()
         self.add_nodes(sim)
         for name, node in sim.workers.items():
             assert isinstance(node, FailingWorker | FailingServer)
-            sim.spawn(node.drop_messages(), name=f"{name}.drop_messages", daemon=True)
+            bodies = {"drop_messages": node.drop_messages()}
             if isinstance(node, FailingServer):
-                sim.spawn(node.welcome(), name=f"{name}.welcome", daemon=True)
+                bodies["welcome"] = node.welcome()
                 if self.elastic:
-                    sim.spawn(node.gather(), name=f"{name}.gather", daemon=True)
+                    bodies["gather"] = node.gather()
+            for what, body in bodies.items():
+                sim.spawn(body, name=f"{name}.{what}", daemon=True)
+            self._listening += bodies.values()
         for name, back in self._away.items():
             self._stop_worker(name, back)
         self._coming.begin_life()

@@ -20,7 +20,7 @@ from typing import Any, Protocol, cast
 
 from paracosm.engine import Future, Interrupt, Transfer, Worker
 from paracosm.training.server import ParameterServer
-from paracosm.training.store import Contribution, Gradient, PseudoGradient, Store
+from paracosm.training.store import Contribution, Gradient, Store
 from paracosm.training.team import Tag, Team
 from paracosm.training.worker import TrainingWorker
 
@@ -40,8 +40,8 @@ class Conditions(Protocol):
     def loses(self, source: Worker, target: str) -> bool:
         """Whether a message sent now will be lost."""
 
-    def requested(self, examples: int) -> None:
-        """Count the examples of a gradient that a worker begins to compute."""
+    def requested(self, sizes: Sequence[int]) -> None:
+        """Count gradients that a worker begins to compute, by the examples of each."""
 
     def discarded(self, examples: int, seconds: float) -> None:
         """Count work lost with the failure of one worker."""
@@ -207,28 +207,21 @@ class FailingWorker(_Node, TrainingWorker):
         if self._examples:
             self._last.pending.discard()
             self.conditions.discarded(self._examples, self.seconds_in_push())
-            self._examples = 0
+            self._computed()
 
     async def compute_gradient_unless_answered(self) -> Gradient | None:
         before = self.compute_time
         gradient = await super().compute_gradient_unless_answered()
         if gradient is None:
-            self.conditions.dropped_examples += self._team.batches[self.index]
+            self.conditions.dropped_examples += self._team.numerics.batch_of(self.client)
             self.conditions.discarded(0, self.compute_time - before)
         return gradient
 
-    def _request(self) -> Gradient:
-        self._note_request(1)
-        return super()._request()
-
-    async def local_steps(self, count: int, **how: Any) -> PseudoGradient:
-        self._note_request(count)
-        return await super().local_steps(count, **how)
-
-    def _note_request(self, gradients: int) -> None:
+    def _drawn(self, sizes: Sequence[int]) -> None:
         if not self._examples:
             self._begun = self.compute_time
-        self.conditions.requested(gradients * self._team.batches[self.index])
+        self.conditions.requested(sizes)
+        super()._drawn(sizes)
 
     def seconds_in_push(self) -> float:
         return self.compute_time - self._begun

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, Field, InstanceOf, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, InstanceOf, PlainSerializer
 
 from paracosm.arrays import Floats
 from paracosm.cluster.changes import parse_places
@@ -15,7 +15,7 @@ from paracosm.errors import InputError, require
 from paracosm.models.data_sets import check_trainable
 from paracosm.models.optimizers import Optimizer, parse_optimizer
 from paracosm.models.registry import canonical
-from paracosm.models.shards import MOST_BATCH, check_scheme
+from paracosm.models.shards import ALL, MOST_BATCH, check_scheme
 from paracosm.quantities import Duration, read_bandwidth
 from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Distribution, parse_distribution
@@ -181,6 +181,21 @@ def _optimizer(value: Any) -> Optimizer:
 AS_TEXT = PlainSerializer(str, return_type=str)
 
 
+def _at_most(batch: int) -> int:
+    if MOST_BATCH < batch != ALL:
+        raise ValueError(f"a minibatch has at most {MOST_BATCH:,} examples; all is a whole shard")
+    return batch
+
+
+Batch = Annotated[
+    int,
+    BeforeValidator(lambda v: ALL if v == "all" else v),
+    AfterValidator(_at_most),
+    PlainSerializer(lambda v: "all" if v == ALL else v),
+]
+"""A field of a configuration: the examples of a minibatch; `ALL` for those of a whole shard."""
+
+
 class LearningFields(RecipeFields):
     """Model, data, and computation of gradients."""
 
@@ -191,11 +206,11 @@ class LearningFields(RecipeFields):
     )
     data: str = Field("digits", description="digits, cifar10 or package.module:factory")
     data_dir: Path | None = Field(None, description="folder of the CIFAR-10 archive")
-    batch: int = Field(
+    batch: Batch = Field(
         32,
         ge=1,
-        le=MOST_BATCH,
-        description="examples in a worker's minibatch (of a profile: as profiled)",
+        description="examples in a worker's minibatch, at most those of its shard, or all of them: "
+        "32, all (of a profile: as profiled)",
     )
     shards: str = Field(
         "shared",

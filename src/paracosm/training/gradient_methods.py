@@ -36,15 +36,22 @@ class Gradient(NamedTuple):
 class PendingGradient:
     """The gradient at `parameters` of the examples `batch`, not yet computed."""
 
-    __slots__ = ("_gradient", "_source", "batch", "number", "parameters", "replica")
+    __slots__ = ("_gradient", "_source", "batch", "lot", "number", "parameters", "replica")
 
     def __init__(
-        self, source: Any, number: int, parameters: Parameters, batch: Ints, replica: int
+        self,
+        source: Any,
+        number: int,
+        parameters: Parameters,
+        batch: Ints,
+        replica: int,
+        lot: int | None = None,
     ) -> None:
         self.number = number
         self.replica = replica
         self.parameters: Parameters | None = parameters
         self.batch = batch
+        self.lot = lot
         self._source = source
         self._gradient: Gradient | None = None
 
@@ -90,6 +97,9 @@ class Request(Protocol):
 
     @property
     def replica(self) -> int: ...  # whose buffers it changes
+
+    @property
+    def lot(self) -> int | None: ...  # what a private sum is divided by; None: the examples
 
 
 class Method(Protocol):

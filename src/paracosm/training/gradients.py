@@ -55,10 +55,13 @@ class GradientSource:
         self._requests = 0
 
     def request(
-        self, parameters: Parameters, batch: Ints, replica: int = SHARED
+        self, parameters: Parameters, batch: Ints, replica: int = SHARED, lot: int | None = None
     ) -> PendingGradient:
-        """Request a gradient at parameters that are never changed in place, for a replica."""
-        pending = PendingGradient(self, self._requests, parameters, batch, replica)
+        """Request a gradient at parameters that are never changed in place, for a replica.
+
+        `lot` is by what a private sum over the examples is divided (their number).
+        """
+        pending = PendingGradient(self, self._requests, parameters, batch, replica, lot)
         self._waiting[self._requests] = pending
         self._requests += 1
         return pending
@@ -290,10 +293,12 @@ class Automatic(Policy):
 
 
 class Private:
-    """The method that computes (sum_i min(1, C / |g_i|) g_i + noise C z) / B over B examples.
+    """The method that computes (sum_i min(1, C / |g_i|) g_i + noise C z) / B over a minibatch.
 
-    z is standard normal in each coordinate, from a stream of each request; the norm is that of all
-    tensors. Abadi et al., "Deep Learning with Differential Privacy", 2016, algorithm 1.
+    B is what a minibatch should have, the lot, and not what this one has drawn, which would tell of
+    a single example. z is standard normal in each coordinate, from a stream of each request; the
+    norm is that of all tensors. Abadi et al., "Deep Learning with Differential Privacy", 2016,
+    algorithm 1. The loss is the mean over the examples drawn; 0 where there are none.
 
     Raises:
         InputError: an example's gradient depends on other examples, or cannot be had alone.
@@ -344,5 +349,7 @@ class Private:
         scale = self._privacy.noise * self._privacy.clip
         drawn = (rng.standard_normal(tuple(one.shape), dtype=np.float32) for one in sums)
         noise = map(torch.from_numpy, drawn)
-        noisy = [(a + scale * b) / len(examples) for a, b in zip(sums, noise, strict=True)]
-        return Gradient(total / len(examples), self._layout.in_form_of(request.parameters, noisy))
+        lot = request.lot or len(examples)
+        noisy = [(a + scale * b) / lot for a, b in zip(sums, noise, strict=True)]
+        loss = total / max(1, len(examples))
+        return Gradient(loss, self._layout.in_form_of(request.parameters, noisy))

@@ -14,7 +14,7 @@ from paracosm.training.compression.messages import Compression
 from paracosm.training.config import TrainConfig
 from paracosm.training.record import Progress, RunRecord
 from paracosm.training.server import ParameterServer
-from paracosm.training.store import Contribution, Numerics, Store
+from paracosm.training.store import Contribution, Gradient, Numerics, Store
 from paracosm.training.team import Team
 from paracosm.training.worker import TrainingWorker
 
@@ -46,8 +46,6 @@ class Job(Team):
             seed,
             config.compute_distribution(),
             config.update_time,
-            config.batch,
-            config.batches(len(cluster.workers)),
             config.most_updates,
             self._clients_of(config, seed, numerics),
             compression,
@@ -148,8 +146,8 @@ class Job(Team):
             return sum(store.parameters for store in self.stores) / len(self.stores)
         return self.numerics.join([store.parameters for store in self.stores])
 
-    def sent(self, client: int, examples: int) -> None:
-        self.record.sent(client, examples)
+    def sent(self, gradient: Gradient) -> None:
+        self.record.sent(gradient)
 
     def note(self, node: str, name: str, value: float) -> None:
         self.record.note(node, name, value)
@@ -163,6 +161,7 @@ class Job(Team):
         once; the last one makes the update.
         """
         record, has_parts = self.record, self.topology != "peers"
+        record.released(contributions)
         if store is self.stores[0] or not has_parts:
             step = store.version if has_parts else record.updates + 1
             record.gradients(step, contributions, staleness)

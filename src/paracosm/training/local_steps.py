@@ -25,7 +25,8 @@ from paracosm.training.parameters import ParameterLayout
 from paracosm.training.rules import Stepping
 from paracosm.training.store import Recipe, Rule
 
-Batches = Ints
+Batches = Sequence[Ints]
+"""The examples of each step."""
 
 
 class Steps(NamedTuple):
@@ -59,18 +60,19 @@ class LocalStepSource:
     def request(
         self,
         parameters: Tensor,  # a flat vector that is not changed in place afterwards
-        batches: Batches,  # [steps, examples]
+        batches: Batches,
         rule: Rule,  # the optimizer's
         factors: tuple[float, ...],  # of the learning rate, one a step; none where it is the same
         keep_state: bool,  # whether other steps continue from the state of the rule
         mu: float,
         shift: Tensor | None,
         replica: int = SHARED,  # whose buffers they change
+        lot: int | None = None,  # see `GradientSource.request`
     ) -> WaitingSteps:
         """Ask for a step of each of the batches; see `worker.TrainingWorker.local_steps`."""
         made = WaitingSteps(
             *(self, self._recipe, self._numbers, parameters, batches, rule, factors, mu, shift),
-            *(replica, parameters),
+            *(replica, lot, parameters),
         )
         self._numbers += len(batches)
         if keep_state and isinstance(rule, Stepping):
@@ -128,11 +130,11 @@ class LocalStepSource:
         while group:
             count = len(group)
             until = len(group[-1].batches)
-            batches = np.stack([request.batches[done:until] for request in group], axis=1)
             rule = _joined([request.rule for request in group], rows)
-            for number, minibatches in enumerate(batches, done):
+            for number in range(done, until):
                 direction = torch.empty(count, layout.size)
-                losses += method.stacked(layout.stacks(rows), minibatches, layout.stacks(direction))
+                minibatches = [request.batches[number] for request in group]
+                losses += _gradients(method, layout, rows, minibatches, direction)
                 self._recipe.clip_rows(direction)
                 if mu:
                     direction.add_(rows - start[:count], alpha=mu)
@@ -150,6 +152,28 @@ class LocalStepSource:
             group, rows, losses, done = going_on, rows[:left], losses[:left], until
 
 
+def _gradients(
+    method: StackedMethod,
+    layout: ParameterLayout,
+    rows: Tensor,
+    minibatches: list[Ints],  # one for each row, of whatever size
+    out: Tensor,
+) -> Tensor:
+    """Return the losses of rows, and put their gradients into `out`: those of one size together."""
+    sizes = np.array([len(minibatch) for minibatch in minibatches])
+    if (sizes == sizes[0]).all():
+        return method.stacked(layout.stacks(rows), np.stack(minibatches), layout.stacks(out))
+    losses = torch.zeros(len(rows), dtype=torch.float64)
+    for size in np.unique(sizes):
+        own = torch.from_numpy(np.flatnonzero(sizes == size))
+        batches = np.stack([minibatches[place] for place in own.tolist()])
+        direction = torch.empty(len(own), layout.size)
+        tensors = layout.stacks(rows.index_select(0, own))
+        losses[own] += method.stacked(tensors, batches, layout.stacks(direction))
+        out[own] = direction
+    return losses
+
+
 def _alike(requests: Sequence[WaitingSteps], method: StackedMethod) -> Iterator[list[WaitingSteps]]:
     """Divide requests into groups that share a matrix, of a size that one call takes."""
     ordered = sorted(requests, key=lambda each: (*_kind(each), -len(each.batches)))
@@ -159,7 +183,7 @@ def _alike(requests: Sequence[WaitingSteps], method: StackedMethod) -> Iterator[
 
 def _kind(request: WaitingSteps) -> tuple[int, float, bool, int, int, tuple[float, ...]]:
     earlier = request.rule.steps if isinstance(request.rule, Stepping) else 0
-    own = request.batches.shape[1], request.mu, request.shift is None, earlier, request.done
+    own = len(request.batches[0]), request.mu, request.shift is None, earlier, request.done
     return *own, request.factors
 
 
@@ -188,6 +212,7 @@ class _Minibatch(NamedTuple):
     parameters: Tensor
     batch: Ints
     replica: int
+    lot: int | None
 
 
 @dataclass(eq=False, slots=True)
@@ -204,6 +229,7 @@ class WaitingSteps:
     mu: float
     shift: Tensor | None
     replica: int
+    lot: int | None
     parameters: Tensor
     done: int = 0
     losses: float = 0.0
@@ -239,7 +265,7 @@ class WaitingSteps:
     def next(self) -> _Minibatch:
         """Return the parameters and examples of the next step's gradient."""
         batch = self.batches[self.done]
-        return _Minibatch(self.number + self.done, self.parameters, batch, self.replica)
+        return _Minibatch(self.number + self.done, self.parameters, batch, self.replica, self.lot)
 
     def step(self, loss: float, gradient: Tensor, buffers: State | None) -> None:
         """Make the next step, by its gradient; `buffers` are those after one computed ahead."""

@@ -9,12 +9,17 @@ import numpy as np
 from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError, require
 from paracosm.models import load_data
-from paracosm.models.shards import BatchSampler, make_shards
+from paracosm.models.shards import ALL, BatchSampler, PoissonSampler, Sampler, make_shards
 from paracosm.results import Chance
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training.config import MEASURED, TrainConfig
 from paracosm.training.learning_rate import scaled_learning_rate
-from paracosm.training.privacy import Accountant, ClientNoise, client_accountant
+from paracosm.training.privacy import (
+    Accountant,
+    ClientAccountant,
+    ClientNoise,
+    ExampleAccountant,
+)
 from paracosm.training.rules import update_rule
 from paracosm.training.store import (
     Clipping,
@@ -52,9 +57,11 @@ def prepare_numerics(
         what = "computed" if config.timing_only else "timed on another machine"
         raise InputError(f"--backend: no gradients are {what} in this run: leave it out")
     parts = servers * config.algorithm.fragments
+    batches = config.batches(clients) if config.batch_of else None
     sizes_known = config.costless_messages() or (config.message_size and parts == 1)
     if config.timing_only and sizes_known and config.compress is None:
-        return Numerics(((config.message_size or 0.0) / parts,) * parts)
+        part = (config.message_size or 0.0) / parts
+        return Numerics((part,) * parts, batch=config.batch, batches=batches)
     require("torch", "torch", "training a model")
     import torch
 
@@ -69,7 +76,7 @@ def prepare_numerics(
     if not config.timing_only:
         return computing
     computing.close()
-    return Numerics(computing.sizes, computing.shapes)
+    return Numerics(computing.sizes, computing.shapes, config.batch, batches)
 
 
 class _Computing(Numerics):
@@ -99,7 +106,10 @@ class _Computing(Numerics):
         self._test = _evenly(most, data.test_x, data.test_y)
         self.chance = _chance(self._training[1], self._test[1]) if data.classes else None
         drawn = integer_seed(seed, TrainingStream.MODEL)
-        self._model = build_model(config.model, self._data, drawn, config.batch)
+        rng = generator(seed, TrainingStream.SHARDS)
+        self._shards = make_shards(self._data.train_y.numpy(), clients, config.shards, rng)
+        self._nominal = config.batch if config.batch != ALL else float(self._shards.sizes.mean())
+        self._model = build_model(config.model, self._data, drawn, round(self._nominal))
         fragments = config.algorithm.fragments
         self._layout = ParameterLayout.of(self._model.module, 1 if tensors else servers, fragments)
         self.parts = self._layout.places_of(tensors) if tensors else self._layout.slices
@@ -111,11 +121,10 @@ class _Computing(Numerics):
             sizes = tuple(config.message_size * size / sum(sizes) for size in sizes)
         self.sizes = sizes
         self.shapes = self._layout.shapes_per_server
-        rng = generator(seed, TrainingStream.SHARDS)
-        self._shards = make_shards(self._data.train_y.numpy(), clients, config.shards, rng)
         self._seed = seed
         self._batches = config.batches(clients) if config.batch_of else None
-        self._samplers: dict[int, BatchSampler] = {}  # of the clients that have taken part
+        self._is_private = config.privacy_of("examples") is not None
+        self._samplers: dict[int, Sampler] = {}  # of the clients that have taken part
         self._gradients = make_gradients(
             self._model,
             self._layout,
@@ -123,7 +132,7 @@ class _Computing(Numerics):
             mode="off" if config.compute == MEASURED else config.lookahead,
             workers_hint=active,
             seed=integer_seed(seed, TrainingStream.DROPOUT),
-            batch=config.batch,
+            batch=round(self._nominal),
             privacy=config.privacy_of("examples"),
             noise_seed=integer_seed(seed, TrainingStream.NOISE),
             own_buffers=config.buffers == "own",
@@ -136,7 +145,10 @@ class _Computing(Numerics):
         # Of the clients, drawn anew for each round; None where their turns are not drawn by rounds
         drawn_by_rounds = config.algorithm.has_rounds and config.clients is not None
         is_uniform = config.availability is None and config.sampling == "uniform"
-        self._client_rate = active / clients if drawn_by_rounds and is_uniform else None
+        # Who comes late has a say in how many a mean is of, who has more examples in their weights.
+        are_alike = config.round_timeout is None and int(np.ptp(self._shards.sizes)) == 0
+        is_hiding = drawn_by_rounds and is_uniform and are_alike
+        self._client_rate = active / clients if is_hiding else None
         factor = config.lr_factor(config.last_update, self._lr / config.lr)
         clipping = None if config.clip is None else Clipping(config.clip)
         self.recipe = Recipe(self._lr, factor, clipping)
@@ -162,12 +174,16 @@ class _Computing(Numerics):
     def request(self, client: int, parameters: Any) -> Pending:
         sampler = self._samplers.get(client) or self._sampler(client)
         replica = client if self._replica is None else self._replica
-        pending: Pending = self._gradients.request(parameters, sampler.next(), replica)
+        lot = self._lot(client) if self._is_private else None
+        pending: Pending = self._gradients.request(parameters, sampler.next(), replica, lot)
         return pending
 
     def request_steps(self, client: int, parameters: Any, steps: LocalSteps) -> PendingSteps:
         sampler = self._samplers.get(client) or self._sampler(client)
-        batches = np.stack([sampler.next() for _ in range(steps.count)])
+        if steps.epochs:
+            batches = [batch for _ in range(steps.epochs) for batch in sampler.epoch()]
+        else:
+            batches = [sampler.next() for _ in range(steps.count)]
         rule = self._rules.get(client) if steps.keep_state else self.rule()
         if rule is None:
             rule = self._rules[client] = self.rule()
@@ -179,6 +195,7 @@ class _Computing(Numerics):
         return self._local_steps.request(
             *(parameters, batches, rule, factors),
             *(steps.keep_state, steps.mu, steps.shift, replica),
+            self._lot(client) if self._is_private else None,
         )
 
     def outer_recipe(self, part: int) -> Recipe:
@@ -193,16 +210,31 @@ class _Computing(Numerics):
         if config.privacy is None:
             return None
         if config.privacy.unit == "clients":
-            return client_accountant(config.privacy, self._client_rate)
-        return Accountant(config.privacy, self._releases, config.shards == "shared")
+            return ClientAccountant(config.privacy, self._client_rate)
+        return ExampleAccountant(config.privacy, self.examples_of, config.shards == "shared")
 
-    def _batch_of(self, client: int) -> int:
+    @property
+    def nominal_batch(self) -> float:
+        return self._nominal
+
+    def batch_of(self, client: int) -> int:
+        return min(self._wanted(client), self.examples_of(client))
+
+    @property
+    def has_short_minibatches(self) -> bool:
+        return bool(self._config.batch > self._shards.sizes.min())
+
+    def weight_of(self, client: int) -> float:
+        return (self._lot(client) if self._is_private else self.batch_of(client)) / self._nominal
+
+    def _wanted(self, client: int) -> int:
+        """Return the examples of a minibatch where the shard has as many."""
         return self._config.batch if self._batches is None else self._batches[client]
 
-    def _releases(self, client: int, examples: int) -> tuple[float, int]:
-        """Return the sampling rate of a client's minibatches, and how many so many examples are."""
-        batch = self._batch_of(client)
-        return min(1.0, batch / self.examples_of(client)), examples // batch
+    def _lot(self, client: int) -> int:
+        """Return by what private sums are divided, which does not depend on what is drawn."""
+        wanted = self._wanted(client)
+        return self.examples_of(client) if wanted == ALL else wanted
 
     def forget(self, client: int) -> None:
         self._rules.pop(client, None)
@@ -210,9 +242,10 @@ class _Computing(Numerics):
     def examples_of(self, client: int) -> int:
         return int(self._shards.sizes[client])
 
-    def _sampler(self, client: int) -> BatchSampler:
+    def _sampler(self, client: int) -> Sampler:
         rng = generator(self._seed, TrainingStream.BATCHES, client)
-        made = BatchSampler(self._shards[client], self._batch_of(client), rng)
+        kind = PoissonSampler if self._is_private else BatchSampler
+        made = kind(self._shards[client], self._wanted(client), rng)
         self._samplers[client] = made
         return made
 

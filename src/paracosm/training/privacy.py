@@ -7,12 +7,16 @@ went into updates: the parameters of every instant may be published. Where compr
 what earlier ones have left out (`Codec.depends_on_before`), an update shows gradients that were
 dropped too: all count that were sent. A client's change is clipped with whatever it carries, of the
 same client's data, and gives away nothing more.
+
+Two sets of data are neighbours if one has an example more, or a client; how many examples each
+shard has, and who takes part when, is taken for known.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain
+from math import inf
 from typing import Any, Literal
 
 import numpy as np
@@ -77,83 +81,156 @@ def parse_privacy(text: str) -> Privacy:
     return Privacy(unit, **values)  # type: ignore[arg-type]  # one of the two
 
 
+@dataclass(eq=False, slots=True)
+class Draw:
+    """Minibatches of one client that were drawn together.
+
+    Attributes:
+        client: whose.
+        sizes: by their examples (of Poisson samples, on average), how many there are.
+        charged: what an accountant has counted for them.
+    """
+
+    client: int
+    sizes: Mapping[int, int]
+    charged: int = 0
+
+
 class Accountant:
     """Counts releases and computes the privacy loss.
 
-    Everybody whose parts never meet in one release has a ledger of releases of their own; the
-    largest epsilon counts (parallel composition).
+    Everybody whose parts never meet in one release has a ledger of releases of their own, each by
+    its sampling rate; the largest epsilon counts (parallel composition).
+    """
+
+    def __init__(self, privacy: Privacy) -> None:
+        require("dp_accounting", "privacy", "the privacy of a training run")
+        self._privacy = privacy
+        self._ledgers: dict[int, Counter[float]] = defaultdict(Counter)
+
+    def count(self, contributions: Sequence[Sequence[Draw]]) -> None:
+        """Count what an update shows, as far as it was not counted before: the draws of each of its
+        contributions.
+        """
+        raise NotImplementedError
+
+    def epsilon(self) -> float:
+        """Return epsilon at delta, of all counted releases."""
+        return self._largest_epsilon(self._ledgers, self._privacy.noise)
+
+    def describe(self) -> str:
+        """Describe the result and its assumptions."""
+        return self._described(self._ledgers, "a Poisson sample")
+
+    def _described(self, ledgers: Mapping[int, Counter[float]], sampled: str | None) -> str:
+        rates = [rate for ledger in ledgers.values() for rate in ledger]
+        most = max((ledger.total() for ledger in ledgers.values()), default=0)
+        share = f"{max(rates):.4g}" if rates else "0"
+        drawn = "and who takes part is known"
+        if sampled is not None:
+            drawn = f"each of a share of {share} taken as {sampled}"
+        return (
+            f"epsilon {self.epsilon():.4g} at delta {format_number(self._privacy.delta)} for "
+            f"{self._privacy.unit} added or removed: {most:,} releases about any of them, {drawn}"
+        )
+
+    def _largest_epsilon(self, ledgers: Mapping[int, Counter[float]], noise: float) -> float:
+        from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+        from dp_accounting.rdp import RdpAccountant
+
+        found = 0.0
+        for ledger in _largest(ledgers):
+            accountant = RdpAccountant(_ORDERS)
+            for rate, releases in ledger:
+                event = GaussianDpEvent(noise)
+                accountant.compose(PoissonSampledDpEvent(rate, event), releases)
+            found = max(found, float(accountant.get_epsilon(self._privacy.delta)))
+        return found
+
+
+def _largest(ledgers: Mapping[int, Counter[float]]) -> list[tuple[tuple[float, int], ...]]:
+    """Return the ledgers that others of the same single rate do not exceed."""
+    most: dict[float, int] = {}
+    mixed: set[tuple[tuple[float, int], ...]] = set()
+    for ledger in ledgers.values():
+        if len(ledger) == 1:
+            ((rate, releases),) = ledger.items()
+            most[rate] = max(most.get(rate, 0), releases)
+        else:
+            mixed.add(tuple(sorted(ledger.items())))
+    return [((rate, releases),) for rate, releases in most.items()] + sorted(mixed)
+
+
+class ExampleAccountant(Accountant):
+    """Counts the minibatches whose noisy gradients went into updates: each is one release."""
+
+    def __init__(
+        self,
+        privacy: Privacy,
+        examples_of: Callable[[int], int],  # from a client to the size of its shard
+        together: bool,  # whether all shards are the same examples
+    ) -> None:
+        super().__init__(privacy)
+        self._examples_of = examples_of
+        self._together = together
+
+    def count(self, contributions: Sequence[Sequence[Draw]]) -> None:
+        for draw in chain(*contributions):
+            if not draw.charged:
+                draw.charged = 1
+                examples = self._examples_of(draw.client)
+                ledger = self._ledgers[-1 if self._together else draw.client]
+                for size, minibatches in draw.sizes.items():
+                    ledger[size / examples] += minibatches
+
+
+class ClientAccountant(Accountant):
+    """Counts the updates that a client's change went into.
+
+    A change that is in a sum k times counts as k^2 releases: the Renyi divergence of Gaussian noise
+    grows with the square of what it hides.
+
+    Where each round draws a fixed number of clients, all alike and with equal weights, who was
+    drawn is not known either. One client more or less then moves a sum by up to two of its terms,
+    since somebody else would have had the place: the sum is that of others, or with the probability
+    of being drawn one at a distance of 2 clips. So its privacy loss is at most that of a Poisson
+    sample of that probability under half the noise (Zhu, Dong, Wang, "Optimal Accounting of
+    Differential Privacy via Characteristic Function", 2022: subset sampling). The smaller of both
+    bounds is reported.
     """
 
     def __init__(
         self,
         privacy: Privacy,
-        # From a client and a number of its examples that went into an update to the share of all
-        # that is in each of its releases, and how many these are
-        releases: Callable[[int, int], tuple[float, int]],
-        together: bool,  # whether the releases of all clients are about the same examples
-        by_update: bool = False,  # whether an update is one release, whosever gradients it has
+        rate: float | None,  # the share of clients that each round draws; None if that hides nobody
     ) -> None:
-        require("dp_accounting", "privacy", "the privacy of a training run")
-        self._privacy = privacy
-        self._releases = releases
-        self._together = together
-        self._by_update = by_update
-        self._ledgers: dict[int, Counter[float]] = defaultdict(Counter)
+        super().__init__(privacy)
+        self._rate = rate
+        self._rounds: Counter[float] = Counter()
 
-    def add(self, contributions: Iterable[tuple[int, int]]) -> None:
-        """Count the contributions of an update, each a client and a number of examples."""
-        for client, examples in islice(contributions, 1 if self._by_update else None):
-            rate, count = self._releases(client, examples)
-            self._ledgers[-1 if self._together else client][rate] += count
+    def count(self, contributions: Sequence[Sequence[Draw]]) -> None:
+        last = [draws[-1] for draws in contributions if draws]
+        times = Counter(draw.client for draw in last)
+        if self._rate is not None and any(not draw.charged for draw in last):
+            self._rounds[self._rate] += 1
+        for draw in last:
+            charge = times[draw.client]
+            if charge > draw.charged:
+                self._ledgers[draw.client][1.0] += charge - draw.charged
+                draw.charged = charge
 
     def epsilon(self) -> float:
-        """Return epsilon at delta, of all counted releases."""
-        from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
-        from dp_accounting.rdp import RdpAccountant
-
-        found = 0.0
-        for ledger in self._largest():
-            accountant = RdpAccountant(_ORDERS)
-            for rate, releases in ledger:
-                event = GaussianDpEvent(self._privacy.noise)
-                accountant.compose(PoissonSampledDpEvent(rate, event), releases)
-            found = max(found, float(accountant.get_epsilon(self._privacy.delta)))
-        return found
+        return min(super().epsilon(), self._as_drawn())
 
     def describe(self) -> str:
-        """Describe the result and its assumptions."""
-        rates = [rate for ledger in self._ledgers.values() for rate in ledger]
-        most = max((ledger.total() for ledger in self._ledgers.values()), default=0)
-        share = f"{max(rates):.4g}" if rates else "0"
-        return (
-            f"epsilon {self.epsilon():.4g} at delta {format_number(self._privacy.delta)} for "
-            f"{self._privacy.unit}: {most:,} releases about any of them, each of a share of "
-            f"{share} taken as a Poisson sample"
-        )
+        if self._as_drawn() < super().epsilon():
+            return self._described({-1: self._rounds}, "a draw of a fixed number")
+        return self._described(self._ledgers, None)
 
-    def _largest(self) -> list[tuple[tuple[float, int], ...]]:
-        """Return the ledgers that others of the same single rate do not exceed."""
-        most: dict[float, int] = {}
-        mixed: set[tuple[tuple[float, int], ...]] = set()
-        for ledger in self._ledgers.values():
-            if len(ledger) == 1:
-                ((rate, releases),) = ledger.items()
-                most[rate] = max(most.get(rate, 0), releases)
-            else:
-                mixed.add(tuple(sorted(ledger.items())))
-        return [((rate, releases),) for rate, releases in most.items()] + sorted(mixed)
-
-
-def client_accountant(privacy: Privacy, rate: float | None) -> Accountant:
-    """Return what counts the privacy of clients.
-
-    Where each round draws a share `rate` of them, all clients are as likely in it (McMahan et al.
-    2018, section 3); elsewhere a client is hidden by the noise of the updates that it went into,
-    and by nothing else.
-    """
-    if rate is None:
-        return Accountant(privacy, lambda client, examples: (1.0, 1), together=False)
-    return Accountant(privacy, lambda client, examples: (rate, 1), together=True, by_update=True)
+    def _as_drawn(self) -> float:
+        if self._rate is None:
+            return inf
+        return self._largest_epsilon({-1: self._rounds}, self._privacy.noise / 2)
 
 
 class ClientNoise:

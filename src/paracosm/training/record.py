@@ -23,7 +23,7 @@ from paracosm.errors import InputError
 from paracosm.results.metrics import MetricSink
 from paracosm.simulation.schedule import Schedule
 from paracosm.training.config import TrainConfig
-from paracosm.training.store import Contribution, Numerics
+from paracosm.training.store import Contribution, Gradient, Numerics
 from paracosm.training.target import FirstPassage
 
 AT_ONCE = 100_000
@@ -186,14 +186,17 @@ class RunRecord:
                 loss = gradient.loss
                 metric(now, wall, worker, "minibatch_loss", loss, step)
                 self._judge(step, worker, age, loss)
-        if self.accountant is not None and not self._counts_sent:
-            self.accountant.add((each.client, each.gradient.examples) for each in contributions)
         metric(now, wall, "job", "examples", self.examples, step)
 
-    def sent(self, client: int, examples: int) -> None:
+    def released(self, contributions: Sequence[Contribution]) -> None:
+        """Count the privacy loss of an update of any part of the parameters."""
+        if self.accountant is not None and not self._counts_sent:
+            self.accountant.count([each.gradient.draws for each in contributions])
+
+    def sent(self, gradient: Gradient) -> None:
         """Count the privacy loss of a message, where it counts before any update."""
         if self.accountant is not None and self._counts_sent:
-            self.accountant.add([(client, examples)])
+            self.accountant.count([gradient.draws])
 
     def _judge(self, step: int, worker: str, age: float, loss: float) -> None:
         """Note the first loss that exploded; written so that one that is not a number counts."""

@@ -27,6 +27,7 @@ from paracosm.simulation.rollback import LAST_INSTANT, Block, Checkpoint
 from paracosm.simulation.schedule import Schedule, read_schedule
 from paracosm.training.config import TrainConfig
 from paracosm.training.numerics import prepare_numerics
+from paracosm.training.privacy import Draw
 from paracosm.training.record import Ended, Metrics, Progress, RunRecord, play_to_end
 from paracosm.training.result import TrainingResult, summarise
 from paracosm.training.store import Contribution, Gradient, Numerics, Rule, Store
@@ -164,7 +165,6 @@ class _Run:
         self._numerics = numerics
         self._workers = workers
         self._until = inf if config.until_time is None else config.until_time
-        self._batches = config.batches(len(workers))
         initial = numerics.initial()
         self._initial = [initial[part] for part in numerics.parts]
         # Of what `join` makes; None where that is the only part itself
@@ -278,6 +278,7 @@ class _Run:
                 ages.append(step.ages / len(self._stores))
                 del self._steps[worker, number]
         store.apply(contributions)
+        record.released(contributions)
         if version == record.updates + 1:
             self._behind -= 1
         is_last = not self._behind
@@ -342,10 +343,12 @@ class _Run:
 
     def _ask(self, worker: int, step: _Step) -> Gradient:
         flat = self._numerics.join(step.parts)
-        pending = self._numerics.request(worker, flat)
+        numerics = self._numerics
+        pending, size = numerics.request(worker, flat), numerics.batch_of(worker)
         step.gradient = Gradient(
-            *(self._workers[worker], worker, flat, step.versions, self._batches[worker], pending),
-            weight=self._batches[worker] / self._config.batch,
+            *(self._workers[worker], worker, flat, step.versions, size, pending),
+            weight=numerics.weight_of(worker),
+            draws=(Draw(worker, {size: 1}),),
         )
         step.parts = []
         return step.gradient

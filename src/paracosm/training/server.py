@@ -118,7 +118,16 @@ class ParameterServer(Worker):
         self._store.apply(contributions)
 
     async def replace(self, contributions: Sequence[Contribution], parameters: Any) -> None:
-        """Update to `parameters`, which came of the contributions."""
+        """Update to `parameters`, which came of the contributions.
+
+        Raises:
+            InputError: the changes of clients are to be private.
+        """
+        if self._store.hides_clients:
+            raise InputError(
+                "privacy: the algorithm replaces the server's parameters by itself, where nothing "
+                "is clipped and no noise is added: use `apply`, or set pushes_only_changes to False"
+            )
         if self._update_time is not None:
             await self.compute(self._update_time())
         self._store.replace(contributions, parameters)

@@ -12,9 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from paracosm.errors import InputError
+from paracosm.models.shards import pass_sizes
 from paracosm.results import Chance
 from paracosm.training.learning_rate import Factor
-from paracosm.training.privacy import Accountant, ClientNoise
+from paracosm.training.privacy import Accountant, ClientNoise, Draw
 
 _EPSILON = 1e-6
 """Added to the norm, as PyTorch does."""
@@ -162,6 +163,11 @@ class Store:
         self._aggregate = aggregate
 
     @property
+    def hides_clients(self) -> bool:
+        """Whether `apply` clips changes and adds noise."""
+        return self._recipe.noise is not None
+
+    @property
     def parameters(self) -> Any:
         """The newest snapshot.
 
@@ -196,19 +202,16 @@ class Store:
             for share, each in zip(shares, contributions, strict=True)
         ]
         values = self._clipped(contributions, weights)
+        moved: list[Any] = [None] * len(values)
         if self._compensates:
             moved = [self.parameters - each.read_parameters for each in contributions]
-            terms = [*map(self._direction, values, moved)]
-        else:
-            terms = [self._direction(value, None) for value in values]
-        if len(terms) == 1:
-            mean = terms[0]
-        else:
-            mean = sum(w * d for w, d in zip(weights, terms, strict=True)) / sum(weights)
+        if self._recipe.noise is None:
+            mean = _mean([*map(self._direction, values, moved)], weights)
+        else:  # whatever the algorithm makes of a mean that is hidden gives nothing away
+            private = self._recipe.noise.add(_mean(values, weights), weights)
+            mean = self._direction(private, _mean(moved, weights) if self._compensates else None)
         if self._sums:
-            mean = len(terms) * mean
-        if self._recipe.noise is not None:
-            mean = self._recipe.noise.add(mean, weights)
+            mean = len(values) * mean
         if self._aggregate is not None:
             mean = self._aggregate(mean)
         _check_like("direction", mean, self.parameters)  # PyTorch would broadcast it
@@ -273,6 +276,12 @@ class Store:
         self.replace(contributions, self.parameters - mean)
 
 
+def _mean(values: Sequence[Any], weights: Sequence[float]) -> Any:
+    if len(values) == 1:
+        return values[0]
+    return sum(w * d for w, d in zip(weights, values, strict=True)) / sum(weights)
+
+
 def _writes(parameters: Any) -> int:
     """Return how often a tensor was written to in place, by PyTorch's count."""
     try:
@@ -307,6 +316,7 @@ class LocalSteps:
     """The requested local steps; see `worker.TrainingWorker.local_steps`."""
 
     count: int
+    epochs: int = 0
     keep_state: bool = True
     mu: float = 0.0
     shift: Any = None
@@ -351,6 +361,7 @@ class Gradient(Deferred):
     examples: int  # how many it was computed from
     pending: Pending | PendingSteps
     weight: float = 1.0  # in a mean with others
+    draws: Sequence[Draw] = ()  # the minibatches that it is of
 
     @property
     def value(self) -> Any:
@@ -454,12 +465,18 @@ class Numerics:
     parameters = gradient
 
     def __init__(
-        self, sizes: tuple[float, ...], shapes: Sequence[Sequence[tuple[int, ...]]] = ()
+        self,
+        sizes: tuple[float, ...],
+        shapes: Sequence[Sequence[tuple[int, ...]]] = (),
+        batch: int = 1,  # examples of a minibatch
+        batches: Sequence[int] | None = None,  # of each client, where they differ
     ) -> None:
         # Of the parameters, by server: slices of the vector; places where they are tuples
         self.parts: tuple[Part, ...] = (slice(0, 0),) * len(sizes)
         self.sizes = sizes  # bytes of each part, as a message
         self.shapes = shapes  # of the tensors of each part; none where no model was needed
+        self._batch = batch
+        self._batches = batches
 
     def initial(self) -> Any:
         """Return the initial parameters."""
@@ -495,6 +512,29 @@ class Numerics:
     def examples_of(self, client: int) -> int:
         """Return how many examples a client draws its minibatches from."""
         return 1
+
+    @property
+    def nominal_batch(self) -> float:
+        """The examples that the configured duration of a gradient is of."""
+        return self._batch
+
+    def batch_of(self, client: int) -> int:
+        """Return how many examples a whole minibatch of a client has."""
+        return self._batch if self._batches is None else self._batches[client]
+
+    @property
+    def has_short_minibatches(self) -> bool:
+        """Whether a whole minibatch of some client is its shard, smaller than configured."""
+        return False
+
+    def weight_of(self, client: int) -> float:
+        """Return the weight of a client's gradient in a mean with others."""
+        return self.batch_of(client) / self.nominal_batch
+
+    def step_sizes(self, client: int, count: int, epochs: int) -> list[int]:
+        """Return the examples of `count` minibatches of a client, or of passes over its shard."""
+        size = self.batch_of(client)
+        return epochs * pass_sizes(self.examples_of(client), size) if epochs else count * [size]
 
     def result(self) -> Any:
         return self

@@ -208,8 +208,6 @@ class Team:
         seed: int,
         compute: Distribution | None,
         update_time: Distribution,
-        batch: int,  # examples of a minibatch, of which `compute` is the duration
-        batches: Sequence[int],  # of each worker
         last_update: int,  # how many updates a store gets
         clients: Clients | None = None,  # who take turns at the workers
         compression: Compression | None = None,  # of what workers send
@@ -217,8 +215,6 @@ class Team:
         self.clients = clients
         self.topology = topology
         self.numerics = numerics
-        self.batches = batches
-        self.batch = batch
         self.last_update = last_update
         self.workers = cluster.workers  # their names, in the order of their indices
         self.servers = cluster.servers if topology == "server" else ("",)
@@ -257,11 +253,12 @@ class Team:
     def compute_times(
         self, worker: int, client: Participation | None = None
     ) -> Iterator[float] | None:
-        """Return endless compute times of a worker or client, by batch; None if measured."""
+        """Return endless times of whole minibatches of a worker or client; None if measured."""
         if self._compute is None:
             return None
         speed = self._cluster.node(self.workers[worker]).speed
-        speed *= self.batch / self.batches[worker]
+        whose, numerics = worker if client is None else client.client, self.numerics
+        speed *= numerics.nominal_batch / numerics.batch_of(whose)
         if client is not None and self.clients is not None:
             speed *= self.clients.relative_speed(client.client)
             return self._compute.scaled(speed).draws(client.rng)
@@ -286,8 +283,8 @@ class Team:
             self.compression.reduce([each.payload for each in brought])
         combine(brought)
 
-    def sent(self, client: int, examples: int) -> None:
-        """Record a compressed message of a gradient of so many examples."""
+    def sent(self, gradient: Gradient) -> None:
+        """Record a compressed message of a gradient."""
 
     def note(self, node: str, name: str, value: float) -> None:
         """Record an event at the current time."""

@@ -10,6 +10,7 @@ from paracosm.cluster import Cluster
 from paracosm.cluster.description import describe_link, link_in_words
 from paracosm.engine import Simulator
 from paracosm.errors import InputError
+from paracosm.models.shards import ALL
 from paracosm.results.metrics import MetricSink
 from paracosm.simulation.schedule import Rule, Schedule, generate_schedule
 from paracosm.timeline import Timeline
@@ -22,6 +23,7 @@ from paracosm.training.numerics import prepare_numerics
 from paracosm.training.record import Metrics, Progress, play_to_end
 from paracosm.training.result import TrainingResult, summarise
 from paracosm.training.scheduled import train_over_file
+from paracosm.training.store import Numerics
 
 _SPANS_PER_GRADIENT = 6
 _MOST_SPANS = 1_000_000
@@ -112,7 +114,7 @@ def _train(
             end=end,
             servers=len(job.servers) if job.topology == "server" else 0,
             dropped=job.dropped,
-            durations=_durations(config, cluster),
+            durations=_durations(config, cluster, numerics),
         )
         summary = replace(summary, energy=cluster.energy(end, computed, job.off_times()))
         if job.clients is not None:
@@ -192,12 +194,16 @@ def _wants_timeline(config: TrainConfig, cluster: Cluster) -> bool:
     return gradients * _SPANS_PER_GRADIENT <= _MOST_SPANS
 
 
-def _durations(config: TrainConfig, cluster: Cluster) -> dict[str, str]:
+def _durations(config: TrainConfig, cluster: Cluster, numerics: Numerics) -> dict[str, str]:
     compute = config.compute_distribution()
     if compute is not None:
         sources = {"compute": _modelled(compute)}
         if config.batch_of:
             sources["compute"] += f" for {config.batch} examples, in proportion to the batch"
+        elif config.batch == ALL:
+            sources["compute"] += " for a shard of mean size, in proportion to the examples"
+        elif numerics.has_short_minibatches or config.algorithm.counts_examples:
+            sources["compute"] += f" for {config.batch} examples, in proportion for fewer"
     elif config.recording is not None:
         sources = {"compute": f"measured before: {config.recording}"}
     else:

@@ -1,15 +1,16 @@
 """A worker of a run, as an algorithm's `work` sees it."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from itertools import islice
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf, isnan
 from typing import Any
 
-from paracosm.engine import Future, Interrupt, Timer, Transfer, Worker
+from paracosm.engine import Future, Interrupt, Simulator, Timer, Transfer, Worker
 from paracosm.errors import InputError
 from paracosm.rng import TrainingStream, generator
 from paracosm.training.clients import Participation
 from paracosm.training.compression.messages import BESIDE, FIRST_PART, WHOLE
+from paracosm.training.privacy import Draw
 from paracosm.training.store import Contribution, Gradient, LocalSteps, PseudoGradient, Store
 from paracosm.training.team import Answer, Ask, Push, Tag, Team, message_size
 
@@ -43,13 +44,15 @@ class TrainingWorker(Worker):
         self.extra: Any = None  # what servers have sent with their parameters, a flat vector
         self._durations = team.compute_times(index)
         self._choice = generator(team.seed, TrainingStream.NEIGHBOURS, index)
-        self._examples = 0
+        self._examples = 0  # of what was computed and not pushed yet
+        self._draws: list[Draw] = []  # the minibatches of the same
         self._last: Gradient
         # Of the client that takes part here
         self.participation: Participation | None = None
         self._departure: Timer | None = None
         self._download: Transfer | None = None
         self._uploads: list[Transfer] = []
+        self._loses: _Loss | None = None
         self._is_reading = False
 
     async def run(self) -> None:
@@ -71,16 +74,16 @@ class TrainingWorker(Worker):
         """
         self.participation = who
         self.client = who.client
-        self._download, self._uploads = None, []
+        self._download, self._uploads, self._loses = None, [], None
 
         def lose(dropped_out: bool) -> None:
             if self.participation is who and self.sent_at is None:
                 self.stop()
                 lost(dropped_out)
 
-        self._durations = times = self._team.compute_times(self.index, who)
-        if who.lost_after is not None and times is not None:
-            self._durations = self._until_lost(times, who.lost_after, lambda _: lose(True))
+        self._durations = self._team.compute_times(self.index, who)
+        if who.lost_after is not None and self._durations is not None:
+            self._loses = _Loss(self.sim, who.lost_after, lambda _: lose(True))
         if who.leaves < inf:
             delay = who.leaves - self.sim.now
             self._departure = self.sim.call_later(delay, lambda _: lose(False))
@@ -111,17 +114,18 @@ class TrainingWorker(Worker):
             self._download.cancel()
             self._download = None
 
-    def _until_lost(
-        self, times: Iterator[float], share: float, lose: Callable[[object], object]
-    ) -> Iterator[float]:
-        """Yield compute times; after `share` of those requested at once, the client is lost."""
-        total, timer = 0.0, None
-        for duration in times:
-            total += duration
-            if timer is not None:
-                timer.cancel()
-            timer = self.sim.call_later(share * total, lose)
-            yield duration
+    def _seconds(self, share: float = 1.0) -> float:
+        """Return the next compute time, of a share of a whole minibatch."""
+        assert self._durations is not None
+        seconds = share * next(self._durations)
+        if self._loses is not None:
+            self._loses.after(seconds)
+        return seconds
+
+    def _computed(self) -> None:
+        """Forget what was computed and not pushed: it is on its way, or lost."""
+        self._examples = 0
+        self._draws = []
 
     def _is_of_before(self, answer: Answer) -> bool:
         """Whether an answer is one to a client that no longer takes part here."""
@@ -131,7 +135,7 @@ class TrainingWorker(Worker):
 
     def _discard(self) -> None:
         self._last.pending.discard()
-        self._examples = 0
+        self._computed()
         self._team.dropped += 1
 
     @property
@@ -145,17 +149,18 @@ class TrainingWorker(Worker):
         if self._durations is None:
             await self.execute(gradient.pending.result)
         else:
-            await self.compute(next(self._durations))
+            await self.compute(self._seconds())
         return gradient
 
     async def compute_gradient_unless_answered(self) -> Gradient | None:
         """Compute a gradient, but abandon it (None) if an answer arrives before it is done."""
         assert self._durations is not None  # checked when the run was configured
         gradient = self._request()
-        if await self.compute_unless(next(self._durations), tag=Tag.ANSWER):
+        if await self.compute_unless(self._seconds(), tag=Tag.ANSWER):
             return gradient
         gradient.pending.discard()
-        self._examples -= self._team.batches[self.index]
+        self._examples -= self._team.numerics.batch_of(self.client)
+        self._draws.pop()
         self._team.dropped += 1
         return None
 
@@ -168,8 +173,13 @@ class TrainingWorker(Worker):
         shift: Any = None,
         weight: float = 1.0,
         of: int | None = None,
+        epochs: int = 0,
     ) -> PseudoGradient:
         """Spend the time of `count` local steps from `parameters`, on the next minibatches.
+
+        With `epochs` the steps are those of so many passes over the client's examples, in place of
+        `count`: each example is in one minibatch of a pass, and the last one has those that are
+        left, and takes as much less time.
 
         What they come to is computed when it is looked at, together with what others wait for;
         `parameters` stay what they are. A step is one of the optimizer, against the minibatch's
@@ -184,33 +194,44 @@ class TrainingWorker(Worker):
             weight: of the pseudo-gradient in a mean with others.
             of: how many steps the client makes between two updates, where that are several calls;
                 the learning rate of a step is that of its place between them.
+            epochs: passes over the client's examples; none for `count` steps.
 
         Raises:
-            InputError: more than `MOST_LOCAL_STEPS`.
+            InputError: more than `MOST_LOCAL_STEPS`; passes where no examples are known.
         """
+        team, numerics, parameters = self._team, self._team.numerics, self.parameters
+        if epochs and not numerics.real:
+            raise InputError(
+                "algorithm: passes over examples depend on data, which timing_only mode lacks: "
+                "set `counts_examples` to True"
+            )
+        if epochs:
+            count = self.minibatches(epochs)
         if count > MOST_LOCAL_STEPS:
             raise InputError(
                 f"algorithm: {count:,} local steps at a time, but {MOST_LOCAL_STEPS:,} at most: "
                 "their minibatches are drawn at once"
             )
-        team, parameters = self._team, self.parameters
-        self._examples += count * team.batches[self.index]
+        sizes = numerics.step_sizes(self.client, count, epochs)
+        self._drawn(sizes)
         versions = self._versions.copy()
         if of is None or self._place[:2] != (self.client, versions[0]):
             self._place = (self.client, versions[0], 0)
         made, of = self._place[2], of or count
         self._place = (self.client, versions[0], made + count)
-        steps = LocalSteps(count, keep_state, mu, shift, versions[0] + made / of, 1 / of)
+        steps = LocalSteps(count, epochs, keep_state, mu, shift, versions[0] + made / of, 1 / of)
         pending = team.numerics.request_steps(self.client, parameters, steps)
         local = self._last = PseudoGradient(
-            *(self.name, self.client, parameters, versions, self._examples, pending, weight)
+            *(self.name, self.client, parameters, versions, self._examples, pending, weight),
+            tuple(self._draws),
         )
         if self._durations is None:
             for _ in range(count):
                 await self.execute(pending.advance)
         else:
-            for duration in list(islice(self._durations, count)):
-                await self.compute(duration)
+            whole = numerics.batch_of(self.client)
+            for seconds in [self._seconds(size / whole) for size in sizes]:
+                await self.compute(seconds)
         return local
 
     @property
@@ -224,15 +245,20 @@ class TrainingWorker(Worker):
         return self._team.numerics.examples_of(self.client)
 
     def minibatches(self, epochs: int) -> int:
-        """Return how many minibatches so many passes over the client's examples are."""
-        return -(-epochs * self.examples // self._team.batches[self.index])
+        """Return how many minibatches so many passes over the client's examples have."""
+        return epochs * -(-self.examples // self._team.numerics.batch_of(self.client))
+
+    def _drawn(self, sizes: Sequence[int]) -> None:
+        """Note that minibatches of these sizes were drawn together."""
+        self._examples += sum(sizes)
+        self._draws.append(Draw(self.client, Counter(sizes)))
 
     def push(self, payload: Any, extra: Any = None) -> None:
         """Send a gradient, or a vector of the same form, to the servers: to each its part.
 
         A second vector may go with it, in a message of twice the size.
         """
-        self._examples = 0
+        self._computed()
         if self._team.clients is not None and self.participation is None:
             return  # it was lost at this very instant
         payload = self._compressed(payload)
@@ -266,7 +292,7 @@ class TrainingWorker(Worker):
     async def apply(self, gradient: Gradient) -> None:
         """Apply a gradient to this worker's own store of parameters."""
         store = self._own
-        self._examples = 0
+        self._computed()
         store.apply([Contribution(gradient, gradient, None, gradient.versions[0], store)])
         self._read(store)
 
@@ -280,7 +306,7 @@ class TrainingWorker(Worker):
     async def all_reduce_gradient(self, gradient: Gradient) -> None:
         """Take the mean of all workers' gradients and apply it to the parameters of all."""
         store = self._own
-        self._examples = 0
+        self._computed()
         payload = self._compressed(gradient)
         mine = Contribution(gradient, payload, None, gradient.versions[0], store)
         await self._team.all_reduces.begin(self.name, 0, mine, store.apply)
@@ -293,7 +319,7 @@ class TrainingWorker(Worker):
         last, as in Basu, Data, Karakus, Diggavi, "Qsparse-local-SGD", 2019, algorithm 1.
         """
         store = self._own
-        self._examples = 0
+        self._computed()
         payload, combine = self.parameters, store.replace_by_mean
         if self._team.compression is not None:
             payload = self._compressed(store.parameters - self.parameters)
@@ -327,7 +353,7 @@ class TrainingWorker(Worker):
         """
         store = self._stores[part]
         if part == 0:  # whose contributions are those that count
-            self._examples = 0
+            self._computed()
         payload = self._compressed(change, FIRST_PART + part)
         mine = Contribution(self._last, payload, None, self._versions[part], store)
         return self._team.all_reduces.begin(self.name, part, mine, store.apply)
@@ -362,7 +388,7 @@ class TrainingWorker(Worker):
         if compression is None:
             return payload
         if stream in (WHOLE, FIRST_PART):  # the rest is of the same gradients
-            self._team.sent(self.client, self._last.examples)
+            self._team.sent(self._last)
         return compression.message(self.client, payload, stream)
 
     def _read(self, store: Store) -> None:
@@ -370,11 +396,29 @@ class TrainingWorker(Worker):
         self._versions[0] = store.version
 
     def _request(self) -> Gradient:
-        team, client, parameters = self._team, self.client, self.parameters
-        batch = team.batches[self.index]
-        examples = self._examples = self._examples + batch
-        pending, versions = team.numerics.request(client, parameters), self._versions.copy()
+        numerics, client, parameters = self._team.numerics, self.client, self.parameters
+        self._drawn([numerics.batch_of(client)])
+        pending, versions = numerics.request(client, parameters), self._versions.copy()
         made = self._last = Gradient(
-            self.name, client, parameters, versions, examples, pending, batch / team.batch
+            *(self.name, client, parameters, versions, self._examples, pending),
+            *(numerics.weight_of(client), tuple(self._draws)),
         )
         return made
+
+
+class _Loss:
+    """When a client is lost: after a share of all the computing that it begins at once."""
+
+    def __init__(self, sim: Simulator, share: float, lose: Callable[[object], object]) -> None:
+        self._sim = sim
+        self._share = share
+        self._lose = lose
+        self._total = 0.0
+        self._timer: Timer | None = None
+
+    def after(self, seconds: float) -> None:
+        """Note computing that takes so long."""
+        self._total += seconds
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._sim.call_later(self._share * self._total, self._lose)

@@ -22,9 +22,9 @@ class FedAvg(Algorithm):
     """theta <- sum_k n_k theta_k / sum_k n_k, over the clients of a round.
 
     theta_k is what client k, which has n_k examples, makes of theta in `steps` local steps, or in
-    `epochs` passes over its examples where these are given. Its optimizer begins each round afresh.
-    McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data",
-    2017, algorithm 1.
+    `epochs` passes over its examples where these are given, each with a last minibatch of the rest.
+    Its optimizer begins each round afresh. McMahan et al., "Communication-Efficient
+    Learning of Deep Networks from Decentralized Data", 2017, algorithm 1.
     """
 
     name: ClassVar[str] = "fedavg"
@@ -48,11 +48,9 @@ class FedAvg(Algorithm):
 
     async def train(self, me: TrainingWorker) -> PseudoGradient:
         """Make the client's local steps of one round."""
-        return await me.local_steps(self.count(me), keep_state=False, weight=me.examples)
-
-    def count(self, me: TrainingWorker) -> int:
-        """Return how many local steps the client makes in one round."""
-        return me.minibatches(self.epochs) if self.epochs else self.steps
+        return await me.local_steps(
+            self.steps, epochs=self.epochs, keep_state=False, weight=me.examples
+        )
 
     async def work(self, me: TrainingWorker) -> None:
         while True:
@@ -110,7 +108,7 @@ class FedAdam(FedAvg):
         return self.beta2 * before + (1 - self.beta2) * squared
 
     async def train(self, me: TrainingWorker) -> PseudoGradient:
-        return await me.local_steps(self.count(me), keep_state=False)
+        return await me.local_steps(self.steps, epochs=self.epochs, keep_state=False)
 
 
 class _AdaptiveRule:
@@ -159,8 +157,9 @@ class FedProx(FedAvg):
         above_0(self, "mu")
 
     async def train(self, me: TrainingWorker) -> PseudoGradient:
-        count = self.count(me)
-        return await me.local_steps(count, keep_state=False, mu=self.mu, weight=me.examples)
+        return await me.local_steps(
+            self.steps, epochs=self.epochs, keep_state=False, mu=self.mu, weight=me.examples
+        )
 
 
 @dataclass(frozen=True)
@@ -203,7 +202,9 @@ class Scaffold(FedAvg):
         while True:
             control = zero if me.extra is None else me.extra
             own = me.kept.get("control", zero)
-            local = await me.local_steps(self.count(me), keep_state=False, shift=control - own)
+            local = await me.local_steps(
+                self.steps, epochs=self.epochs, keep_state=False, shift=control - own
+            )
             made = local.result()
             fresh = own - control + (local.parameters - made.parameters) / made.lr
             me.kept["control"] = fresh
