@@ -10,6 +10,7 @@ import numpy as np
 from paracosm.errors import InputError
 from paracosm.faults.fault import Fault, OnNode, choose_processor, fault_times
 from paracosm.faults.models import Lose, Slow, Stop
+from paracosm.units import format_duration
 
 
 class Strike(NamedTuple):
@@ -82,14 +83,28 @@ def _strikes(
         yield Strike(time, node, fault)
 
 
+_MOST_WORK = 300_000
+"""Periods that may be looked at before the job has made progress: seconds on a processor."""
+
+
 class Periods:
-    """The periods for which faults last, looked up at instants that never decrease."""
+    """The periods for which faults last, looked up at instants that never decrease.
+
+    Periods that are so short, or so many at a time, that looking them up takes longer than what
+    they happen to end with an InputError. What counts is the work since `has_advanced` was called
+    last.
+    """
 
     def __init__(self, ascending: Iterator[Strike]) -> None:
+        self._work = 0
         self._coming = ascending
         self._next = next(ascending, None)
         self._by_node: dict[str, list[Strike]] = {}
         self.begun = 0  # how many have begun by the latest instant that was looked at
+
+    def has_advanced(self) -> None:
+        """Note that the job has made progress."""
+        self._work = 0
 
     def at(self, now: float, *nodes: str) -> list[Fault]:
         """Return the faults that affect any of the nodes at an instant."""
@@ -103,25 +118,38 @@ class Periods:
         In periods of `Slow`, the factors of simultaneous ones multiply; outside it is `work`.
         """
         now, left, spent = begin, work, 0.0
+        self._fetch(now)
+        self._lasting(node, begin)
+        known = self._by_node.setdefault(node, [])
+        own: list[Strike] = []  # those that are not over, of the `seen` first ones
+        seen = 0
         while True:
             self._fetch(now)
-            lasting = self._lasting(node, begin)
-            factor = prod(_factor(each) for each in lasting if each.time <= now < each.end)
+            own = [each for each in (*own, *known[seen:]) if each.end > now]
+            seen = len(known)
+            self._count(1 + len(own), now)
+            factor = prod(_factor(each) for each in own if each.time <= now)
             end = now + left * factor
-            border = self._next_border(node, now, end)
+            border = self._next_border(own, known, now, end)
             if border == end:
                 return spent + left * factor
             spent += border - now
             left = max(0.0, left - (border - now) / factor)
             now = border
 
-    def _next_border(self, node: str, now: float, end: float) -> float:
-        """Return when the next period begins or ends after `now`, or `end` if that is earlier."""
-        found = end
+    def _next_border(
+        self, own: Sequence[Strike], known: Sequence[Strike], now: float, end: float
+    ) -> float:
+        """Return when the next period begins or ends after `now`, or `end` if that is earlier.
+
+        Periods are those in `own`, and those that will be added to the `known` ones.
+        """
+        found, seen = end, len(known)
+        periods = own
         while True:
             borders = (
                 border
-                for each in self._by_node.get(node, ())
+                for each in periods
                 for border in (each.time, each.end)
                 if now < border < found
             )
@@ -129,21 +157,33 @@ class Periods:
             if self._next is None or not self._next.time < found:
                 return found
             self._fetch(self._next.time)  # not all up to the end, which may be far away
+            periods = known[seen:]
 
     def _lasting(self, node: str, now: float) -> list[Strike]:
         """Return a node's known periods that are not over, forgetting the others."""
         known = self._by_node.get(node)
         if not known:
             return []
+        self._count(len(known), now)
         if any(strike.end <= now for strike in known):
             known[:] = [strike for strike in known if strike.end > now]
         return known
 
     def _fetch(self, until: float) -> None:
         while self._next is not None and self._next.time <= until < inf:
+            self._count(1, self._next.time)
             self._by_node.setdefault(self._next.node, []).append(self._next)
             self._next = next(self._coming, None)
             self.begun += 1
+
+    def _count(self, work: int, now: float) -> None:
+        self._work += work
+        if self._work > _MOST_WORK:
+            fault = "" if self._next is None else f' "{self._next.fault}"'
+            raise InputError(
+                f"fault{fault}: the job makes no progress: {self.begun:,} periods have begun by "
+                f"{format_duration(now)}: make them rarer or shorter"
+            )
 
 
 def _factor(strike: Strike) -> float:

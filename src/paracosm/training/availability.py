@@ -113,6 +113,7 @@ def _seconds(path: Path, client: int, value: Any) -> float:
 
 _SHORTEST = 1e-3  # seconds of a period of being there and one of being away, on average
 _RAREST = 1e-6
+_MOST_TURNS = 1_000_000  # of one client, passed at a time: seconds on a processor
 
 
 @dataclass(frozen=True)
@@ -195,11 +196,16 @@ class Turns:
         turn = self._clients.get(client)
         if turn is None:
             turn = self._clients[client] = self._first(client)
-        while turn.until <= now:
+        for _ in range(_MOST_TURNS):
+            if turn.until > now:
+                return turn
             turn.is_there = not turn.is_there
             period = self._turns.on if turn.is_there else self._turns.off
             turn.until += period.sample(turn.rng)
-        return turn
+        raise InputError(
+            f"availability: client {client} comes and goes {_MOST_TURNS:,} times before somebody "
+            f"looks for it, at {format_duration(now)}: let it stay longer than in {self._turns}"
+        )
 
     def _first(self, client: int) -> "_Turn":
         rng = generator(self._seed, TrainingStream.AVAILABILITY, client)

@@ -7,6 +7,7 @@ from itertools import repeat
 from math import inf
 from typing import NamedTuple
 
+from paracosm.errors import InputError
 from paracosm.faults.models import Lose, Slow, Stop
 from paracosm.faults.node_failures import node_failures
 from paracosm.faults.strikes import Strike, strikes
@@ -14,6 +15,8 @@ from paracosm.rng import FailureStream, TrainingStream, generator
 from paracosm.timeline import Timeline
 from paracosm.training.availability import Availability, absences
 from paracosm.training.failures import Failures
+
+_MOST_HELD = 100_000  # failures in one pause
 
 
 class Clock:
@@ -147,6 +150,11 @@ class ComingFailures:
             if self.stops_job(failure):
                 return failure
             self._held.append(failure)
+            if len(self._held) > _MOST_HELD:
+                raise InputError(
+                    f"the job makes no progress: nodes fail or leave more than {_MOST_HELD:,} "
+                    "times while it saves or restarts: make failures rarer, or that shorter"
+                )
         return None
 
 
