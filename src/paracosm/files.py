@@ -520,6 +520,8 @@ def _make_own(place: Path) -> Path:
                     return folder / name
             finally:
                 os.close(opened)
+    with suppress(OSError):  # it is somebody else's
+        (place / _own_name()).rmdir()
     folder = Path(tempfile.mkdtemp(prefix=f"{_own_name()}-", dir=place)) / name
     folder.mkdir(mode=0o700)
     return folder

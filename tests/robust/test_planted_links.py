@@ -14,6 +14,7 @@ import pytest
 from planted import PLANT, is_unharmed, nobody, open_to_all, victim_in
 
 import paracosm
+from paracosm import files as own_files
 from paracosm.cli import main
 from paracosm.emulation.rank import launched
 from paracosm.errors import InputError
@@ -408,7 +409,18 @@ def test_a_rank_trusts_no_emulator_of_somebody_else(
     assert is_unharmed(victim)
 
 
-def test_the_memory_that_gradients_share_is_a_folder_of_the_users_own(shared: Path) -> None:
+def test_a_file_system_that_does_not_know_who_owns_what(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As NFS for root, or FAT: whatever is made belongs to somebody else, or is open to all."""
+    monkeypatch.setattr(own_files, "_is_own", lambda found: False)
+    with temporary_folder(str(shared)) as first, temporary_folder(str(shared)) as second:
+        assert first.parent != second.parent
+        assert {first.parent.parent, second.parent.parent} == {shared}
+    assert [*shared.iterdir()] == []
+
+
+def test_all_that_one_user_makes_is_in_one_folder(shared: Path) -> None:
     with temporary_folder(str(shared)) as first, temporary_folder(str(shared)) as second:
         assert first.parent == second.parent == shared / OWN
 
