@@ -97,7 +97,6 @@ def joined_outcomes(parts: Sequence[Outcome]) -> Outcome:
 
 
 _COMPUTE = [WORK.index("compute"), WORK.index("copy")]
-_HOST = [WORK.index("host"), WORK.index("data loading")]
 _COMMUNICATION, _LOADING = WORK.index("communication"), WORK.index("data loading")
 _WAITING = WORK.index("waiting")
 
@@ -106,10 +105,10 @@ _WAITING = WORK.index("waiting")
 class Breakdown:
     """Seconds of an iteration of one rank; the first four make up the whole."""
 
-    compute: float  # some stream computes or copies; without a device, some thread works
+    compute: float  # some stream computes or copies; without a device, some op runs
     exposed_communication: float  # none does, and data is on its way
     waiting: float  # the device waits in a collective for other ranks
-    host: float  # none of these: the device waits for the host
+    host: float  # none of these: the device waits for the host, or no op runs
     data_loading: float  # the training loop waits for data; part of the others
 
     @property
@@ -127,8 +126,7 @@ def breakdown_of(
 ) -> Breakdown:
     """Return the parts of an iteration, of which the interval has so many."""
     first, last = interval
-    device = np.isin(rank.work, [*_COMPUTE, _COMMUNICATION]).any()
-    busy = np.isin(rank.work, _COMPUTE if device else _HOST)
+    busy = np.isin(rank.work, _COMPUTE)
     met, loading = rank.work == _COMMUNICATION, rank.work == _LOADING
     waits = rank.work == _WAITING
     found = breakdown(
@@ -243,7 +241,9 @@ class _Device:
         return first + own.done - taken, first + own.done
 
 
-def bottleneck_of(breakdowns: Sequence[Breakdown], straggler: int | None) -> str:
+def bottleneck_of(
+    breakdowns: Sequence[Breakdown], straggler: int | None, has_device: bool = True
+) -> str:
     """Name the largest part of the time; `straggler` is whom others wait for most often."""
     total = sum(each.total for each in breakdowns)
     if not total:
@@ -265,6 +265,8 @@ def bottleneck_of(breakdowns: Sequence[Breakdown], straggler: int | None) -> str
         )
     if name == "host" and loading > share / 2:
         return f"Data loading: the training loop waits {loading:.0%} of {many} time for data."
+    if not has_device:
+        return f"The host between ops: for {share:.0%} of {many} time no op runs."
     return f"The host: for {share:.0%} of {many} time the device has nothing to do."
 
 

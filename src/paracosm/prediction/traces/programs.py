@@ -196,6 +196,7 @@ def _written(
         launches=np.array([launch.row for launch, _ in segments.launched], dtype=np.int64),
         spans=np.array([span.row for _, span in segments.launched], dtype=np.int64),
         missing=rank.trace.missing,
+        has_device=rank.trace.has_device,
     )
 
 

@@ -207,7 +207,9 @@ def _scenario(replays: Replays, scenario: Scenario) -> summaries.Scenario:
         },
         straggler=None if outcome.straggler is None else asdict(outcome.straggler),
         bottleneck=bottleneck_of(
-            outcome.breakdowns, None if outcome.straggler is None else outcome.straggler.rank
+            outcome.breakdowns,
+            None if outcome.straggler is None else outcome.straggler.rank,
+            any(rank.has_device for rank in replays.traced.ranks),
         ),
     )
 

@@ -302,6 +302,9 @@ def _queue_full(host: Host, row: int, end: float) -> list[Segment]:
     return [segment] if segment.end <= end else []
 
 
+BETWEEN = "between ops"
+
+
 class _Between:
     """Makes the segments of a thread between its calls: one for each outermost op or gap."""
 
@@ -315,6 +318,9 @@ class _Between:
         outermost = np.concatenate(([True], trace.begin[rows][1:] >= reached[:-1]))[: len(rows)]
         self._ops = rows[outermost]
         self._begin, self._end = trace.begin[self._ops].tolist(), trace.end[self._ops].tolist()
+        self._computes = not trace.has_device
+        if self._computes:  # each op is a segment, so that it is told from what is between two
+            self._cuts = np.unique([*self._cuts, *self._begin, *self._end]).tolist()
 
     def segments(self, begin: float, end: float) -> Iterable[Segment]:
         low = bisect_right(self._cuts, begin + SHORTEST)
@@ -325,7 +331,8 @@ class _Between:
             middle = (first + last) / 2
             loading = self._host.steps.loading.covers(self._thread, middle)
             name = "data loading" if loading else self._name(first, last)
-            work = "data loading" if loading else "host"
+            is_op = self._computes and name != BETWEEN
+            work = "data loading" if loading else "compute" if is_op else "host"
             step = self._host.steps.of(self._thread, middle)
             yield Segment(first, last, lane, name, work, step)
 
@@ -333,7 +340,7 @@ class _Between:
         at = bisect_right(self._end, begin)
         if at < len(self._ops) and self._begin[at] < end:
             return self._host.trace.text(int(self._ops[at]))
-        return "between ops"
+        return BETWEEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ class TracedRank:
     launches: Ints  # rows of calls ...
     spans: Ints  # ... and of the spans that they launched, in that order
     missing: tuple[str, ...]  # what the trace lacks
+    has_device: bool  # if not, ops of the host are the computing
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ from `baseTimeNanoseconds`; they are kept to the nanosecond. What takes no time 
 counters, frames of Python) is passed over: which call launched which kernel, the correlation says.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,7 @@ _CODES = {category: code for code, category in enumerate(CATEGORIES)} | {"": -1}
 _DEVICE = {_CODES[category] for category in ON_DEVICE}
 _OP, _ANNOTATION, _SYNC = (_CODES[each] for each in ("op", "annotation", "sync"))
 _KERNEL = _CODES["kernel"]
+_CALLED = (_OP, _ANNOTATION)
 _CALLS = (_CODES["runtime"], _CODES["other"])
 _RUN = tuple(_DEVICE - {_SYNC})
 _NO_TIME = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
@@ -54,6 +56,7 @@ _LATEST = 1 << 62
 _FAR = 1_000_000_000_000  # from all other spans: no trace is silent for so long
 _CLOCKS = 5_000  # by which clocks of host and device may differ
 _LONG_BEFORE = 100_000_000  # by which they never do
+_ON_HOST = re.compile("(gloo|mpi|ucc|ccl|xccl):|record_param_comms")
 _COMMUNICATION = ("nccl", "record_param_comms", "rccl")  # ops and ranges around their launches
 
 
@@ -378,6 +381,13 @@ class KinetoFile:
                 "launched them (correlation): they begin when they did"
             )
 
+        if not any(lane.kind == "stream" for lane in self._lanes):
+            yield "no span of a device: the ops of the host are taken for the computing"
+            if names := self._count(lambda name: _ON_HOST.match(name) is not None, _CALLED):
+                yield (
+                    f"{counted(sum(names.values()), 'span')} of communication on the host not told "
+                    f"from ops: {next(iter(names))}"
+                )
         if alike := self._alike():
             first = max(alike, key=lambda name: alike[name])
             others = f" and {len(alike) - 1} more names" if len(alike) > 1 else ""
@@ -389,11 +399,14 @@ class KinetoFile:
 
     def kernels(self, wanted: Callable[[str], bool]) -> dict[str, int]:
         """Return how many kernels have each of the names that are wanted."""
+        return self._count(wanted, (_KERNEL,))
+
+    def _count(self, wanted: Callable[[str], bool], categories: Sequence[int]) -> dict[str, int]:
         codes = {code: name for name, code in self._names.items() if wanted(name)}
         if not codes:
             return {}
         chosen = self._rows.where(
-            lambda rows: np.isin(rows["name"], list(codes)) & (rows["category"] == _KERNEL)
+            lambda rows: np.isin(rows["name"], list(codes)) & np.isin(rows["category"], categories)
         )
         numbers, counts = np.unique(chosen["name"], return_counts=True)
         pairs = zip(numbers.tolist(), counts.tolist(), strict=True)

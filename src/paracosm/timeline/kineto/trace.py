@@ -104,6 +104,11 @@ class KinetoTrace:
         codes = [CATEGORIES.index(category) for category in categories]
         return np.flatnonzero(np.isin(self.category, codes))
 
+    @property
+    def has_device(self) -> bool:
+        """Whether something ran on a device; if not, ops of the host are the computing."""
+        return any(lane.kind == "stream" for lane in self.lanes)
+
     def text(self, row: int) -> str:
         """Return the name of a row."""
         return self.names[int(self.name[row])]
