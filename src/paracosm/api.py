@@ -267,8 +267,8 @@ class Sweep(Result[S]):
         self._sentence = sentence
 
         rows = read_sweep(path)
-        failed = {row["point"]: str(row["error"]) for row in rows if "error" in row}
-        rows = [row for row in rows if "error" not in row]
+        failed = {row["point"]: str(row["error"]) for row in rows if "code" in row}
+        rows = [row for row in rows if "code" not in row]
         if not rows:
             why = "".join(f": {name}: {error}" for name, error in [*failed.items()][:1])
             raise InputError(f"{path}: no run of this sweep is finished yet{why}")

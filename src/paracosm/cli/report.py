@@ -62,10 +62,10 @@ def _expand(path: Path) -> tuple[list[Path], dict[str, str]]:
     if not (path / "sweep.json").is_file():
         return [path], {}
     rows = read_sweep(path)
-    runs = [path / row["point"] for row in rows if "error" not in row]
+    runs = [path / row["point"] for row in rows if "code" not in row]
     if not runs:
         raise InputError(f"{path}: no run of this sweep is finished yet")
-    return runs, {row["point"]: str(row["error"]) for row in rows if "error" in row}
+    return runs, {row["point"]: str(row["error"]) for row in rows if "code" in row}
 
 
 def trace(

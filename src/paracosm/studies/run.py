@@ -68,7 +68,7 @@ class FailedPoint:
     point: str
     varied: Mapping[str, Any]
     error: str  # one line
-    code: int  # the exit code of such a run
+    code: int  # the exit code of such a run; no summary has one, while relaxations have an `error`
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as `sweep.json` has it."""
