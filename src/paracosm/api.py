@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from paracosm.errors import InputError, require, unknown
-from paracosm.files import check_name, temporary_folder
+from paracosm.files import check_name, open_file, temporary_folder
 from paracosm.results import (
     EmulationSummary,
     PlanSummary,
@@ -596,7 +596,8 @@ class Tuned(Result[TuningSummary]):
 
         from paracosm.studies.run_folder import TRIALS
 
-        return csv.read_csv(self._folders[0].path / TRIALS)
+        with open_file(self._folders[0].path / TRIALS) as file:
+            return csv.read_csv(file)
 
 
 def arguments(verb: str) -> dict[str, str]:

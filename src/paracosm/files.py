@@ -412,8 +412,9 @@ class Lock:
             except OSError:
                 owner = os.read(self._file, 20).decode("ascii", "replace").strip()
                 os.close(self._file)
+                owner = owner if owner.isdecimal() else "(unknown)"
                 raise InputError(
-                    f"{folder}: process {owner or '(unknown)'} is writing to this folder: wait "
+                    f"{folder}: process {owner} is writing to this folder: wait "
                     "until it ends, or choose another folder"
                 ) from None
             if self._is_current():

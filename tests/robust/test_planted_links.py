@@ -200,8 +200,11 @@ def test_a_run_that_goes_on_appends_to_no_file_of_another_name(kind: str, tmp_pa
     RunFolder.create(tmp_path / "plan", STUDY).close()
     PLANT[kind](tmp_path / "plan" / "runs.jsonl", victim)
     (tmp_path / "plan" / ".lock").unlink()
-    with RunFolder.create(tmp_path / "plan", STUDY, resume=True), pytest.raises(InputError):
-        Journal(tmp_path / "plan" / "runs.jsonl").add("key", {})
+    with (
+        RunFolder.create(tmp_path / "plan", STUDY, resume=True),
+        pytest.raises(InputError, match=r"runs\.jsonl: cannot be written"),
+    ):
+        Journal(tmp_path / "plan" / "runs.jsonl")
     assert is_unharmed(victim)
 
 
@@ -423,6 +426,13 @@ def test_a_file_system_that_does_not_know_who_owns_what(
 def test_all_that_one_user_makes_is_in_one_folder(shared: Path) -> None:
     with temporary_folder(str(shared)) as first, temporary_folder(str(shared)) as second:
         assert first.parent == second.parent == shared / OWN
+
+
+def test_the_holder_of_a_lock_is_told_by_number_only(tmp_path: Path) -> None:
+    with Lock(tmp_path):
+        (tmp_path / ".lock").write_text("\x1b[31mhello\n")
+        with pytest.raises(InputError, match=r"process \(unknown\) is writing"):
+            Lock(tmp_path)
 
 
 def test_a_stream_that_is_a_pipe_is_no_metrics(tmp_path: Path) -> None:

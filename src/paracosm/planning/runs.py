@@ -16,7 +16,7 @@ from paracosm.backends import HERE, Backend
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
 from paracosm.faults.node_failures import JobFailures
-from paracosm.files import Stamp, file_stamp, open_plain, read_bytes, replacing
+from paracosm.files import Stamp, check_plain, file_stamp, open_plain, read_bytes, replacing
 from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Design, Outcome
 from paracosm.planning.failures import FailureRecord, failing_schedule
@@ -299,7 +299,10 @@ class Journal:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._found: dict[str, Mapping[str, Any]] = {}
-        if path is None or not path.exists():
+        if path is None:
+            return
+        check_plain(path)  # before any run, since what is computed could not be kept
+        if not path.exists():
             return
         whole = read_bytes(path)
         ended = whole[: whole.rfind(b"\n") + 1]
