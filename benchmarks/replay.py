@@ -47,7 +47,13 @@ def cluster(workers: int) -> Cluster:
         "between_groups": {"bandwidth": "50GB/s", "latency": "5us"},
     }
     return cluster_from_mapping(
-        {"topology": "hierarchical", "workers": workers, "group_size": 8, "links": links}
+        {
+            "topology": "hierarchical",
+            "workers": workers,
+            "group_size": 8,
+            "cards": 8,
+            "links": links,
+        }
     )
 
 

@@ -142,7 +142,7 @@ def test_values_are_echoed_with_their_units() -> None:
 def test_what_is_not_the_same_everywhere_is_echoed_too() -> None:
     cluster = hierarchical(4, 2, Link(), Link(latency=1.0), speeds=[1, 1, 0.5, 2])
     said = describe_cluster(cluster)
-    assert said["group_size"] == 2
+    assert (said["group_size"], said["cards"]) == (2, 2)
     assert said["links between groups"]["latency"] == "1 s"
     assert said["speeds"] == "0.5 to 2"
     assert "placement" not in said
@@ -172,5 +172,6 @@ def test_a_link_in_one_line() -> None:
         "serial sharing"
     )
     assert link_in_words(describe_link(Link())) == (
-        "unlimited bandwidth, latency 0 s, full duplex, pipelined, fair sharing"
+        "unlimited bandwidth, latency 0 s, overhead 0 s a message, full duplex, pipelined, "
+        "fair sharing"
     )

@@ -27,7 +27,7 @@ ONE_CARD: dict[str, Any] = {
 }
 """Workers 0 and 1 with servers 0 and 2, workers 2 and 3 with server 1."""
 
-OWN_CARDS = {key: value for key, value in ONE_CARD.items() if key != "cards"}
+OWN_CARDS = ONE_CARD | {"cards": 2}
 UPLINK = ONE_CARD | {"cards": 2, "leaf_switches": {"groups": 1, "oversubscription": 2}}
 """A group below each switch, whose two cards have an uplink as fast as one."""
 

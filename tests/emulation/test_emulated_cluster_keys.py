@@ -92,13 +92,13 @@ ALONE = {
     "override": (cluster(links=SLOW_1), PAIR, 2 * (0.2 + 0.01)),
     "override, message": (cluster(links=SLOW_1), SEND, 0.4 + 0.01),
     "override of others": (cluster(links=SLOW_1), SEND_2, 0.11),
-    "within": (cluster(topology="hierarchical", group_size=2, links=OUTER), PAIR, 0.12),
+    "within": (cluster(topology="hierarchical", group_size=2, cards=2, links=OUTER), PAIR, 0.12),
     "between": (
-        *(cluster(topology="hierarchical", group_size=2, links=OUTER), OTHER_PAIR),
+        *(cluster(topology="hierarchical", group_size=2, cards=2, links=OUTER), OTHER_PAIR),
         2 * (0.1 + 0.02),  # 50 kB at 500 kB/s
     ),
     "between, message": (
-        *(cluster(topology="hierarchical", group_size=2, links=OUTER), SEND_3),
+        *(cluster(topology="hierarchical", group_size=2, cards=2, links=OUTER), SEND_3),
         0.2 + 0.02,
     ),
     # Ranks 1 and 2 are neighbours in a ring of four: 6 steps of s / 4 + l.
@@ -127,7 +127,7 @@ def test_alone_by_flags(name: str) -> None:
 SERIAL = {"sharing": "serial"}
 HELD = {"pipelined": False}
 HALF = {"duplex": "half"}
-MACHINES = {"topology": "hierarchical", "group_size": 2, "links": OUTER}
+MACHINES = {"topology": "hierarchical", "group_size": 2, "cards": 2, "links": OUTER}
 
 TOGETHER: dict[str, tuple[dict[str, Any], tuple[Ask, ...], list[float]]] = {
     # Latencies of 20 ms pass first and hold nothing; then two times 100 ms share the link.

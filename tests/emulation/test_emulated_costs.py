@@ -22,6 +22,7 @@ MACHINES = {
     "topology": "hierarchical",
     "workers": 16,
     "group_size": 4,
+    "cards": 4,
     "links": {
         "default": {"bandwidth": "10MB/s", "latency": "10us"},
         "between_groups": {"bandwidth": "1MB/s", "latency": "1ms"},

@@ -123,6 +123,7 @@ def test_changes_of_all_links_reach_those_of_pairs_and_between_machines() -> Non
         "topology": "hierarchical",
         "workers": 8,
         "group_size": 4,
+        "cards": 4,
         "links": {
             "default": {"bandwidth": "1MB/s", "latency": "1ms"},
             "between_groups": {"bandwidth": "100kB/s", "latency": "10ms"},

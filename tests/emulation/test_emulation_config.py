@@ -28,6 +28,7 @@ CLUSTER = {
     "topology": "hierarchical",
     "workers": 12,
     "group_size": 4,
+    "cards": 4,
     "links": {"default": {"bandwidth": "100 GB/s"}, "between_groups": {"bandwidth": "10Gbit/s"}},
 }
 

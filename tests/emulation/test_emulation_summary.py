@@ -217,6 +217,9 @@ def test_a_collective_counts_in_the_iteration_that_asked_for_it_and_lasts_into_t
             "links of the real rank",
             "modelled: real messages, at the pace",
         ),
+        ({}, "core", "assumed: communication takes nothing from computing"),
+        ({"bandwidth": "1GB/s"}, "collectives at a time", "2 with gloo, 1 with nccl"),
+        ({"bandwidth": "1GB/s", "comm_workers": 3}, "collectives at a time", "given: 3 of a group"),
         ({"skew": "50us"}, "other ranks", "assumed: skew 50us"),
         ({"compute_jitter": "measured"}, "other ranks", "jitter as measured on the real rank"),
         (

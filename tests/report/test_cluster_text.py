@@ -12,7 +12,7 @@ from paracosm.report.writing import _flattened
 def test_links_of_their_own_are_described_as_the_others_are() -> None:
     cluster = star(workers=2, servers=1, link=Link(bandwidth=1.25e9))
     changed = apply_changes(cluster, [parse_change("link worker1-server0: bandwidth 4x slower")])
-    same = "latency 0 s, full duplex, pipelined, fair sharing"
+    same = "latency 0 s, overhead 0 s a message, full duplex, pipelined, fair sharing"
     assert cluster_text(describe_cluster(changed)) == (
         f"topology star; workers 2; servers 1; links of 10 Gbit/s, {same}; placement own; "
         f"links of their own worker1 - server0 (2.5 Gbit/s, {same})"

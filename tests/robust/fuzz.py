@@ -55,7 +55,7 @@ WRITTEN = (
     ("emulate {}", "paracosm.emulation.config:EmulateConfig",
      {"emulate": {"measured": "emulated", "world_size": 8, "bandwidth": "1Gbit/s"}}),
     ("train --timing-only --updates 9 --cluster {}", "paracosm.cluster.file:_File",
-     {"topology": "hierarchical", "workers": {"count": 4}, "group_size": 2,
+     {"topology": "hierarchical", "workers": {"count": 4}, "group_size": 2, "cards": 2,
       "links": {"default": {"bandwidth": "1GB/s"}, "between_groups": {"bandwidth": "1Gbit/s"}}}),
     ("predict job.profile --bandwidth 1Gbit/s --workers 2 --node {}",
      "paracosm.profiling.nodes.calibration:_File", {"bandwidth_out": "1Gbit/s", "duplex": 1.5}),

@@ -17,7 +17,7 @@ from paracosm.errors import InputError, on_one_line
 from paracosm.files import Lock
 from paracosm.report.answers import answer
 from paracosm.report.kinds import described, view_of
-from paracosm.report.view import TROUBLES, Figure, View, endings_of, verdict
+from paracosm.report.view import TROUBLES, Figure, View, defaults_text, endings_of, verdict
 from paracosm.results import Summary, to_json
 from paracosm.studies import (
     KINDS,
@@ -196,6 +196,8 @@ def show_summary(
     for label, write in view.figures.items():
         if (text := write(summary)) is not None:
             facts.append((_emphasis(label), text))
+    if (defaults := defaults_text(summary)) is not None:
+        facts.append(("by default", defaults))
     for what, how in (view.remarks(summary) | view.origins(summary)).items():
         if how not in said:
             facts.append((what, str(how)))

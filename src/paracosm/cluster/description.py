@@ -25,8 +25,7 @@ def link_in_words(values: Mapping[str, str]) -> str:
     """Return the values of a link, as of `describe_link`, in one line."""
     parts = [values["bandwidth"] if values["bandwidth"] != "inf" else "unlimited bandwidth"]
     parts.append(f"latency {values['latency']}")
-    if values["overhead"] != "0 s":
-        parts.append(f"overhead {values['overhead']} a message")
+    parts.append(f"overhead {values['overhead']} a message")
     parts.append(f"{values['duplex']} duplex")
     parts.append("pipelined" if values["pipelined"] == "yes" else "latency holds the ports")
     return ", ".join([*parts, f"{values['sharing']} sharing"])
@@ -44,8 +43,8 @@ def describe_cluster(cluster: Cluster) -> dict[str, Any]:
     if isinstance(cluster.topology, Hierarchical):
         described["group_size"] = cluster.topology.group_size
         described["links between groups"] = describe_link(cluster.topology.outer)
-        if cluster.topology.cards is not None:
-            described["cards"] = cluster.topology.cards
+        # Without a number, each worker of a group has a card.
+        described["cards"] = cluster.topology.cards or cluster.topology.group_size
         if cluster.topology.leaf is not None:
             described["leaf switches"] = (
                 f"{cluster.topology.leaf} groups each, oversubscribed "

@@ -1,6 +1,6 @@
 """The cluster file (YAML), and the same as a mapping: `docs/cluster-file.md` describes it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Annotated, Any, Literal
@@ -17,6 +17,7 @@ from pydantic import (
 
 from paracosm.cluster.changes import MOST_TIMES
 from paracosm.cluster.cluster import Cluster, Node, assemble, star_around
+from paracosm.cluster.hardware.catalogue import load_catalogue
 from paracosm.cluster.link import (
     Duplex,
     Hierarchical,
@@ -133,7 +134,7 @@ def _cluster(file: _File) -> Cluster:
             raise InputError("placement: there are no servers to place")
         if any(server != Node("") for server in servers):
             raise InputError("servers: give only their number where placement is workers")
-    topology = _topology(file, len(workers), len(servers))
+    topology = _topology(file, workers, len(servers))
     for number, entry in enumerate(file.links.overrides):
         if entry.model_fields_set <= {"between"}:
             raise InputError(f"links.overrides.{number} has no effect: give it a value of a link")
@@ -141,7 +142,8 @@ def _cluster(file: _File) -> Cluster:
     return assemble(workers, servers, topology, file.placement, overrides)
 
 
-def _topology(file: _File, workers: int, servers: int) -> Topology:
+def _topology(file: _File, nodes: Sequence[Node], servers: int) -> Topology:
+    workers = len(nodes)
     link = file.links.default.over(Link())
     outer = file.links.between_groups
     if file.topology == "hierarchical":
@@ -151,7 +153,8 @@ def _topology(file: _File, workers: int, servers: int) -> Topology:
         own = outer.over(Link(sharing=link.sharing))
         above = file.leaf_switches
         leaf = (above.groups, above.oversubscription) if above else ()
-        return Hierarchical(link, own, file.group_size, workers, file.cards, *leaf)
+        cards = _cards(file.group_size, nodes) if file.cards is None else file.cards
+        return Hierarchical(link, own, file.group_size, workers, cards, *leaf)
     for key in ("group_size", "cards", "leaf_switches", "links.between_groups"):
         if (outer if "." in key else getattr(file, key)) is not None:
             raise InputError(f"{key} belongs to topology hierarchical, not {file.topology}")
@@ -162,6 +165,24 @@ def _topology(file: _File, workers: int, servers: int) -> Topology:
     if servers:
         raise InputError("a ring joins workers only; topology star or switch takes servers")
     return Ring(link, workers)
+
+
+def _cards(group_size: int, nodes: Sequence[Node]) -> int | None:
+    """Return the cards of a group of which the file has none: those of the catalogue's node.
+
+    Raises:
+        InputError: neighbours could share cards, and nothing says whether they do.
+    """
+    if group_size == 1 or len(nodes) <= group_size:
+        return None
+    known = load_catalogue()
+    kinds = [known.node_of(device) for device in {node.device for node in nodes}]
+    if len(kinds) == 1 and kinds[0] is not None and kinds[0].count == group_size:
+        return kinds[0].cards
+    raise InputError(
+        f"cards: missing: how many network cards the {group_size} workers of a group share, each "
+        f"as fast as links.between_groups: write cards: 1, or cards: {group_size} for one of each"
+    )
 
 
 def _power(group: _Nodes) -> Power | None:

@@ -300,7 +300,7 @@ class EmulateConfig(ClusterFields):
         if shares_ports(cluster):
             raise InputError(
                 "cards, leaf_switches: one real rank does not show what the others of its machine "
-                "send at the same time: leave them out, or predict the job"
+                "send at the same time: give each a card of its own, or predict the job"
             )
         return apply_changes(cluster, self.changes("link"))
 

@@ -292,9 +292,16 @@ def origins(config: EmulateConfig, composed: bool = False) -> dict[str, str]:
         "compute": f"measured: the script really runs as {real}"
         + (", without waiting for collectives; iterations are put together" if composed else ""),
         "core": ""
+        if config.mode == "wire" or config.nccl or config.live
+        else "assumed: communication takes nothing from computing"
         if config.core_bandwidth is None
         else f"modelled: {format_bandwidth(config.core_bandwidth)} of messages take a whole core",
         "communication": _communication_text(config),
+        "collectives at a time": ""
+        if config.mode == "wire" or config.nccl or config.communication_model == "none"
+        else f"given: {config.comm_workers} of a group"
+        if config.comm_workers is not None
+        else "assumed: of a group 2 with gloo, 1 with nccl",
         "links of the real rank": "" if config.mode == "backend" else own_links,
         "other ranks": _peers_text(config),
         "values": (

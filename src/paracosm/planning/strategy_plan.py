@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.hardware import Hardware, find_hardware
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError
@@ -32,6 +33,8 @@ from paracosm.graphs.transformer import Transformer, transformer_graph
 from paracosm.planning.price import WORKER_HOURS, Price, parse_price
 from paracosm.prediction.candidates import check_divisible, machine_of
 from paracosm.prediction.config import SIZES, PredictConfig
+from paracosm.prediction.host_costs import find_interference
+from paracosm.prediction.replica import LAUNCH
 from paracosm.prediction.run import ranked_strategies
 from paracosm.prediction.strategy_search import Search, fastest, search_strategies, splits_of
 from paracosm.results import PlannedStrategy, StrategyPlanSummary
@@ -221,6 +224,7 @@ def _summary(
     first = [place for place, each in enumerate(designs) if each.place == 1]
     quickest = min(first, key=lambda place: designs[place].time)
     cheapest = min(first, key=lambda place: (designs[place].cost, designs[place].time))
+    asked = config.on_workers
     hardware, step = config.catalogued, step_of(transformer_graph(model, 1))
     return StrategyPlanSummary(
         status=status,
@@ -242,10 +246,13 @@ def _summary(
         predicted=sum(each.predicted for each in searches.values()),
         too_large=sum(each.too_large for each in searches.values()),
         complete=all(each.complete for each in searches.values()),
+        cluster=describe_cluster(asked.resolve_cluster(max(searches))),
         durations={
             "durations of ops": "datasheet, times what ops of each class were measured to reach",
             "peaks and memory": hardware.device.source,
             **({} if hardware.node is None else {"node": hardware.node.source}),
+            "launching an op": f"assumed: {format_duration(LAUNCH)}",
+            "computing beside collectives": find_interference(asked, None, 1)[1],
         },
     )
 

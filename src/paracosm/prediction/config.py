@@ -251,6 +251,10 @@ class PredictConfig(ThroughputFields, ClusterFields):
             idle.add("batch")
         if self.is_timed:
             idle.add("db")
+        if self.is_timed or self.catalogued is not None:
+            idle.add("allocator")
+        if self.is_on_cluster and self.profile is None and self.has_node:
+            idle |= LINK_FIELDS  # those of the node
         if self.hardware is not None:
             idle |= self._idle_of_hardware()
         return idle
@@ -515,20 +519,49 @@ class PredictConfig(ThroughputFields, ClusterFields):
         if workers > MOST_NODES:
             raise InputError(f"workers: a job has {MOST_NODES:,} at most, not {workers:,}")
         cluster = self.cluster_in_file
-        if self.has_node and cluster is None and self.catalogued is not None:
+        if self.has_node and self.catalogued is not None:
             return self.changed(self.catalogued.cluster(workers))
         if cluster is None and self.bandwidth is None and workers + strategy.servers > 1:
             raise InputError(
                 "link bandwidth not specified: add --bandwidth 10Gbit/s (inf for free links), or "
                 "--cluster FILE"
             )
-        return self.changed(first_workers(self.cluster_of(workers, strategy.servers), workers))
+        found = first_workers(self.cluster_of(workers, strategy.servers), workers)
+        return self.changed(self._with_memory(found))
+
+    def _with_memory(self, cluster: Cluster) -> Cluster:
+        """Return the cluster whose workers have the memory of the catalogue, if nothing says it."""
+        if self.catalogued is None:
+            return cluster
+        own, memory = {None, self.catalogued.name}, self.catalogued.device.memory
+        lacks = {
+            node
+            for node in map(cluster.node, cluster.workers)
+            if node.memory is None and node.device in own
+        }
+        nodes = (replace(node, memory=memory) if node in lacks else node for node in cluster.nodes)
+        return replace(cluster, nodes=tuple(nodes))
+
+    @property
+    def replaced_links(self) -> str | None:
+        """What flags or a cluster file take the place of, in words; None where of nothing."""
+        hardware, (workers, strategy) = self.catalogued, self.jobs[-1]
+        if hardware is None or hardware.node is None or self.has_node or workers == 1:
+            return None
+        if self.cluster is not None:
+            who, instead = "the cluster file", ""
+        else:
+            flags = sorted(LINK_FIELDS & self.model_fields_set)
+            who = " and ".join(f"--{name.replace('_', '-')}" for name in flags) or "the server"
+            nodes = workers + strategy.servers
+            instead = f": all {nodes:,} are joined by one kind of link, also within a node"
+        return f"{who} in place of {hardware.node_in_words}{instead}"
 
     @property
     def has_node(self) -> bool:
         """Whether the links are those of the hardware's node, without an override by flags."""
         catalogued = self.catalogued is not None and not self.jobs[-1][1].servers
-        return catalogued and not LINK_FIELDS & self.model_fields_set
+        return catalogued and self.cluster is None and not LINK_FIELDS & self.model_fields_set
 
     @cached_property
     def profiled_workers(self) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from paracosm.profiling.links.measure import LinkSettings, measure_links, second
 from paracosm.profiling.samples import LinkTiming
 from paracosm.units import format_duration, format_size
 
+ALONE = "assumed: computing is as fast as alone"
 NEW_MEMORY = 64 << 20  # bytes that are taken to measure what a page costs
 
 
@@ -76,17 +77,16 @@ def find_interference(
     found, source = NO_INTERFERENCE, ""
     if config.slowdown is not None:
         found = Interference(slowdown=config.slowdown)
-        if config.slowdown > 1:
-            source = f"given: computing takes {config.slowdown:g} times as long"
+        source = f"given: computing takes {config.slowdown:g} times as long"
     elif config.catalogued is not None and config.catalogued.device.kind == "gpu":
         found = OF_GPUS
         source = f"published: computing takes {found.slowdown:g} times as long (Lee et al. 2025)"
     if environment is None or environment.device != "cpu":
-        return found, source
+        return found, source or ALONE
     with ProfileDatabase.open(config.db, readonly=True) as database:
         timings = _of_processor(database.links(), environment, "ddp")
     cost = seconds_per_byte(timings, ranks)
     if not cost:
-        return found, source
+        return found, source or ALONE
     measured = f"measured: {format_duration(cost * 1e6)} of a rank's core for each MB"
     return replace(found, per_byte=cost), ", ".join(filter(None, (measured, source)))

@@ -152,6 +152,7 @@ def ideal_throughput(replica: Replica, strategy: Strategy) -> float | None:
         schedule="1f1b",
         chunks=1,
         cut=(),
+        overlap=True,
         offload=0.0,
         servers=min(strategy.servers, 1),
     )

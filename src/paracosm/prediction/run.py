@@ -198,8 +198,9 @@ def _run_on_cluster(
     )
     measured = measured_iteration(config, timed)
     facts = timed.facts(config, alone.coverage)
-    if interference_text:
-        facts["durations"]["computing beside collectives"] = interference_text
+    facts["durations"]["computing beside collectives"] = interference_text
+    if (replaced := changed.replaced_links) is not None:
+        facts["durations"]["links"] = replaced
     if changed.architecture is not None and strategy.expert > 1:
         routing = describe_routing(changed.architecture, strategy.split(seed))
         facts["durations"]["experts"] = routing

@@ -146,6 +146,7 @@ def summarise_jobs(
         **facts,
         workers=last.workers,
         strategy=str(last.strategy),
+        strategy_defaults=last.strategy.by_default(),
         servers=len(last.cluster.servers) if last.strategy.servers else 0,
         cluster=describe_cluster(last.cluster),
         iteration_time=last.iteration_time,

@@ -96,6 +96,9 @@ FIGURES: Mapping[str, Figure] = {
     "Strategy": figure("strategy", str),
     "Workers": figure("workers", "{:,}".format),
     **THROUGHPUT_FIGURES,
+    "Examples an iteration": lambda summary: (
+        f"{summary.examples:,}" if isinstance(summary, JobSummary) and summary.examples else None
+    ),
     "Iteration time": figure("iteration_time", format_duration),
     "Unchanged": _unchanged,
     "Interval": _interval,
@@ -166,6 +169,9 @@ def _remarks(summary: Summary) -> dict[str, str]:
         case JobSummary():
             lines = {
                 **_of_cluster(summary),
+                "strategy by default": ", ".join(
+                    f"{key}={value}" for key, value in (summary.strategy_defaults or {}).items()
+                ),
                 "strategies": "" if summary.search is None else search_words(summary.search),
                 "memory": " ".join(summary.misfits[1:3]),
                 "one replica": _replica(summary.replica),

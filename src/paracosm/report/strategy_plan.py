@@ -9,7 +9,7 @@ import numpy as np
 
 from paracosm.report.chart import Axis, Chart, Curve, Dots, Section, shown_sections
 from paracosm.report.plan_words import cost_text, long_time, rounded_in_words
-from paracosm.report.view import Figure, Run, Table, View, figure
+from paracosm.report.view import Figure, Run, Table, View, cluster_text, figure
 from paracosm.results import PlannedStrategy, RankedStrategy, StrategyPlanSummary, StrategySearch
 from paracosm.units import format_duration, format_size
 
@@ -65,7 +65,7 @@ FIGURES: Mapping[str, Figure] = {
         f"{rounded_in_words(summary.batch_tokens)} tokens, in sequences of {summary.sequence:,}"
     ),
     "Price": figure("price", str),
-    "Failures": figure("mtbf", str),
+    "Failures": lambda summary: summary.mtbf or "none",
     "Strategies": search_words,
 }
 
@@ -174,5 +174,6 @@ VIEW = View(
     sections=sections,
     name=_name,
     subject=figure("hardware", str),
+    remarks=lambda summary: {"cluster": cluster_text(summary.cluster)} if summary.cluster else {},
     tables=_tables,
 )

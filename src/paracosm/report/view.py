@@ -157,6 +157,12 @@ class View:
     doubt: Callable[[Any], Verdict | None] = lambda summary: None
 
 
+def defaults_text(summary: Summary) -> str | None:
+    """Return "batch 64, dropout no": the arguments at their defaults; None where there are none."""
+    given = {name.replace("_", " "): value for name, value in (summary.defaults or {}).items()}
+    return ", ".join(f"{name} {value}" for name, value in given.items()) or None
+
+
 def joined(values: Any, separator: str = ", ") -> str:
     """Return the texts of a list, or of the keys of a mapping; of another value, its own."""
     several = values if isinstance(values, list | tuple | dict) else [values] if values else []

@@ -39,8 +39,10 @@ from paracosm.report.view import (
     Table,
     Verdict,
     arguments_of,
+    defaults_text,
     endings_of,
 )
+from paracosm.results import Summary
 from paracosm.units import format_duration
 
 if TYPE_CHECKING:
@@ -116,7 +118,7 @@ def _details(runs: Sequence[Run]) -> str:
     for run, study in zip(runs, studies, strict=True):
         study.pop(run.folder.kind or "", None)
     view = view_of(runs[0].numbers)
-    remarks = [view_of(run.numbers).remarks(run.numbers) for run in runs]
+    remarks = [_remarks(run.numbers) for run in runs]
     origins = [view.origins(run.numbers) for run in runs]
     tables = view.tables(runs[0].numbers) if len(runs) == 1 else []
     blocks = {
@@ -131,6 +133,12 @@ def _details(runs: Sequence[Run]) -> str:
         for title, block in blocks.items()
         if block
     )
+
+
+def _remarks(summary: Summary) -> dict[str, str]:
+    defaults = defaults_text(summary)
+    said = {} if defaults is None else {"by default": defaults}
+    return said | view_of(summary).remarks(summary)
 
 
 def _environment(run: Run) -> dict[str, Any]:

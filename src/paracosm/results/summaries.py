@@ -88,11 +88,14 @@ class Summary(JsonObject):
             while the run is not finished.
         what_if: the requested changes; the subclasses' `unchanged` then has the result without
             them.
+        defaults: the arguments at their defaults that the answer may depend on, as a study has
+            them; None where the result does not come from a run of a study.
     """
 
     kind: str
     status: str
     what_if: Sequence[str] | None = None
+    defaults: Mapping[str, str] | None = None
 
 
 class FailureSummary(JsonObject):
@@ -555,6 +558,7 @@ class JobSummary(_TimedGraph):
     """Of `paracosm predict`: a job on a cluster. Numbers are those of the most workers.
 
     Attributes:
+        strategy_defaults: keys of the strategy that nobody gave, with their values.
         search: how the strategy was found; None if it was given.
     """
 
@@ -573,6 +577,7 @@ class JobSummary(_TimedGraph):
     classes: int
     provenance: Json
     devices: Mapping[str, str]
+    strategy_defaults: Mapping[str, str] | None = None
     unchanged: Json | None = None
     search: StrategySearch | None = None
 
@@ -606,6 +611,7 @@ class StrategyPlanSummary(Summary):
         designs: by number of workers, then by place.
         fastest, cheapest: indices of designs.
         candidates, predicted, too_large, complete: as those of a `StrategySearch`, of all workers.
+        cluster: with the most workers.
     """
 
     kind: Literal["strategy plan"] = "strategy plan"
@@ -628,6 +634,7 @@ class StrategyPlanSummary(Summary):
     too_large: int
     complete: bool
     durations: Mapping[str, str]
+    cluster: Json | None = None
 
 
 class Saturation(JsonObject):

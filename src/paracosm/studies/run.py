@@ -50,15 +50,19 @@ def run_point(
         raise InputError(f"{flag} needs a study with a grid: leave it out")
     hooks = replace(hooks, backend=where.sending(to_builtin(point.as_study())))
     if out is None:
-        return kind.run(point.config, point.seed, None, hooks)
+        return _with_defaults(kind.run(point.config, point.seed, None, hooks), point)
     with RunFolder.create(out, point.as_study(), force, resume=kind.of_many) as folder:
         if kind.of_many:
             hooks = replace(hooks, journal=out / JOURNAL)
-        outcome = kind.run(point.config, point.seed, folder, hooks)
+        outcome = _with_defaults(kind.run(point.config, point.seed, folder, hooks), point)
         for name, save in outcome.files.items():
             folder.add_file(name, save)
         folder.finish(outcome.summary, outcome.timeline)
     return outcome
+
+
+def _with_defaults(outcome: Outcome, point: Point) -> Outcome:
+    return replace(outcome, summary=replace(outcome.summary, defaults=point.defaults()))
 
 
 @dataclass(frozen=True)

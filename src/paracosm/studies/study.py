@@ -278,6 +278,42 @@ class Point:
         arguments = self.config.model_dump(exclude=self.config.without_effect())
         return {"seed": self.seed, self.kind: arguments}
 
+    def defaults(self) -> dict[str, str]:
+        """Return the arguments at their defaults that the answer may depend on, as texts.
+
+        They are the same whether somebody has written them out, so that a run's own study gives its
+        summary again. What has no value by default is not used, or is found from others, which the
+        summary says.
+        """
+        config = self.config
+        unused = {*config.without_effect(), *_OF_NO_ANSWER}
+        names = [
+            name
+            for name, about in type(config).model_fields.items()
+            if name not in unused and getattr(config, name) == about.get_default()
+        ]
+        values = config.model_dump(mode="json", include=set(names))
+        return {
+            name: "; ".join(map(_text, value)) if isinstance(value, list) else _text(value)
+            for name in names
+            if (value := values[name]) is not None and value not in ([], {}, "")
+        }
+
+
+_OF_NO_ANSWER = frozenset(
+    {
+        *("db", "data_dir", "output", "timeline", "timeline_ranks", "port", "keep_going"),
+        *("lookahead", "loss_limit", "evaluate_every", "evaluate_examples"),
+    }
+)
+"""Arguments that say where things are, what is shown, and when a run gives up."""
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
 
 def load_study(path: Path) -> Study:
     """Read a study file; `Study.points` checks the arguments of its runs.

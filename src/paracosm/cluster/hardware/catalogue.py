@@ -20,6 +20,7 @@ from paracosm.data_files import read_yaml
 from paracosm.errors import InputError, unknown
 from paracosm.files import replacing
 from paracosm.quantities import Bandwidth, Duration, Size
+from paracosm.units import format_bandwidth
 from paracosm.validation import validated
 
 DTYPES = ("float32", "tfloat32", "float16", "bfloat16", "float8")
@@ -129,6 +130,12 @@ class Catalogue(BaseModel):
         both.check(where)
         return both
 
+    def node_of(self, name: str | None) -> NodeType | None:
+        """Return the node of a name: that itself, or a device's usual one; None for others."""
+        device = self.devices.get((name or "").lower())
+        found = (name or "").lower() if device is None else device.node
+        return None if found is None else self.nodes.get(found)
+
     def check(self, where: str) -> None:
         for name, device in self.devices.items():
             if device.node is not None and device.node not in self.nodes:
@@ -170,6 +177,18 @@ class Hardware:
             if entry is not None
             for name, why in entry.assumed.items()
         }
+
+    @property
+    def node_in_words(self) -> str:
+        """The links of the node: "those of the NVIDIA DGX H100: 2.966 Tbit/s within it, ..."."""
+        if self.node is None or self.outer is None:
+            return "no node's"
+        count, cards = self.node.count, self.node.cards
+        inner = "" if self.inner is None else f"{format_bandwidth(self.inner.usable)} within it, "
+        return (
+            f"those of the {self.node.title}: {inner}{format_bandwidth(self.outer.usable)} a card, "
+            f"{cards} card{'' if cards == 1 else 's'} for {count}"
+        )
 
     def cluster(self, workers: int) -> Cluster:
         """Return the cluster of `workers` devices in as many nodes as needed.

@@ -133,6 +133,27 @@ class Strategy:
             return "expert data", self.replicas // self.expert
         return ("shard", self.shard) if self.shard else ("data", self.replicas)
 
+    def by_default(self) -> dict[str, str]:
+        """Return the keys that are at their defaults and might be at others, with their values."""
+        alone = self.replicas == 1
+        without = {
+            *(("tp", "cp", "ep", "pp", "zero", "all_reduce") if self.servers else ()),
+            *(("zero", "all_reduce", "bucket", "first_bucket") if alone else ()),
+            *(("sp", "async_tp") if self.tensor == 1 else ()),
+            *(() if self.sequence else ("async_tp",)),
+            *(("routing", "capacity") if self.expert == 1 else ()),
+            *(("schedule", "overlap") if self.pipeline == 1 else ()),
+            *(("microbatches",) if self.shares else ()),
+            *(("shard",) if self.sharding == "none" or self.expert > 1 else ()),
+            *(("bucket", "first_bucket") if self.sharding == "parameters" else ("prefetch",)),
+            *("dp", "chunks", "shares", "servers", "iterations", "cut"),
+        }
+        return {
+            key: _UNUSED.get(key) or _written(name, getattr(self, name))
+            for key, name in KEYS.items()
+            if key not in without and getattr(self, name) == getattr(Strategy, name)
+        }
+
     def __str__(self) -> str:
         """The text that `parse_strategy` turns into an equal strategy."""
         words = [] if not self.servers else ["ps-async" if self.asynchronous else "ps"]
@@ -293,6 +314,9 @@ KEYS = {
     **{key: key for key in ("servers", "iterations", "cut")},
 }
 """Key -> field of `Strategy`."""
+
+_UNUSED = {"capacity": "no limit", "shard": "all", "offload": "no"}
+"""Key -> what its default means."""
 
 YES_OR_NO = ("sequence", "async_tp", "overlap", "float8")
 RECOMPUTED: dict[str, bool | str] = {
