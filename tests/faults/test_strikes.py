@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paracosm.errors import InputError
 from paracosm.faults.fault import Fault, parse_fault
 from paracosm.faults.strikes import Periods, Strike, strikes
 
@@ -105,3 +106,30 @@ def test_what_lasts_at_an_instant() -> None:
     assert percents(2.5, "worker1", "") == [5, 9]
     assert percents(2.5, "worker0", "") == [5]
     assert percents(3.0, "worker1", "server0", "") == [9]
+
+
+def test_short_periods_cost_what_they_are() -> None:
+    """Twofold for 1 ms about every 10 ms of 10 s: a share of 1 / 11 of the work takes twice."""
+    periods = Periods(struck("slow(2x, 1ms) on worker 0 every 10ms"))
+    spent = periods.stretched("worker0", 0.0, 10.0)
+    assert 900 < periods.begun < 1300
+    assert spent == pytest.approx(10 * (1 + 0.0476), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "slow(2x, 1s) on worker 0 every 1ns",
+        "slow(2x, 1ns) on worker 0 every 1ns",
+        "slow(2x, 1ns) on worker 1 every 1ns",
+        "slow(1.0001x, 1s) every 1us",
+    ],
+)
+def test_periods_without_end_are_given_up(text: str) -> None:
+    """They are by what is looked at, in operations, not by a clock; progress begins anew."""
+    periods = Periods(struck(text))
+    with pytest.raises(InputError, match="the job makes no progress") as refused:
+        periods.stretched("worker0", 0.0, 1000.0)
+    assert text in str(refused.value)
+    periods.has_advanced()
+    assert periods.at(0.0, "server0") == []

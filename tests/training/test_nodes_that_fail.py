@@ -21,6 +21,7 @@ from paracosm.rng import TrainingStream, generator
 from paracosm.timing import parse_distribution
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
 from paracosm.training.store import LocalSteps, Numerics
+from paracosm.validation import validated
 from reference.failing_job import failing_job
 from reference.failing_training import Period, failing_training
 
@@ -653,3 +654,50 @@ def test_times_away_and_checkpoints_are_on_the_timeline() -> None:
         if span.resource == "compute" and span.begin < 2.0 < span.end:
             assert span.end - span.begin == pytest.approx(1.5)
     assert np.all(np.asarray(result.timeline.spans.end) <= result.summary.virtual_time)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"fault": "slow(2x, 1s) on worker 0 every 1ns"}, "every 1ns"),
+        ({"fault": "lose(1%, 1s) every 1ns", "resend_after": "1ms"}, "every 1ns"),
+        ({"fault": "stop(1s) on worker 0 every 1ns"}, "makes no progress"),
+        (
+            {
+                "fault": "stop(1s) every 1ns",
+                "algorithm": "ssgd",
+                "checkpoint_cost": "1s",
+                "checkpoint_every": "1s",
+            },
+            "makes no progress",
+        ),
+        (
+            {"mtbf": "1ns a worker", "algorithm": "ssgd", "checkpoint_cost": "1s"},
+            "makes no progress",
+        ),
+        (
+            {
+                "fault": ["stop(1ms) on worker 0 every 1ns", "stop(1s) on server 0 at 1h"],
+                "checkpoint_cost": "10s",
+                "checkpoint_every": "1ns",
+                "compute": "1us",
+            },
+            "makes no progress",
+        ),
+        ({"availability": "onoff(0.6ms, 0.6ms)", "compute": "1h"}, "makes no progress"),
+        (
+            {"availability": "onoff(0.6ms, 0.6ms)", "compute": "1h", "clients": 5},
+            "makes no progress",
+        ),
+        (
+            {"fault": "lose(99.9999%)", "resend_after": "1ns", "bandwidth": "1MB/s"},
+            "lost however often they are sent again",
+        ),
+    ],
+)
+def test_a_job_without_progress_is_given_up(arguments: dict[str, Any], message: str) -> None:
+    """After so many failures, or periods that were looked at: within seconds, in one line."""
+    with pytest.raises(InputError) as refused:
+        train(validated(TrainConfig, {"timing_only": True, "updates": 20, **arguments}, "test"))
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
