@@ -12,7 +12,7 @@ import pytest
 from paracosm.cluster.hardware import Hardware
 from paracosm.errors import InputError
 from paracosm.jobs.strategies.strategy import Strategy
-from paracosm.planning.strategy_plan import StrategyPlanConfig
+from paracosm.planning.strategy_plan import StrategyPlanConfig, run_strategy_plan
 from paracosm.prediction.candidates import Candidate, candidates
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.job import predict_job
@@ -198,3 +198,61 @@ def test_a_strategy_of_one_example_and_a_batch_that_does_not_divide() -> None:
     found = candidates(config.architecture, 64, 8, 488)
     alone = [c for c in found if c.strategy == Strategy(data=64, microbatches=8)]
     assert [each.examples for each in alone] == [512]
+
+
+def interrupting(monkeypatch: pytest.MonkeyPatch, after: int) -> list[Strategy]:
+    """Press Ctrl-C when so many strategies are predicted; return those that are, as they come."""
+    seen: list[Strategy] = []
+
+    def predicted(replica: Any, cluster: Any, strategy: Strategy) -> Any:
+        if len(seen) == after:
+            raise KeyboardInterrupt
+        seen.append(strategy)
+        return predict_job(replica, cluster, strategy)
+
+    monkeypatch.setattr("paracosm.prediction.strategy_search.predict_job", predicted)
+    return seen
+
+
+def test_an_interrupted_search_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the first three strategies the fastest is taken, and the run says that it was ended."""
+    seen = interrupting(monkeypatch, 3)
+    monkeypatch.setattr("paracosm.prediction.run.MANY", 8)
+    counts: list[int] = []
+    said: list[str] = []
+    found = run_prediction(
+        asked(model="mpt-125m"), 0, lambda done, _: counts.append(done), said.append
+    ).summary
+    assert found.status == "interrupted"
+    assert found.search.predicted == len(found.search.ranked) == len(seen) == 3
+    assert not found.search.complete
+    assert counts == [1, 2, 3]
+    (sentence,) = said
+    assert sentence.startswith("Searching strategies of 8 workers, which takes a minute or more: ")
+    times = [each.iteration_time / each.examples for each in found.search.ranked]
+    assert found.iteration_time / 8 == pytest.approx(min(times))
+
+
+def test_a_search_that_is_interrupted_before_the_first_has_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    interrupting(monkeypatch, 0)
+    with pytest.raises(KeyboardInterrupt):
+        run_prediction(asked(model="mpt-125m"), 0)
+
+
+def test_an_interrupted_plan_keeps_the_number_that_it_was_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    interrupting(monkeypatch, 2)
+    config = StrategyPlanConfig(
+        model="mpt-125m",
+        hardware="a100-sxm-80gb",
+        tokens=1e9,
+        batch_tokens=16384.0,
+        max_workers=8,
+    )
+    plan = run_strategy_plan(config, 0)
+    assert plan.status == "interrupted"
+    assert {each.workers for each in plan.designs} == {8}
+    assert len(plan.designs) == 2

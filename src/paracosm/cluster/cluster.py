@@ -259,7 +259,12 @@ def assemble(
 
 
 def _called(name: str, node: Node) -> Node:
-    return node if node.name == name else replace(node, name=name)
+    """Return the node with another name; a million of them are not checked once more."""
+    if node.name == name:
+        return node
+    named = object.__new__(type(node))
+    named.__dict__.update(node.__dict__, name=name)
+    return named
 
 
 def _count(what: str, given: Any) -> int:

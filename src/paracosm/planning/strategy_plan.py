@@ -203,6 +203,9 @@ def run_strategy_plan(
                 if number == config.numbers[-1]:
                     fastest(searches[number], cluster)  # says what the nearest lacks
                 break  # fewer have less memory
+            if searches[number].interrupted:
+                status = "interrupted"
+                break
             if progress is not None:
                 progress(len(searches), None)
     except KeyboardInterrupt:

@@ -79,9 +79,10 @@ def run_prediction(
     if config.profile is not None:
         return PredictionRun(*_run_throughput(config, seed, progress))
     if config.is_auto:
-        chosen, search = _chosen(config, seed)
-        found, timeline = _run_on_cluster(chosen, seed, progress, announce)
-        return PredictionRun(replace(found, search=search), timeline)
+        chosen, search, status = _chosen(config, seed, progress, announce)
+        found, timeline = _run_on_cluster(chosen, seed, None, announce)
+        status = found.status if status == "done" else status
+        return PredictionRun(replace(found, search=search, status=status), timeline)
     if config.is_on_cluster:
         return PredictionRun(*_run_on_cluster(config, seed, progress, announce))
     replica = find_replica(config, seed, progress, announce)
@@ -116,14 +117,25 @@ def ranked_strategies(search: Search, most: int) -> list[RankedStrategy]:
     ]
 
 
-def _chosen(config: PredictConfig, seed: int) -> tuple[PredictConfig, StrategySearch]:
-    """Return the configuration with the fastest strategy that fits, and the search."""
+MANY = 100_000  # workers, from which on a strategy takes seconds to predict
+
+
+def _chosen(
+    config: PredictConfig, seed: int, progress: Progress | None, announce: Announce | None
+) -> tuple[PredictConfig, StrategySearch, str]:
+    """Return the configuration with the fastest strategy that fits, the search, and its status."""
     changed, model = config.resolved, config.architecture
     assert model is not None
     workers, _ = changed.jobs[-1]
+    if announce is not None and workers >= MANY:
+        announce(
+            f"Searching strategies of {workers:,} workers, which takes a minute or more: Ctrl-C "
+            "ends it with the best so far."
+        )
     cluster = changed.resolve_cluster(workers)
     splits = splits_of(changed, cluster, seed)
-    found = search_strategies(model, cluster, config.global_batch or workers, splits)
+    examples = config.global_batch or workers
+    found = search_strategies(model, cluster, examples, splits, progress)
     best = fastest(found, cluster).candidate
     search = StrategySearch(
         ranked=ranked_strategies(found, NEXT),
@@ -132,7 +144,8 @@ def _chosen(config: PredictConfig, seed: int) -> tuple[PredictConfig, StrategySe
         too_large=found.too_large,
         complete=found.complete,
     )
-    return config.of_strategy(best.strategy, best.micro_batch), search
+    status = "interrupted" if found.interrupted else "done"
+    return config.of_strategy(best.strategy, best.micro_batch), search, status
 
 
 def _run_on_cluster(

@@ -21,7 +21,7 @@ from paracosm.prediction.candidates import Candidate, candidates, check_divisibl
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.host_costs import find_interference
 from paracosm.prediction.job import JobPrediction, predict_job
-from paracosm.prediction.replica import find_replica
+from paracosm.prediction.replica import Progress, find_replica
 from paracosm.prediction.strategy_bounds import RECOMPUTED, Network, TimedSplit
 from paracosm.units import format_size
 
@@ -60,6 +60,7 @@ class Search:
     too_large: int
     nearest: TooLarge | None  # of those that do not fit, the one that needs least
     complete: bool  # whether none of the others can be faster than the first
+    interrupted: bool = False  # whether Ctrl-C ended it, with what was predicted by then
 
 
 def search_strategies(
@@ -67,17 +68,23 @@ def search_strategies(
     cluster: Cluster,
     examples: int,
     replicas: Callable[[Candidate], TimedSplit],
+    progress: Progress | None = None,
 ) -> Search:
     """Return the strategies of all workers of a cluster, the fastest first.
+
+    An interrupt (Ctrl-C) ends the search with the strategies that are predicted, unless none is
+    that fits.
 
     Args:
         model: what is trained.
         cluster: whose nodes have one kind of device, and so much memory.
         examples: of an iteration; each candidate has the nearest number that it divides.
         replicas: one rank's part of the model, by how a candidate divides it.
+        progress: called with the number of predicted strategies.
 
     Raises:
         InputError: no strategy of the model can use all workers.
+        KeyboardInterrupt: it was interrupted before the first that fits.
     """
     workers, machine = len(cluster.workers), machine_of(cluster.topology, len(cluster.workers))
     check_divisible(model, workers, machine, examples)
@@ -101,32 +108,48 @@ def search_strategies(
     queue = [each for n in range(len(found)) if (each := entry(n, 0)) is not None]
     heapify(queue)
     fitting: list[Predicted] = []
-    predicted, best = 0, np.inf
-    while queue and queue[0][0] < best and predicted < MOST:
-        _, number, level = heappop(queue)
-        candidate = _recomputing(found[number], RECOMPUTED[level])
-        split = replicas(candidate)
-        for strategy in dict.fromkeys((_filled(candidate.strategy), candidate.strategy)):
-            job = predict_job(split.replica, cluster, strategy)
-            if too_large := memory is not None and (job.peak_memory or 0) > memory:
-                break
-        predicted += 1
-        if not too_large:
-            large.pop(number, None)
-            fitting.append(_predicted(candidate, job, split))
-            best = min(best, fitting[-1].per_example)
-            continue
-        large[number] = TooLarge(candidate, job.peak_memory or 0)
-        if (again := entry(number, level + 1)) is not None:
-            heappush(queue, again)
+    predicted, best, interrupted = 0, np.inf, False
+    try:
+        while queue and queue[0][0] < best and predicted < MOST:
+            _, number, level = heappop(queue)
+            candidate = _recomputing(found[number], RECOMPUTED[level])
+            split = replicas(candidate)
+            job, fits = _predict(split, cluster, candidate, memory)
+            predicted += 1
+            if progress is not None:
+                progress(predicted, None)
+            if fits:
+                large.pop(number, None)
+                fitting.append(_predicted(candidate, job, split))
+                best = min(best, fitting[-1].per_example)
+                continue
+            large[number] = TooLarge(candidate, job.peak_memory or 0)
+            if (again := entry(number, level + 1)) is not None:
+                heappush(queue, again)
+    except KeyboardInterrupt:
+        if not fitting:
+            raise
+        interrupted = True
     return Search(
         ranked=tuple(sorted(fitting, key=_order)),
         candidates=len(found),
         predicted=predicted,
         too_large=len(large),
         nearest=min(large.values(), key=lambda each: each.needs, default=None),
-        complete=not queue or queue[0][0] >= best,
+        complete=not interrupted and (not queue or queue[0][0] >= best),
+        interrupted=interrupted,
     )
+
+
+def _predict(
+    split: TimedSplit, cluster: Cluster, candidate: Candidate, memory: float | None
+) -> tuple[JobPrediction, bool]:
+    """Predict a candidate, and say whether it fits; first one that takes all memory sooner."""
+    for strategy in dict.fromkeys((_filled(candidate.strategy), candidate.strategy)):
+        job = predict_job(split.replica, cluster, strategy)
+        if memory is not None and (job.peak_memory or 0) > memory:
+            return job, False
+    return job, True
 
 
 def _order(each: Predicted) -> tuple[float, ...]:

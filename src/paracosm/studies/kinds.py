@@ -204,7 +204,9 @@ KINDS: Mapping[str, Kind] = {
     ),
     "predict": Kind(
         noun="a prediction",
-        unit=lambda config: "predictions" if config.predictions else "new ops",
+        unit=lambda config: (
+            "strategies" if config.is_auto else "predictions" if config.predictions else "new ops"
+        ),
         success="done",
         ends=frozenset({"done"}),
         forms=("paracosm.prediction.config:PredictConfig",),
