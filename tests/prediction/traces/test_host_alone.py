@@ -72,6 +72,14 @@ def test_a_host_that_mostly_waits_between_its_ops(tmp_path: Path) -> None:
     assert summary.replayed.bottleneck == expected
 
 
+def test_a_kernel_that_does_not_say_its_device_is_of_one(tmp_path: Path) -> None:
+    kernel = span("kernel", "gemm", 200, 300) | {"tid": 7, "pid": 0, "args": {"stream": 7}}
+    summary = summary_of(written(tmp_path, [*TWO, kernel]))
+    assert summary.replayed is not None
+    assert summary.replayed.breakdown["0"]["compute"] == pytest.approx(150e-6, abs=1e-9)
+    assert "no span of a device" not in str(summary.notes)
+
+
 def test_communication_of_gloo_on_the_host_is_said(tmp_path: Path) -> None:
     events = [*TWO, span("user_annotation", "gloo:all_reduce", 800, 100)]
     notes = str(summary_of(written(tmp_path, events)).notes)

@@ -65,7 +65,7 @@ def step_faults(trace: KinetoTrace, steps: Sequence[Step]) -> dict[int, str]:
             timeless = np.isin(trace.correlation[launches[inside & lacking]], list(trace.untimed))
             which = "lack their kernel" if count > 1 else "lacks its kernel"
             if timeless.all():
-                which = "have a kernel without a time" if count > 1 else "has a kernel without one"
+                which = f"{'have' if count > 1 else 'has'} a kernel without a time"
             found[step.number] = f"{count:,} of {counted(int(inside.sum()), 'launch')} {which}"
     return found
 

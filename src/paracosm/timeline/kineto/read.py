@@ -270,7 +270,7 @@ class KinetoFile:
             place = place[0], get("stream", place[1]), get("device", place[0])
         lane = self._lane_keys.get(place)
         if lane is None:
-            lane = self._lane_keys[place] = self._lane_of(*place)
+            lane = self._lane_keys[place] = self._lane_of(device or on_stream, *place)
         record, detail = get("Record function id", -1), -1
         if category == _SYNC:
             wait, record = synchronisation(name, arguments)
@@ -303,11 +303,11 @@ class KinetoFile:
         if type(correlation) is int and correlation >= 0:
             self._untimed.add(correlation)
 
-    def _lane_of(self, process: Any, number: Any, device: Any = None) -> int:
+    def _lane_of(self, on_device: bool, process: Any, number: Any, device: Any = None) -> int:
         text = str(number).removeprefix("stream ")
         lane = (
             Lane("thread", str(process), text)
-            if device is None and not str(number).startswith("stream ")
+            if not on_device and not str(number).startswith("stream ")
             else Lane("stream", str(process if device is None else device), text)
         )
         return self._lanes.setdefault(lane, len(self._lanes))
