@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paracosm.cluster.changes import parse_change
+from paracosm.errors import InputError
 from paracosm.prediction.traces import job
 from paracosm.prediction.traces.job import read_job
 from paracosm.prediction.traces.outcome import Outcome, intervals_of, outcome_of, replayed
@@ -52,7 +53,8 @@ def microseconds(traced: TracedJob, *what_ifs: str) -> float:
 
 
 def under(traced: TracedJob, *what_ifs: str) -> Outcome:
-    return outcome_of(traced, replayed(changed(traced, [parse_change(text) for text in what_ifs])))
+    played = replayed(changed(traced, [parse_change(text) for text in what_ifs]))
+    return outcome_of(traced, played, replayed(traced.job))
 
 
 def test_an_iteration_is_as_long_as_the_device_takes(tmp_path: Path) -> None:
@@ -258,8 +260,8 @@ def test_laws_of_a_whole_trace(
     if not rows.any():
         return
     job_after = changed(traced, [parse_change(f"{what}: {factor}x faster")])
-    times = replayed(job_after)
-    after = outcome_of(traced, times)
+    unchanged = replayed(traced.job)
+    after = outcome_of(traced, replayed(job_after), unchanged)
     for stream in (7, 20):
         work = sum(
             event["dur"] / (factor if what in ("compute", f"kernel {event['name']}") else 1)
@@ -268,8 +270,10 @@ def test_laws_of_a_whole_trace(
         )
         assert 1e6 * after.iteration_time * steps >= work - 1e-3
     assert after.iteration_time <= before.iteration_time + 1e-9
-    (first, last), unchanged = intervals_of(traced, replayed(traced.job))[0], traced.ranks[0]
-    busy = covered(unchanged.begin[rows].clip(first, last), unchanged.end[rows].clip(first, last))
+    ((first, last),) = intervals_of(traced, unchanged, unchanged)
+    busy = covered(
+        unchanged.begin[0][rows].clip(first, last), unchanged.end[0][rows].clip(first, last)
+    )
     gained = (before.iteration_time - after.iteration_time) * steps
     assert gained <= busy * (1 - 1 / factor) + 1e-9
 
@@ -305,5 +309,94 @@ def test_laws_of_some_steps(
             if event["cat"] == "kernel"
             and event["tid"] == stream
             and event["args"]["correlation"] in launched
+        )
+        assert 1e6 * after.iteration_time * (steps - first) >= work - 1e-3
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> tuple[list[list[Event]], int]:
+    """Two ranks, each with kernels on a stream of its own pace, that meet in every step."""
+    steps = draw(st.integers(1, 4))
+    now, free = [0, 0], [{7: 0, 20: 0}, {7: 0, 20: 0}]
+    events: list[list[Event]] = [[], []]
+    number = 0
+    for at in range(steps):
+        began, arrive = list(now), [0, 0]
+        for rank in range(2):
+            for _ in range(draw(st.integers(0, 3))):
+                now[rank] += draw(st.integers(0, 10))
+                begin = max(free[rank][7], now[rank] + 2)
+                end = begin + draw(st.integers(0, 60))
+                events[rank] += [
+                    launch(number, now[rank], now[rank] + 2),
+                    kernel(number, begin, end, "gemm"),
+                ]
+                free[rank][7], now[rank], number = end, now[rank] + 2, number + 1
+            now[rank] += draw(st.integers(0, 10))
+            arrive[rank] = max(free[rank][20], now[rank] + 2)
+        done = max(arrive) + draw(st.integers(1, 40))
+        for rank in range(2):
+            events[rank] += [
+                launch(number, now[rank], now[rank] + 2),
+                all_reduce(number, arrive[rank], done),
+            ]
+            free[rank][20], now[rank], number = done, now[rank] + 2, number + 1
+            if draw(st.integers(0, 3)) == 0:
+                back = max(now[rank], *free[rank].values()) + 1
+                wait = host(
+                    "cuda_runtime", "cudaDeviceSynchronize", now[rank], back, correlation=-1
+                )
+                events[rank].append(wait)
+                now[rank] = back
+            now[rank] += draw(st.integers(1, 20))
+            events[rank].append(step(at, began[rank], now[rank]))
+    return events, steps
+
+
+@settings(max_examples=150, **SETTINGS)
+@given(
+    pair=pairs(),
+    what=st.sampled_from(
+        [
+            *("compute", "host", "worker 0: compute", "worker 1: compute", "worker 0: host"),
+            *("worker 1: host", "all_reduce"),
+        ]
+    ),
+    factor=st.sampled_from([1.5, 2.0, 10.0]),
+    first=st.integers(0, 3),
+)
+def test_laws_of_ranks_that_meet(
+    pair: tuple[list[list[Event]], int], what: str, factor: float, first: int, tmp_path: Path
+) -> None:
+    """Whatever is faster on whichever rank makes no iteration longer, nor shorter than its work."""
+    events, steps = pair
+    first = min(first, steps - 1)
+    paths = [write(tmp_path, own, rank, 2) for rank, own in enumerate(events)]
+    traced = read_job(paths, steps=range(first, steps))
+    kernels = [
+        (rank, event)
+        for rank, own in enumerate(events)
+        for event in own
+        if event["cat"] == "kernel" and event["name"] == "gemm"
+    ]
+    before = under(traced)
+    colon = "" if what.startswith("worker") else ":"
+    try:
+        after = under(traced, f"{what}{colon} {factor}x faster")
+    except InputError:  # nothing of it is in these steps
+        return
+    assert after.iteration_time <= before.iteration_time + 1e-9
+    for rank, own in enumerate(events):
+        (begin,) = (event["ts"] for event in own if event["name"] == f"ProfilerStep#{first}")
+        launched = {
+            event["args"]["correlation"]
+            for event in own
+            if event["name"] == "cudaLaunchKernel" and event["ts"] >= begin
+        }
+        faster = factor if what in ("compute", f"worker {rank}: compute") else 1
+        work = sum(
+            event["dur"] / faster
+            for owner, event in kernels
+            if owner == rank and event["args"]["correlation"] in launched
         )
         assert 1e6 * after.iteration_time * (steps - first) >= work - 1e-3

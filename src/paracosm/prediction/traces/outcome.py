@@ -58,9 +58,10 @@ def replayed(job: Job) -> Times:
     return Times(*(tuple(kind[each] for each in rows) for kind in times))
 
 
-def outcome_of(traced: TracedJob, times: Times) -> Outcome:
+def outcome_of(traced: TracedJob, times: Times, unchanged: Times | None = None) -> Outcome:
+    """`unchanged` are the times of the unchanged job, if these are of a changed one."""
     iterations = max(len(traced.counted), 1)
-    intervals = intervals_of(traced, times)
+    intervals = intervals_of(traced, times, unchanged or times)
     each_rank = zip(traced.ranks, times.arrive, times.begin, times.end, intervals, strict=True)
     breakdowns = (
         breakdown_of(rank, arrive, begin, end, iterations, interval)
@@ -151,7 +152,7 @@ def breakdown_of(
 _DELAYS = [WORK.index("launch latency"), WORK.index("gap")]
 
 
-def intervals_of(traced: TracedJob, times: Times) -> list[tuple[float, float]]:
+def intervals_of(traced: TracedJob, times: Times, unchanged: Times) -> list[tuple[float, float]]:
     """Return for each rank the time that its counted steps take: when it begins, when it ends.
 
     A step is what its thread does between two marks, and what that launches. The host takes from
@@ -160,22 +161,19 @@ def intervals_of(traced: TracedJob, times: Times) -> list[tuple[float, float]]:
     The longer of the two is the pace of the job, as steps follow one another; no lane is occupied
     for longer by what belongs to the steps. Without marks it is the whole time.
     """
-    devices = [_Device(rank, traced, number) for number, rank in enumerate(traced.ranks)]
-    as_traced = [device.took(device.rank.begin, device.rank.end, 0.0) for device in devices]
+    devices = [_Device(traced, number, unchanged) for number in range(len(traced.ranks))]
     shifts = np.concatenate(
         [
-            device.first_launches(begin, end) - device.first_launches(own.begin, own.end)
-            for device, own, begin, end in zip(
-                devices, traced.ranks, times.begin, times.end, strict=True
-            )
+            device.launch_shifts(begin, end)
+            for device, begin, end in zip(devices, times.begin, times.end, strict=True)
         ]
     )
     # All threads launch so much earlier or later: what the device does is as a whole.
     shift = float(np.clip(0.0, shifts.min(), shifts.max())) if len(shifts) else 0.0
-    found = []
-    for device, own, begin, end in zip(devices, as_traced, times.begin, times.end, strict=True):
-        found.append(device.interval(begin, end, shift, own))
-    return found
+    return [
+        device.interval(begin, end, shift)
+        for device, begin, end in zip(devices, times.begin, times.end, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,56 +187,58 @@ class _Took:
 class _Device:
     """The rows of a rank that belong to the steps that count, and to those before."""
 
-    def __init__(self, rank: TracedRank, traced: TracedJob, number: int) -> None:
-        self.rank, self._warm = rank, traced.warm
-        self._lane = traced.job.programs[number].lane
+    def __init__(self, traced: TracedJob, number: int, unchanged: Times) -> None:
+        rank = self.rank = traced.ranks[number]
+        self._begin, self._end = unchanged.begin[number], unchanged.end[number]
+        self._warm, self._lane = traced.warm, traced.job.programs[number].lane
         counted = rank.iteration >= traced.warm
         device = np.isin(rank.work, [*_COMPUTE, _COMMUNICATION])
         self._own, self._before = np.flatnonzero(device & counted), device & ~counted
         self._busy = np.flatnonzero(counted & ~np.isin(rank.work, _DELAYS))
         # Of each thread, the first call that launches something.
         launches = rank.launches[rank.iteration[rank.launches] >= traced.warm]
-        launches = launches[np.argsort(rank.end[launches], kind="stable")]
+        launches = launches[np.argsort(self._end[launches], kind="stable")]
         self._launches = launches[np.unique(self._lane[launches], return_index=True)[1]]
 
     def _first(self, begin: Floats) -> float:
         return float(begin[self.rank.marks[self._warm]])
 
-    def first_launches(self, begin: Floats, end: Floats) -> Floats:
-        """Return when each thread has launched something, from the begin of the steps."""
+    def launch_shifts(self, begin: Floats, end: Floats) -> Floats:
+        """Return by how much later than unchanged each thread has launched something."""
         if not len(self.rank.marks):
             return np.empty(0)
-        return end[self._launches] - self._first(begin)
+        launched = end[self._launches] - self._first(begin)
+        return launched - (self._end[self._launches] - self._first(self._begin))
 
-    def took(self, begin: Floats, end: Floats, shift: float) -> _Took:
-        """`shift` is by how much later everything is launched than in the trace."""
-        if not (len(self.rank.marks) and len(self._own)):
-            return _Took(0.0, 0.0)
-        first = self._first(begin)
-        launched = float(self.rank.begin[self._own].min())
+    def _took(self, begin: Floats, end: Floats, shift: float) -> _Took:
+        """`shift` is by how much later than unchanged everything is launched."""
+        launched = float(self._begin[self._own].min())
         if len(self._launches):
-            launched = min(launched, float(self.rank.end[self._launches].min()))
-        launched += shift - self._first(self.rank.begin)
+            launched = min(launched, float(self._end[self._launches].min()))
+        launched += shift - self._first(self._begin)
+        first = self._first(begin)
         before = float(end[self._before].max(initial=0.0)) - first
         done = float(end[self._own].max()) - first
         return _Took(done - max(launched, before), done)
 
-    def interval(
-        self, begin: Floats, end: Floats, shift: float, traced: _Took
-    ) -> tuple[float, float]:
+    def interval(self, begin: Floats, end: Floats, shift: float) -> tuple[float, float]:
         if not len(self.rank.marks):
             return 0.0, float(end.max(initial=0.0))
         first, last = self._first(begin), float(end[self.rank.marks[-1]])
-        own = self.took(begin, end, shift)
+        own = unchanged = _Took(0.0, 0.0)
+        if len(self._own):
+            own = self._took(begin, end, shift)
+            unchanged = self._took(self._begin, self._end, 0.0)
         # What was launched before the steps is changed as well. A device that is done with them
-        # sooner than in the trace has not taken longer for them, however early it began.
-        limit = min if own.done <= traced.done else max
-        taken = limit(own.time, traced.time)
+        # sooner than unchanged has not taken longer for them, however early it began.
+        limit = min if own.done <= unchanged.done else max
+        taken = limit(own.time, unchanged.time)
         lengths = (end - begin)[self._busy]
         taken = max(taken, float(np.bincount(self._lane[self._busy], lengths).max(initial=0.0)))
         if taken - (last - first) <= SHORTEST:
             return first, last
-        return first + own.done - taken, first + own.done
+        done = first + (own.done if len(self._own) else taken)
+        return done - taken, done
 
 
 def bottleneck_of(

@@ -111,9 +111,11 @@ def replay_traces(
     for traced in read_parts(paths, steps, alone, account, named):
         # All jobs are made before one is played: what cannot be is refused at once.
         jobs = [_changed_where_it_can(traced, design, without) for design in designs]
+        baseline: Times | None = None  # of the first job, which is unchanged
         for outcome, job in zip(outcomes, jobs, strict=True):
             played = replayed(job)
-            outcome.append(outcome_of(traced, played))
+            baseline = baseline or played
+            outcome.append(outcome_of(traced, played, baseline))
             if first is None:
                 times.append(played)
         account.ungrouped += traced.ungrouped
