@@ -107,7 +107,9 @@ def test_on_another_machine_the_copy_that_has_travelled_is_read(thing: Any, tmp_
         made = named_function("model", "own.things.py:make")(7)
         assert type(made) is type(travelled)
         answer = pickle.dumps(made)
+        reference = reference_to(type(made))
     assert travelled.product() == 21
+    assert reference == "own.things.py:Thing"
     assert answer == sent  # so the machine that asked has the class under this name
 
 

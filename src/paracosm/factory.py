@@ -183,7 +183,7 @@ _MOVED = "PARACOSM_MOVED_FILES"  # environment variable, so that processes of a 
 def files_moved(origin: str, folder: Path) -> Iterator[None]:
     """Load files below `origin`, a folder of another machine, from their copies in `folder`."""
     before = os.environ.get(_MOVED)
-    os.environ[_MOVED] = json.dumps([origin, str(folder)])
+    os.environ[_MOVED] = json.dumps([origin, str(folder.resolve())])
     try:
         yield
     finally:
@@ -205,6 +205,12 @@ def _module_of(path: Path) -> str:
     return quote(str(path)).replace(".", "%2E")
 
 
+def _copy_of(file: Path) -> Path:
+    origin, folder = _moved()
+    copy = folder / file.relative_to(origin) if file.is_relative_to(origin) else file
+    return copy if copy.exists() else file
+
+
 def _moved() -> tuple[Path, Path]:
     origin, folder = json.loads(os.environ.get(_MOVED, '["/", "/"]'))
     return Path(origin), Path(folder)
@@ -218,9 +224,7 @@ class _Finder:
         file = file_of_module(name)
         if file is None:
             return None
-        origin, folder = _moved()
-        copy = folder / file.relative_to(origin) if file.is_relative_to(origin) else file
-        file = copy if copy.exists() else file
+        file = _copy_of(file)
         return spec_from_file_location(name, file, loader=_Loader(name, str(file)))
 
 
@@ -254,7 +258,7 @@ def reference_to(value: type | Callable[..., Any]) -> str:
     else:
         file = file_of_module(module)
     if file is not None:
-        folder = Path.cwd()
+        file, folder = _copy_of(file), Path.cwd()
         module = str(file.relative_to(folder) if file.is_relative_to(folder) else file)
     return f"{module}:{value.__qualname__}"
 
