@@ -421,4 +421,10 @@ class Setting:
 
     @classmethod
     def from_environment(cls) -> Setting:
-        return cls.from_json(os.environ[VARIABLE])
+        try:
+            return cls.from_json(os.environ[VARIABLE])
+        except (KeyError, ValueError):
+            raise InputError(
+                f"{VARIABLE}: paracosm emulate sets it for the processes that it starts; it is "
+                "nothing to set or to change"
+            ) from None

@@ -164,12 +164,14 @@ class RecordWriter:
         self._flushed = time.monotonic()
         self._buffer: deque[Record] = deque()
         self._forsaken = False
+        self.count = 0
 
     def append(self, record: Record) -> None:
         """Write one record; notes reach the disk at once."""
         if self._forsaken:
             return
         self._buffer.append(record)
+        self.count += 1
         is_due = len(self._buffer) >= _BUNDLE or time.monotonic() - self._flushed > _EVERY
         if is_due or type(record) is Note:
             self.flush()

@@ -40,7 +40,7 @@ try:
 except Exception as error:
     print(type(error).__name__, error)
 
-dist.init_process_group("nccl")
+dist.init_process_group("nccl", device_id=torch.device("cuda:0"))
 print(dist.get_backend_config())
 mine = dist.new_group([1, 5, 6])
 print(dist.get_process_group_ranks(mine), dist.get_rank(mine), dist.get_backend(mine))

@@ -8,12 +8,16 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import HashStore
 from torch.distributed import distributed_c10d as c10d
 
 from paracosm.emulation.backend.group import BACKEND, EmulatedGroup, register
 from paracosm.emulation.backend.runtime import Runtime
-from paracosm.emulation.rank.launchers import bound_device, check_identity, identity
+from paracosm.emulation.rank.launchers import (
+    LocalStore,
+    bound_device,
+    check_identity,
+    identity,
+)
 from paracosm.emulation.rank.nccl_names import give_nccl_names
 from paracosm.emulation.rank.objects import replace_object_collectives
 from paracosm.emulation.rank.on_import import on_import
@@ -146,31 +150,6 @@ def _split_group(
                 group_desc=group_desc,
             )
     return None
-
-
-_PATIENCE = timedelta(seconds=10)
-
-
-class LocalStore(HashStore):
-    """Takes the place of a TCPStore, without a port.
-
-    A key that only another rank would set never arrives: waiting for one raises PyTorch's own error
-    after 10 seconds at most.
-    """
-
-    def __init__(
-        self,
-        host_name: str = "127.0.0.1",
-        port: int = 0,
-        *args: Any,
-        **options: Any,
-    ) -> None:
-        super().__init__()
-        self.host, self.port = host_name, port
-        super().set_timeout(_PATIENCE)
-
-    def set_timeout(self, timeout: timedelta) -> None:
-        super().set_timeout(min(timeout, _PATIENCE))
 
 
 _WHAT = (

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from paracosm.emulation.check import check_emulation
 from paracosm.emulation.config import EmulateConfig, Setting
+from paracosm.emulation.rank.environment import whole_number
 from paracosm.errors import InputError, unknown
 from paracosm.files import find_temporary, replacing, temporary_folder
 from paracosm.units import WIDEST, parse_whole
@@ -75,6 +76,11 @@ def _setting_file(port: str) -> str:
 
 def become_served_rank(port: str) -> None:
     """Make this process record what it does, as a real rank of the emulator on a port."""
+    try:
+        _check_served(port, os.environ)
+    except InputError as error:
+        _print_error(error)
+        sys.exit(2)
     until = time.monotonic() + _PATIENCE
     while (file := find_temporary(_setting_file(port))) is None and time.monotonic() < until:
         time.sleep(0.05)  # ranks may be started first
@@ -99,6 +105,21 @@ def become_served_rank(port: str) -> None:
     except InputError as error:
         _print_error(error)
         sys.exit(2)
+
+
+def _check_served(port: str, environment: Mapping[str, str]) -> None:
+    """Check what the lines that `emulate serve` prints set, of which a user may leave some out."""
+    whole_number("PARACOSM_SERVED", port, _PORTS)
+    whole_number("RANK", environment.get("RANK"))
+    if not environment.get("MASTER_ADDR"):
+        raise InputError(
+            "MASTER_ADDR: not set, beside PARACOSM_SERVED: the address of rank 0's store, as in "
+            "the lines that paracosm emulate serve prints"
+        )
+    whole_number("MASTER_PORT", environment.get("MASTER_PORT"), _PORTS)
+
+
+_PORTS = 65_535
 
 
 def launch_from(environment: Mapping[str, str], script: str) -> Launch:

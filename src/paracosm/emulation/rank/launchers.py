@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from functools import wraps
 from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
@@ -12,10 +13,13 @@ from urllib.parse import parse_qs, urlparse
 
 import torch.distributed as dist
 import torch.multiprocessing
+from torch._C._distributed_c10d import HashStore
 from torch.distributed import distributed_c10d as c10d
 
 from paracosm.emulation.config import Setting
 from paracosm.emulation.rank.call_site import NOWHERE, call_site
+from paracosm.emulation.rank.environment import whole_number
+from paracosm.emulation.rank.refusals import PATIENCE
 from paracosm.emulation.records import COLLECTIVES
 from paracosm.errors import InputError
 
@@ -151,13 +155,59 @@ def redirect_rendezvous(setting: Setting) -> None:
     distributed.rendezvous = rendezvous
 
 
+def use_stores_of_ours(setting: Setting) -> None:
+    """Meet the emulator also where a script makes a store itself, which no other rank would join.
+
+    Of several real ranks each may join another's store.
+    """
+    if len(setting.config.rank) > 1:
+        return
+    begin: Callable[..., None] = c10d.init_process_group
+
+    @wraps(begin)
+    def init_process_group(*args: Any, store: Any = None, **options: Any) -> None:
+        begin(*args, **options)
+
+    for module in (c10d, dist):
+        setattr(module, "TCPStore", LocalStore)  # noqa: B010
+        setattr(module, "init_process_group", init_process_group)  # noqa: B010
+
+
+class LocalStore(HashStore):
+    """Takes the place of a TCPStore, without a port.
+
+    A key that only another rank would set never arrives: waiting for one raises PyTorch's own error
+    after 10 seconds at most.
+    """
+
+    def __init__(
+        self,
+        host_name: str = "127.0.0.1",
+        port: int = 0,
+        *args: Any,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.host, self.port = host_name, port
+        super().set_timeout(PATIENCE)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        super().set_timeout(min(timeout, PATIENCE))
+
+
 def identity(url: str, rank: int, world_size: int) -> tuple[int, int]:
     """Return the rank and the world size that a rendezvous requests."""
-    given = {key: int(values[0]) for key, values in parse_qs(urlparse(url).query).items()}
+    given = {key: values[0] for key, values in parse_qs(urlparse(url).query).items()}
+
+    def number(key: str, variable: str) -> int:
+        if key in given:
+            return whole_number(f"{key} in {url}", given[key])
+        return whole_number(variable, os.environ.get(variable))
+
     if rank < 0:
-        rank = given.get("rank", int(os.environ["RANK"]))
+        rank = number("rank", "RANK")
     if world_size <= 0:
-        world_size = given.get("world_size", int(os.environ["WORLD_SIZE"]))
+        world_size = number("world_size", "WORLD_SIZE")
     return rank, world_size
 
 

@@ -20,7 +20,12 @@ from paracosm.addresses import is_local
 from paracosm.emulation.config import Setting
 from paracosm.emulation.rank.announce import announce, tell_members
 from paracosm.emulation.rank.cuda_on_cpu import use_cpu_for_cuda
-from paracosm.emulation.rank.launchers import keep_device, redirect_rendezvous, run_spawned_rank
+from paracosm.emulation.rank.launchers import (
+    keep_device,
+    redirect_rendezvous,
+    run_spawned_rank,
+    use_stores_of_ours,
+)
 from paracosm.emulation.rank.objects import gather_objects_from_all, replace_object_collectives
 from paracosm.emulation.rank.observe import Waits, observe, watch_works
 from paracosm.emulation.rank.on_import import on_import
@@ -44,7 +49,7 @@ def prepare(setting: Setting) -> None:
     """Make this process the rank that `setting` describes; its records are complete at its end."""
     recorder = RecordWriter(setting.records)
     end = _End(setting, recorder)  # first, since what is registered later is called before
-    refuse_what_needs_peers(setting.config)
+    refuse_what_needs_peers(setting.config, recorder)
 
     def note(text: str) -> None:
         recorder.append(Note(setting.rank, False, text))
@@ -64,6 +69,7 @@ def prepare(setting: Setting) -> None:
         replace_object_collectives(setting.config.rank, refuse, lambda sizes: True)
         gather_objects_from_all()
         _bind_store_locally()
+        use_stores_of_ours(setting)
         tell_stages(setting.config.rank)
         tell_members()
         writer = AnnouncementWriter(announcements_file(setting.records, setting.rank))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import wraps
 from typing import Any, NoReturn
 
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore
+from torch._C._distributed_c10d import Store
 
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.rank.call_site import NOWHERE, call_site
@@ -18,17 +20,94 @@ from paracosm.emulation.records import Note, RecordWriter
 PATIENCE = timedelta(seconds=10)  # for keys of a store that another rank may set
 
 
-def refuse_what_needs_peers(config: EmulateConfig) -> None:
+def refuse_what_needs_peers(config: EmulateConfig, recorder: RecordWriter) -> None:
     """Make remote procedure calls fail at once, and waits for peers' keys after 10 seconds.
 
-    Keys that the emulator sets arrive within that time. With several real ranks, one may wait for
-    another without limit.
+    Keys that the emulator sets arrive within that time. A loop that asks a store again and again,
+    as for a counter, is such a wait, too. With several real ranks, one may wait for another without
+    limit.
     """
     on_import("torch.distributed.rpc", _refuse_calls)
     on_import("torch.distributed._dist2", _refuse_groups)
     if len(config.rank) == 1:
-        for name in ("wait", "get"):
-            setattr(PrefixStore, name, _impatient(getattr(PrefixStore, name), name))
+        polls = _Polls(recorder)
+        for name in _BLOCKING:
+            call = _impatient(getattr(Store, name), name)
+            setattr(Store, name, polls.watched(call, name))
+        for name in _POLLED:
+            setattr(Store, name, polls.watched(getattr(Store, name), name))
+
+
+_BLOCKING = ("wait", "get", "multi_get", "queue_pop")
+_POLLED = ("add", "check", "compare_set", "num_keys", "queue_len")
+_WORK = 1e-3  # seconds of computing between two questions, after which a loop does more than wait
+
+
+class _Polls:
+    """Notices loops that wait for other ranks: the same question and answer, and nothing between.
+
+    What counts as something is a collective, the end of an iteration, or computing.
+    """
+
+    def __init__(self, recorder: RecordWriter) -> None:
+        self._recorder = recorder
+        self._loops: dict[Any, _Loop] = {}
+
+    def watched(self, call: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @wraps(call)
+        def asking(store: Any, *arguments: Any, **options: Any) -> Any:
+            where = call_site()
+            # PyTorch asks for itself, and a thread that watches holds up nobody.
+            if not where or threading.current_thread() is not threading.main_thread():
+                return call(store, *arguments, **options)
+            question = id(store), name, where, repr((arguments, options))
+            loop = self._loops.get(question)
+            if loop is None or not loop.goes_on(self._recorder.count):
+                loop = self._loops[question] = _Loop()
+            if loop.seconds > PATIENCE.total_seconds():
+                loop.refuse(name, arguments, where)
+            answer: Any = None
+            try:
+                answer = call(store, *arguments, **options)
+                return answer
+            finally:
+                loop.answered(answer, self._recorder.count)
+
+        return asking
+
+
+class _Loop:
+    """A question that is asked again and again, with one answer."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+        self._computed = self._count = 0.0
+        self._answer: Any = None
+        self._is_asked = self._is_refused = False
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._since
+
+    def goes_on(self, count: int) -> bool:
+        return count == self._count and time.thread_time() - self._computed < _WORK
+
+    def answered(self, answer: Any, count: int) -> None:
+        if self._is_asked and answer != self._answer:
+            self._since = time.monotonic()
+        self._answer, self._is_asked = answer, True
+        self._computed, self._count = time.thread_time(), count
+
+    def refuse(self, name: str, arguments: Any, where: str) -> None:
+        asked = ", ".join(map(repr, arguments))
+        text = (
+            f"store.{name}({asked}) at {where} has had the same answer for {PATIENCE.seconds} s: "
+            "no other rank changes it, since emulated ranks run no script"
+        )
+        if self._is_refused:  # the loop catches errors
+            raise SystemExit(f"paracosm: {text}")
+        self._is_refused = True
+        raise dist.DistStoreError(text)
 
 
 def refuser(recorder: RecordWriter, rank: int, why: str) -> Callable[[str], Exception]:
@@ -64,16 +143,21 @@ def _refuse_groups(module: Any) -> None:
 
 def _impatient(call: Callable[..., Any], name: str) -> Callable[..., Any]:
     @wraps(call)
-    def waiting(store: Any, keys: Any, *timeout: timedelta) -> Any:
+    def waiting(store: Any, keys: Any, *more: Any, **options: Any) -> Any:
         before = store.timeout
         store.set_timeout(min(before, PATIENCE))
+        more = tuple(min(each, PATIENCE) if isinstance(each, timedelta) else each for each in more)
+        if "timeout" in options:
+            options["timeout"] = min(options["timeout"], PATIENCE)
         try:
-            return call(store, keys, *(min(each, PATIENCE) for each in timeout))
-        except dist.DistStoreError as error:
+            return call(store, keys, *more, **options)
+        except RuntimeError as error:  # a DistStoreError; of a FileStore no more than this
+            if not isinstance(error, dist.DistStoreError) and "timeout" not in str(error).lower():
+                raise
             wanted = keys if isinstance(keys, str) else ", ".join(keys)
             raise dist.DistStoreError(
-                f"{name}({wanted}): no rank set this key in {PATIENCE.seconds} s; emulated ranks "
-                "run no script, and set none of their own"
+                f"{name}({wanted}) at {call_site() or NOWHERE}: no rank set this key in "
+                f"{PATIENCE.seconds} s; emulated ranks run no script, and set none of their own"
             ) from error
         finally:
             store.set_timeout(before)
