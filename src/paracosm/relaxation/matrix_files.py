@@ -99,7 +99,7 @@ def _from_file(path: str, what: str, n: int) -> Floats:
     return checked_vector(values, what, n)
 
 
-_FIELDS = ("real", "double", "integer", "complex", "pattern")
+_FIELDS = ("real", "double", "integer", "unsigned-integer", "complex", "pattern")
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 
 
@@ -110,7 +110,9 @@ def read_matrix_market(path: str | Path) -> Any:
     gzip, whatever it is called.
     """
     path = Path(path)
-    data = read_bytes(path)
+    data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
+    if b"\n" not in data:  # lines end as on old Macs, or there is only one
+        data = data.replace(b"\r", b"\n")
     header = _header(path, data)
     if header.field == "complex":
         raise InputError(f"{path}: its entries are complex; only real matrices are solved")
@@ -137,18 +139,26 @@ def _header(path: Path, data: bytes) -> _Header:
     """Read the banner and the line of sizes, which comments and blank lines may precede."""
     end = data.find(b"\n") + 1 or len(data)
     words = data[: min(end, 1000)].decode("utf-8", "replace").lower().split()
-    if words[:1] != ["%%matrixmarket"] or len(words) != 5:
+    if words[:1] != ["%%matrixmarket"]:
+        other = _other_format(data)
         raise InputError(
-            f"{path}: not a Matrix Market file: it must begin with "
+            f"{path}: not a Matrix Market file{other and ', but ' + other}: it must begin with "
             '"%%MatrixMarket matrix coordinate real general" or the like'
         )
-    _, what, layout, field, symmetry = words
-    known = what == "matrix" and layout in ("coordinate", "array")
-    if not known or field not in _FIELDS or symmetry not in _SYMMETRIES:
+    if len(words) != 5 or words[1] != "matrix":
         raise InputError(
-            f'{path}: the first line "{" ".join(words)}" is not one of '
+            f'{path}: the first line "{" ".join(words)[:100]}" is not one of '
             "%%MatrixMarket matrix coordinate|array real|integer general|symmetric|skew-symmetric"
         )
+    for kind, word, known in zip(
+        ("format", "type of entries", "symmetry"),
+        words[2:],
+        (("coordinate", "array"), _FIELDS, _SYMMETRIES),
+        strict=True,
+    ):
+        if word not in known:
+            raise InputError(f"{path}: the first line: {unknown(kind, word, known)}")
+    _, _, layout, field, symmetry = words
     while end < len(data):
         start, end = end, data.find(b"\n", end) + 1 or len(data)
         line = data[start:end].strip()
@@ -161,6 +171,38 @@ def _header(path: Path, data: bytes) -> _Header:
                 raise InputError(f'{path}: the line of sizes must be "{form}", not "{text}"')
             return _Header(layout, field, symmetry, sizes, end)
     raise InputError(f"{path}: the file is cut off before the line of sizes")
+
+
+_SIGNATURES = {
+    b"BZh": "compressed with bzip2 (unpack it, or use gzip)",
+    b"\xfd7zXZ": "compressed with xz (unpack it, or use gzip)",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd (unpack it, or use gzip)",
+    b"PK\x03\x04": "a zip archive (unpack it)",
+    b"\x93NUMPY": "a NumPy array (scipy.io.mmwrite writes it as Matrix Market)",
+    b"MATLAB 5.0": "a MATLAB file (scipy.io.loadmat reads it, scipy.io.mmwrite writes)",
+    b"\x89HDF": "an HDF5 file, as of MATLAB 7.3",
+    b"\xff\xfe": "text in UTF-16 (save it as UTF-8)",
+    b"\xfe\xff": "text in UTF-16 (save it as UTF-8)",
+}
+_BOEING = re.compile(
+    rb"[^\n]*\n[ \d]+\r?\n[ \t]*(?P<type>[rcpiqRCPIQ][suhzrSUHZR][aeAE])\b[ \t]+\d+[ \t]+\d+"
+)
+
+
+def _other_format(data: bytes) -> str:
+    """Return what a file is that is no Matrix Market file; empty if that is not known."""
+    for signature, words in _SIGNATURES.items():
+        if data.startswith(signature):
+            return words
+    if data[257:262] == b"ustar":
+        return "a tar archive (the .mtx is in it: tar -xf)"
+    if (boeing := _BOEING.match(data)) is not None:
+        kind = boeing["type"].decode().upper()
+        return (
+            f"a Harwell-Boeing or Rutherford-Boeing file ({kind}; scipy.io.hb_read reads it, "
+            "scipy.io.mmwrite writes)"
+        )
+    return ""
 
 
 _TRIANGLES = 2  # each entry of a symmetric matrix may stand for two
@@ -180,7 +222,8 @@ def _numbers(path: Path, data: bytes, header: _Header) -> Floats:
     else:
         triangle = rows * (rows + 1) // 2 - rows * (header.symmetry == "skew-symmetric")
         expected, form = rows * columns if header.symmetry == "general" else triangle, "value"
-    value = _WHOLE if header.field == "integer" else _REAL
+    whole_numbers = {"integer": _WHOLE, "unsigned-integer": rb"\+?\d++"}
+    value = whole_numbers.get(header.field, _REAL)
     words = rb"[ \t]++".join([rb"\d++"] * (len(form.split()) - 1) + [value])
     line = rb"(?:[ \t]*+" + words + rb")?+[ \t\r]*+"
     whole = re.compile(rb"(?:%b\n)*+(?:%b)" % (line, line)).match(data, header.end)
@@ -191,7 +234,7 @@ def _numbers(path: Path, data: bytes, header: _Header) -> Floats:
         wrong = data[start : data.find(b"\n", end) % (len(data) + 1)][:40].decode(
             "utf-8", "replace"
         )
-        kind = "whole " if header.field == "integer" else ""
+        kind = "whole " if header.field in whole_numbers else ""
         raise InputError(
             f'{path}: line {data.count(10, 0, start) + 1}: "{wrong.strip()}" is no entry: give '
             f"{form}, the value a {kind}number as in {'12' if kind else '-1.5e-3'}"
@@ -227,7 +270,7 @@ def _sparse(path: Path, numbers: Floats, header: _Header) -> coo_array:
         row, column = places[outside[0]]
         raise InputError(
             f"{path}: entry {outside[0] + 1:,} is in row {row:.0f} and column {column:.0f} of a "
-            f"matrix of {shape[0]} x {shape[1]}"
+            f"matrix of {shape[0]} x {shape[1]}: they count from 1"
         )
     i, j = places.T.astype(np.int64) - 1
     if header.symmetry != "general":
@@ -239,6 +282,11 @@ def _sparse(path: Path, numbers: Floats, header: _Header) -> coo_array:
                 f"and ({column + 1}, {row + 1}): give the first alone"
             )
         off = i != j
+        if header.symmetry == "skew-symmetric" and values[~off].any():
+            place = int(i[~off][values[~off] != 0][0]) + 1
+            raise InputError(
+                f"{path}: skew-symmetric, and yet its diagonal is not zero in row {place}"
+            )
         sign = -1 if header.symmetry == "skew-symmetric" else 1
         values = np.concatenate([values, sign * values[off]])
         i, j = np.concatenate([i, j[off]]), np.concatenate([j, i[off]])

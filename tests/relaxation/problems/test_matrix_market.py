@@ -1,11 +1,17 @@
+import bz2
 import gzip
+import lzma
+import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.io import mmwrite
+from scipy.sparse import coo_array
 
 from paracosm.errors import InputError
+from paracosm.relaxation.matrix_files import read_matrix_market
 from paracosm.relaxation.problems import load_matrix, load_problem, problem_from
 
 MATRICES = Path(__file__).parents[2] / "data" / "matrices"
@@ -100,6 +106,31 @@ def test_a_dense_file_is_a_matrix(tmp_path):
             "is zero in 8 rows: 2, 3, 4, 5, 6, ...",
         ),
         ("%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n2 1 1\n", "zero in 2 rows"),
+        (
+            "%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 2\n2 1 1\n2 2 3\n",
+            "skew-symmetric, and yet its diagonal is not zero in row 2",
+        ),
+        (
+            "%%MatrixMarket matrix coordinate unsigned-integer general\n1 1 1\n1 1 -4\n",
+            'line 3: "1 1 -4" is no entry: give row column value, the value a whole number',
+        ),
+        (
+            "%%MatrixMarket matrix coordinate quaternion general\n1 1 1\n1 1 4\n",
+            'the first line: unknown type of entries "quaternion": ',
+        ),
+        (
+            "%%MatrixMarket matrix coordinates real general\n1 1 1\n1 1 4\n",
+            'unknown format "coordinates": did you mean "coordinate"?',
+        ),
+        (
+            "%%MatrixMarket matrix coordinate real hermitean\n1 1 1\n1 1 4\n",
+            'unknown symmetry "hermitean": did you mean "hermitian"?',
+        ),
+        ("%%MatrixMarket matrix coordinate complex hermitian\n1 1 1\n1 1 1 0\n", "are complex"),
+        ("%%MatrixMarket matrix array complex general\n1 1\n1 0\n", "are complex"),
+        ("%%MatrixMarket matrix coordinate pattern symmetric\n1 1 1\n1 1\n", "only the pattern"),
+        ("%%MatrixMarket matrix coordinate real\n1 1 1\n1 1 4\n", "is not one of"),
+        (GENERAL + "2 2 2\n0 0 1\n1 1 1\n", "row 0 and column 0 of a matrix of 2 x 2: they count"),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path, text, words):
@@ -182,3 +213,80 @@ def test_matrices_at_hand_that_cannot_be_used(matrix, words):
         problem_from(matrix, name="mine")
     assert str(error.value).startswith("mine: ")
     assert words in str(error.value)
+
+
+ANSWER = [[4.0, -1.0], [0.0, 4.0]]
+GOOD = GENERAL + "2 2 3\n1 1 4\n1 2 -1\n2 2 4\n"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        GOOD.encode(),
+        GOOD.replace("\n", "\r\n").encode(),
+        GOOD.replace("\n", "\r").encode(),
+        b"\xef\xbb\xbf" + GOOD.encode(),
+        gzip.compress(GOOD.encode()),
+        GOOD.replace("real", "double").encode(),
+        GOOD.replace("real", "integer").encode(),
+        GOOD.upper().replace("%%MATRIXMARKET", "%%MatrixMarket").encode(),
+        (GOOD.replace("2 2 3", "2 2 4") + "1 1 0\n").encode(),
+        GOOD.replace("2 2 3\n1 1 4", "2 2 4\n1 1 3\n1 1 1").encode(),
+        b"%%MatrixMarket matrix array real general\n2 2\n4\n0\n-1\n4\n",
+    ],
+)
+def test_the_same_matrix_in_other_clothes(tmp_path, data):
+    path = tmp_path / "matrix.mtx"
+    path.write_bytes(data)
+    assert load_matrix(path).A.toarray().tolist() == ANSWER
+
+
+@pytest.mark.parametrize("layout", ["coordinate", "array"])
+def test_unsigned_integers_are_read_as_scipy_writes_them(tmp_path, layout):
+    """SciPy calls the entries of an unsigned type "unsigned-integer"."""
+    path = tmp_path / "matrix.mtx"
+    A = np.array([[4, 1], [0, 18446744073709551615]], np.uint64)
+    mmwrite(path, coo_array(A) if layout == "coordinate" else A)
+    assert b"unsigned-integer" in path.read_bytes()
+    read = read_matrix_market(path)
+    read = read if layout == "array" else read.toarray()
+    assert read.tolist() == [[4.0, 1.0], [0.0, 2.0**64]]
+
+
+BOEING = (
+    "Title of a matrix                                                       KEY     \n"
+    "             5             1             1             3             0\n"
+    "RUA                        2             2             3             0\n"
+    "(16I5)          (16I5)          (5E16.8)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (bz2.compress(GOOD.encode()), "compressed with bzip2"),
+        (lzma.compress(GOOD.encode()), "compressed with xz"),
+        (b"PK\x03\x04" + b"0" * 100, "a zip archive"),
+        (b"\x93NUMPY\x01", "a NumPy array"),
+        (b"MATLAB 5.0 MAT-file, Platform: GLNXA64", "a MATLAB file"),
+        (GOOD.encode("utf-16"), "text in UTF-16"),
+        (BOEING.encode(), "a Harwell-Boeing or Rutherford-Boeing file (RUA"),
+        (BOEING.replace("\n", "\r\n").replace("RUA", "rsa").encode(), "Boeing file (RSA"),
+    ],
+)
+def test_other_formats_are_refused_by_their_names(tmp_path, data, words):
+    path = tmp_path / "matrix.mtx"
+    path.write_bytes(data)
+    with pytest.raises(InputError) as error:
+        load_matrix(path)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_tar_archive_is_called_one(tmp_path):
+    (tmp_path / "a.mtx").write_text(GOOD)
+    path = tmp_path / "matrix.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(tmp_path / "a.mtx", "a/a.mtx")
+    with pytest.raises(InputError, match=r"a tar archive \(the \.mtx is in it: tar -xf\)"):
+        load_matrix(path)
