@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import spsolve
 
 from paracosm.cluster import Link, switch
+from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.problems import load_problem, problem_from
 from paracosm.relaxation.result import RelaxationResult
@@ -370,3 +371,18 @@ def test_an_interval_beyond_the_run_is_said_before_it() -> None:
     said.clear()
     run_relaxation(RelaxConfig(**given, checkpoint="alpha=2, omega=950s"), announce=said.append)
     assert not any("omega" in sentence for sentence in said)
+
+
+@pytest.mark.parametrize("model", ["uniform(-1, 1)", "stop(1s)", "stale(5s)"])
+def test_faults_that_leave_no_time_to_compute_are_refused_soon(model: str) -> None:
+    """A million faults would come before the first update of 1 ms; ten thousand are enough."""
+    with pytest.raises(InputError, match=r"faults in .* between two updates: give a longer inter"):
+        relax(load_problem("laplace2d:4"), time="1ms", fault=f"{model} every 1ns")
+
+
+def test_what_is_no_fault_of_a_relaxation_is_refused_before_anything_is_computed() -> None:
+    told: list[str] = []
+    config = RelaxConfig(problem="laplace2d:4", processors=1, fault="slow(3x, 5s)")
+    with pytest.raises(InputError, match="are those of a training"):
+        run_relaxation(config, announce=told.append)
+    assert told == []

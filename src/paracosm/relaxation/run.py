@@ -227,6 +227,7 @@ def _run(
     from paracosm.relaxation.kernel.loop import advance
     from paracosm.relaxation.spectrum import spectrum_of
 
+    check_spec(spec)  # before what takes long
     radius = spectrum_of(spec)
     if announce is not None and radius is not None:
         announce(radius.sentence)
@@ -236,7 +237,7 @@ def _run(
         if warning is not None:
             announce(warning)
     loop: Any = advance
-    if announce is not None and not any(Path(loop.stats.cache_path).glob("*advance-*.nbi")):
+    if announce is not None and not any(Path(loop.stats.cache_path).glob("*advance-*")):
         announce("compiling the simulator, once on this machine: some 12 seconds")
     started = time.perf_counter()
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from paracosm.cluster import Cluster
 from paracosm.errors import InputError
+from paracosm.faults.fault import check_fault
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.methods import (
     Anderson,
@@ -247,3 +248,24 @@ def check_spec(spec: RunSpec) -> None:
     for wrong, message in conflicts:
         if wrong:
             raise InputError(message)
+    _check_faults(spec)
+
+
+def _check_faults(spec: RunSpec) -> None:
+    for fault in spec.config.fault:
+        check_fault(
+            fault,
+            unknowns=spec.problem.n,
+            entries=spec.problem.A.nnz,
+            processors=spec.processors,
+            distributed=spec.cluster is not None,
+        )
+        if fault.target in ("A", "b") and spec.problem.map is not None:
+            raise InputError(f'fault "{fault}": a map has no {fault.target}; write "in x"')
+        if fault.target == "A" and isinstance(spec.method, BlockJacobi):
+            raise InputError(
+                f'fault "{fault}": block-jacobi uses factors of A, which the fault would not '
+                'change: choose another method, or "in x"'
+            )
+        if fault.target == "A" and spec.config.matrix_free:
+            raise InputError(f'fault "{fault}": a stencil has no matrix to corrupt')

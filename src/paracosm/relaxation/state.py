@@ -57,6 +57,8 @@ class Run:
     down: dict[int, float] = field(default_factory=dict)
     stale: dict[int, float] = field(default_factory=dict)
     struck: int = 0  # how many faults there were
+    in_vain: int = 0  # of them, the newest ones between which no update was written
+    relaxed: int = -1  # relaxations at the newest one
     stops: list[tuple[int, float, float]] = field(default_factory=list)  # who, from when, until
     _readable: tuple[Any, Any] | None = None  # A, and its readable form
 
