@@ -128,25 +128,25 @@ class _Job:
         """
         first, numbers = self.saved.copy(), self.steps.copy()
         versions = np.zeros_like(first)
-        points = [0]  # on the life's own clock: its begin, and when checkpoints were saved
+        points = _Points()
         for block in blocks:
             rest = block
             while True:
-                paused = begin + (len(points) - 1) * self.cost
-                point = self._next_point(rest, points[-1] + self.interval, versions)
+                paused = begin + points.count * self.cost
+                point = self._next_point(rest, points.last + self.interval, versions)
                 limit = fall - paused
                 done, rest = _cut(rest, min(point, limit))
                 if not _is_empty(done):
                     # Of a tensor's several versions, the last one counts.
                     versions[done.updates["tensor"]] = done.updates["version"]
-                    yield self._place(done, begin, points, first, numbers)
+                    yield self._place(done, begin, points.saved, first, numbers)
                 if limit <= point:
                     if _is_empty(rest):
                         break
-                    return limit - points[-1], 0
+                    return limit - points.last, 0
                 if limit < point + self.cost:
-                    return point - points[-1], limit - point
-                points.append(point)
+                    return point - points.last, limit - point
+                points.add(point)
                 self.saved[:] = first + versions
                 yield Checkpoint(paused + point, paused + point + self.cost)
         return None
@@ -170,10 +170,9 @@ class _Job:
         return LAST_INSTANT
 
     def _place(
-        self, block: Schedule, begin: int, points: list[int], first: Ints, numbers: Ints
+        self, block: Schedule, begin: int, after: Ints, first: Ints, numbers: Ints
     ) -> Schedule:
-        """Return a block of a life as a part of the job's schedule."""
-        after = np.array(points[1:], np.int64)
+        """Return a block of a life as a part of the job's schedule; `after` are checkpoints."""
         _instant(begin + len(after) * self.cost + _last(block))
 
         def instants(times: Ints) -> Ints:
@@ -195,6 +194,24 @@ class _Job:
         return replace(
             *(block,), reads=reads, updates=updates, steps=steps, failures=failures, end=end
         )
+
+
+class _Points:
+    """When checkpoints were saved, on the clock of a life that begins at 0."""
+
+    def __init__(self) -> None:
+        self.last = self.count = 0
+        self._instants = np.empty(16, np.int64)
+
+    def add(self, instant: int) -> None:
+        if self.count == len(self._instants):  # there may be one after every update
+            self._instants = np.resize(self._instants, 2 * self.count)
+        self._instants[self.count] = self.last = instant
+        self.count += 1
+
+    @property
+    def saved(self) -> Ints:
+        return self._instants[: self.count]
 
 
 def _cut(block: Schedule, instant: int) -> tuple[Schedule, Schedule]:
