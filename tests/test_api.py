@@ -165,7 +165,9 @@ def test_a_study_with_a_grid_is_a_sweep(tmp_path: Path) -> None:
     again = paracosm.open(tmp_path / "copy")
     assert again.table.equals(sweep.table)
     assert repr(again).startswith("<paracosm training: Highest throughput with 2 workers: ")
-    with pytest.raises(InputError, match="a sweep has no summary of its own: it has points, table"):
+    with pytest.raises(
+        InputError, match="a sweep has no summary of its own: it has points, failed, table"
+    ):
         _ = again.summary
     by_list = paracosm.train(**TRAINING, workers=[1, 2])
     times = by_list.table["virtual_time"].to_pylist()
