@@ -70,6 +70,11 @@ def test_what_only_nccl_reduces(tmp_path: Path):
         (lambda t: dist.all_reduce(t.short()), TypeError, "not supported for NCCL.*Short"),
         (lambda t: dist.all_reduce(t, OPS.BAND), ValueError, "Cannot use ReduceOp.BAND with NCCL"),
         (lambda t: dist.all_reduce(t.bool(), OPS.AVG), TypeError, "ReduceOp.AVG with bool"),
+        (
+            lambda t: dist.all_reduce(t.int(), dist._make_nccl_premul_sum(0.5)),
+            TypeError,
+            "PreMulSum Data type must be half, float, bfloat16 or double",
+        ),
         (lambda t: dist.broadcast(t.to_sparse(), 0), ValueError, "dense"),
     ],
 )

@@ -129,11 +129,11 @@ def _check_nccl(kind: Any, tensors: Sequence[Tensor]) -> None:
         if kind in _OF_BITS:
             raise ValueError(f"Cannot use ReduceOp.{name} with NCCL")
         if kind == ReduceOp.AVG and dtype == torch.bool:
-            raise TypeError("Cannot use ReduceOp.AVG with bool type")
+            raise TypeError("Cannot use ReduceOp.AVG with boolean inputs")
         if dtype.is_complex and kind not in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PREMUL_SUM):
             raise ValueError(f"reduce does not support {name} on complex tensors")
-        if kind == ReduceOp.PREMUL_SUM and not dtype.is_floating_point:
-            raise TypeError("Cannot use ReduceOp.PREMUL_SUM with other than floating-point types")
+        if kind == ReduceOp.PREMUL_SUM and not (dtype.is_floating_point or dtype.is_complex):
+            raise TypeError("PreMulSum Data type must be half, float, bfloat16 or double")
 
 
 def check_parts(
