@@ -114,16 +114,13 @@ def real(value: object) -> float:
 
 
 def whole(value: object) -> int | None:
-    """Return a whole number of any type as an int; None for what is none, or more than 64 bits."""
+    """Return a whole number of any type as an int; None for what is none."""
     if not _is_number(value):
         return None
     if isinstance(value, Integral):
-        number = int(value)
-    elif (found := real(value)).is_integer():
-        number = int(found)
-    else:
-        return None
-    return None if is_too_wide(number) else number
+        return int(value)
+    number = real(value)
+    return int(number) if number.is_integer() else None
 
 
 WIDEST = 2**64 - 1
