@@ -38,8 +38,6 @@ def shown(value: object) -> str:
     """Return a value as a message shows it: Python refuses to write thousands of digits."""
     if isinstance(value, int) and value.bit_length() > 10_000:
         return f"a whole number of {value.bit_length():,} bits"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
     return repr(value)
 
 

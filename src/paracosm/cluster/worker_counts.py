@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from paracosm.errors import InputError, shown
+from paracosm.units import is_too_wide
 
 MOST_NODES = 1_000_000
 """Nodes of one cluster."""
@@ -59,7 +60,8 @@ def _append(found: list[int], number: int) -> None:
     if number < 1:
         raise InputError(f"a job has at least 1 worker, not {shown(number)}")
     if number > MOST_NODES:
-        raise InputError(f"a job has at most {MOST_NODES:,} workers, not {shown(number)}")
+        written = shown(number) if is_too_wide(number) else f"{number:,}"
+        raise InputError(f"a job has at most {MOST_NODES:,} workers, not {written}")
     if found and number <= found[-1]:
         raise InputError(f"numbers of workers must increase: {number} comes after {found[-1]}")
     if len(found) == MOST:
