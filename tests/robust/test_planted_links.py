@@ -75,7 +75,7 @@ def _database(path: Path) -> None:
 OPENED: dict[str, Callable[[Path], object]] = {
     ".lock": _lock,
     "report.html": _replace,
-    f".summary.json.{os.getpid()}": _replace_beside,
+    ".summary.json.PID": _replace_beside,
     "runs.jsonl": _journal,
     "metrics.arrows": _metrics,
     "some": _append,
@@ -103,13 +103,14 @@ def test_what_is_there_is_refused_in_one_line_or_replaced(
     victim = victim_in(tmp_path / "of another")
     folder = tmp_path / "folder"
     folder.mkdir()
-    PLANT[kind](folder / name, victim)
-    said = refusal_of(lambda: OPENED[name](folder / name))
+    path = folder / name.replace("PID", str(os.getpid()))
+    PLANT[kind](path, victim)
+    said = refusal_of(lambda: OPENED[name](path))
     assert "\n" not in said
     assert said == "" or str(folder) in said
     assert is_unharmed(victim)
     assert [*victim.parent.iterdir()] == [victim]
-    assert kind != "folder" or (folder / name / "something").is_file()
+    assert kind != "folder" or (path / "something").is_file()
 
 
 def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
