@@ -226,7 +226,7 @@ GOOD = GENERAL + "2 2 3\n1 1 4\n1 2 -1\n2 2 4\n"
         GOOD.replace("\n", "\r\n").encode(),
         GOOD.replace("\n", "\r").encode(),
         b"\xef\xbb\xbf" + GOOD.encode(),
-        gzip.compress(GOOD.encode()),
+        gzip.compress(GOOD.encode(), mtime=0),
         GOOD.replace("real", "double").encode(),
         GOOD.replace("real", "integer").encode(),
         GOOD.upper().replace("%%MATRIXMARKET", "%%MatrixMarket").encode(),
