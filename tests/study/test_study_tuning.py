@@ -237,11 +237,24 @@ def test_optuna_opens_the_storage_and_a_tuning_is_in_it_once(tmp_path: Path) -> 
     assert not (tmp_path / "other").exists()
 
 
-def test_a_best_that_does_not_converge_is_said_to(
+def test_where_no_trial_is_better_the_study_as_given_is_the_best(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = tmp_path / "study.yaml"
     study.write_text("relax: {problem: laplace2d:4, twin: false}\n")
+    flags = ["--tune", "max_sweeps=1..2", "--trials", "1", "--seeds", "1"]
+    assert main(["tune", str(study), *flags, "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("The study as given is the best: with fresh seeds virtual_time ")
+    assert ", and not reached with the best of 1 trials: max_sweeps=1" in printed
+    assert "max_sweeps" not in (tmp_path / "out" / "best.yaml").read_text()
+
+
+def test_a_best_that_does_not_converge_is_said_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text("relax: {problem: laplace2d:4, twin: false, max_sweeps: 1}\n")
     flags = ["--tune", "max_sweeps=1..2", "--trials", "1", "--seeds", "1"]
     assert main(["tune", str(study), *flags, "--out", str(tmp_path / "out")]) == 1
     assert "with fresh seeds virtual_time not reached, " in capsys.readouterr().out

@@ -294,15 +294,26 @@ def tune(
             _points(study, "given", {}, fresh)
             compared["given"] = {}
         reached, *given = outcomes(compared, fresh)
-        tuned = study.with_arguments(None, best)
+        sign = -1 if objective.maximize else 1
+        as_given_is_best = bool(given) and sign * given[0] < sign * reached
+        tuned = study if as_given_is_best else study.with_arguments(None, best)
         _write(done, objective.name, tuned, out)
     said = ", ".join(f"{name}={value}" for name, value in best.items())
-    as_given = "".join(f", {_shown(each)} as given" for each in given)
+    if as_given_is_best:
+        sentence = (
+            f"The study as given is the best: with fresh seeds {objective.name} "
+            f"{_shown(given[0])}, and {_shown(reached)} with the best of {trials:,} trials: {said}."
+        )
+    else:
+        as_given = "".join(f", {_shown(number)} as given" for number in given)
+        sentence = (
+            f"Best of {trials:,} trials: {said}; with fresh seeds {objective.name} "
+            f"{_shown(reached)}{as_given}."
+        )
     return Tuning(
-        f"Best of {trials:,} trials: {said}; with fresh seeds {objective.name} {_shown(reached)}"
-        f"{as_given}.",
+        sentence,
         tuned,
-        reached,
+        given[0] if as_given_is_best else reached,
         points,
         failed,
     )
