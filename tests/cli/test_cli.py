@@ -562,7 +562,9 @@ def test_an_error_in_a_point_of_a_sweep_names_the_point(
 
     monkeypatch.setattr("paracosm.studies.run.run_point", fail)
     assert call("train", grid(tmp_path), "--out", str(tmp_path / "out")) == 2
-    assert capsys.readouterr().err == "paracosm: workers=1: no such thing\n"
+    assert (
+        capsys.readouterr().err == "paracosm: workers=1: no such thing (none of 2 points can run)\n"
+    )
     assert not (tmp_path / "out").exists()
 
 

@@ -58,7 +58,12 @@ def test_a_study_file_says_the_same_as_flags(asked: list[str], tmp_path: Path) -
     )
     database = make_database(tmp_path / "a.db", [])
     assert database.is_file()
-    assert main(["predict", str(study), "--out", str(tmp_path / "sweep"), "--quiet"]) == 2
+    assert main(["predict", str(study), "--out", str(tmp_path / "sweep"), "--quiet"]) == 1
+    rows = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
+    assert [row["status"] for row in rows if "cache=warm" in row["point"]] == ["failed"] * 2
+    assert all(
+        "status" in row and "error" not in row for row in rows if "cache=cold" in row["point"]
+    )
     study.write_text(study.read_text().replace("[cold, warm]", "[cold]"))
     assert main(["predict", str(study), "--out", str(tmp_path / "sweep2"), "--quiet"]) == 0
     rows = json.loads((tmp_path / "sweep2" / "sweep.json").read_text())

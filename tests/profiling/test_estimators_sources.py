@@ -21,6 +21,8 @@ from paracosm.profiling.samples import OpTiming, spread_of
 
 OPS = draw("dev.add.Tensor", 40, 1) + [view(rows) for rows in (1, 2, 3)]
 
+WHOLE = st.integers(-(2**63), 2**64 - 1)  # what a database may hold
+
 
 @pytest.fixture(scope="module")
 def timings() -> list[OpTiming]:
@@ -229,8 +231,8 @@ def test_progress_counts_op_types(timings: list[OpTiming]) -> None:
     name=st.sampled_from(["dev.add.Tensor", "dev.view.default", "aten.convolution.default"]),
     more=st.lists(
         st.one_of(
-            *(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3)),
-            st.lists(st.integers(), max_size=12),
+            *(st.none(), st.booleans(), WHOLE, st.floats(), st.text(max_size=3)),
+            st.lists(WHOLE, max_size=12),
         ),
         max_size=9,
     ),

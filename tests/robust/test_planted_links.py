@@ -407,6 +407,8 @@ def test_a_rank_trusts_no_emulator_of_somebody_else(
                 (each / "rank0.records").symlink_to(victim)
 
     nobody(plant)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "29500")
     with pytest.raises(SystemExit):
         launched.become_served_rank("29500")
     assert "no paracosm emulate serve --port 29500 runs here" in capsys.readouterr().err

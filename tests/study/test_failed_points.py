@@ -159,7 +159,7 @@ def test_a_point_that_kills_its_processes_is_recorded_too(capsys: Capture) -> No
 def test_a_trial_of_tune_that_fails_is_worse_than_any_other(backend: Backend) -> None:
     text = "train: {algorithm: 'own.py:Small', updates: 6, compute: 1s, workers: 2}"
     study = Study.model_validate(parse_yaml(text, "study"))
-    objective = tune.objective_of(study, None, None)
+    objective = tune.objective_of(study, "workers=2|3", None, None)
     tuned = tune.tune(
         study, "workers=2|3", objective, Path("out"), trials=6, seeds=1, backend=backend
     )

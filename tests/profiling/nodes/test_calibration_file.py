@@ -134,7 +134,7 @@ def test_loopback_does_not_take_the_place_of_a_network() -> None:
         ("bandwidth_out: inf", "bandwidth_out: "),
         ("window: 0", "window: "),
         ("window: 3 furlongs", 'window: unknown size unit "furlongs"'),
-        ("duplex: .nan", "duplex: "),
+        ("duplex: .nan", ".nan is not a number (line 1)"),
         ("uneven: -0.1", "uneven: "),
         ("uneven: .inf", "uneven: "),
         ("found: {alpha: {how: guessed, by: me, when: now}}", "found.alpha.how: "),
