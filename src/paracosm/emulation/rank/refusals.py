@@ -17,7 +17,7 @@ from paracosm.emulation.rank.call_site import NOWHERE, call_site
 from paracosm.emulation.rank.on_import import on_import
 from paracosm.emulation.records import Note, RecordWriter
 
-PATIENCE = timedelta(seconds=10)  # for keys of a store that another rank may set
+PATIENCE = timedelta(seconds=8)  # for keys of a store that another rank may set
 
 
 def refuse_what_needs_peers(config: EmulateConfig, recorder: RecordWriter) -> None:
