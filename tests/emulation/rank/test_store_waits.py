@@ -27,7 +27,7 @@ MORE = (
     ("wire", "add", "default", "DistStoreError"),
     ("wire", "wait", "prefix", "DistStoreError"),
 )
-LATEST = 16  # seconds: 10, and what a busy machine adds
+LATEST = 14  # seconds: 8, and what a busy machine adds
 
 
 @pytest.mark.parametrize("cases", [CASES, pytest.param(MORE, marks=pytest.mark.slow)])
