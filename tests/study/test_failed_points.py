@@ -126,6 +126,14 @@ def test_the_report_command_and_python_say_which_failed(capsys: Capture) -> None
     assert "two are enough" in Path("page.html").read_text()
 
 
+def test_of_many_the_report_shows_the_first() -> None:
+    assert main(flags("Small", "2,3,4..9")) == 1
+    page = Path("out/report.html").read_text()
+    assert "<b>workers=6.</b>" in page
+    assert "<b>workers=7.</b>" not in page
+    assert "3 more runs failed: sweep.json says why." in page
+
+
 def test_where_no_point_can_run_the_input_is_refused(capsys: Capture) -> None:
     assert main(flags("Refusing", "3,4")) == 2
     said = capsys.readouterr().err

@@ -69,7 +69,7 @@ def write_report(
     numbers = key_numbers(shown)
     body = [
         _lead(shown),
-        *(_said("bad", f"<b>{escape(name)}.</b> {escape(why)}") for name, why in failed.items()),
+        failures(failed),
         *map(section, first),
         tiles(shown[0], numbers) if single else run_table(shown, numbers),
         run_legend(shown) if parts else "",
@@ -262,6 +262,14 @@ def troubles(runs: Sequence[Run]) -> str:
         _said(run.verdict.level, f"<b>{escape(run.name)}.</b> {escape(run.verdict.why or '')}")
         for run in found
     )
+
+
+def failures(failed: Mapping[str, str]) -> str:
+    """Return a line for each point that could not run, of many for the first ones."""
+    lines = [f"<b>{escape(name)}.</b> {escape(why)}" for name, why in failed.items()]
+    if len(lines) > TROUBLES:
+        lines[TROUBLES:] = [f"{len(lines) - TROUBLES:,} more runs failed: sweep.json says why."]
+    return "".join(_said("bad", line) for line in lines)
 
 
 def _said(level: Ended, html: str) -> str:
