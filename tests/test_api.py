@@ -307,7 +307,7 @@ def test_the_report_is_one_page(training: Result[TrainingSummary], tmp_path: Pat
             lambda: paracosm.train(**TRAINING, jobs=[2]),
             "--jobs: a whole number, 1 or more, not a",
         ),
-        (lambda: paracosm.train(**TRAINING, backend=[1]), "--backend: choose from loky, dask, ray"),
+        (lambda: paracosm.train(**TRAINING, backend=[1]), "--backend: choose from loky, dask"),
         (lambda: paracosm.open("a\0b"), "open: no file can have the name 'a\\x00b'"),
         (lambda: paracosm.open("x" * 300), "open: no file can have the name 'xxx"),
         (lambda: paracosm.relax(matrix="x" * 300), "relax: matrix: no file can have the name 'xx"),

@@ -341,7 +341,7 @@ def train(config: Config = None, **options: Any) -> Result[TrainingSummary]:
     Args:
         config: a mapping of arguments or a `TrainConfig`, in place of arguments or besides.
         options: arguments of the command, and `seed`, `out` (a run folder to write), `force`
-            (replace the run in it), `jobs` (runs of a sweep at a time), `backend` ("dask", "ray")
+            (replace the run in it), `jobs` (runs of a sweep at a time), `backend` ("dask")
             and `scheduler`. A list of numbers of workers makes a `Sweep`.
 
     Raises:

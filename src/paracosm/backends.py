@@ -1,4 +1,4 @@
-"""Where independent calls run: processes here, or the workers of a Dask or Ray cluster."""
+"""Where independent calls run: processes here, or the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 Calls = Mapping[int, tuple[Any, ...]]  # by number
 Numbered = Iterator[tuple[int, Answer]]
 
-BACKENDS = ("loky", "dask", "ray")
+BACKENDS = ("loky", "dask")
 PACKAGES = ("paracosm", "numpy", "scipy", "numba", "torch", "scikit-learn")
 """What numbers may depend on: of the same versions everywhere."""
 
@@ -47,7 +47,7 @@ class Backend:
     """Where independent calls run.
 
     Args:
-        name: "loky", processes of this machine; "dask" or "ray", the workers of a cluster.
+        name: "loky", processes of this machine; "dask", the workers of a cluster.
         jobs: calls at a time; of a cluster, workers to start here.
         scheduler: address of a cluster that runs already.
         files: sent to the workers of a cluster, which share no disk with this machine.
@@ -72,7 +72,7 @@ class Backend:
         if not isinstance(scheduler, str | None):
             raise InputError(f"--scheduler: the address of a cluster, not {_told(scheduler)}")
         if self.scheduler is not None and not self.is_remote:
-            raise InputError("--scheduler is of --backend dask or ray: give one of them as well")
+            raise InputError("--scheduler is of --backend dask: give that as well")
         if self.scheduler is not None and self.jobs > 1:
             raise InputError("--jobs: the cluster of --scheduler has its workers: leave it out")
 
@@ -108,7 +108,7 @@ class Backend:
             InputError: the cluster is not reached, or its workers cannot be used.
             ChildProcessError: processes are lost again and again, or the cluster is.
         """
-        made = {"loky": self._here, "dask": self._on_dask, "ray": self._on_ray}[self.name]
+        made = self._on_dask if self.is_remote else self._here
         kept: dict[int, Answer] = {}
         following = 0
         for number, answer in made(function, dict(enumerate(calls)), lost):
@@ -197,31 +197,6 @@ class Backend:
             raise ChildProcessError(
                 "the Dask scheduler is lost; what has ended is kept, and the same command goes on"
             ) from error
-
-    def _on_ray(
-        self, function: Callable[..., Answer], calls: Calls, lost: Callable[..., Answer] | None
-    ) -> Numbered[Answer]:
-        ray = require("ray", "ray", "--backend ray")
-        if not ray.is_initialized():
-            here = {} if self.scheduler else {"num_cpus": self.jobs, "include_dashboard": False}
-            ray.init(address=self.scheduler, log_to_driver=False, **here)
-        remote = ray.remote(max_retries=_RETRIES)(_remote)
-        workers, parcel = int(ray.cluster_resources().get("CPU", 1)), ray.put(self.files)
-
-        def submit(call: bytes) -> Future[Any]:
-            future: Future[Any] = remote.remote(versions(), parcel, call).future()
-            return future
-
-        for number, future in _spread(submit, function, calls, workers, _cancel):
-            try:
-                answer = future.result()
-            except ray.exceptions.RayTaskError as error:
-                raise error.cause from None
-            except ray.exceptions.WorkerCrashedError as error:
-                if lost is None:
-                    raise ChildProcessError(f"--backend ray: {error}") from None
-                answer = lost(*calls[number])
-            yield number, answer
 
 
 HERE = Backend()

@@ -444,8 +444,8 @@ def test_workers_compute_the_gradients_of_one_run_with_the_users_own_model(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--backend", "slurm"], '--backend: choose from loky, dask, ray, not "slurm"'),
-        (["--scheduler", "tcp://a:1"], "--scheduler is of --backend dask or ray"),
+        (["--backend", "slurm"], '--backend: choose from loky, dask, not "slurm"'),
+        (["--scheduler", "tcp://a:1"], "--scheduler is of --backend dask"),
         (
             ["--backend", "dask", "--scheduler", "tcp://a:1", "--jobs", "2"],
             "--jobs: the cluster of --scheduler has its workers: leave it out",
@@ -460,20 +460,7 @@ def test_a_backend_that_cannot_be_or_has_no_effect_is_refused(
     assert message in capsys.readouterr().err
 
 
-def test_ray_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ImportError, match=r'ray: pip install "paracosm\[ray\]"'):
-        list(Backend("ray").each(divmod, [(1, 2)]))
-
-
-@pytest.mark.slow
-def test_ray_gives_what_this_process_gives() -> None:
-    pytest.importorskip("ray", reason="Ray is not installed")
-    backend = Backend("ray", jobs=2)
-    pids = set(backend.each(pid_after, [(0.3,)] * 8))
-    assert len(pids) == 2
-    assert os.getpid() not in pids
-    calls = [(number, 3) for number in range(20)]
-    assert list(backend.each(divmod, calls, in_order=True)) == list(
-        HERE.each(divmod, calls, in_order=True)
-    )
+def test_dask_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ImportError, match=r'distributed: pip install "paracosm\[dask\]"'):
+        list(Backend("dask").each(divmod, [(1, 2)]))

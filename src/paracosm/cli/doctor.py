@@ -19,7 +19,6 @@ EXTRAS = {
     "tensorboard": ("tensorboard", "--tensorboard"),
     "mlflow": ("mlflow", "--mlflow"),
     "dask": ("distributed", "--backend dask"),
-    "ray": ("ray", "--backend ray"),
     "metis": ("pymetis", "relax with METIS partitions"),
     "chakra": ("google.protobuf", "graph export and import of Chakra"),
     "privacy": ("dp_accounting", "train --privacy"),

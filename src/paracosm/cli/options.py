@@ -34,10 +34,10 @@ Force = Annotated[bool, Option("--force", help="replace the run in the folder")]
 Jobs = Annotated[int, Option(min=1, help="runs of a grid or a plan to execute in parallel")]
 BackendName = Annotated[
     str,
-    Option("--backend", help="where runs of a grid, or gradients of one, compute: loky, dask, ray"),
+    Option("--backend", help="where runs of a grid, or gradients of one, compute: loky, dask"),
 ]
 Scheduler = Annotated[
-    str | None, Option(help="address of a Dask or Ray cluster: tcp://host:8786 (a local one)")
+    str | None, Option(help="address of a Dask cluster: tcp://host:8786 (a local one)")
 ]
 Scalars = Annotated[
     Path | None, Option("--tensorboard", help="folder for the metrics as scalars of TensorBoard")
