@@ -11,6 +11,8 @@ BESIDE := --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope
   --max-worker-restart 0 --durations 10 --durations-min 20
 PATIENTLY := --timeout 3600 --session-timeout 28800 -o faulthandler_timeout=3660
 
+HAS_BROWSER := command -v chromium || command -v chromium-browser || command -v google-chrome
+
 # Tools that look at what is installed, apart from it.
 AUDIT := .audit/bin
 # Their wheels differ between registries, with CUDA or without: no hash says which one you get.
@@ -23,19 +25,20 @@ UNHASHED := torch triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cubla
 # process that imports PyTorch would take three times as long to start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test everyday test-all lint types format bench docs links lock sbom audit clean browser
+.PHONY: demo test everyday test-all lint types format bench docs links lock sbom audit clean \
+  setup-browser browser-or-not
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
-test: $(READY) browser lint
+test: $(READY) browser-or-not lint
 	$(MAKE) --jobs 2 types everyday
 
 everyday: $(READY)
 	$(BIN)/python -m pytest -m "not slow" $(BESIDE)
 
 # Slow tests may take an hour each.
-test-all: $(READY) browser lint types
+test-all: $(READY) browser-or-not lint types
 	$(BIN)/python -m pytest $(BESIDE) $(PATIENTLY)
 	$(MAKE) docs
 
@@ -68,13 +71,13 @@ bench: $(READY)
 	  for each in $(OTHERS); do $(BIN)/python benchmarks/accuracy/$$each.py || exit 1; done; \
 	  else echo "PARACOSM_DATA is not set: benchmarks/accuracy/ left out: $(OTHERS)"; fi
 
-# The report is tested in a real browser; where Chromium is missing and can be installed, it is.
-browser:
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
-	  || command -v google-chrome >/dev/null \
-	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
-	       && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } \
-	  || echo "no Chromium here: the report's browser tests will be skipped, and say so"
+# The report is tested in a real browser. Tests change nothing on the machine, so where Chromium is
+# missing they say so; this installs it.
+setup-browser:
+	@{ $(HAS_BROWSER); } >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
+
+browser-or-not:
+	@{ $(HAS_BROWSER); } >/dev/null || echo "no Chromium here, so the report's browser tests are skipped: make setup-browser"
 
 # After another version in constraints.txt, or another dependency in pyproject.toml.
 lock: $(AUDIT)/uv
