@@ -69,7 +69,7 @@ DEFAULTS: list[tuple[list[str], list[str], str, str]] = [
     (JOB[:-4] + JOB[-2:], ["--batch", "4"], "batch", "64"),
     (JOB, ["--strategy", "fsdp"], "strategy", "dp=8"),
     (JOB, ["--shape", "512"], "shape", "2048"),
-    (JOB, ["--duration-cv", "0.5"], "by default", "duration cv 0.0"),
+    (JOB, ["--duration-cv", "0.5"], "by default", "duration cv 0"),
     (JOB, ["--slowdown", "1.6"], "computing beside collectives", "1.189 times"),
     (FLAT, ["--latency", "10ms"], "cluster", "latency 0 s"),
     (FLAT, ["--overhead", "10ms"], "cluster", "overhead 0 s"),

@@ -312,7 +312,7 @@ _OF_NO_ANSWER = frozenset(
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value)
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def load_study(path: Path) -> Study:
