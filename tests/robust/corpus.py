@@ -91,7 +91,7 @@ CASES = (
     ("train --updates 5 --shards sizes(1e9)", "at most 10"),
     ("train --updates 5 --shards bootstrap(999999999999)", "at most 10,000,000"),
     ("train --updates 5 --privacy examples(clip=1,noise=1e308)", "at most 1e+09"),
-    ("train --updates 5 --batch 1000000000000", "less than or equal to 1000000"),
+    ("train --updates 5 --batch 1000000000000", "a minibatch has at most 1,000,000 examples"),
     ("train --updates 5 --schedule {scheduled}/metrics.parquet", "cannot be read as a schedule"),
     ("relax --matrix {huge}", "some rows are empty"),
     ("relax --matrix {nan}", "1 entry is NaN or infinite"),

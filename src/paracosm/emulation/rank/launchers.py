@@ -177,7 +177,7 @@ class LocalStore(HashStore):
     """Takes the place of a TCPStore, without a port.
 
     A key that only another rank would set never arrives: waiting for one raises PyTorch's own error
-    after 10 seconds at most.
+    after `PATIENCE` at most.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ PATIENCE = timedelta(seconds=8)  # for keys of a store that another rank may set
 
 
 def refuse_what_needs_peers(config: EmulateConfig, recorder: RecordWriter) -> None:
-    """Make remote procedure calls fail at once, and waits for peers' keys after 10 seconds.
+    """Make remote procedure calls fail at once, and waits for peers' keys after `PATIENCE`.
 
     Keys that the emulator sets arrive within that time. A loop that asks a store again and again,
     as for a counter, is such a wait, too. With several real ranks, one may wait for another without
