@@ -17,9 +17,9 @@ CASES = (
     ("backend", "add", "default", "DistStoreError"),
     ("backend", "swallow", "hash", "SystemExit"),
     ("backend", "train", "default", "nothing"),
-    ("wire", "check", "tcp", "DistStoreError"),
 )
 MORE = (
+    ("wire", "check", "tcp", "DistStoreError"),
     ("backend", "compare_set", "prefix", "DistStoreError"),
     ("backend", "get", "file", "DistStoreError"),
     ("backend", "num_keys", "tcp", "DistStoreError"),
@@ -27,7 +27,7 @@ MORE = (
     ("wire", "add", "default", "DistStoreError"),
     ("wire", "wait", "prefix", "DistStoreError"),
 )
-LATEST = 14  # seconds: 8, and what a busy machine adds
+LATEST = 20  # seconds: 8, and what a busy machine adds
 
 
 @pytest.mark.parametrize("cases", [CASES, pytest.param(MORE, marks=pytest.mark.slow)])
