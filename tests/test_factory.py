@@ -45,10 +45,10 @@ def test_a_file_that_has_changed_is_run_again(tmp_path: Path) -> None:
 
 
 OWN = """
-import beside
+import factors_of_things
 
 class Thing:
-    factor = beside.FACTOR
+    factor = factors_of_things.FACTOR
 
     def __init__(self, size):
         self.size = size
@@ -67,11 +67,11 @@ def thing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     folder = tmp_path / "my models.v2"
     folder.mkdir()
     (folder / "own.things.py").write_text(OWN)
-    (folder / "beside.py").write_text("FACTOR = 3\n")
+    (folder / "factors_of_things.py").write_text("FACTOR = 3\n")
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield named_function("model", "own.things.py:make")(7)
-    sys.modules.pop("beside")
+    sys.modules.pop("factors_of_things")
 
 
 def product_of(thing: Any) -> tuple[int, int]:
@@ -100,7 +100,7 @@ def test_on_another_machine_the_copy_that_has_travelled_is_read(thing: Any, tmp_
     parcel, sent = parcel_of("own.things.py:make"), pickle.dumps(thing)
     for file in Path.cwd().glob("*.py"):
         file.unlink()
-    for module in ("beside", type(thing).__module__):
+    for module in ("factors_of_things", type(thing).__module__):
         sys.modules.pop(module)
     with parcel.opened():
         travelled = pickle.loads(sent)
