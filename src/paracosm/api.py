@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
-    from paracosm.report.view import Run
+    from paracosm.results.view import Run
     from paracosm.studies import RunFolder, Study
     from paracosm.timeline import Timeline
 
@@ -208,13 +208,13 @@ class Result(Generic[S]):
 
     @cached_property
     def _runs(self) -> list[Run]:
-        from paracosm.report.kinds import described
+        from paracosm.report.runs import described
 
         return described(self._folders) if self._folders else []
 
     @cached_property
     def _charts(self) -> list[Any]:
-        from paracosm.report.kinds import all_charts
+        from paracosm.report.runs import all_charts
 
         return list(all_charts(self._runs)) if self._runs else []
 
@@ -323,7 +323,7 @@ class Sweep(Result[S]):
         """The best run, for kinds with a measure of quality, and the number of runs."""
         if self._sentence is not None:
             return self._sentence
-        from paracosm.report.kinds import view_of
+        from paracosm.report.runs import view_of
 
         found = view_of(self._runs[0].numbers).compare(self._runs)
         ran = found or f"{len(self._points):,} runs of kind {self._summary.kind}."
@@ -733,7 +733,7 @@ def _reported(result: Result[Any], out: Folder | None) -> Result[Any]:
 
 
 def _opened(run: RunFolder, keep: object) -> Result[Any]:
-    from paracosm.report.kinds import described
+    from paracosm.report.runs import described
     from paracosm.studies.run_folder import TRIALS
 
     summary: Any = described([run])[0].numbers

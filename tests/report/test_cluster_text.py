@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from paracosm.cluster import Link, star
 from paracosm.cluster.changes import apply_changes, parse_change
-from paracosm.cluster.description import describe_cluster
-from paracosm.report.view import cluster_text
+from paracosm.cluster.description import cluster_text, describe_cluster
 from paracosm.report.writing import _flattened
 
 

@@ -13,8 +13,8 @@ from synthetic import make_run
 
 from paracosm.errors import InputError
 from paracosm.report import write_images
-from paracosm.report.chart import Axis, Chart, Curve
 from paracosm.report.images import draw
+from paracosm.results.chart import Axis, Chart, Curve
 
 NAMES = ["loss_updates", "loss_time", "accuracy_time", "staleness", "utilisation", "timeline"]
 

@@ -15,7 +15,7 @@ from written_page import figures_of, page_of, text_of
 
 from paracosm.errors import InputError
 from paracosm.report import write_report
-from paracosm.report.kinds import described
+from paracosm.report.runs import described
 from paracosm.results import to_json, with_digest
 from paracosm.studies.run_folder import RunFolder
 

@@ -1,4 +1,4 @@
-"""Thinned curves, histograms and crowds keep what the eye looks for."""
+"""Thinned curves, histograms and crowds keep what the eye styles for."""
 
 from __future__ import annotations
 

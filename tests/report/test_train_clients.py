@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 import pytest
 from written_page import figures_of, page_of, text_of
 
-from paracosm.report.kinds import described
+from paracosm.report.runs import described
 from paracosm.report.shared_charts import recorded_shares
 from paracosm.report.train_clients import (
     participations,
@@ -20,7 +20,7 @@ from paracosm.report.train_clients import (
     staleness_by_speed,
     waits_caused,
 )
-from paracosm.report.view import Run
+from paracosm.results.view import Run
 from paracosm.studies.run_folder import RunFolder
 
 STEP = 0.02  # seconds of virtual time between updates
@@ -52,7 +52,7 @@ def make_clients(
 def test_clients_that_never_took_part_are_counted(tmp_path: Path) -> None:
     run = make_clients(tmp_path / "run", [(7, 0), (3, 1), (7, 2), (7, 0)], clients=5)
     assert sorted(participations(run)) == [0, 0, 0, 1, 3]
-    html = page_of(tmp_path, run.folder)
+    html = page_of(tmp_path, RunFolder.open(run.path))
     (area,) = figures_of(html)["participation"]["data"]
     # Shares of the clients with 0, 1, 2 and 3 participations.
     assert area["y"][1:-1:2] == pytest.approx([0.6, 0.2, 0.0, 0.2])
@@ -83,7 +83,7 @@ def test_staleness_is_told_by_how_fast_clients_are(tmp_path: Path) -> None:
     assert x.tolist() == [0.25, 2.0]
     assert spread[1].tolist() == [8, 2.5]  # of 4, 1, 2, 3
     assert labels[0] == "1 client, speed 0.25: staleness 8 (8 to 8)"
-    axis = figures_of(page_of(tmp_path, run.folder))["staleness_speed"]["layout"]["xaxis"]
+    axis = figures_of(page_of(tmp_path, RunFolder.open(run.path)))["staleness_speed"]["layout"]["xaxis"]
     # Eight times as fast is not enough for a logarithmic axis.
     assert axis["type"] == "linear"
 
@@ -105,7 +105,7 @@ def test_whoever_comes_last_in_a_round_is_who_the_others_wait_for(tmp_path: Path
     folder.finish({"status": "done", "virtual_time": 4.0})
     run = described([RunFolder.open(folder.path)])[0]
     assert waits_caused(run).tolist() == [10.0, 2.0]
-    figure = figures_of(page_of(tmp_path, run.folder))["waiting_caused"]
+    figure = figures_of(page_of(tmp_path, RunFolder.open(run.path)))["waiting_caused"]
     assert figure["data"][0]["y"] == pytest.approx([10 / 12, 1.0], rel=1e-5)
     assert figure["data"][1]["text"] == ["half of the waiting is due to 1 client of 2"]
 
@@ -115,7 +115,7 @@ def test_ten_thousand_clients_stay_a_few_marks(tmp_path: Path) -> None:
     picked = np.floor(10_000 * rng.random(40_000) ** 2).astype(int)  # the first ones more often
     rows = list(zip(picked.tolist(), rng.integers(0, 30, len(picked)).tolist(), strict=True))
     run = make_clients(tmp_path / "run", rows, clients=10_000)
-    figures = figures_of(page_of(tmp_path, run.folder))
+    figures = figures_of(page_of(tmp_path, RunFolder.open(run.path)))
     for name in ("participation", "staleness_participation"):
         go.Figure(figures[name])
         assert len(json.dumps(figures[name])) < 30_000
@@ -132,7 +132,7 @@ def test_waiting_is_a_share_of_each_worker_s_time(tmp_path: Path) -> None:
     # worker1 waits twice for half a step of the four.
     assert recorded_shares(run)["worker1", "wait"] == pytest.approx(0.25)
     assert ("worker0", "wait") not in recorded_shares(run)
-    figure = figures_of(page_of(tmp_path, run.folder))["utilisation"]
+    figure = figures_of(page_of(tmp_path, RunFolder.open(run.path)))["utilisation"]
     assert [trace["meta"]["series"] for trace in figure["data"]] == ["compute", "wait"]
 
 

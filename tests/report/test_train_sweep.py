@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from synthetic import make_run
 from written_page import figures_of, page_of, text_of
 
-from paracosm.report.chart import Area, Chart, Curve, Dots
 from paracosm.report.figures import plotly_figure
-from paracosm.report.kinds import described
+from paracosm.report.runs import described
 from paracosm.report.sweep_charts import quantity, sweep_charts
 from paracosm.report.sweeps import Goal, Trial, Trials, comparisons_of_best
 from paracosm.report.train_sweep import (
@@ -25,6 +24,7 @@ from paracosm.report.train_sweep import (
     trials_of,
 )
 from paracosm.results import TrainingSummary
+from paracosm.results.chart import Area, Chart, Curve, Dots
 
 CHANCE = {"accuracy": 0.1, "loss": 2.3, "examples": 400}
 LOST = {"final_loss": 2.4, "final_accuracy": 0.1}
@@ -329,9 +329,9 @@ def test_curves_have_the_hue_of_their_algorithm_and_the_shade_of_their_workers(
         for workers in (4, 16)
         for seed in (0, 1)
     ]
-    looks = [run.look for run in described(runs)]
+    styles = [run.style for run in described(runs)]
     pale = 0.45
-    assert looks == [
+    assert styles == [
         *((0, pale, 0), (0, pale, 1), (0, 1.0, 0), (0, 1.0, 1)),
         *((1, pale, 0), (1, pale, 1), (1, 1.0, 0), (1, 1.0, 1)),
     ]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from paracosm.report.answers import answer
-from paracosm.report.kinds import view_of
+from paracosm.report.runs import verdict, view_of
 from paracosm.report.train import FIGURES, VIEW
 from paracosm.report.train_words import is_at_chance
-from paracosm.report.view import Verdict, verdict
 from paracosm.results import Chance, TrainingSummary
+from paracosm.results.view import Verdict
 
 # Of scikit-learn's digits: 1437 examples to train on in nearly equal classes, 40 of the 360 test
 # examples are of the commonest class.

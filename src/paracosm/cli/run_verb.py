@@ -16,9 +16,9 @@ from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError, on_one_line
 from paracosm.files import Lock
 from paracosm.report.answers import answer
-from paracosm.report.kinds import described, view_of
-from paracosm.report.view import TROUBLES, Figure, View, defaults_text, endings_of, verdict
+from paracosm.report.runs import TROUBLES, described, endings_of, remarks_of, verdict, view_of
 from paracosm.results import Summary, to_json
+from paracosm.results.view import Figure, View
 from paracosm.studies import (
     KINDS,
     FailedPoint,
@@ -196,11 +196,9 @@ def show_summary(
     for label, write in view.figures.items():
         if (text := write(summary)) is not None:
             facts.append((_emphasis(label), text))
-    if (defaults := defaults_text(summary)) is not None:
-        facts.append(("by default", defaults))
-    for what, how in (view.remarks(summary) | view.origins(summary)).items():
-        if how not in said:
-            facts.append((what, str(how)))
+    for subject, text in (remarks_of(summary) | view.origins(summary)).items():
+        if text not in said:
+            facts.append((subject, str(text)))
     say(aligned([("", ""), *facts]))
     for part in view.tables(summary):
         say()

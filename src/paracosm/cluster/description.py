@@ -31,6 +31,18 @@ def link_in_words(values: Mapping[str, str]) -> str:
     return ", ".join([*parts, f"{values['sharing']} sharing"])
 
 
+def cluster_text(cluster: Mapping[str, Any]) -> str:
+    """Return one line about a cluster, given as `describe_cluster` returns it."""
+    parts = []
+    for name, value in cluster.items():
+        if isinstance(value, Mapping) and "sharing" in value:
+            value = f"of {link_in_words(value)}"
+        elif isinstance(value, Mapping):
+            value = ", ".join(f"{ends} ({link_in_words(link)})" for ends, link in value.items())
+        parts.append(f"{name.replace('_', ' ')} {value}")
+    return "; ".join(parts)
+
+
 def describe_cluster(cluster: Cluster) -> dict[str, Any]:
     """Return the description of a cluster for summaries and reports, with units."""
     speeds = [cluster.node(name).speed for name in cluster.workers]

@@ -1,42 +1,40 @@
-"""Charts as plain data, so that the page (Plotly) and the images (Matplotlib) show the same.
-
-A mark belongs to a run, whose number selects its colour, and to a series ("training loss"), which
-can be switched on and off in its chart.
-"""
+"""What charts have in common: colours, units, thinning, which of them say anything."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from paracosm.results.chart import (
+    NO_RUN,
+    Area,
+    Axis,
+    Boxes,
+    Chart,
+    Curve,
+    Dots,
+    Floats,
+    Level,
+    Mark,
+    Section,
+    Style,
+)
 
 # Okabe and Ito's palette, told apart by colour-blind readers, without black and yellow, which
 # vanish on a dark and on a white page.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("solid", "dash", "dot")  # the palette once more, from the seventh run on
 GREY = "#808080"  # of marks without a run; legible on dark and white pages
-NO_RUN = -1
 WIDE = 10.0  # times the lowest value, from which on an axis is logarithmic
 
 PALEST = 0.45  # shade of the first of several
 
 
-class Look(NamedTuple):
-    """The style of a run's marks: a colour of the palette, its shade, and dashes."""
-
-    color: int
-    shade: float = 1.0
-    dash: int = 0
-
-
-def look_of(run: int, looks: Sequence[Look] = ()) -> Look:
-    """Return the look of a run; without any given, its place in the report selects it."""
-    return looks[run] if looks else Look(run, dash=run // len(COLORS))
+def style_of(run: int, styles: Sequence[Style] = ()) -> Style:
+    """Return the style of a run; without any given, its place in the report selects it."""
+    return styles[run] if styles else Style(run, dash=run // len(COLORS))
 
 
 def shade_of(rank: int, count: int) -> float:
@@ -44,99 +42,12 @@ def shade_of(rank: int, count: int) -> float:
     return 1.0 if count < 2 else PALEST + (1 - PALEST) * rank / (count - 1)
 
 
-Symbol = Literal["dot", "cross", "triangle", "diamond"]
-
-
-@dataclass(frozen=True)
-class Axis:
-    """An axis."""
-
-    label: str  # what it shows, with its unit
-    log: bool = False  # initially logarithmic
-    switch: str = ""  # label of a switch between linear and logarithmic; empty: no switch
-    percent: bool = False  # fractions, shown as percentages
-    names: tuple[str, ...] = ()  # of the values 0, 1, 2, ..., the first on top
-    limits: tuple[float, float] | None = None  # None: from the data
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A line through the points (x, y), each of shape (n,); NaN leaves a gap."""
-
-    x: Floats
-    y: Floats
-    run: int
-    series: str
-    faint: bool = False
-    color: int | None = None  # of the palette, in place of the run's
-    shade: float = 1.0  # of the colour: 1 is full, less is paler
-
-
-@dataclass(frozen=True)
-class Area:
-    """A filled outline with the corners (x, y), each of shape (n,); `labels` describe them."""
-
-    x: Floats
-    y: Floats
-    labels: tuple[str, ...]
-    run: int
-    series: str
-    color: int | None = None
-    shade: float = 1.0
-
-
-@dataclass(frozen=True)
-class Dots:
-    """A symbol at every (x, y), each of shape (n,); `labels` describe them."""
-
-    x: Floats
-    y: Floats
-    labels: tuple[str, ...]
-    run: int
-    series: str
-    symbol: Symbol = "dot"
-    color: int | None = None
-    shade: float = 1.0
-
-
-@dataclass(frozen=True)
-class Level:
-    """A horizontal reference line at `y`, from `begin` to `end`; it belongs to no run."""
-
-    y: float
-    begin: float
-    end: float
-    label: str
-    series: str
-    run: int = NO_RUN
-
-
-@dataclass(frozen=True)
-class Boxes:
-    """Horizontal boxes from `begin` to `end` at the heights `row`, each of shape (n,).
-
-    They are coloured by `color`, not by run: a chart of boxes shows one run.
-    """
-
-    begin: Floats
-    end: Floats
-    row: Floats
-    labels: tuple[str, ...]
-    height: float
-    color: int
-    series: str
-    run: int = 0
-
-
-Mark = Curve | Area | Dots | Level | Boxes
-
-
-def color_of(mark: Mark, looks: Sequence[Look] = ()) -> str:
+def color_of(mark: Mark, styles: Sequence[Style] = ()) -> str:
     """Return the colour of a mark: its own, that of its run, or grey without a run."""
     if isinstance(mark, Level):
         return GREY
     if mark.color is None:
-        color, shade, _ = look_of(mark.run, looks)
+        color, shade, _ = style_of(mark.run, styles)
     else:
         color, shade = mark.color, 1.0 if isinstance(mark, Boxes) else mark.shade
     return _paler(COLORS[color % len(COLORS)], shade)
@@ -147,44 +58,10 @@ def _paler(color: str, shade: float) -> str:
     return "#" + "".join(f"{round(255 - shade * (255 - part)):02X}" for part in parts)
 
 
-def dash_of(curve: Curve, looks: Sequence[Look] = ()) -> str:
+def dash_of(curve: Curve, styles: Sequence[Style] = ()) -> str:
     """Return the dash style of a curve: that of its run, where the run selects its colour."""
     is_of_run = curve.run != NO_RUN and curve.color is None
-    return DASHES[look_of(curve.run, looks).dash % len(DASHES) if is_of_run else 0]
-
-
-@dataclass(frozen=True)
-class Chart:
-    """One figure."""
-
-    name: str  # of its image file, without the ending
-    title: str
-    x: Axis
-    y: Axis
-    marks: tuple[Mark, ...]  # the later ones on top
-    caption: str = ""
-    hidden: frozenset[str] = field(
-        default_factory=frozenset
-    )  # series that are initially switched off
-    height: int = 320  # of the plot, CSS pixels
-    wide: bool = False  # takes the full width of the page
-    looks: tuple[Look, ...] = ()  # of the runs, where not selected by their places
-
-    @property
-    def series(self) -> dict[str, Mark]:
-        """The series by name, in drawing order, each with its first mark."""
-        found: dict[str, Any] = {}
-        for mark in self.marks:
-            found.setdefault(mark.series, mark)
-        return found
-
-
-@dataclass(frozen=True)
-class Section:
-    """One or more related charts under a heading."""
-
-    title: str
-    charts: tuple[Chart, ...]
+    return DASHES[style_of(curve.run, styles).dash % len(DASHES) if is_of_run else 0]
 
 
 def row_chart(

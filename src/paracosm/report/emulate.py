@@ -8,23 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.report.chart import (
-    Axis,
-    Boxes,
-    Chart,
-    Curve,
-    Dots,
-    Floats,
-    Level,
-    Mark,
-    Section,
-    extremes,
-    row_chart,
-    shown_sections,
-    time_unit,
-)
+from paracosm.report.chart import extremes, row_chart, shown_sections, time_unit
 from paracosm.report.timeline_charts import iteration_timeline, part_bars
-from paracosm.report.view import Run
+from paracosm.results.chart import Axis, Boxes, Chart, Curve, Dots, Floats, Level, Mark, Section
+from paracosm.results.view import Run
 from paracosm.units import format_between, format_duration
 
 TIMELINES = 3  # runs that show their timeline in a comparison

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from paracosm.cluster.description import cluster_text
 from paracosm.report.answers import exposed_share
 from paracosm.report.chart import overview_of
 from paracosm.report.emulate import sections
 from paracosm.report.sweep_charts import Quantity, side_by_side
 from paracosm.report.sweeps import best_sentence
-from paracosm.report.view import Figure, Table, View, cluster_text, figure, joined
 from paracosm.results import EmulationSummary
+from paracosm.results.view import Figure, Table, View, figure, joined
 from paracosm.units import format_between, format_duration, format_size
 
 if TYPE_CHECKING:
-    from paracosm.studies import Series
+    from paracosm.results.metrics import Series
 
 
 NOTES = 8  # of a run that has many

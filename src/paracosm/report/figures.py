@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.report.chart import (
-    GREY,
+from paracosm.report.chart import GREY, color_of, dash_of
+from paracosm.results.chart import (
     NO_RUN,
     Area,
     Axis,
@@ -20,10 +20,8 @@ from paracosm.report.chart import (
     Dots,
     Floats,
     Level,
-    Look,
     Mark,
-    color_of,
-    dash_of,
+    Style,
 )
 
 FAINT = 0.4
@@ -38,7 +36,7 @@ def plotly_figure(chart: Chart, runs: Sequence[str]) -> dict[str, Any]:
     names = [escape(name) for name in runs]  # Plotly reads text as markup
     return {
         "data": [
-            _trace(mark, names, chart.looks) | {"visible": mark.series not in chart.hidden}
+            _trace(mark, names, chart.styles) | {"visible": mark.series not in chart.hidden}
             for mark in chart.marks
         ],
         "layout": {
@@ -55,10 +53,10 @@ def plotly_figure(chart: Chart, runs: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _trace(mark: Mark, names: Sequence[str], looks: Sequence[Look]) -> dict[str, Any]:
+def _trace(mark: Mark, names: Sequence[str], styles: Sequence[Style]) -> dict[str, Any]:
     if isinstance(mark, Level):
         return _level(mark)
-    color = color_of(mark, looks)
+    color = color_of(mark, styles)
     name = "" if mark.run == NO_RUN else names[mark.run]
     base: dict[str, Any] = {
         "name": name or escape(mark.series),
@@ -73,7 +71,7 @@ def _trace(mark: Mark, names: Sequence[str], looks: Sequence[Look]) -> dict[str,
         }
     match mark:
         case Curve():
-            line = {"color": color, "width": 1 if mark.faint else 2, "dash": dash_of(mark, looks)}
+            line = {"color": color, "width": 1 if mark.faint else 2, "dash": dash_of(mark, styles)}
             point = f"{escape(mark.series)} %{{y:.4g}} at %{{x:.4g}}<extra>{name}</extra>"
             return base | {
                 # A single value would be no line at all.

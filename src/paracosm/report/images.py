@@ -12,22 +12,9 @@ import numpy as np
 
 from paracosm.errors import require, unknown
 from paracosm.files import replacing
-from paracosm.report.chart import (
-    GREY,
-    NO_RUN,
-    Area,
-    Axis,
-    Boxes,
-    Chart,
-    Curve,
-    Dots,
-    Level,
-    Look,
-    Mark,
-    color_of,
-    dash_of,
-)
-from paracosm.report.kinds import all_charts, described
+from paracosm.report.chart import GREY, color_of, dash_of
+from paracosm.report.runs import all_charts, described
+from paracosm.results.chart import NO_RUN, Area, Axis, Boxes, Chart, Curve, Dots, Level, Mark, Style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,7 +105,7 @@ def draw(chart: Chart, names: Sequence[str], figure: Figure) -> None:
     labelled: set[str] = set()
     for mark in marks:
         label = _label(mark, names, marks)
-        _draw_mark(mark, None if label in labelled else label, axes, chart.looks)
+        _draw_mark(mark, None if label in labelled else label, axes, chart.styles)
         labelled.add(label)
     _set_axis(chart.x, axes, "x")
     _set_axis(chart.y, axes, "y")
@@ -139,8 +126,8 @@ def _label(mark: Mark, names: Sequence[str], marks: Sequence[Mark]) -> str:
     return names[mark.run] if mark.series == main else f"{names[mark.run]}: {mark.series}"
 
 
-def _draw_mark(mark: Mark, label: str | None, axes: Axes, looks: Sequence[Look]) -> None:
-    color = color_of(mark, looks)
+def _draw_mark(mark: Mark, label: str | None, axes: Axes, styles: Sequence[Style]) -> None:
+    color = color_of(mark, styles)
     match mark:
         case Level():
             ends = [mark.begin, mark.end]
@@ -150,7 +137,7 @@ def _draw_mark(mark: Mark, label: str | None, axes: Axes, looks: Sequence[Look])
                 mark.x,
                 np.where(np.isfinite(mark.y), mark.y, np.nan),
                 color=color,
-                linestyle=LINE_STYLES[dash_of(mark, looks)],
+                linestyle=LINE_STYLES[dash_of(mark, styles)],
                 linewidth=1 if mark.faint else 1.5,
                 alpha=0.5 if mark.faint else 1,
                 marker="o" if len(mark.x) == 1 else None,

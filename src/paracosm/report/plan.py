@@ -8,18 +8,7 @@ from typing import Any
 import numpy as np
 
 from paracosm.report.answers import answer
-from paracosm.report.chart import (
-    Axis,
-    Chart,
-    Curve,
-    Dots,
-    Floats,
-    Level,
-    Section,
-    extremes,
-    shown_sections,
-    time_unit,
-)
+from paracosm.report.chart import extremes, shown_sections, time_unit
 from paracosm.report.plan_words import (
     METRICS,
     cost_text,
@@ -28,8 +17,9 @@ from paracosm.report.plan_words import (
     seconds_or_never,
     target_name,
 )
-from paracosm.report.view import Figure, Run, Table, View, figure
 from paracosm.results import PlannedDesign, PlanSummary, TunedWorkers
+from paracosm.results.chart import Axis, Chart, Curve, Dots, Floats, Level, Section
+from paracosm.results.view import Figure, Run, Table, View, figure
 from paracosm.units import format_duration
 
 CURVES = 6  # designs whose metric is drawn against time

@@ -6,28 +6,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from paracosm.report.chart import (
-    Axis,
-    Boxes,
-    Chart,
-    Curve,
-    Dots,
-    Floats,
-    Section,
-    extremes,
-    row_chart,
-    shown_sections,
-    size_unit,
-    time_unit,
-)
+from paracosm.report.chart import extremes, row_chart, shown_sections, size_unit, time_unit
 from paracosm.report.timeline_charts import first_timelines, rank_bars, rank_timeline
-from paracosm.report.view import Run
 from paracosm.report.workers_charts import (
     first_steps_chart,
     scaling_charts,
     throughput_charts,
 )
 from paracosm.results import JobSummary
+from paracosm.results.chart import Axis, Boxes, Chart, Curve, Dots, Floats, Section
+from paracosm.results.view import Run
 from paracosm.timeline import Spans
 from paracosm.units import format_duration
 

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
+from paracosm.cluster.description import cluster_text
 from paracosm.report.answers import HALF, knee_text
 from paracosm.report.chart import overview_of
 from paracosm.report.predict import sections
@@ -22,7 +23,6 @@ from paracosm.report.throughput import (
     throughput_remarks,
     throughput_tables,
 )
-from paracosm.report.view import Figure, Run, Table, View, cluster_text, figure
 from paracosm.results import (
     IterationSummary,
     JobSummary,
@@ -30,6 +30,7 @@ from paracosm.results import (
     ThroughputSummary,
 )
 from paracosm.results.summaries import Interval, Measured, OneReplica
+from paracosm.results.view import Figure, Run, Table, View, figure
 from paracosm.units import format_between, format_duration, format_energy, format_size
 
 ROWS = 10  # of a table of ops or places

@@ -11,21 +11,7 @@ import numpy as np
 
 from paracosm.cluster.description import link_in_words
 from paracosm.report.answers import answer
-from paracosm.report.chart import (
-    Axis,
-    Chart,
-    Curve,
-    Dots,
-    Floats,
-    Level,
-    Section,
-    Symbol,
-    extremes,
-    histogram_height,
-    overview_of,
-    shown_sections,
-    time_unit,
-)
+from paracosm.report.chart import extremes, histogram_height, overview_of, shown_sections, time_unit
 from paracosm.report.shared_charts import (
     Shares,
     counted,
@@ -42,13 +28,14 @@ from paracosm.report.timeline_charts import (
     node_group,
     timeline_chart,
 )
-from paracosm.report.view import Figure, Run, View, figure
 from paracosm.results import RelaxationSummary
+from paracosm.results.chart import Axis, Chart, Curve, Dots, Floats, Level, Section, Symbol
+from paracosm.results.view import Figure, Run, View, figure
 from paracosm.timeline import Labels, Timeline, utilisation
 from paracosm.units import format_duration, format_energy, format_size
 
 if TYPE_CHECKING:
-    from paracosm.studies import Series
+    from paracosm.results.metrics import Series
 
 
 def _staleness_figure(which: str) -> Figure:
@@ -422,7 +409,7 @@ def _drawn_events(run: Run, metric: str, count: int) -> list[str]:
 
 def _divergence(run: Run, scale: _Scale) -> Dots | None:
     values = _positive(run.series("residual"))
-    if run.folder.status != "diverged" or not len(values):
+    if run.status != "diverged" or not len(values):
         return None
     last = values.value[-1:]
     return Dots(scale.x(run, values)[-1:], last, ("diverged",), run.index, "diverged", "cross")

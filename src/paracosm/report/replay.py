@@ -7,20 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from paracosm.report.chart import (
-    Axis,
-    Boxes,
-    Chart,
-    Dots,
-    Section,
-    row_chart,
-    shown_sections,
-    time_unit,
-)
+from paracosm.report.chart import row_chart, shown_sections, time_unit
 from paracosm.report.timeline_charts import first_timelines, lane_timeline, part_bars
-from paracosm.report.view import Figure, Run, Table, View, figure, joined
 from paracosm.results import ReplaySummary
+from paracosm.results.chart import Axis, Boxes, Chart, Dots, Section
 from paracosm.results.summaries import Lateness, Scenario
+from paracosm.results.view import Figure, Run, Table, View, figure, joined
 from paracosm.timeline.kineto.communication import KINDS
 from paracosm.units import format_duration
 

@@ -8,20 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.report.chart import (
-    HISTOGRAMS,
-    Area,
-    Axis,
-    Boxes,
-    Chart,
-    Dots,
-    Floats,
-    histogram,
-    quantiles,
-    row_chart,
-)
+from paracosm.report.chart import HISTOGRAMS, histogram, quantiles, row_chart
 from paracosm.report.timeline_charts import LANES, layout_of, node_group, node_order
-from paracosm.report.view import Run
+from paracosm.results.chart import Area, Axis, Boxes, Chart, Dots, Floats
+from paracosm.results.view import Run
 
 RECORDED = ("compute", "send", "receive")
 RESOURCES = ("copy", "compute", "wait", "update", "send", "receive")

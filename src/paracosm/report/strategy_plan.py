@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Chart, Curve, Dots, Section, shown_sections
+from paracosm.cluster.description import cluster_text
+from paracosm.report.chart import shown_sections
 from paracosm.report.plan_words import cost_text, long_time, rounded_in_words
-from paracosm.report.view import Figure, Run, Table, View, cluster_text, figure
 from paracosm.results import PlannedStrategy, RankedStrategy, StrategyPlanSummary, StrategySearch
+from paracosm.results.chart import Axis, Chart, Curve, Dots, Section
+from paracosm.results.view import Figure, Run, Table, View, figure
 from paracosm.units import format_duration, format_size
 
 DAY = 86400.0

@@ -18,22 +18,17 @@ from typing import Any
 import numpy as np
 
 from paracosm.errors import InputError
-from paracosm.report.chart import (
-    NO_RUN,
-    WIDE,
-    Area,
-    Axis,
-    Chart,
-    Curve,
-    Dots,
-    Floats,
-    Mark,
-    shade_of,
-    size_unit,
-    time_unit,
+from paracosm.report.chart import WIDE, shade_of, size_unit, time_unit
+from paracosm.report.sweeps import (
+    Trial,
+    Trials,
+    argument,
+    design_name,
+    design_of,
+    runs_side_by_side,
 )
-from paracosm.report.sweeps import Trial, Trials, design_of, runs_side_by_side
-from paracosm.report.view import Run, argument, design_name
+from paracosm.results.chart import NO_RUN, Area, Axis, Chart, Curve, Dots, Floats, Mark
+from paracosm.results.view import Run
 from paracosm.units import (
     format_duration,
     format_energy,

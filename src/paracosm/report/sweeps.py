@@ -2,15 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from statistics import median
 from typing import Any
 
-from paracosm.report.view import Run, argument, design_name, differing, scalar_arguments
+from paracosm.results.view import Run
 
 PAYS = 1.1  # times as fast as with fewer workers, below which more of them do not pay
+
+
+def scalar_arguments(run: Run) -> dict[str, Any]:
+    """Return the arguments of a run, including the seed; values that are not scalars as texts."""
+    arguments = {"seed": run.study.get("seed"), **run.arguments}
+    return {name: _scalar(value) for name, value in arguments.items() if value is not None}
+
+
+def _scalar(value: Any) -> str | int | float:
+    if isinstance(value, list):
+        return "; ".join(map(str, value)) or "none"
+    return value if isinstance(value, str | int | float) else str(value)
+
+
+FIRST = ("algorithm", "workers")
+
+
+def differing(arguments: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return each run's arguments that differ between runs, algorithm and workers first."""
+    values: dict[str, set[Any]] = {}
+    for mapping in arguments:
+        for name, value in mapping.items():
+            values.setdefault(name, set()).add(value)
+    names = [name for name, different in values.items() if len(different) > 1]
+    names.sort(key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+    return [{name: each[name] for name in names if name in each} for each in arguments]
+
+
+def design_name(design: Iterable[tuple[str, Any]]) -> str:
+    """Return "asgd, 16 workers, lr 0.1"."""
+    return ", ".join(argument(name, value) for name, value in design)
+
+
+NAMES = ("algorithm", "model", "data", "method", "problem", "strategy")
+"""Arguments whose values are self-explanatory."""
+
+
+def argument(name: str, value: Any) -> str:
+    """Return "16 workers", "lr 0.1", "asgd"."""
+    if name == "workers":
+        return f"{value:,} worker{'' if value == 1 else 's'}"
+    if name == "what_if":
+        return "unchanged" if value == "none" else str(value)
+    words = name.replace("_", " ")
+    if isinstance(value, bool):
+        return words if value else f"no {words}"
+    return str(value) if name in NAMES else f"{words} {value}"
 
 
 @dataclass(frozen=True)
@@ -65,7 +112,7 @@ def varied_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
     for run in runs:
         found = {name: run.numbers.get(name) for name in ("workers", "batch")}
         own = {name: value for name, value in found.items() if value is not None}
-        asked.append(scalar_arguments(run.folder) | own)
+        asked.append(scalar_arguments(run) | own)
     return differing(asked)
 
 

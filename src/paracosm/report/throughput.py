@@ -7,8 +7,8 @@ from pathlib import PurePath
 from typing import Any
 
 from paracosm.report.timeline_charts import PARTS, group_label, shown_parts
-from paracosm.report.view import Figure, Table, figure
 from paracosm.results import JobSummary, Summary, ThroughputRow, ThroughputSummary
+from paracosm.results.view import Figure, Table, figure
 from paracosm.units import format_bandwidth, format_duration, format_size
 
 RESOURCES = ("downlink", "worker", "uplink", "server")

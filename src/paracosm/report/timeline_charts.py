@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from paracosm.report.chart import Axis, Boxes, Chart, Floats, row_chart, time_unit
-from paracosm.report.view import Run
+from paracosm.report.chart import row_chart, time_unit
 from paracosm.results import JobSummary
+from paracosm.results.chart import Axis, Boxes, Chart, Floats
+from paracosm.results.view import Run
 from paracosm.timeline import Span, Spans, union
 from paracosm.units import format_duration
 

@@ -10,20 +10,13 @@ import numpy as np
 
 from paracosm.report.chart import (
     WIDE,
-    Axis,
-    Chart,
-    Curve,
-    Dots,
-    Floats,
-    Look,
-    Section,
     extremes,
     histogram,
     histogram_height,
-    look_of,
     overview_of,
     shade_of,
     shown_sections,
+    style_of,
     time_unit,
 )
 from paracosm.report.shared_charts import (
@@ -39,12 +32,13 @@ from paracosm.report.timeline_charts import first_timelines, timeline_chart
 from paracosm.report.train_clients import client_charts
 from paracosm.report.train_sweep import sweep_sentence, training_metrics, trials_of
 from paracosm.report.train_words import is_at_chance, training_sentence
-from paracosm.report.view import Figure, Run, Verdict, View, figure
 from paracosm.results import TrainingSummary
+from paracosm.results.chart import Axis, Chart, Curve, Dots, Floats, Section, Style
+from paracosm.results.view import Figure, Run, Verdict, View, figure
 from paracosm.units import format_duration, format_energy, format_size
 
 if TYPE_CHECKING:
-    from paracosm.studies import Series
+    from paracosm.results.metrics import Series
 
 
 def _target(summary: TrainingSummary) -> str | None:
@@ -163,18 +157,18 @@ def _remarks(summary: TrainingSummary) -> dict[str, str]:
     return said | {what: how for what, how in more.items() if how is not None}
 
 
-def _looks(runs: Sequence[Run]) -> list[Look]:
+def _styles(runs: Sequence[Run]) -> list[Style]:
     """Distinguish algorithms by hue and numbers of workers by shade, where runs differ in them."""
     kinds = [(each.get("algorithm"), each.get("workers")) for each in varied_of(runs)]
     if len(set(kinds)) < 2:
-        return [look_of(run.index) for run in runs]
+        return [style_of(run.index) for run in runs]
     hues = list(dict.fromkeys(algorithm for algorithm, _ in kinds))
     numbers = sorted({workers for _, workers in kinds if workers is not None})
-    found: list[Look] = []
+    found: list[Style] = []
     for place, (algorithm, workers) in enumerate(kinds):
         rank = len(numbers) - 1 if workers is None else numbers.index(workers)
         alike = kinds[:place].count((algorithm, workers))
-        found.append(Look(hues.index(algorithm), shade_of(rank, len(numbers)), alike))
+        found.append(Style(hues.index(algorithm), shade_of(rank, len(numbers)), alike))
     return found
 
 
@@ -234,7 +228,7 @@ def _loss(runs: Sequence[Run], against: str) -> Chart | None:
 
 
 def _divergence(run: Run, against: str, unit: tuple[float, str]) -> Dots | None:
-    if run.folder.status != "diverged":
+    if run.status != "diverged":
         return None
     for metric in ("loss", "minibatch_loss"):
         values = run.series(metric)
@@ -315,7 +309,7 @@ VIEW = View(
     figures=FIGURES,
     sections=sections,
     overview=lambda runs: overview_of(_against_varied(runs)),
-    looks=_looks,
+    styles=_styles,
     compare=lambda runs: sweep_sentence(trials_of(runs)),
     subject=_subject,
     name=_name,

@@ -9,19 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from paracosm.report.chart import (
-    WIDE,
-    Area,
-    Axis,
-    Chart,
-    Curve,
-    Dots,
-    Floats,
-    histogram,
-    histogram_height,
-)
+from paracosm.report.chart import WIDE, histogram, histogram_height
 from paracosm.report.shared_charts import Measure, histograms_by_run
-from paracosm.report.view import Run, scalar_arguments
+from paracosm.report.sweeps import scalar_arguments
+from paracosm.results.chart import Area, Axis, Chart, Curve, Dots, Floats
+from paracosm.results.view import Run
 
 Groups = tuple[Floats, Floats, list[str]]
 
@@ -55,7 +47,7 @@ def participations(run: Run) -> Floats:
     if not len(numbers):
         return np.zeros(0)
     _, counts = np.unique(numbers, return_counts=True)
-    asked = scalar_arguments(run.folder).get("clients")
+    asked = scalar_arguments(run).get("clients")
     idle = max(0, asked - len(counts)) if isinstance(asked, int) else 0
     return np.concatenate([counts, np.zeros(idle)]).astype(np.float64)
 

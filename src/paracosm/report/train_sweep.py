@@ -17,6 +17,7 @@ from paracosm.report.sweeps import (
     Trials,
     by_design,
     comparisons_of_best,
+    design_name,
     design_of,
     in_order,
     median_of,
@@ -24,12 +25,12 @@ from paracosm.report.sweeps import (
     with_fewest_arguments,
 )
 from paracosm.report.train_words import final_quality, is_at_chance
-from paracosm.report.view import Run, design_name
 from paracosm.results import TrainingSummary
+from paracosm.results.view import Run
 from paracosm.units import format_duration, format_energy
 
 if TYPE_CHECKING:
-    from paracosm.studies import Series
+    from paracosm.results.metrics import Series
 
 LEARNT = 0.9  # of the first loss
 NAMED = 3  # designs named in a sentence

@@ -12,19 +12,10 @@ from paracosm.errors import InputError
 from paracosm.factory import describe_error
 from paracosm.files import read_bytes
 from paracosm.report.answers import tuned
-from paracosm.report.chart import (
-    WIDE,
-    Axis,
-    Chart,
-    Curve,
-    Dots,
-    Floats,
-    Mark,
-    Section,
-    shown_sections,
-)
-from paracosm.report.view import Figure, Run, Table, View, figure, joined
+from paracosm.report.chart import WIDE, shown_sections
 from paracosm.results import TuningSummary
+from paracosm.results.chart import Axis, Chart, Curve, Dots, Floats, Mark, Section
+from paracosm.results.view import Figure, Run, Table, View, figure, joined
 from paracosm.units import format_between, format_duration
 
 LABELS: Mapping[str, str] = {
@@ -110,7 +101,7 @@ _MEASURED = ("trial", "failures", "time_over_fault_free", "lower_quartile", "upp
 
 
 def _trials(run: Run, summary: TuningSummary) -> Trials | None:
-    file = run.folder.path / "trials.csv"
+    file = run.path / "trials.csv"
     if not file.is_file():
         return None
     try:

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from paracosm.report.chart import Area, Axis, Chart, Curve, Dots, Mark, Symbol, time_unit
+from paracosm.report.chart import time_unit
 from paracosm.report.throughput import MODELS, RESOURCES, ideal_examples
 from paracosm.report.timeline_charts import lane_timeline, part_bars
-from paracosm.report.view import Run
 from paracosm.results import JobSummary, ThroughputRow, ThroughputSummary
+from paracosm.results.chart import Area, Axis, Chart, Curve, Dots, Mark, Symbol
+from paracosm.results.view import Run
 from paracosm.units import format_duration, format_energy
 
 WIDE = {JobSummary: 16, ThroughputSummary: 32}

@@ -16,7 +16,17 @@ import yaml
 
 from paracosm.files import replacing
 from paracosm.report.answers import answer
-from paracosm.report.chart import (
+from paracosm.report.chart import color_of, dash_of
+from paracosm.report.figures import plotly_figure
+from paracosm.report.runs import (
+    TROUBLES,
+    all_sections,
+    described,
+    endings_of,
+    remarks_of,
+    view_of,
+)
+from paracosm.results.chart import (
     Area,
     Axis,
     Boxes,
@@ -24,25 +34,11 @@ from paracosm.report.chart import (
     Curve,
     Dots,
     Level,
-    Look,
     Mark,
     Section,
-    color_of,
-    dash_of,
+    Style,
 )
-from paracosm.report.figures import plotly_figure
-from paracosm.report.kinds import all_sections, described, view_of
-from paracosm.report.view import (
-    TROUBLES,
-    Ended,
-    Run,
-    Table,
-    Verdict,
-    arguments_of,
-    defaults_text,
-    endings_of,
-)
-from paracosm.results import Summary
+from paracosm.results.view import Grade, Run, Table, Verdict, known_summary
 from paracosm.units import format_duration
 
 if TYPE_CHECKING:
@@ -97,28 +93,24 @@ def _lead(runs: Sequence[Run]) -> str:
 
 
 def _subtitle(runs: Sequence[Run]) -> str:
-    pairs = [({**run.folder.study, **arguments_of(run.folder), **_found(run)}, run) for run in runs]
+    pairs = [({**run.study, **run.arguments, **known_summary(run.numbers)}, run) for run in runs]
     view = view_of(runs[0].numbers)
-    parts = [(run.folder.kind, view.subject(each), each.get("seed")) for each, run in pairs]
+    parts = [(run.kind, view.subject(each), each.get("seed")) for each, run in pairs]
     words = []
     for text, values in zip(("{}", "{}", "seed {}"), zip(*parts, strict=True), strict=True):
         if values[0] is not None and len(set(map(str, values))) == 1:
             words.append(text.format(values[0]))
     if len(runs) == 1:
-        words.append(f"folder {runs[0].folder.path.resolve().name}")
+        words.append(f"folder {runs[0].path.name}")
     return " · ".join(words)
 
 
-def _found(run: Run) -> dict[str, Any]:
-    return {key: value for key, value in run.numbers.items() if value is not None}
-
-
 def _details(runs: Sequence[Run]) -> str:
-    studies = [{**run.folder.study, **arguments_of(run.folder)} for run in runs]
+    studies = [{**run.study, **run.arguments} for run in runs]
     for run, study in zip(runs, studies, strict=True):
-        study.pop(run.folder.kind or "", None)
+        study.pop(run.kind, None)
     view = view_of(runs[0].numbers)
-    remarks = [_remarks(run.numbers) for run in runs]
+    remarks = [remarks_of(run.numbers) for run in runs]
     origins = [view.origins(run.numbers) for run in runs]
     tables = view.tables(runs[0].numbers) if len(runs) == 1 else []
     blocks = {
@@ -135,14 +127,8 @@ def _details(runs: Sequence[Run]) -> str:
     )
 
 
-def _remarks(summary: Summary) -> dict[str, str]:
-    defaults = defaults_text(summary)
-    said = {} if defaults is None else {"by default": defaults}
-    return said | view_of(summary).remarks(summary)
-
-
 def _environment(run: Run) -> dict[str, Any]:
-    environment = dict(run.folder.environment)
+    environment = dict(run.environment)
     versions = environment.pop("versions", {})
     # Seed and start differ in every run: the seed is in the configuration, the start is irrelevant.
     left_out = ("format", "seed", "started")
@@ -151,7 +137,7 @@ def _environment(run: Run) -> dict[str, Any]:
 
 
 def _study_file(run: Run) -> str:
-    text = yaml.safe_dump(run.folder.study, sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(dict(run.study), sort_keys=False, allow_unicode=True)
     return (
         f"<details><summary>study.yaml of {escape(run.name)}</summary>"
         f"<pre>{escape(text)}</pre></details>"
@@ -240,7 +226,7 @@ def run_table(runs: Sequence[Run], numbers: Mapping[str, Sequence[str]]) -> str:
     """Return a table of runs by key numbers."""
     head = "".join(f"<th scope=col>{escape(label)}" for label in ("Run", "Status", *numbers))
     rows = "".join(
-        f"<tr><th scope=row>{_swatch(run.look)}{escape(run.name)}"
+        f"<tr><th scope=row>{_swatch(run.style)}{escape(run.name)}"
         f"<td>{_status(run.verdict)}"
         + "".join(f"<td>{escape(texts[i])}" for texts in numbers.values())
         for i, run in enumerate(runs)
@@ -248,7 +234,7 @@ def run_table(runs: Sequence[Run], numbers: Mapping[str, Sequence[str]]) -> str:
     return _table(head, rows, "numbers")
 
 
-def lead(sentence: str | None, level: Ended = "good") -> str:
+def lead(sentence: str | None, level: Grade = "good") -> str:
     """Return the answer or the problem as HTML; empty without one."""
     return "" if sentence is None else _said(level, escape(sentence))
 
@@ -272,7 +258,7 @@ def failures(failed: Mapping[str, str]) -> str:
     return "".join(_said("bad", line) for line in lines)
 
 
-def _said(level: Ended, html: str) -> str:
+def _said(level: Grade, html: str) -> str:
     return f'<p class="said {level}" role=note>{html}</p>'
 
 
@@ -282,7 +268,7 @@ def run_legend(runs: Sequence[Run]) -> str:
         return ""
     chips = "".join(
         f'<button class=chip data-run="{run.index}" aria-pressed=true>'
-        f"{_swatch(run.look)}{escape(run.name)}</button>"
+        f"{_swatch(run.style)}{escape(run.name)}</button>"
         for run in runs
     )
     return f'<nav class=legend aria-label="Runs shown in the figures">{chips}</nav>'
@@ -304,7 +290,7 @@ def comparison(mappings: Sequence[Mapping[str, Any]], runs: Sequence[Run]) -> st
         return facts(common)
     head = "".join(f"<th scope=col>{escape(_words(key))}" for key in ("run", *differing))
     rows = "".join(
-        f"<tr><th scope=row>{_swatch(run.look)}{escape(run.name)}"
+        f"<tr><th scope=row>{_swatch(run.style)}{escape(run.name)}"
         + "".join(f"<td>{escape(each.get(key, ''))}" for key in differing)
         for run, each in zip(runs, flat, strict=True)
     )
@@ -375,7 +361,7 @@ def _scale(which: str, axis: Axis) -> str:
 
 
 def _sample(mark: Mark, chart: Chart) -> str:
-    """Return what a series looks like: in grey where marks of several runs belong to it."""
+    """Return what a series styles like: in grey where marks of several runs belong to it."""
     runs = {other.run for other in chart.marks if other.series == mark.series}
     faint = " faint" if getattr(mark, "faint", False) else ""
     match mark:
@@ -384,7 +370,7 @@ def _sample(mark: Mark, chart: Chart) -> str:
             return f'<svg viewBox="0 0 18 10"><rect y=1 width=18 height=8 fill="{color}"/></svg>'
         case Curve() | Area() | Dots() if mark.color is not None or len(runs) == 1:
             path = SYMBOLS[mark.symbol] if isinstance(mark, Dots) else "M0 5h18"
-            style = f'class="line{faint}" style="stroke:{color_of(mark, chart.looks)}"'
+            style = f'class="line{faint}" style="stroke:{color_of(mark, chart.styles)}"'
             return f'<svg viewBox="0 0 18 10"><path d="{path}" {style}/></svg>'
         case Dots():
             return f'<svg viewBox="0 0 18 10"><path d="{SYMBOLS[mark.symbol]}" class=line /></svg>'
@@ -395,12 +381,12 @@ def _sample(mark: Mark, chart: Chart) -> str:
             return f'<svg viewBox="0 0 18 10"><path d="M0 5h18" class="line{faint}"/></svg>'
 
 
-def _swatch(look: Look) -> str:
+def _swatch(style: Style) -> str:
     curve = Curve(np.empty(0), np.empty(0), 0, "")
-    dash = {"solid": "", "dash": "6 3", "dot": "2 2"}[dash_of(curve, [look])]
+    dash = {"solid": "", "dash": "6 3", "dot": "2 2"}[dash_of(curve, [style])]
     return (
         '<svg class=swatch viewBox="0 0 18 10" aria-hidden=true><path d="M0 5h18" '
-        f'stroke="{color_of(curve, [look])}" stroke-width=4 stroke-dasharray="{dash}"/></svg>'
+        f'stroke="{color_of(curve, [style])}" stroke-width=4 stroke-dasharray="{dash}"/></svg>'
     )
 
 

@@ -8,13 +8,11 @@ remain readable. It is several times larger than Parquet, hence the Parquet file
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from paracosm.errors import InputError
 from paracosm.files import create_file, open_file, read_parquet
@@ -162,21 +160,3 @@ def _array(field: pa.Field, cells: tuple[object, ...]) -> pa.Array:
         return pa.array(cells, field.type)
     # Through NumPy, since values may be scalars of NumPy or PyTorch, mixed.
     return pa.array(np.array(cells, dtype=field.type.to_pandas_dtype()))
-
-
-@dataclass(frozen=True)
-class Series:
-    """All values of one metric in order of recording, in columns of shape (n,)."""
-
-    virtual_time: NDArray[np.float64]  # the simulated clock, seconds
-    wall_time: NDArray[np.float64]  # real time since the run began, seconds
-    node: NDArray[np.object_]  # the worker, server or evaluation that the value belongs to
-    value: NDArray[np.float64]
-    step: NDArray[np.int64]  # number of the update (iteration, sweep)
-
-    def __len__(self) -> int:
-        return len(self.value)
-
-    def where(self, chosen: NDArray[np.bool_]) -> Series:
-        """Return the rows for which `chosen`, of shape (n,), is true."""
-        return Series(*(getattr(self, field.name)[chosen] for field in fields(self)))

@@ -33,10 +33,10 @@ from paracosm.files import (
     unwritable,
 )
 from paracosm.results import SUMMARIES, Summary, to_builtin, to_json, with_digest, without_digest
+from paracosm.results.metrics import Series
 from paracosm.studies.kinds import KINDS
 from paracosm.studies.metrics_file import (
     MetricsWriter,
-    Series,
     read_metrics,
     read_stream,
     stream_to_parquet,

@@ -1,0 +1,188 @@
+"""What a kind of run declares of its presentation: in a terminal, on the page, in a notebook.
+
+A room has a `View` of its kind in `<room>/view.py`; `paracosm.report` renders it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from paracosm.results.chart import Section, Style
+from paracosm.results.metrics import Series
+from paracosm.results.summaries import Summary
+from paracosm.units import format_duration, format_energy, format_size
+
+Grade = Literal["good", "warning", "bad"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a run ended."""
+
+    level: Grade
+    word: str  # its status, or a text in place of it
+    why: str | None = None  # a sentence on why it failed
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run of a report."""
+
+    name: str  # different for every run of the report
+    index: int  # its place in the report
+    numbers: Any  # the summary; of an unfinished run, values known from the metrics
+    verdict: Verdict
+    style: Style  # in figures and tables
+    path: Path
+    status: str  # of the folder
+    kind: str  # the key of its study
+    study: Mapping[str, Any]  # as its file has it
+    environment: Mapping[str, Any]
+    read: Callable[[str], Series]
+    read_timeline: Callable[[], Any]
+    _series: dict[str, Series] = field(default_factory=dict, repr=False)
+    _timeline: list[Any] = field(default_factory=list, repr=False)
+
+    @property
+    def timeline(self) -> Any:
+        """The recorded `paracosm.timeline.Timeline`; None without any span."""
+        if not self._timeline:
+            timeline = self.read_timeline()
+            self._timeline.append(
+                timeline if timeline is not None and len(timeline.spans) else None
+            )
+        return self._timeline[0]
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of the run, without the enclosing name of its kind."""
+        arguments = self.study.get(self.kind)
+        return arguments if isinstance(arguments, Mapping) else {}
+
+    def series(self, name: str) -> Series:
+        """Return one metric; empty if the run has none of that name."""
+        if name not in self._series:
+            self._series[name] = self.read(name)
+        return self._series[name]
+
+
+Figure = Callable[[Any], str | None]
+"""Returns the text of a key figure from a summary, with its unit; None where it has none."""
+
+FORMS: Mapping[str, Callable[[Any], str]] = {
+    "": str,
+    "n": "{:,}".format,
+    "s": format_duration,
+    "B": format_size,
+    "J": format_energy,
+    "%": "{:.1%}".format,
+}
+"""Unit of a figure -> how a value is written."""
+
+
+def figure(key: str, form: str | Callable[[Any], str] = "") -> Figure:
+    """Return the figure that writes the summary's `key` in a unit of `FORMS` or by a function."""
+    write = FORMS[form] if isinstance(form, str) else form
+
+    def text(summary: Mapping[str, Any]) -> str | None:
+        value = summary.get(key)
+        return None if value is None else write(value)
+
+    return text
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under headers; the first column is flush left, the others right."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def table(
+    title: str,
+    rows: Sequence[Any],
+    columns: Mapping[str, Callable[[Any], str | None]],
+    most: int | None = None,
+    others: Callable[[Sequence[Any]], str] = lambda rows: f"{len(rows):,} others",
+) -> Table:
+    """Return a table of records: header -> text of a record, None for an empty cell.
+
+    A column whose cells are all None is left out. Of more than `most` rows the last ones are only
+    counted, by `others`.
+    """
+    shown = rows[:most]
+    cells = {header: [text(row) for row in shown] for header, text in columns.items()}
+    cells = {h: texts for h, texts in cells.items() if any(text is not None for text in texts)}
+    lines = [tuple(text or "" for text in line) for line in zip(*cells.values(), strict=True)]
+    if len(shown) < len(rows):
+        lines.append((others(rows[len(shown) :]), *[""] * (len(cells) - 1)))
+    return Table(title, tuple(cells), tuple(lines))
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number of a summary, drawn against what several runs vary."""
+
+    name: str  # of the chart
+    title: str
+    value: Callable[[Any], float | None]  # of a summary, in SI units; None where it has none
+    unit: str  # "s", "B", "%", "J", or what is counted
+
+
+Known = Mapping[str, Any]
+"""The arguments of a run, unchecked, and its summary, by their names."""
+
+
+def _durations(summary: Any) -> dict[str, str]:
+    return dict(summary.get("durations") or {})
+
+
+def _no_section(runs: Sequence[Run]) -> list[Section]:
+    return []
+
+
+@dataclass(frozen=True)
+class View:
+    """The texts and charts of runs of one kind."""
+
+    figures: Mapping[str, Figure]  # by label, in order of display
+    sections: Callable[[Sequence[Run]], list[Section]] = _no_section
+    overview: Callable[[Sequence[Run]], Section | None] = lambda runs: None  # of several, first
+    compare: Callable[[Sequence[Run]], str | None] = lambda runs: None  # several, in a sentence
+    styles: Callable[[Sequence[Run]], Sequence[Style]] | None = None  # None: by place
+    subject: Callable[[Known], str | None] = lambda known: None
+    name: Callable[[Known], str | None] = lambda known: None
+    so_far: Callable[[Callable[[str], Series]], dict[str, Any]] = lambda series: {}  # from metrics
+    origins: Callable[[Any], dict[str, str]] = _durations  # where numbers come from
+    remarks: Callable[[Any], Mapping[str, str | None]] = lambda summary: {}  # by subject, not empty
+    tables: Callable[[Any], list[Table]] = lambda summary: []
+    # status -> the sentence on why a run ended so
+    endings: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)
+    # what is wrong with a run that ended normally: it learnt nothing, for example
+    doubt: Callable[[Any], Verdict | None] = lambda summary: None
+
+
+def known_summary(summary: Summary) -> dict[str, Any]:
+    """Return the values of a summary that are known."""
+    return {key: value for key, value in summary.items() if value is not None}
+
+
+def joined(values: Any, separator: str = ", ") -> str:
+    """Return the texts of a list, or of the keys of a mapping; of another value, its own."""
+    several = values if isinstance(values, list | tuple | dict) else [values] if values else []
+    return separator.join(map(str, several))
+
+
+def counted(count: int, noun: str) -> str:
+    """Return "1 worker" or "1,024 workers"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def percent(share: float) -> str:
+    """Return "98.3 %"."""
+    return f"{100 * share:.3g} %"
