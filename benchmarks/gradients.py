@@ -18,8 +18,8 @@ import torch
 
 from paracosm.models import load_data
 from paracosm.models.build import build_model
-from paracosm.training.gradients import make_gradients
-from paracosm.training.parameters import ParameterLayout
+from paracosm.training.numerics.gradients import make_gradients
+from paracosm.training.numerics.parameters import ParameterLayout
 
 CASES = (("mlp", 10), ("mlp", 100), ("paper-cnn", 10), ("resnet20", 10))
 FLIGHTS = (16, 64, 256)

@@ -27,7 +27,7 @@ from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.simulation.schedule import Schedule, asgd, generate_schedule
 from paracosm.timing import parse_distribution
 from paracosm.training import TrainConfig
-from paracosm.training.scheduled import events, train_on_schedule
+from paracosm.training.numerics.scheduled import events, train_on_schedule
 
 SEED, LR = 3, 0.02
 CASES = (  # model, batch, workers, updates, at most of the plain loop's time: off, auto

@@ -35,7 +35,7 @@ from paracosm.prediction.parameter_servers.in_step import coherence
 from paracosm.profiling.jobs import load_job_profile
 from paracosm.simulation.schedule import Schedule
 from paracosm.training import Metrics, TrainConfig
-from paracosm.training.scheduled import train_on_schedule
+from paracosm.training.numerics.scheduled import train_on_schedule
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "time_to_accuracy"
 sys.path.insert(0, str(EXAMPLE))

@@ -9,7 +9,7 @@ import language
 
 from paracosm.timeline import Timeline
 from paracosm.training import TrainConfig, train
-from paracosm.training.parameters import ParameterLayout
+from paracosm.training.numerics.parameters import ParameterLayout
 
 WORKERS, STEPS, FRAGMENTS, OVERLAP = 4, 100, 4, 5
 SIZE = 4e9  # bytes: a billion parameters in float32

@@ -22,7 +22,7 @@ from paracosm.models import load_data
 from paracosm.models.build import build_model
 from paracosm.profiling.jobs import save_job_profile
 from paracosm.profiling.jobs.pytorch import JobOptions, Node
-from paracosm.training.parameters import ParameterLayout, evaluate
+from paracosm.training.numerics.parameters import ParameterLayout, evaluate
 
 MODEL, DATA, BATCH = "mlp(hidden=256, layers=2)", "digits", 32
 WAITING = (0.05, 0.1)  # seconds of the forward and the backward pass

@@ -21,7 +21,7 @@ from paracosm.results import FailureSummary, TrainingSummary
 from paracosm.simulation.rollback import Restore
 from paracosm.simulation.schedule import Schedule, ssgd
 from paracosm.training import TrainConfig, TrainingResult
-from paracosm.training.scheduled import train_on_schedule
+from paracosm.training.numerics.scheduled import train_on_schedule
 
 COSTS = {"checkpoint_cost": "10ms", "checkpoint_every": "100ms", "restart_cost": "50ms"}
 

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from paracosm.models.registry import Model
 from paracosm.planning.stability import delay_bound, largest_curvature
-from paracosm.training.parameters import ParameterLayout
+from paracosm.training.numerics.parameters import ParameterLayout
 
 
 def growth(step: float, delay: int) -> float:

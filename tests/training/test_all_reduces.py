@@ -17,8 +17,8 @@ from paracosm.errors import InputError
 from paracosm.timeline import Timeline
 from paracosm.training import TrainConfig, train
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.parameters import ParameterLayout, strided
-from paracosm.training.store import Contribution
+from paracosm.training.numerics.parameters import ParameterLayout, strided
+from paracosm.training.numerics.store import Contribution
 from paracosm.training.team import AllReduces, Topology
 from paracosm.training.worker import TrainingWorker
 

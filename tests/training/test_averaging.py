@@ -17,8 +17,8 @@ from paracosm.models.shards import BatchSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.simulation.rollback import Checkpoint, Restore
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.training.numerics.scheduled import train_on_schedule
 from paracosm.training.record import MovingAverage
-from paracosm.training.scheduled import train_on_schedule
 from paracosm.validation import validated
 
 SEED = 2

@@ -386,7 +386,7 @@ def test_gradients_do_not_change_who_takes_part() -> None:
 
 
 def test_a_client_goes_on_through_its_own_minibatches(monkeypatch: pytest.MonkeyPatch) -> None:
-    from paracosm.training.gradients import GradientSource
+    from paracosm.training.numerics.gradients import GradientSource
 
     asked: list[list[int]] = []
     request = GradientSource.request

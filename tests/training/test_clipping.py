@@ -19,8 +19,8 @@ from paracosm.models.shards import BatchSampler
 from paracosm.planning.scheduled import iterations
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
-from paracosm.training.scheduled import train_on_schedule
-from paracosm.training.store import Clipping
+from paracosm.training.numerics.scheduled import train_on_schedule
+from paracosm.training.numerics.store import Clipping
 from paracosm.validation import validated
 
 SEED = 5

@@ -12,8 +12,8 @@ import pytest
 from paracosm.backends import Backend
 from paracosm.studies import RunFolder, Study, run_sweep
 from paracosm.training import Metrics, TrainConfig, train
-from paracosm.training import gradients as gradients_module
-from paracosm.training import local_steps as local_steps_module
+from paracosm.training.numerics import gradients as gradients_module
+from paracosm.training.numerics import local_steps as local_steps_module
 
 Rows = list[tuple[str, str, float, int, float]]
 

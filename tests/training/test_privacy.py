@@ -23,8 +23,8 @@ from paracosm.errors import InputError, MissingExtraError
 from paracosm.models.shards import PoissonSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
-from paracosm.training.gradient_methods import Gradient, Request
-from paracosm.training.gradients import Private
+from paracosm.training.numerics.gradient_methods import Gradient, Request
+from paracosm.training.numerics.gradients import Private
 from paracosm.training.privacy import (
     _ORDERS,
     ClientAccountant,

@@ -17,8 +17,8 @@ import torch
 from paracosm.errors import InputError
 from paracosm.timeline.analysis import check
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
-from paracosm.training.numerics import _evenly
-from paracosm.training.store import Gradient
+from paracosm.training.numerics.prepare import _evenly
+from paracosm.training.numerics.store import Gradient
 from paracosm.training.worker import TrainingWorker
 from paracosm.validation import validated
 

@@ -196,7 +196,7 @@ class Stop(ProcessorFault):
     """The processor does nothing for `duration` seconds, then restarts; by default it never does.
 
     The update that it was computing is lost: it restarts by reading x again. A worker likewise
-    loses its gradient; for stops of servers see `paracosm.training.failures`.
+    loses its gradient; for stops of servers see `paracosm.training.failures.recovery`.
     """
 
     duration: float = inf

@@ -19,7 +19,7 @@ from paracosm.rng import FailureStream, integer_seed, stream_keys
 from paracosm.simulation.rollback import LAST_INSTANT, Block, Checkpoint, Restore, with_rollbacks
 from paracosm.simulation.schedule import Rule, Schedule
 from paracosm.simulation.system import System
-from paracosm.training.failures import FailureCosts
+from paracosm.training.failures.recovery import FailureCosts
 
 Life = Callable[[int, Callable[[System], System]], Iterator[Schedule]]
 """From a seed, and what makes of a system one whose workers fail, to a schedule that begins at 0.

@@ -10,7 +10,7 @@ import numpy as np
 
 from paracosm.errors import InputError
 from paracosm.training import TrainConfig
-from paracosm.training.numerics import prepare_numerics
+from paracosm.training.numerics.prepare import prepare_numerics
 
 MINIBATCHES = 16
 """At each point; the signal is then known where the noise scale is below some dozens of batches."""

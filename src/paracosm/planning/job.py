@@ -110,7 +110,7 @@ def check_model(job: ProfiledJob, learning: Mapping[str, Any], seed: int) -> Non
     """
     from paracosm.models import load_data
     from paracosm.models.build import build_model
-    from paracosm.training.parameters import ParameterLayout
+    from paracosm.training.numerics.parameters import ParameterLayout
 
     data = load_data(learning["data"], learning["data_dir"])
     drawn = integer_seed(seed, TrainingStream.MODEL)

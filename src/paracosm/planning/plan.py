@@ -24,7 +24,7 @@ from paracosm.planning.stability import delay_bound, largest_curvature
 from paracosm.results import Planned, PlannedDesign, PlanSummary, TunedWorkers
 from paracosm.results.metrics import MetricSink
 from paracosm.rng import TrainingStream, integer_seed
-from paracosm.training.scheduled import train_on_schedule
+from paracosm.training.numerics.scheduled import train_on_schedule
 from paracosm.units import format_duration
 
 Standings = Mapping[Design, Standing]
@@ -143,7 +143,7 @@ def _curvature(
     if config.optimizer.name != "sgd" or config.optimizer.options:
         return None
     from paracosm.models.build import build_model
-    from paracosm.training.parameters import ParameterLayout
+    from paracosm.training.numerics.parameters import ParameterLayout
 
     data = load_data(config.data, config.data_dir)
     drawn = integer_seed(seed, TrainingStream.MODEL)

@@ -28,7 +28,7 @@ from paracosm.simulation.rollback import LAST_INSTANT, Block
 from paracosm.simulation.schedule import ROWS, Rule, Schedule
 from paracosm.training import Metrics, TrainConfig, train
 from paracosm.training.learning_rate import scaled_learning_rate
-from paracosm.training.scheduled import train_on_schedule
+from paracosm.training.numerics.scheduled import train_on_schedule
 from paracosm.validation import validated
 
 Group = tuple[int, Rule | None, int]

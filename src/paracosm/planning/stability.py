@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from paracosm.models.registry import Model
-    from paracosm.training.parameters import ParameterLayout
+    from paracosm.training.numerics.parameters import ParameterLayout
 
 ITERATIONS = 40
 """Of the power method, which then has the largest eigenvalue to a few per cent, from below."""

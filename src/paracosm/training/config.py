@@ -30,7 +30,7 @@ from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.algorithms.registry import parse_algorithm
 from paracosm.training.availability import OnOff
 from paracosm.training.compression.codecs import Codec, parse_codec
-from paracosm.training.failures import Failures, FaultFields
+from paracosm.training.failures.recovery import Failures, FaultFields
 from paracosm.training.fields import (
     AS_TEXT,
     BatchesOf,

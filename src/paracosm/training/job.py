@@ -12,9 +12,9 @@ from paracosm.simulation.schedule import BusyTimes
 from paracosm.training.clients import Clients
 from paracosm.training.compression.messages import Compression
 from paracosm.training.config import TrainConfig
+from paracosm.training.numerics.store import Contribution, Gradient, Numerics, Store
 from paracosm.training.record import Progress, RunRecord
 from paracosm.training.server import ParameterServer
-from paracosm.training.store import Contribution, Gradient, Numerics, Store
 from paracosm.training.team import Team
 from paracosm.training.worker import TrainingWorker
 

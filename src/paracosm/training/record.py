@@ -23,7 +23,7 @@ from paracosm.errors import InputError
 from paracosm.results.metrics import MetricSink
 from paracosm.simulation.schedule import Schedule
 from paracosm.training.config import TrainConfig
-from paracosm.training.store import Contribution, Gradient, Numerics
+from paracosm.training.numerics.store import Contribution, Gradient, Numerics
 from paracosm.training.target import FirstPassage
 
 AT_ONCE = 100_000

@@ -13,8 +13,8 @@ from paracosm.simulation.schedule import Schedule
 from paracosm.timeline import Timeline
 from paracosm.training.config import TrainConfig
 from paracosm.training.learning_rate import describe_learning_rate
+from paracosm.training.numerics.store import Numerics
 from paracosm.training.record import RunRecord
-from paracosm.training.store import Numerics
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from paracosm.cluster import Cluster, Link
 from paracosm.engine import FutureCancelledError, Timer, Transfer, Worker
 from paracosm.errors import InputError
 from paracosm.training.clients import Clients, Participation
-from paracosm.training.store import Contribution, Store
+from paracosm.training.numerics.store import Contribution, Store
 from paracosm.training.team import Answer, Lost, Push, Tag, Team, message_size
 from paracosm.training.worker import TrainingWorker
 

@@ -14,7 +14,7 @@ from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Constant, Distribution
 from paracosm.training.clients import Clients, Participation
 from paracosm.training.compression.messages import Compression
-from paracosm.training.store import Contribution, Gradient, Numerics
+from paracosm.training.numerics.store import Contribution, Gradient, Numerics
 
 
 class Tag(StrEnum):

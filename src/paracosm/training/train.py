@@ -17,13 +17,13 @@ from paracosm.timeline import Timeline
 from paracosm.timing.distribution import Distribution, Scaled, Slowdown
 from paracosm.timing.families import Recorded
 from paracosm.training.config import MEASURED, TrainConfig
-from paracosm.training.failing_job import FailingJob
+from paracosm.training.failures.failing_job import FailingJob
 from paracosm.training.job import Job
-from paracosm.training.numerics import prepare_numerics
+from paracosm.training.numerics.prepare import prepare_numerics
+from paracosm.training.numerics.scheduled import train_over_file
+from paracosm.training.numerics.store import Numerics
 from paracosm.training.record import Metrics, Progress, play_to_end
 from paracosm.training.result import TrainingResult, summarise
-from paracosm.training.scheduled import train_over_file
-from paracosm.training.store import Numerics
 
 _SPANS_PER_GRADIENT = 6
 _MOST_SPANS = 1_000_000

@@ -10,8 +10,14 @@ from paracosm.errors import InputError
 from paracosm.rng import TrainingStream, generator
 from paracosm.training.clients import Participation
 from paracosm.training.compression.messages import BESIDE, FIRST_PART, WHOLE
+from paracosm.training.numerics.store import (
+    Contribution,
+    Gradient,
+    LocalSteps,
+    PseudoGradient,
+    Store,
+)
 from paracosm.training.privacy import Draw
-from paracosm.training.store import Contribution, Gradient, LocalSteps, PseudoGradient, Store
 from paracosm.training.team import Answer, Ask, Push, Tag, Team, message_size
 
 MOST_LOCAL_STEPS = 1_000_000

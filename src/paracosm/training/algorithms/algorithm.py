@@ -20,10 +20,10 @@ from paracosm.errors import InputError
 from paracosm.factory import named_function, reference_to
 from paracosm.models.optimizers import Optimizer
 from paracosm.simulation.schedule import Rule as ScheduleRule
-from paracosm.training.failures import SYNCHRONOUS, Recovery
+from paracosm.training.failures.recovery import SYNCHRONOUS, Recovery
 from paracosm.training.named import write_named
+from paracosm.training.numerics.store import Direction, Rule
 from paracosm.training.server import ParameterServer
-from paracosm.training.store import Direction, Rule
 from paracosm.training.team import Topology
 from paracosm.training.worker import TrainingWorker
 from paracosm.validation import validated

@@ -9,11 +9,11 @@ from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.simulation.schedule import asgd, rennala, softsync, ssp
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.failures import Recovery
+from paracosm.training.failures.recovery import Recovery
 from paracosm.training.named import at_least, below_1
-from paracosm.training.rules import SGD, outer_rule
+from paracosm.training.numerics.rules import SGD, outer_rule
+from paracosm.training.numerics.store import Direction, Rule
 from paracosm.training.server import ParameterServer
-from paracosm.training.store import Direction, Rule
 from paracosm.training.team import Topology
 from paracosm.training.worker import TrainingWorker
 

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.failures import SYNCHRONOUS, Recovery
+from paracosm.training.failures.recovery import SYNCHRONOUS, Recovery
 from paracosm.training.named import at_least, below_1
 from paracosm.training.server import ParameterServer
 from paracosm.training.team import Topology

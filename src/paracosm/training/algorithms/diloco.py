@@ -10,11 +10,11 @@ from paracosm.engine import Future
 from paracosm.errors import InputError
 from paracosm.models.optimizers import Optimizer
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.failures import SYNCHRONOUS, Recovery
+from paracosm.training.failures.recovery import SYNCHRONOUS, Recovery
 from paracosm.training.named import above_0, at_least, below_1
-from paracosm.training.rules import outer_rule
+from paracosm.training.numerics.rules import outer_rule
+from paracosm.training.numerics.store import Rule
 from paracosm.training.server import ParameterServer
-from paracosm.training.store import Rule
 from paracosm.training.team import Topology
 from paracosm.training.worker import TrainingWorker
 

@@ -7,9 +7,9 @@ from paracosm.errors import InputError
 from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.simulation.schedule import asgd, backup, ssgd
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.failures import SYNCHRONOUS, Recovery
+from paracosm.training.failures.recovery import SYNCHRONOUS, Recovery
+from paracosm.training.numerics.store import Contribution
 from paracosm.training.server import ParameterServer
-from paracosm.training.store import Contribution
 from paracosm.training.team import Topology
 from paracosm.training.worker import TrainingWorker
 

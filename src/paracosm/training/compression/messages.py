@@ -14,7 +14,7 @@ from paracosm.cluster.collectives import ring_all_gather, ring_all_reduce
 from paracosm.cluster.link import Link
 from paracosm.rng import TrainingStream, generator
 from paracosm.training.compression.codecs import FLOAT, Codec, Shapes, elements
-from paracosm.training.store import Deferred, Gradient, Numerics, Part
+from paracosm.training.numerics.store import Deferred, Gradient, Numerics, Part
 
 if TYPE_CHECKING:
     from numpy.random import Generator

@@ -1,0 +1,1 @@
+"""What training computes: gradients, local steps, stores, on the engine or over a schedule."""

@@ -1,0 +1,287 @@
+"""The computation of a run: everything (PyTorch), or nothing (timing-only mode)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from paracosm.backends import HERE, Backend
+from paracosm.errors import InputError, require
+from paracosm.models import load_data
+from paracosm.models.shards import ALL, BatchSampler, PoissonSampler, Sampler, make_shards
+from paracosm.results import Chance
+from paracosm.rng import TrainingStream, generator, integer_seed
+from paracosm.training.config import MEASURED, TrainConfig
+from paracosm.training.learning_rate import scaled_learning_rate
+from paracosm.training.numerics.rules import update_rule
+from paracosm.training.numerics.store import (
+    Clipping,
+    LocalSteps,
+    Numerics,
+    Pending,
+    PendingSteps,
+    Recipe,
+    Rule,
+)
+from paracosm.training.privacy import (
+    Accountant,
+    ClientAccountant,
+    ClientNoise,
+    ExampleAccountant,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+
+def prepare_numerics(
+    config: TrainConfig,
+    seed: int,
+    clients: int,  # whose examples are computed on; without clients, workers
+    servers: int,
+    tensors: Sequence[str] = (),
+    active: int | None = None,  # of the clients at a time (all)
+    backend: Backend = HERE,  # where gradients that wait are computed together
+) -> Numerics:
+    """Build model, data and gradients as `config` says; nothing of it in timing-only mode.
+
+    The parts of the parameters are those of the servers, or the algorithm's fragments. Where
+    `tensors` are named, each is a part, and parameters and gradients are tuples of tensors instead
+    of flat vectors. PyTorch computes on one thread until they are closed, since small models lose
+    more than they gain by more.
+    """
+    if backend.is_remote and (config.timing_only or config.compute == MEASURED):
+        what = "computed" if config.timing_only else "timed on another machine"
+        raise InputError(f"--backend: no gradients are {what} in this run: leave it out")
+    parts = servers * config.algorithm.fragments
+    batches = config.batches(clients) if config.batch_of else None
+    sizes_known = config.costless_messages() or (config.message_size and parts == 1)
+    if config.timing_only and sizes_known and config.compress is None:
+        part = (config.message_size or 0.0) / parts
+        return Numerics((part,) * parts, batch=config.batch, batches=batches)
+    require("torch", "torch", "training a model")
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        computing = _Computing(config, seed, clients, servers, tensors, active or clients, backend)
+    except BaseException:
+        torch.set_num_threads(threads)
+        raise
+    computing.threads = threads
+    if not config.timing_only:
+        return computing
+    computing.close()
+    return Numerics(computing.sizes, computing.shapes, config.batch, batches)
+
+
+class _Computing(Numerics):
+    real = True
+    threads = 1  # that PyTorch computes on when they have been closed
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        seed: int,
+        clients: int,
+        servers: int,
+        tensors: Sequence[str],
+        active: int,
+        backend: Backend,
+    ) -> None:
+        from paracosm.models.build import build_model
+        from paracosm.training.numerics.buffers import SHARED
+        from paracosm.training.numerics.gradients import make_gradients
+        from paracosm.training.numerics.local_steps import LocalStepSource
+        from paracosm.training.numerics.parameters import ParameterLayout
+
+        self._config = config
+        self._data = load_data(config.data, config.data_dir)
+        data, most = self._data, config.evaluate_examples
+        self._training = _evenly(most, data.train_x, data.train_y)
+        self._test = _evenly(most, data.test_x, data.test_y)
+        self.chance = _chance(self._training[1], self._test[1]) if data.classes else None
+        drawn = integer_seed(seed, TrainingStream.MODEL)
+        rng = generator(seed, TrainingStream.SHARDS)
+        self._shards = make_shards(self._data.train_y.numpy(), clients, config.shards, rng)
+        self._nominal = config.batch if config.batch != ALL else float(self._shards.sizes.mean())
+        self._model = build_model(config.model, self._data, drawn, round(self._nominal))
+        fragments = config.algorithm.fragments
+        self._layout = ParameterLayout.of(self._model.module, 1 if tensors else servers, fragments)
+        self.parts = self._layout.places_of(tensors) if tensors else self._layout.slices
+        self._by_tensor = bool(tensors)
+        # Of the parts, in the order of the model's tensors
+        self._order = [tensors.index(name) for name in self._layout.names] if tensors else []
+        sizes = tuple(float(size) for size in self._layout.bytes_per_server)
+        if config.message_size is not None:
+            sizes = tuple(config.message_size * size / sum(sizes) for size in sizes)
+        self.sizes = sizes
+        self.shapes = self._layout.shapes_per_server
+        self._seed = seed
+        self._batches = config.batches(clients) if config.batch_of else None
+        self._is_private = config.privacy_of("examples") is not None
+        self._samplers: dict[int, Sampler] = {}  # of the clients that have taken part
+        self._gradients = make_gradients(
+            self._model,
+            self._layout,
+            self._data,
+            mode="off" if config.compute == MEASURED else config.lookahead,
+            workers_hint=active,
+            seed=integer_seed(seed, TrainingStream.DROPOUT),
+            batch=round(self._nominal),
+            privacy=config.privacy_of("examples"),
+            noise_seed=integer_seed(seed, TrainingStream.NOISE),
+            own_buffers=config.buffers == "own",
+            backend=backend,
+        )
+        # Whose buffers all gradients change; None where each client has its own
+        self._replica = SHARED if config.buffers == "shared" else None
+        self._lr = scaled_learning_rate(config.lr, active, config.lr_scaling)
+        config.optimizer.try_out(self._lr)
+        # Of the clients, drawn anew for each round; None where their turns are not drawn by rounds
+        drawn_by_rounds = config.algorithm.has_rounds and config.clients is not None
+        is_uniform = config.availability is None and config.sampling == "uniform"
+        # Who comes late has a say in how many a mean is of, who has more examples in their weights.
+        are_alike = config.round_timeout is None and int(np.ptp(self._shards.sizes)) == 0
+        is_hiding = drawn_by_rounds and is_uniform and are_alike
+        self._client_rate = active / clients if is_hiding else None
+        factor = config.lr_factor(config.last_update, self._lr / config.lr)
+        clipping = None if config.clip is None else Clipping(config.clip)
+        self.recipe = Recipe(self._lr, factor, clipping)
+        self._local_steps = LocalStepSource(
+            *(self._gradients.policy, self._layout, self.recipe, self._gradients.buffers)
+        )
+        self._rules: dict[int, Rule] = {}  # of clients whose local steps continue from one another
+
+    def initial(self) -> Any:
+        flat = self._layout.flatten(self._model.module)
+        return tuple(self._layout.tensors(flat)) if self._by_tensor else flat
+
+    def join(self, parts: Sequence[Any]) -> Any:
+        import torch
+
+        if self._by_tensor:
+            return tuple([parts[part] for part in self._order])
+        return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+    def flat(self, parameters: Any) -> Any:
+        return self._layout.flat(parameters)
+
+    def request(self, client: int, parameters: Any) -> Pending:
+        sampler = self._samplers.get(client) or self._sampler(client)
+        replica = client if self._replica is None else self._replica
+        lot = self._lot(client) if self._is_private else None
+        pending: Pending = self._gradients.request(parameters, sampler.next(), replica, lot)
+        return pending
+
+    def request_steps(self, client: int, parameters: Any, steps: LocalSteps) -> PendingSteps:
+        sampler = self._samplers.get(client) or self._sampler(client)
+        if steps.epochs:
+            batches = [batch for _ in range(steps.epochs) for batch in sampler.epoch()]
+        else:
+            batches = [sampler.next() for _ in range(steps.count)]
+        rule = self._rules.get(client) if steps.keep_state else self.rule()
+        if rule is None:
+            rule = self._rules[client] = self.rule()
+        factors: tuple[float, ...] = ()
+        if self._config.lr_changes:
+            times = (steps.updates + j * steps.apart for j in range(steps.count))
+            factors = tuple(map(self.recipe.lr_factor, times))
+        replica = client if self._replica is None else self._replica
+        return self._local_steps.request(
+            *(parameters, batches, rule, factors),
+            *(steps.keep_state, steps.mu, steps.shift, replica),
+            self._lot(client) if self._is_private else None,
+        )
+
+    def outer_recipe(self, part: int) -> Recipe:
+        privacy = self._config.privacy_of("clients")
+        if privacy is None:
+            return Recipe()
+        rng = generator(self._seed, TrainingStream.CLIENT_NOISE, part)
+        return Recipe(noise=ClientNoise(privacy, rng))
+
+    def accountant(self) -> Accountant | None:
+        config = self._config
+        if config.privacy is None:
+            return None
+        if config.privacy.unit == "clients":
+            return ClientAccountant(config.privacy, self._client_rate)
+        return ExampleAccountant(config.privacy, self.examples_of, config.shards == "shared")
+
+    @property
+    def nominal_batch(self) -> float:
+        return self._nominal
+
+    def batch_of(self, client: int) -> int:
+        return min(self._wanted(client), self.examples_of(client))
+
+    @property
+    def has_short_minibatches(self) -> bool:
+        return bool(self._config.batch > self._shards.sizes.min())
+
+    def weight_of(self, client: int) -> float:
+        return (self._lot(client) if self._is_private else self.batch_of(client)) / self._nominal
+
+    def _wanted(self, client: int) -> int:
+        """Return the examples of a minibatch where the shard has as many."""
+        return self._config.batch if self._batches is None else self._batches[client]
+
+    def _lot(self, client: int) -> int:
+        """Return by what private sums are divided, which does not depend on what is drawn."""
+        wanted = self._wanted(client)
+        return self.examples_of(client) if wanted == ALL else wanted
+
+    def forget(self, client: int) -> None:
+        self._rules.pop(client, None)
+
+    def examples_of(self, client: int) -> int:
+        return int(self._shards.sizes[client])
+
+    def _sampler(self, client: int) -> Sampler:
+        rng = generator(self._seed, TrainingStream.BATCHES, client)
+        kind = PoissonSampler if self._is_private else BatchSampler
+        made = kind(self._shards[client], self._wanted(client), rng)
+        self._samplers[client] = made
+        return made
+
+    def rule(self) -> Rule:
+        return update_rule(self._config.optimizer, self._lr)
+
+    def evaluate(self, parameters: Any) -> dict[str, float]:
+        from paracosm.training.numerics.parameters import evaluate
+
+        model, layout, buffers = self._model, self._layout, self._gradients.buffers.mean()
+        loss, _ = evaluate(model, layout, parameters, *self._training, buffers=buffers)
+        test_loss, accuracy = evaluate(model, layout, parameters, *self._test, buffers=buffers)
+        metrics = {"loss": loss, "test_loss": test_loss}
+        return metrics if accuracy is None else {**metrics, "accuracy": accuracy}
+
+    def describe(self) -> str:
+        return self._gradients.describe()
+
+    def close(self) -> None:
+        import torch
+
+        self._gradients.close()
+        torch.set_num_threads(self.threads)
+
+
+def _evenly(most: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    if len(x) <= most:
+        return x, y
+    chosen = np.linspace(0, len(x) - 1, most).round().astype(np.int64).tolist()
+    return x[chosen], y[chosen]
+
+
+def _chance(training: Tensor, test: Tensor) -> Chance:
+    shares = training.flatten().bincount().double() / training.numel()
+    return Chance(
+        accuracy=int(test.flatten().bincount().max()) / test.numel(),
+        loss=-float(shares.xlogy(shares).sum()),
+        examples=test.numel(),
+    )

@@ -1,5 +1,0 @@
-"""Gradients of small models are computed on one thread, as a job does it."""
-
-import torch
-
-torch.set_num_threads(1)
