@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -9,6 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +23,8 @@ import yaml
 
 from paracosm.errors import InputError
 from paracosm.studies.metrics_file import read_metrics, schema
-from paracosm.studies.run_folder import RunFolder
+from paracosm.studies.run import sweeping
+from paracosm.studies.run_folder import JOURNAL, RunFolder
 from paracosm.timeline import Timeline
 
 STUDY = {"seed": 7, "train": {"algorithm": "asgd", "workers": 4}}
@@ -247,6 +252,99 @@ def test_a_run_that_was_killed_before_it_began_is_in_nobodys_way(tmp_path: Path)
         (tmp_path / name).write_text("{}")
     RunFolder.create(tmp_path, STUDY).discard()
     assert not tmp_path.exists()
+
+
+def killed_at(step: int, path: Path, function: Callable[[Path], None]) -> bool:
+    """Call a function in a child that ends before a step on files in a folder; whether it did."""
+    child = os.fork()
+    if not child:
+        steps = itertools.count(1)
+
+        def watch(event: str, arguments: tuple[object, ...]) -> None:
+            is_step = event.startswith(("open", "os."))
+            is_here = any(str(argument).startswith(str(path)) for argument in arguments)
+            if is_step and is_here and next(steps) == step:
+                os._exit(9)
+
+        code = 1
+        try:
+            sys.addaudithook(watch)
+            function(path)
+            code = 0
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, 9)
+    return code == 9
+
+
+def run_to_an_interrupt(path: Path, resume: bool) -> None:
+    with RunFolder.create(path, STUDY, resume=resume) as run:
+        add_rows(run, 1)
+        (path / JOURNAL).write_text("{}\n")
+        run.add_file("recording.json", lambda file: None)
+        run.finish({"status": "interrupted"})
+
+
+def run_that_cannot_start(path: Path, resume: bool) -> None:
+    with suppress(InputError), RunFolder.create(path, STUDY, resume=resume):
+        raise InputError("no such network")
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("run", [run_to_an_interrupt, run_that_cannot_start])
+@pytest.mark.parametrize("is_second", [False, True])
+def test_at_whatever_step_a_run_is_killed_it_can_be_made_again(
+    run: Callable[..., None], resume: bool, is_second: bool, tmp_path: Path
+) -> None:
+    for step in itertools.count(1):
+        path = tmp_path / f"at{step}-"
+        if is_second:
+            run_to_an_interrupt(path, False)
+            (path / "report.html").touch()
+        was_killed = killed_at(step, path, partial(run, resume=resume))
+        RunFolder.create(path, STUDY, resume=resume).discard()
+        if not was_killed:
+            break
+    assert step > 10
+
+
+@pytest.mark.parametrize("error", [None, InputError("none of 2 points can run")])
+def test_at_whatever_step_a_sweep_is_killed_it_can_be_given_again(
+    error: InputError | None, tmp_path: Path
+) -> None:
+    wanted = {"train": {}, "over": {"seed": [0, 1]}}
+
+    def sweep(path: Path) -> None:
+        with suppress(InputError), sweeping(wanted, path):
+            (path / "sweep.json").write_text("[]")
+            if error is not None:
+                raise error
+
+    for step in itertools.count(1):
+        path = tmp_path / f"at{step}-"
+        was_killed = killed_at(step, path, sweep)
+        with sweeping(wanted, path):
+            pass
+        with pytest.raises(InputError, match="something other"), sweeping({}, path):
+            pass
+        if not was_killed:
+            break
+    assert step > 5
+
+
+def test_ctrl_c_while_a_run_folder_is_made_leaves_it_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(seed: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("paracosm.studies.run_folder.describe_environment", interrupted)
+        with pytest.raises(KeyboardInterrupt) as held:  # with its frames, as a notebook holds it
+            RunFolder.create(tmp_path / "run", STUDY)
+    RunFolder.create(tmp_path / "run", STUDY).discard()
+    assert held.traceback
 
 
 def test_force_leaves_nothing_of_the_run_before(tmp_path: Path) -> None:

@@ -268,7 +268,7 @@ def _claim(out: Path, wanted: Any, force: bool) -> None:
     try:
         if force:
             remove_run_files(out)
-        elif any(file.name != Lock.NAME for file in out.iterdir()) and _study_in(file) != wanted:
+        elif not _is_new(out) and _study_in(file) != wanted:
             raise InputError(
                 f"{out}: the folder exists and holds something other than this study: choose "
                 "another one, or give --force"
@@ -277,6 +277,11 @@ def _claim(out: Path, wanted: Any, force: bool) -> None:
             temporary.write_text(yaml.safe_dump(wanted, sort_keys=False), encoding="utf-8")
     except OSError as error:
         raise unwritable(f"{out}: cannot write a sweep here", error) from None
+
+
+def _is_new(out: Path) -> bool:
+    """Whether nothing is in a folder, or what a process has left that was killed at once."""
+    return all(file.name.startswith((Lock.NAME, ".study.yaml.")) for file in out.iterdir())
 
 
 def _study_in(file: Path) -> object:

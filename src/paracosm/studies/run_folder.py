@@ -78,11 +78,10 @@ SUMMARY_KINDS = {
 JOURNAL = "runs.jsonl"
 UNCHANGED_JOURNAL = f"unchanged-{JOURNAL}"
 
-# The summary first: without it, a half-removed folder cannot pass for a finished run.
+# In the order in which they are removed, which can end at each of them. The summary first: without
+# it, the folder cannot pass for a finished run. What says whose folder it is last.
 FILES = (
     "summary.json",
-    "study.yaml",
-    "environment.json",
     "metrics.arrows",
     "metrics.parquet",
     "timeline.parquet",
@@ -96,6 +95,8 @@ FILES = (
     BEST,
     "sweep.json",
     "report.html",
+    "study.yaml",
+    "environment.json",
 )
 
 
@@ -144,7 +145,9 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             lock = Lock(path)
             if not force and _stopped_early(path, study):
-                kept = (JOURNAL, UNCHANGED_JOURNAL) if resume else ()
+                # The new ones replace the old: at no instant is the folder nobody's.
+                kept = ["study.yaml", "environment.json"]
+                kept += (JOURNAL, UNCHANGED_JOURNAL) if resume else ()
                 remove_run_files(path, [name for name in FILES if name not in kept])
             else:
                 claim_folder(path, force)
@@ -154,10 +157,10 @@ class RunFolder:
             # Last, since this file makes the folder a run folder.
             text = yaml.safe_dump(to_builtin(study), sort_keys=False, allow_unicode=True)
             _write(path / "study.yaml", text)
-        except (OSError, InputError) as error:
+        except BaseException as error:  # Ctrl-C as well, after which a notebook goes on
             if lock is not None:
                 lock.release()
-            if isinstance(error, InputError):
+            if not isinstance(error, OSError):
                 raise
             raise unwritable(f"{path}: cannot write a run folder here", error) from None
         return cls(path, writer, lock)
