@@ -5,10 +5,12 @@ SIGTERM, 129 by SIGHUP, with the results so far.
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -137,10 +139,45 @@ def _signals_raise_interrupt() -> Iterator[list[int]]:
     for each in ours:
         signal.signal(each, end)
     try:
-        yield received
+        with _lost_interrupts_come_back(received):
+            yield received
     finally:
         for each in ours:
             signal.signal(each, signal.SIG_DFL)
+
+
+@contextmanager
+def _lost_interrupts_come_back(received: list[int]) -> Iterator[None]:
+    """Send a signal again where Python has dropped what its handler raised, rather than print that.
+
+    It drops what is raised within `__del__`, a weak reference's callback, or a callback from C.
+    """
+    usual = sys.unraisablehook
+
+    def notice(lost: Any) -> None:
+        here = threading.get_ident()
+        if isinstance(lost.exc_value, KeyboardInterrupt) and here == threading.main_thread().ident:
+            number = received[-1] if isinstance(lost.exc_value, _Ended) else signal.SIGINT
+            # From a thread, since here it would be lost again, and one that takes no lock of
+            # Python's, which the main thread may hold.
+            _thread.start_new_thread(_send_later, (here, number))
+        else:
+            usual(lost)
+
+    sys.unraisablehook = notice
+    try:
+        yield
+    finally:
+        sys.unraisablehook = usual
+
+
+_SOON = 0.01  # seconds, in which a callback has mostly returned; if not, the signal comes once more
+
+
+def _send_later(thread: int, number: int) -> None:
+    time.sleep(_SOON)
+    if callable(signal.getsignal(number)):  # else the verb has ended meanwhile
+        signal.pthread_kill(thread, number)
 
 
 def _is_output_broken() -> bool:
