@@ -70,7 +70,7 @@ def test_waiting_for_a_source_leaves_the_others_messages() -> None:
     assert got == [("t", 2), ("s", 2)]
 
 
-def test_two_walkers_wait_at_one_mailbox_first_come_first_served() -> None:
+def test_two_processes_wait_at_one_mailbox_first_come_first_served() -> None:
     got: list[tuple[str, Any, float]] = []
 
     async def listener(self: Worker, name: str, tag: str | None) -> None:

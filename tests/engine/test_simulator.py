@@ -44,7 +44,7 @@ def test_run_until_a_time_includes_it_and_can_go_on() -> None:
     assert (ticker.seen, sim.now) == ([1, 2, 3, 4, 5], 5)  # nothing happens after 5
 
 
-def test_run_until_a_condition_a_walker_a_future_or_a_transfer() -> None:
+def test_run_until_a_condition_a_process_a_future_or_a_transfer() -> None:
     sim = Simulator()
     ticker = sim.add_worker("ticker", Ticker)
     other = sim.add_worker("other", Ticker, 3)

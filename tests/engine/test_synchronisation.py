@@ -77,11 +77,11 @@ def test_any_and_all() -> None:
         return "child"
 
     async def waiter() -> None:
-        walker = sim.spawn(child())
-        first = await sim.any(late, walker, soon)
+        process = sim.spawn(child())
+        first = await sim.any(late, process, soon)
         trace.append((first is soon, sim.now))
-        trace.append((await sim.any(late, walker) is walker, sim.now))
-        trace.append((await sim.all(late, soon, walker), sim.now))
+        trace.append((await sim.any(late, process) is process, sim.now))
+        trace.append((await sim.all(late, soon, process), sim.now))
         trace.append((await sim.all(), await sim.any(soon) is soon))
 
     play(sim, waiter())
@@ -111,7 +111,7 @@ def test_what_would_be_lost_cannot_be_combined() -> None:
         sim.any()
 
 
-def test_a_queue_is_fifo_for_items_and_for_walkers() -> None:
+def test_a_queue_is_fifo_for_items_and_for_processes() -> None:
     sim = Simulator()
     queue: Queue[int] = Queue(sim)
     got: list[tuple[str, int]] = []

@@ -4,21 +4,19 @@ The model is the one of Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze 
 Effect", section 3.
 """
 
-from paracosm.engine.simulator import Recording, Simulator, Worker
-from paracosm.engine.transfers import Port, Ports, Transfer
-from paracosm.engine.walkers import (
-    Barrier,
-    Cancelled,
+from paracosm.engine.events import Cancelled, Timer
+from paracosm.engine.processes import (
     DeadlockError,
     Future,
     FutureCancelledError,
     Interrupt,
-    Queue,
-    Resource,
+    Process,
     State,
-    Timer,
     Walker,
 )
+from paracosm.engine.simulator import Recording, Simulator, Worker
+from paracosm.engine.synchronisation import Barrier, Queue, Resource
+from paracosm.engine.transfers import Port, Ports, Transfer
 
 __all__ = [
     "Barrier",
@@ -29,6 +27,7 @@ __all__ = [
     "Interrupt",
     "Port",
     "Ports",
+    "Process",
     "Queue",
     "Recording",
     "Resource",

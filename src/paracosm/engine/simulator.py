@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import numpy as np
 
 from paracosm.cluster import Link
+from paracosm.engine.events import Halt, seconds
+from paracosm.engine.processes import Awaitable, Continuation, DeadlockError, Future, Process, Task
 from paracosm.engine.transfers import (
     Endpoint,
     Mailbox,
@@ -24,16 +26,6 @@ from paracosm.engine.transfers import (
     TransferScheduler,
     complete,
     deliver,
-)
-from paracosm.engine.walkers import (
-    Awaitable,
-    Continuation,
-    DeadlockError,
-    Future,
-    Halt,
-    Task,
-    Walker,
-    seconds,
 )
 from paracosm.errors import InputError, shown, unknown
 from paracosm.network.sharing import request
@@ -92,7 +84,7 @@ class Simulator(TransferScheduler):
         if isinstance(recording, (str, Path)):
             recording = Recording.load(recording)
         self._replay = None if recording is None else Replay(recording)
-        self._living: dict[Walker, None] = {}
+        self._living: dict[Process, None] = {}
         self._spawned = 0
         self._until: Future | None = None
         self._started = self._looping = self._stopping = self._over = False
@@ -150,8 +142,8 @@ class Simulator(TransferScheduler):
 
     def spawn(
         self, body: Coroutine[Any, Any, Any], name: str | None = None, daemon: bool = False
-    ) -> Walker:
-        """Run a coroutine as a walker of its own, from now on, and return the walker."""
+    ) -> Process:
+        """Run a coroutine as a process of its own, from now on, and return the process."""
         if not iscoroutine(body):
             raise InputError(f"spawn takes a coroutine, as a call of an `async def`, not {body!r}")
         self._spawned += 1
@@ -160,11 +152,11 @@ class Simulator(TransferScheduler):
         self._enter(task)
         return task
 
-    def _enter(self, walker: Walker) -> None:
-        self._living[walker] = None
+    def _enter(self, process: Process) -> None:
+        self._living[process] = None
         self._over = False
         if self._started:
-            self._ready.append((walker._begin_walking(), None))
+            self._ready.append((process._begin(), None))
 
     def _generator(self, *key: int) -> np.random.Generator:
         from paracosm.rng import generator  # NumPy is loaded when something is drawn
@@ -181,26 +173,26 @@ class Simulator(TransferScheduler):
         A run that ended early continues with the next call.
 
         Args:
-            until: a time, in seconds, whose events still happen; or a future, walker or transfer:
+            until: a time, in seconds, whose events still happen; or a future, process or transfer:
                 until it is done; or a condition: until it holds, checked after each event.
 
         Raises:
-            DeadlockError: no events are left, but walkers that are not daemons wait.
+            DeadlockError: no events are left, but processes that are not daemons wait.
             InputError: it has run to its end before, or it is running, or the time is past.
-            Exception: whatever a walker raised, with the walker's name and the virtual time in a
+            Exception: whatever a process raised, with the process's name and the virtual time in a
                 note, and the original traceback.
         """
         if self._looping:
-            raise InputError("the simulation is running: start it from outside of its walkers")
+            raise InputError("the simulation is running: start it from outside of its processes")
         if self._over:
             raise InputError(
                 f"the simulation has run to its end, at {self.now:g} s: make a new Simulator"
             )
         if not self._started:
             self._started = True
-            for walker in list(self._living):
-                if not walker.done:
-                    self._ready.append((walker._begin_walking(), None))
+            for process in list(self._living):
+                if not process.done:
+                    self._ready.append((process._begin(), None))
         self._looping = True
         try:
             dry = self._run_until(until)
@@ -213,7 +205,7 @@ class Simulator(TransferScheduler):
             if self._observer is not None:
                 self._observer.pause()
         if dry:
-            waiting = [walker for walker in self._living if not walker.daemon]
+            waiting = [process for process in self._living if not process.daemon]
             if waiting:
                 raise DeadlockError(self.now, [(w.name, w._waits_for()) for w in waiting])
             self._over = True
@@ -261,25 +253,25 @@ class Simulator(TransferScheduler):
         return False
 
     def stop(self) -> None:
-        """End the run as soon as the walker that runs blocks; another `run` goes on from there."""
+        """End the run as soon as the process that runs blocks; another `run` goes on from there."""
         if self._looping and not self._stopping:
             self._stopping = True
             self._ready.appendleft((_STOP, None))
 
-    def _leave(self, walker: Walker, result: object, cancelled: bool = False) -> None:
-        del self._living[walker]
-        walker._end_walking(result, cancelled)
+    def _leave(self, process: Process, result: object, cancelled: bool = False) -> None:
+        del self._living[process]
+        process._end(result, cancelled)
         if self._observer is not None:
-            self._observer.left(walker)
+            self._observer.left(process)
 
     def _explain(self, error: BaseException) -> None:
-        """Add the walker that ran last and the time to an error that it raised."""
+        """Add the process that ran last and the time to an error that it raised."""
         if not isinstance(self._current, Continuation):
             return
-        walker = self._current.walker
-        if walker._has_ended() or isinstance(error, InputError):
-            error.add_note(f"raised in {walker.name} at the virtual time {self.now:g} s")
-            self._leave(walker, None)
+        process = self._current.process
+        if process._has_ended() or isinstance(error, InputError):
+            error.add_note(f"raised in {process.name} at the virtual time {self.now:g} s")
+            self._leave(process, None)
             self._over = True
 
     addWorker = add_worker  # noqa: N815 - the name in the paper
@@ -462,9 +454,9 @@ class Worker(Endpoint):
             if transfer is not None:
                 return transfer.data
         if source is None and timeout is None and mailbox.first is None and not mailbox.receivers:
-            # `Mailbox.receive` for the common case: one walker waits for anybody, without end.
+            # `Mailbox.receive` for the common case: one process waits for anybody, without end.
             continuation = self.sim._current or self.sim._running()
-            continuation.place = mailbox
+            continuation.wait_queue = mailbox
             mailbox.first = continuation
             mailbox.first_tag = tag
             transfer = yield
@@ -523,8 +515,10 @@ class Worker(Endpoint):
         sim = self.sim
         continuation = sim._running()
         mailbox.watchers += ((continuation, source, tag),)
-        continuation.place = mailbox
-        timer = sim.call_later(duration, lambda walker: mailbox.release(walker, True), continuation)
+        continuation.wait_queue = mailbox
+        timer = sim.call_later(
+            duration, lambda process: mailbox.release(process, True), continuation
+        )
         self.__computed += duration
         self.__computing_until = sim.now + duration
         if sim._observer is not None:
@@ -635,28 +629,28 @@ class Observer:
         self._append = timeline.append if timeline is not None else lambda span: None
         self._log = log
         # What goes on now, by who does it: node, resource, name, begin.
-        self._waits: dict[Walker, tuple[str, float]] = {}
+        self._waits: dict[Process, tuple[str, float]] = {}
         self._computes: dict[Worker, tuple[str, float]] = {}
         self._names: dict[Worker, str] = {}
         self._recorded_until: dict[int, float] = {}
 
     def watch(self, continuation: Continuation) -> None:
-        walker, send = continuation.walker, continuation.send
+        process, send = continuation.process, continuation.send
 
         def observed(value: object) -> float | None:
-            self._waited(walker)
+            self._waited(process)
             sleep = send(value)
             now = self._sim.now
             if sleep is not None:
-                self._waits.pop(walker, None)
+                self._waits.pop(process, None)
                 if self._log:
-                    verb = "computes" if walker in self._computes else "sleeps"
-                    self._line(walker.name, f"{verb} for {sleep:g} s")
+                    verb = "computes" if process in self._computes else "sleeps"
+                    self._line(process.name, f"{verb} for {sleep:g} s")
             else:
-                what = walker._waits_for()
-                self._waits[walker] = what, now
+                reason = process._waits_for()
+                self._waits[process] = reason, now
                 if self._log:
-                    self._line(walker.name, f"waits for {what}")
+                    self._line(process.name, f"waits for {reason}")
             return sleep
 
         continuation.send = observed
@@ -694,17 +688,17 @@ class Observer:
                 transfer.target, f"gets {_SHORT.repr(transfer.data)}{tag} from {transfer.source}"
             )
 
-    def left(self, walker: Walker) -> None:
-        self._waited(walker)
+    def left(self, process: Process) -> None:
+        self._waited(process)
         if self._log:
-            self._line(walker.name, "is cancelled" if walker.cancelled else "is done")
+            self._line(process.name, "is cancelled" if process.cancelled else "is done")
 
     def pause(self) -> None:
         """Record what is in progress up to now; the run may end here, or continue."""
         now = self._sim.now
-        for walker, (what, since) in list(self._waits.items()):
-            self._span(walker.name, "wait", what, since)
-            self._waits[walker] = what, now
+        for process, (what, since) in list(self._waits.items()):
+            self._span(process.name, "wait", what, since)
+            self._waits[process] = what, now
         for worker, (name, began) in list(self._computes.items()):
             self._span(worker.name, "compute", name, began)
             self._computes[worker] = name, now
@@ -712,10 +706,10 @@ class Observer:
             self._transferred(transfer)
             self._recorded_until[transfer.number] = now
 
-    def _waited(self, walker: Walker) -> None:
-        if walker in self._waits:
-            what, since = self._waits.pop(walker)
-            self._span(walker.name, "wait", what, since)
+    def _waited(self, process: Process) -> None:
+        if process in self._waits:
+            what, since = self._waits.pop(process)
+            self._span(process.name, "wait", what, since)
 
     def _transferred(self, transfer: Transfer) -> None:
         began = self._recorded_until.get(transfer.number, transfer.began)

@@ -5,11 +5,11 @@ holds its ports alone (`paracosm.network.sharing` has the rule), and is one even
 cluster whose links are shared fairly, transfers flow concurrently, or in turn if it serves packets
 (`Flows`).
 
-In a mailbox, messages are in the order of arrival, and so are walkers. A message goes to the first
-walker whose request it matches, or else into the mailbox. So a walker waits only while the mailbox
-holds nothing for it, and the common case, one walker that takes any message, costs O(1). Selecting
-by source or tag skips the messages that do not match. A walker that gives up (a time-out, an
-interrupt, a cancel) is removed at once, so it cannot consume a message that comes later.
+In a mailbox, messages are in the order of arrival, and so are processes. A message goes to the
+first process whose request it matches, or else into the mailbox. So a process waits only while the
+mailbox holds nothing for it, and the common case, one process that takes any message, costs O(1).
+Selecting by source or tag skips the messages that do not match. A process that gives up (a
+time-out, an interrupt, a cancel) is removed at once, so it cannot consume a later message.
 """
 
 from __future__ import annotations
@@ -23,16 +23,14 @@ from typing import Any, Literal
 
 from paracosm.cluster import Cluster, Link
 from paracosm.cluster.link import Packets
-from paracosm.engine.walkers import (
+from paracosm.engine.events import Stale, duration_error, seconds
+from paracosm.engine.processes import (
     Awaitable,
     Continuation,
     Future,
-    Place,
+    Process,
     Scheduler,
-    Stale,
-    Walker,
-    duration_error,
-    seconds,
+    WaitQueue,
 )
 from paracosm.errors import InputError, unknown
 from paracosm.network.packets import PacketTraffic
@@ -76,19 +74,19 @@ class TransferScheduler(Scheduler):
 
     def _transfers_under_way(self) -> list[Transfer]:
         """Return the transfers that hold their ports or flow through them, in order of request."""
-        found = [what for _, _, call, what in self.near if call == self.complete]
+        under_way = [transfer for _, _, call, transfer in self.near if call == self.complete]
         if self._flows is not None:
-            found.extend(self._flows.under_way.values())
-        return sorted(found, key=lambda transfer: transfer.number)
+            under_way.extend(self._flows.under_way.values())
+        return sorted(under_way, key=lambda transfer: transfer.number)
 
     def _anything_left(self) -> bool:
         if self._flows is not None and not self._ready and len(self.near) == self._flows.stale:
-            return any(call or not what.stale for _, _, call, what in self._events)
+            return any(call or not target.stale for _, _, call, target in self._events)
         return super()._anything_left()
 
 
-class Endpoint(Walker):
-    """A walker that receives messages."""
+class Endpoint(Process):
+    """A process that receives messages."""
 
     __slots__ = ("mailbox", "ports")
 
@@ -218,7 +216,7 @@ class Route:
     local: bool  # whether the two are on one node
     plain: bool  # whether a transfer holds these two ports alone, and no others
     ports: tuple[Port, ...]  # all that a transfer holds
-    flow: FlowWay | None  # its connection, where ports are shared fairly
+    flow: FlowConnection | None  # its connection, where ports are shared fairly
     # Of completed transfers; the time of those that held their ports.
     transfers: int
     bytes: float
@@ -315,13 +313,13 @@ def complete(transfer: Transfer) -> Continuation | None:
         sim = route.sim
         heappush(sim.near, (sim.now + transfer.propagation, sim._tick(), sim._deliver, transfer))
         return None
-    # `deliver` for the common case: the first walker takes it, and nobody awaits its arrival.
+    # `deliver` for the common case: the first process takes it, and nobody awaits its arrival.
     mailbox = route.mailbox
     first = mailbox.first
     if first is not None and transfer.awaited is None:
         tag = mailbox.first_tag
         if tag is None or tag == transfer.tag:
-            mailbox.first = first.place = None
+            mailbox.first = first.wait_queue = None
             transfer.arrived = route.sim.now
             return first
     deliver(transfer)
@@ -329,23 +327,25 @@ def complete(transfer: Transfer) -> Continuation | None:
 
 
 # Who waits, for messages from whom (None: from anybody), tagged with what (None: with anything).
-Wish = tuple["Continuation", str | None, Any]
+Request = tuple["Continuation", str | None, Any]
 
 
-class Mailbox(Place):
-    """The messages and the waiting walkers of one worker."""
+class Mailbox(WaitQueue):
+    """The messages and the waiting processes of one worker."""
 
     __slots__ = ("_owner", "first", "first_tag", "messages", "receivers", "watchers")
 
     def __init__(self, owner: Endpoint) -> None:
         self._owner = owner
         self.messages: deque[Transfer] = _NOTHING  # what has arrived and was not received
-        # A walker that came before the receivers, and the tag that it waits for. Nearly always it
+        # A process that came before the receivers, and the tag that it waits for. Nearly always it
         # is the only one; it would cost as much again to list it.
         self.first: Continuation | None = None
         self.first_tag: Any = None
-        self.receivers: list[Wish] = []  # further walkers that wait for a message
-        self.watchers: tuple[Wish, ...] = ()  # those that want to know of one, but do not take it
+        self.receivers: list[Request] = []  # further processes that wait for a message
+        self.watchers: tuple[
+            Request, ...
+        ] = ()  # those that want to know of one, but do not take it
 
     def holds(self, source: str | None, tag: Any) -> bool:
         return any(_fits(transfer, source, tag) for transfer in self.messages)
@@ -367,41 +367,45 @@ class Mailbox(Place):
         if source is not None and source not in sim.workers:
             raise unknown("worker", source, sim.workers)
         continuation = sim._running()
-        wish = (continuation, source, tag)
+        request = (continuation, source, tag)
         if timeout is None:
-            self.receivers.append(wish)
-            continuation.place = self
+            self.receivers.append(request)
+            continuation.wait_queue = self
             arrived: Transfer = yield
             return arrived
         delay = seconds("recv: the timeout", timeout)
-        timer = sim.call_later(delay, lambda walker: self.release(walker, None), continuation)
-        self.receivers.append(wish)
-        continuation.place = self
+        timer = sim.call_later(delay, lambda process: self.release(process, None), continuation)
+        self.receivers.append(request)
+        continuation.wait_queue = self
         try:
             transfer: Transfer | None = yield
         finally:
             timer.cancel()
         if transfer is None:
-            waited = f"{self._owner.name} waited {timeout:g} s in vain for {_request_text(wish)}"
+            waited = f"{self._owner.name} waited {timeout:g} s in vain for {_request_text(request)}"
             raise TimeoutError(waited)
         return transfer
 
     def release(self, continuation: Continuation, value: object) -> None:
-        self.forget(continuation)
-        continuation.place = None
+        self.remove(continuation)
+        continuation.wait_queue = None
         self._owner.sim._ready.append((continuation, value))
 
-    def forget(self, continuation: Continuation) -> None:
+    def remove(self, continuation: Continuation) -> None:
         if continuation is self.first:
             self.first = None
-        self.receivers = [wish for wish in self.receivers if wish[0] is not continuation]
-        self.watchers = tuple(wish for wish in self.watchers if wish[0] is not continuation)
+        self.receivers = [request for request in self.receivers if request[0] is not continuation]
+        self.watchers = tuple(
+            request for request in self.watchers if request[0] is not continuation
+        )
 
     def describe(self, continuation: Continuation) -> str:
         if continuation is self.first:
             return _request_text((continuation, None, self.first_tag))
-        wishes = [wish for wish in (*self.receivers, *self.watchers) if wish[0] is continuation]
-        return _request_text(wishes[0])
+        requests = [
+            request for request in (*self.receivers, *self.watchers) if request[0] is continuation
+        ]
+        return _request_text(requests[0])
 
 
 def deliver(transfer: Transfer) -> None:
@@ -431,8 +435,8 @@ def _fits(transfer: Transfer, source: str | None, tag: Any) -> bool:
     return (tag is None or tag == transfer.tag) and (source is None or source == transfer.source)
 
 
-def _request_text(wish: Wish) -> str:
-    _, source, tag = wish
+def _request_text(request: Request) -> str:
+    _, source, tag = request
     sender = "" if source is None else f" from {source}"
     return f"a message{sender}" if tag is None else f"a message{sender} tagged {tag!s}"
 
@@ -465,14 +469,14 @@ class Flows:
         self._due = LAST_INSTANT
         self._settling = False
 
-    def open(self, route: Route) -> FlowWay:
+    def open(self, route: Route) -> FlowConnection:
         found = self._stations.connect(route.source.name, route.target.name)
         for capacity in self._stations.capacity[self._known :]:
             self._traffic.add_station(capacity)
         self._known = len(self._stations.capacity)
         if not found.in_bytes:
-            return FlowWay(self, route, None)
-        return FlowWay(self, route, self._connect(found.stations))
+            return FlowConnection(self, route, None)
+        return FlowConnection(self, route, self._connect(found.stations))
 
     def open_alone(self, route: Route, link: Link) -> tuple[FairConnection, int]:
         """Return a connection over a link of its own, and the number of the link's station."""
@@ -559,7 +563,7 @@ class Flows:
         self._settle_later()
 
 
-class FlowWay:
+class FlowConnection:
     """The connection of one sender to one receiver."""
 
     __slots__ = ("_connection", "_flows", "_held", "_own", "_route", "_waiting", "current")
@@ -586,7 +590,9 @@ class FlowWay:
     def withdraw(self, transfer: Transfer) -> None:
         """Abort or discard a transfer; the next one begins."""
         if transfer is not self.current:
-            self._waiting = deque(each for each in self._waiting if each[0] is not transfer)
+            self._waiting = deque(
+                request for request in self._waiting if request[0] is not transfer
+            )
             return
         if transfer.number in self._flows.under_way:
             assert self._connection is not None

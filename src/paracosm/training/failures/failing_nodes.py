@@ -195,7 +195,7 @@ class FailingWorker(_Node, TrainingWorker):
                     raise
 
     def fail(self, back: float) -> None:
-        """Stop it until `back`, in seconds of the engine; called outside of any walker."""
+        """Stop it until `back`, in seconds of the engine; called outside of any process."""
         self.back = max(self.back, back)
         if self.is_away:
             return

@@ -179,7 +179,7 @@ def test_cancel_cleans_up_and_is_no_error() -> None:
     assert not holder.cancel()
 
 
-def test_a_walker_may_clean_up_for_a_while_before_it_is_cancelled() -> None:
+def test_a_process_may_clean_up_for_a_while_before_it_is_cancelled() -> None:
     class Holder(Worker):
         async def run(self) -> None:
             try:
@@ -263,7 +263,7 @@ def test_interrupting_one_that_waits_takes_it_off_the_queue() -> None:
     assert got == [("a", "interrupted"), ("b", "item")]
 
 
-def test_awaiting_a_walker_gives_its_result() -> None:
+def test_awaiting_a_process_gives_its_result() -> None:
     class Child(Worker):
         async def run(self) -> str:
             await self.sleep(2)
@@ -293,7 +293,7 @@ def test_calls_out_of_place_say_what_to_do() -> None:
     sim = Simulator()
     sim.add_worker("idle", Idle)
     other = sim.add_worker("other", Worker, daemon=True)
-    with pytest.raises(InputError, match="only a walker of a running simulation"):
+    with pytest.raises(InputError, match="only a process of a running simulation"):
         asyncio.run(other.recv())  # type: ignore[arg-type]
     other.cancel()
     sim.start()
