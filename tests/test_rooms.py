@@ -17,6 +17,7 @@ PACKAGE = Path(paracosm.__file__).parent
 
 GROUND: dict[str, set[str]] = {
     "addresses": set(),
+    "configuration": set(),
     "errors": set(),
     "units": set(),
     "expression": set(),

@@ -127,7 +127,7 @@ def test_a_message_cannot_control_a_terminal() -> None:
 def test_no_command_makes_the_configuration_of_another_but_by_validated() -> None:
     """Else what it refuses is pydantic's error, which the command line takes for a bug."""
     source = Path(validation.__file__).parent
-    configurations = {model.__name__ for kind in KINDS.values() for model in kind.models()} | {
+    configurations = {model.__name__ for kind in KINDS.values() for model in kind.models} | {
         "PredictConfig",
         "TrainConfig",
     }

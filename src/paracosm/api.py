@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow as pa
     from matplotlib.figure import Figure as MatplotlibFigure
-    from pydantic import BaseModel
-    from pydantic.fields import FieldInfo
 
+    from paracosm.results.kind import Kind
     from paracosm.results.view import Run
     from paracosm.studies import RunFolder, Study
     from paracosm.timeline import Timeline
@@ -602,22 +601,18 @@ class Tuned(Result[TuningSummary]):
 
 def arguments(verb: str) -> dict[str, str]:
     """Return the description of each argument of train, relax, predict, emulate or plan."""
-    return {name: str(field.description or "") for name, field in _fields(verb).items()}
+    return {name: str(field.description or "") for name, field in _kind_of(verb).fields.items()}
 
 
 _OWN = ("seed", "out", "force", "jobs", "backend", "scheduler")
 
 
-def _models(verb: str) -> tuple[type[BaseModel], ...]:
+def _kind_of(verb: str) -> Kind:
     from paracosm.studies import KINDS
 
     if str(verb) not in KINDS:
         raise unknown("verb", str(verb), KINDS)
-    return KINDS[verb].models()
-
-
-def _fields(verb: str) -> dict[str, FieldInfo]:
-    return {n: field for form in reversed(_models(verb)) for n, field in form.model_fields.items()}
+    return KINDS[verb]
 
 
 def _run(kind: str, config: Config, options: dict[str, Any]) -> Result[Any]:
@@ -626,7 +621,7 @@ def _run(kind: str, config: Config, options: dict[str, Any]) -> Result[Any]:
     from paracosm.studies import Point, Study
     from paracosm.validation import validated
 
-    models = _models(kind)
+    models = _kind_of(kind).models
     if config is not None and not isinstance(config, (Mapping, *models)):
         raise InputError(f"{kind}: config: give a mapping or a {models[0].__name__}")
     if isinstance(config, BaseModel):
@@ -640,8 +635,7 @@ def _run(kind: str, config: Config, options: dict[str, Any]) -> Result[Any]:
         seed = Study.model_validate({kind: {}}).with_arguments(own["seed"], {}).seed
         return _run_point(Point(kind, "", seed, config, {}), own)
     given = {**cast("Mapping[str, Any]", config or {}), **options}
-    synonyms = [name for form in models for name in getattr(form, "SYNONYMS", {})]
-    names = [*_fields(kind), *synonyms, *_OWN, "config"]
+    names = [*_kind_of(kind).fields, *_kind_of(kind).synonyms, *_OWN, "config"]
     for name in given:
         if name not in names:
             raise InputError(f"{kind}: {unknown('argument', str(name), names)}")
@@ -661,7 +655,7 @@ def _own(options: Mapping[str, Any]) -> dict[str, Any]:
 def _run_study(asked: Any, where: str, options: Mapping[str, Any]) -> Result[Any]:
     own = _own({name: options[name] for name in _OWN if name in options})
     given = {name: value for name, value in options.items() if name not in _OWN}
-    names = [*_fields(asked.kind), *_OWN]
+    names = [*_kind_of(asked.kind).fields, *_OWN]
     for name in given:
         if name not in names:
             raise InputError(f"{where}: {unknown('argument', name, names)}")

@@ -218,15 +218,24 @@ def test_a_slower_node_computes_so_much_longer() -> None:
         ({"cluster": cluster(**HALF), "mode": "wire"}, "duplex: half has no model in mode wire"),
         (
             {"cluster": cluster(), "sharing": "serial"},
-            "sharing has no effect: the cluster file defines it",
+            "sharing: has no effect, leave it out: the cluster file defines it",
         ),
         (
             {"cluster": cluster(), "overhead": "1ms"},
-            "overhead has no effect: the cluster file defines it",
+            "overhead: has no effect, leave it out: the cluster file defines it",
         ),
-        ({"workers": 4, "sharing": "serial"}, "sharing has no effect: there are no links"),
-        ({"workers": 4, "duplex": "half"}, "duplex has no effect: there are no links"),
-        ({"workers": 4, "pipelined": False}, "pipelined has no effect: there are no links"),
+        (
+            {"workers": 4, "sharing": "serial"},
+            "sharing: has no effect, leave it out: there are no links",
+        ),
+        (
+            {"workers": 4, "duplex": "half"},
+            "duplex: has no effect, leave it out: there are no links",
+        ),
+        (
+            {"workers": 4, "pipelined": False},
+            "pipelined: has no effect, leave it out: there are no links",
+        ),
         ({"workers": 4, "world_size": 4}, "workers and world_size are the same"),
         ({"workers": 10**9}, "1000000"),
         ({"workers": 2_000_000}, "less than or equal to 1000000"),

@@ -69,11 +69,14 @@ def test_without_links_there_is_no_cluster(script: Path) -> None:
         ({"world_size": 4, "comm_workers": 2**63}, "less than or equal to 1000"),
         ({"world_size": 4, "skew": [1]}, "skew: "),
         ({"world_size": 4, "compute_jitter": True}, "compute_jitter: "),
-        ({"world_size": 4, "port": 2000}, "port has no effect: only mode wire has it"),
+        (
+            {"world_size": 4, "port": 2000},
+            "port: has no effect, leave it out: only mode wire has it",
+        ),
         ({"world_size": 4, "mode": "wire", "algorithm": "ring"}, "gloo itself decides"),
         (
             {"cluster": CLUSTER, "latency": "1ms"},
-            "latency has no effect: the cluster file defines it",
+            "latency: has no effect, leave it out: the cluster file defines it",
         ),
         ({"world_size": 4, "bandwidth": "25"}, '"25" has no unit'),
         ({"world_size": 13, "cluster": CLUSTER}, "12"),

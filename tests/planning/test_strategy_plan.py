@@ -107,7 +107,7 @@ def test_the_command_answers_in_a_sentence_and_writes_a_page(
         ({"hardware": "h100-sxn"}, 'unknown hardware "h100-sxn": did you mean h100-sxm'),
         (
             {"target": "loss <= 1"},
-            "batch_tokens, hardware, max_workers, tokens: cannot be combined",
+            "target: cannot be combined with batch_tokens, hardware, max_workers, tokens",
         ),
         ({"checkpoint_cost": "10s"}, "checkpoint_cost: has no effect"),
         (

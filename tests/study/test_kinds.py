@@ -13,20 +13,22 @@ from paracosm.studies.kinds import KINDS
 
 def test_every_kind_is_a_key_of_a_study_and_ends_where_it_succeeds() -> None:
     assert set(Study.model_fields) == {"seed", "over", *KINDS}
-    for kind in KINDS.values():
+    for verb, kind in KINDS.items():
+        assert kind.verb == verb
+        assert {answer.summary.verb for answer in kind.answers} == {verb}
         assert kind.success in kind.ends
         assert "interrupted" not in kind.ends
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_argument_of_a_kind_is_described(kind: str) -> None:
-    for form in KINDS[kind].models():
+    for form in KINDS[kind].models:
         for name, field in form.model_fields.items():
             assert field.description, name
 
 
 NONE = (
-    "a study has one of the keys train, relax, predict, emulate, plan, with the arguments of the "
+    "a study has one of the keys train, plan, predict, emulate, relax, with the arguments of the "
     "run"
 )
 

@@ -192,7 +192,7 @@ def test_the_resolved_study_of_a_point_gives_the_same_point_again(
         ("train: {}\n1: 3", "1: a key is a name"),
         ("train: [1]", "train: input should be a mapping of names to values, got a list"),
         ("train: {cluster: 5}", "cluster: input should be a path, got 5"),
-        ("workers: 4", "a study has one of the keys train, relax, predict"),
+        ("workers: 4", "a study has one of the keys train, plan, predict"),
         ("train: [", "cannot read the study file"),
         ("train: {lr: 0.1, lr: 0.2}", 'the key "lr" is given twice (line 1)'),
         (f"train: {'[' * 99}{']' * 99}", "nested deeper than 64 levels"),

@@ -81,7 +81,7 @@ def forms() -> list[Any]:
     return [
         pytest.param(kind, form, id=form.__name__)
         for kind in KINDS
-        for form in KINDS[kind].models()
+        for form in KINDS[kind].models
     ]
 
 

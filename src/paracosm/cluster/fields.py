@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from paracosm.cluster.changes import Changes, apply_changes, changes_cluster
 from paracosm.cluster.cluster import Cluster, star, switch
@@ -14,6 +14,7 @@ from paracosm.cluster.description import cluster_from_mapping, load_cluster
 from paracosm.cluster.file import SharingField
 from paracosm.cluster.link import Duplex, Link
 from paracosm.cluster.worker_counts import MOST_NODES, parse_workers
+from paracosm.configuration import Configuration
 from paracosm.errors import InputError
 from paracosm.quantities import Bandwidth, Duration
 
@@ -40,15 +41,12 @@ WorkerCounts = Annotated[
 """Numbers of workers: 16, or several: 1,2,4..64."""
 
 
-class ClusterFields(BaseModel):
+class ClusterFields(Configuration):
     """The fields that describe the cluster: flags for links, or a cluster file, and changes.
 
     A configuration inherits them, sets its own defaults of `workers` and `servers`, and calls
-    `cluster_of`. `SYNONYMS` has other names of fields, such as "processors" for workers.
+    `cluster_of`.
     """
-
-    SYNONYMS: ClassVar[dict[str, str]] = {}
-    """What else may be written for a field, by what is written."""
 
     latency: Annotated[Duration, Field(allow_inf_nan=False)] = Field(
         0.0, description="latency of every link"

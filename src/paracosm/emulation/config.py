@@ -316,10 +316,6 @@ class EmulateConfig(ClusterFields):
                 raise each.error("emulate cannot take a delay away; write 2x faster, or none")
         return [each for each in self.what_if if each.subject.startswith(subject)]
 
-    def without_effect(self) -> set[str]:
-        """Return the fields that make no difference to such a run, whatever their values."""
-        return set().union(*self._idle().values())
-
     @property
     def _change_of_world(self) -> Change | None:
         found = [each for each in self.what_if if each.what == "count"]
@@ -347,13 +343,10 @@ class EmulateConfig(ClusterFields):
                 "delays: computing must be measured once for all of them: mode backend, without "
                 "--live and --nccl"
             )
-        for reason, names in self._idle().items():
-            given = sorted(names & self.model_fields_set)
-            if given:
-                raise ValueError(f"{given[0]} has no effect: {reason}")
+        self.refuse_idle()
         return self
 
-    def _idle(self) -> dict[str, set[str]]:
+    def idle(self) -> dict[str, set[str]]:
         idle: dict[str, set[str]] = {}
         if self.mode == "backend":
             idle["only mode wire has it"] = {"pace", "port"}

@@ -14,8 +14,9 @@ from heapq import heapify, heapreplace, merge
 from math import inf
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, InstanceOf, PlainSerializer
+from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer
 
+from paracosm.configuration import Configuration
 from paracosm.errors import InputError, unknown
 from paracosm.faults.checkpoint import INTERVALS
 from paracosm.faults.fault import Node, OnNode
@@ -114,7 +115,7 @@ def _interval(value: Any) -> Any:
     return seconds
 
 
-class FailureFields(BaseModel):
+class FailureFields(Configuration):
     """The fields of a configuration for failures of nodes, and for checkpoints."""
 
     mtbf: Annotated[

@@ -134,18 +134,16 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
 
     @model_validator(mode="after")
     def _consistent(self) -> PlanConfig:
-        for reason, fields in self._idle().items():
-            if given := sorted(fields & self.model_fields_set):
-                raise ValueError(f"{', '.join(given)}: has no effect, leave it out: {reason}")
+        self.refuse_idle()
         self.check_recipe(self.updates)
         return self
 
     def without_effect(self) -> set[str]:
         """Return the fields that have no effect on this plan, whatever their values."""
-        idle = set().union(*self._idle().values())
+        idle = super().without_effect()
         return idle if "batch" in self.model_fields_set else {*idle, "batch"}
 
-    def _idle(self) -> dict[str, set[str]]:
+    def idle(self) -> dict[str, set[str]]:
         idle = self.idle_of_start() | self.idle_of_privacy()
         rules = [algorithm.rule(self.workers[-1]) for algorithm in self.algorithm]
         idle |= self.idle_of_failures([rule.needs_all for rule in rules if rule])

@@ -88,13 +88,11 @@ class StrategyPlanConfig(FailureFields):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for reason, fields in self.idle_of_failures([True]).items():
-            if given := sorted(fields & self.model_fields_set):
-                raise ValueError(f"{', '.join(given)}: has no effect, leave it out: {reason}")
+        self.refuse_idle()
         return self
 
-    def without_effect(self) -> set[str]:
-        return set().union(*self.idle_of_failures([True]).values())
+    def idle(self) -> dict[str, set[str]]:
+        return self.idle_of_failures([True])
 
     def check(self) -> None:
         """Raise InputError for what can be known to be wrong before anything is predicted."""

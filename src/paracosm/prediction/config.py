@@ -221,10 +221,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
         if self.shape is not None and not all(1 <= size <= MOST_ELEMENTS for size in self.shape):
             sizes = "x".join(map(shown, self.shape))
             raise ValueError(f"shape: sizes are 1 to {MOST_ELEMENTS:,}, not {sizes}")
-        for reason, fields in self._idle_by_reason().items():
-            idle = sorted(fields & self.model_fields_set)
-            if idle:
-                raise ValueError(f"{', '.join(idle)}: has no effect, leave it out: {reason}")
+        self.refuse_idle()
         if self.exact and self.new_ops in ("estimate", "refuse"):
             raise ValueError(
                 f"exact profiles missing ops and new_ops {self.new_ops} does not: give one of them"
@@ -246,7 +243,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
         return text
 
     def without_effect(self) -> set[str]:
-        idle = set().union(*self._idle_by_reason().values())
+        idle = super().without_effect()
         if self.profile is not None and "batch" not in self.model_fields_set:
             idle.add("batch")
         if self.is_timed:
@@ -259,7 +256,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
             idle |= self._idle_of_hardware()
         return idle
 
-    def _idle_by_reason(self) -> dict[str, set[str]]:
+    def idle(self) -> dict[str, set[str]]:
         idle: dict[str, set[str]] = {}
         if self.profile is not None:
             return self._idle_of_profile()

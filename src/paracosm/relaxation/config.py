@@ -306,10 +306,7 @@ class RelaxConfig(ClusterFields):
     def _consistent(self) -> RelaxConfig:
         if (self.problem is None) == (self.matrix is None):
             raise ValueError("nothing to solve: give either problem or matrix")
-        for reason, fields in self._idle_by_reason().items():
-            given = sorted(fields & self.model_fields_set)
-            if given:
-                raise ValueError(f"{', '.join(given)}: has no effect, leave it out: {reason}")
+        self.refuse_idle()
         if (self.cores is None) != (self.time_slice is None):
             raise ValueError("cores and time_slice go together: --cores 2 --time-slice 4ms")
         limited = self.max_time is not None or "max_sweeps" in self.model_fields_set
@@ -317,11 +314,7 @@ class RelaxConfig(ClusterFields):
             raise ValueError("tolerance: without one, give max_time or max_sweeps")
         return self
 
-    def without_effect(self) -> set[str]:
-        """Return the fields that have no effect on this run, whatever their values."""
-        return set().union(*self._idle_by_reason().values())
-
-    def _idle_by_reason(self) -> dict[str, set[str]]:
+    def idle(self) -> dict[str, set[str]]:
         idle: dict[str, set[str]] = {}
         if self.memory == "shared":
             idle["shared memory has no messages (memory: distributed has)"] = set(_NETWORK)

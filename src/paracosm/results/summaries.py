@@ -6,7 +6,7 @@ Times are in seconds, memory in bytes, rates per second, shares from 0 to 1.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from paracosm.results.json_object import JsonObject
 
@@ -96,6 +96,7 @@ class Summary(JsonObject):
     status: str
     what_if: Sequence[str] | None = None
     defaults: Mapping[str, str] | None = None
+    verb: ClassVar[str] = ""  # of the kind of run, if it has one
 
 
 class FailureSummary(JsonObject):
@@ -217,6 +218,7 @@ class TrainingSummary(Summary):
         energy: joules of all nodes; None without power in the cluster file.
     """
 
+    verb: ClassVar[str] = "train"
     kind: Literal["training"] = "training"
     algorithm: str
     workers: int
@@ -340,6 +342,7 @@ class PlanSummary(Summary):
         runs, updates_made: the effort of the plan.
     """
 
+    verb: ClassVar[str] = "plan"
     kind: Literal["plan"] = "plan"
     target: str
     profile: str
@@ -410,6 +413,7 @@ class RelaxationSummary(Summary):
     `energy` is in joules, of all processors; None where the cluster file says no power.
     """
 
+    verb: ClassVar[str] = "relax"
     kind: Literal["relaxation"] = "relaxation"
     problem: str
     method: str
@@ -506,6 +510,7 @@ class _TimedGraph(Summary):
 class IterationSummary(_TimedGraph):
     """Of `paracosm predict`: an iteration on one device."""
 
+    verb: ClassVar[str] = "predict"
     kind: Literal["iteration"] = "iteration"
     phases: Mapping[str, Seconds]
 
@@ -562,6 +567,7 @@ class JobSummary(_TimedGraph):
         search: how the strategy was found; None if it was given.
     """
 
+    verb: ClassVar[str] = "predict"
     kind: Literal["job"] = "job"
     workers: int
     strategy: str
@@ -614,6 +620,7 @@ class StrategyPlanSummary(Summary):
         cluster: with the most workers.
     """
 
+    verb: ClassVar[str] = "plan"
     kind: Literal["strategy plan"] = "strategy plan"
     model: str
     dtype: str | None = None
@@ -647,6 +654,7 @@ class Saturation(JsonObject):
 class ThroughputSummary(Summary):
     """Of `paracosm predict` from a job profile. Numbers are those of the most workers."""
 
+    verb: ClassVar[str] = "predict"
     kind: Literal["throughput"] = "throughput"
     profile: str
     workers: int
@@ -752,6 +760,7 @@ class ReplaySummary(Summary):
             steps are as long as the device takes; 0 where they are as long as the host takes.
     """
 
+    verb: ClassVar[str] = "replay"
     kind: Literal["replay"] = "replay"
     traces: Sequence[str]
     ranks: Sequence[int]
@@ -792,6 +801,7 @@ class EmulationSummary(Summary):
             job was not put together from a measurement, or waits for little.
     """
 
+    verb: ClassVar[str] = "emulate"
     kind: Literal["emulation"] = "emulation"
     exit_code: int | None
     world_size: int
@@ -848,6 +858,7 @@ class ProfileSummary(Summary):
 class TuningSummary(Summary):
     """Of `paracosm relax tune`; times are in units of the fault-free time of the same seed."""
 
+    verb: ClassVar[str] = "tune"
     kind: Literal["tuning"] = "tuning"
     space: Mapping[str, Sequence[float]]
     trials: int

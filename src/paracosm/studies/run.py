@@ -17,7 +17,8 @@ from paracosm.errors import InputError
 from paracosm.factory import failure
 from paracosm.files import Lock, check_no_link, replacing, temporary_folder, unwritable
 from paracosm.results import Summary, to_builtin, to_json
-from paracosm.studies.kinds import KINDS, Hooks, Outcome
+from paracosm.results.kind import Hooks, Outcome
+from paracosm.studies.kinds import KINDS
 from paracosm.studies.run_folder import JOURNAL, RunFolder, remove_run_files, write_run_files
 from paracosm.studies.study import Point, Study
 

@@ -64,17 +64,6 @@ FORMAT = 2
 1 had no number, and throughput in three shapes.
 """
 
-SUMMARY_KINDS = {
-    "train": ("training",),
-    "relax": ("relaxation",),
-    "predict": ("iteration", "job", "throughput"),
-    "emulate": ("emulation",),
-    "plan": ("plan", "strategy plan"),
-    REPLAY: ("replay",),
-    TUNE: ("tuning",),
-}
-"""Verb -> kinds of summary of its runs, first that of a run whose summary names none."""
-
 JOURNAL = "runs.jsonl"
 UNCHANGED_JOURNAL = f"unchanged-{JOURNAL}"
 
@@ -295,13 +284,14 @@ class RunFolder:
     def results(self) -> Summary:
         """The typed summary; of an unfinished run, one without numbers."""
         file, verb = self.path / "summary.json", self.kind or "train"
-        kind = (self.summary or {}).get("kind") or SUMMARY_KINDS[verb][0]
-        if kind not in SUMMARY_KINDS[verb]:
+        classes = _summaries_of(verb)
+        name = (self.summary or {}).get("kind") or classes[0].kind
+        named = next((each for each in classes if each.kind == name), None)
+        if named is None:
             raise InputError(f"{file}: damaged: not the kind of summary of {verb}")
         if self.summary is None:
-            return SUMMARIES[kind].from_dict({"status": UNFINISHED})
-        found = {**self.summary, "status": self.status}
-        return SUMMARIES[kind].from_dict(found, f"{file}: ")
+            return named.from_dict({"status": UNFINISHED})
+        return named.from_dict({**self.summary, "status": self.status}, f"{file}: ")
 
     @property
     def status(self) -> str:
@@ -345,6 +335,13 @@ class RunFolder:
         from paracosm.timeline import Timeline
 
         return Timeline.load(file)
+
+
+def _summaries_of(verb: str) -> list[type[Summary]]:
+    """Return the classes of the summaries of a kind, first that of an unfinished run."""
+    if verb in (REPLAY, TUNE):
+        return [SUMMARIES["replay" if verb == REPLAY else "tuning"]]
+    return [answer.summary for answer in KINDS[verb].answers]
 
 
 def claim_folder(folder: Path, force: bool) -> None:

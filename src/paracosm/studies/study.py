@@ -180,15 +180,7 @@ class Study(BaseModel):
             arguments = {key: value for key, value in varied.items() if key != "seed"}
             place = f"{where}: {name}" if name else where
             asked = {**self.arguments, **arguments}
-            try:
-                model = kind.model(asked)
-            except InputError as error:
-                raise InputError(f"{place}: {error}") from None
-            config = validated(model, asked, place)
-            try:
-                kind.check(config)
-            except InputError as error:
-                raise InputError(f"{place}: {error}") from None
+            config = kind.configured(asked, place)
             try:
                 identity = (seed, config.model_dump_json(), _objects(varied.values()))
             except ValueError:  # of pydantic_core, which Paracosm does not import itself

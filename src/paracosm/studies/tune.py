@@ -20,10 +20,10 @@ import yaml
 from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError, require, unknown
 from paracosm.files import replacing
-from paracosm.results import SUMMARIES, JsonObject, Summary, to_builtin
+from paracosm.results import JsonObject, Summary, to_builtin
 from paracosm.studies.kinds import KINDS
 from paracosm.studies.run import FailedPoint, SweepRow, sweeping
-from paracosm.studies.run_folder import BEST, SUMMARY_KINDS, TRIALS, TUNE
+from paracosm.studies.run_folder import BEST, TRIALS, TUNE
 from paracosm.studies.study import Point, Study
 from paracosm.units import format_number
 from paracosm.validation import validated
@@ -32,7 +32,6 @@ EXAMPLE = "lr=0.01..1 log, algorithm=asgd|ssgd"
 
 _BESIDE = 4  # trials suggested at a time, whatever the jobs: more would know less of each other
 _STARTUP = 10  # trials that are drawn at random
-_OF_PLANS = {"time": "fastest", "cost": "cheapest"}
 _COMMA = re.compile(r",(?![^()]*\))")
 _NUMBER = r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 _RANGE = re.compile(
@@ -125,9 +124,9 @@ class Objective:
             InputError: such summaries have no such number.
         """
         found: Any = summary
-        if summary.kind.endswith("plan") and self.name in _OF_PLANS:
-            best = summary[_OF_PLANS[self.name]]
-            found = {self.name: None} if best is None else summary["designs"][best]
+        kind = KINDS.get(summary.verb)
+        if kind is not None and self.name in kind.names:
+            found = kind.numbers(summary)
         for name in self.name.split("."):
             if found is None:
                 return None
@@ -142,8 +141,8 @@ class Objective:
         if found is not None and (isinstance(found, bool) or not isinstance(found, float | int)):
             raise InputError(f"{self.name}: of a {summary.kind} summary this is no number")
         ended = summary.status not in ("diverged", "failed")
-        if summary.kind == "relaxation" and self.name not in ("residual", "error"):
-            ended = summary.status == "converged"  # what it took to converge
+        if kind is not None:
+            ended = ended and kind.reached(summary, self.name)
         return float(found) if ended and found is not None and not isnan(found) else None
 
     def over(self, summaries: Sequence[Summary | None]) -> float:
@@ -171,16 +170,16 @@ def objective_of(study: Study, text: str, minimize: str | None, maximize: str | 
     if minimize is not None and maximize is not None:
         raise InputError("give --minimize or --maximize, not both")
     name = minimize if maximize is None else maximize
-    if name is not None:
-        known = dict[str, Any].fromkeys(_OF_PLANS if study.kind == "plan" else (), float)
-        for kind in SUMMARY_KINDS[study.kind]:
-            known |= get_type_hints(SUMMARIES[kind])
-        if name.partition(".")[0] not in known:
-            numbers = [each for each, hint in known.items() if {int, float} & _kinds(hint)]
-            raise unknown(f"number of the summary of {KINDS[study.kind].noun}", name, numbers)
-        return Objective(name, maximize=minimize is None)
-    runs = KINDS[study.kind]
-    return Objective(runs.objective(_a_configuration(study, text)), runs.maximizes)
+    kind = KINDS[study.kind]
+    if name is None:
+        return Objective(kind.objective(_a_configuration(study, text)), kind.maximizes)
+    known = dict[str, Any].fromkeys(kind.names, float)
+    for answer in kind.answers:
+        known |= get_type_hints(answer.summary)
+    if name.partition(".")[0] not in known:
+        numbers = [each for each, hint in known.items() if {int, float} & _kinds(hint)]
+        raise unknown(f"number of the summary of {kind.noun}", name, numbers)
+    return Objective(name, maximize=minimize is None)
 
 
 def _a_configuration(study: Study, text: str) -> Any:

@@ -257,10 +257,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
                 "changes"
             )
         self._check_faults()
-        for reason, fields in self._idle_by_reason().items():
-            given = sorted(fields & self.model_fields_set)
-            if given:
-                raise ValueError(f"{', '.join(given)}: has no effect, leave it out: {reason}")
+        self.refuse_idle()
         is_counted = self.schedule is not None and self.updates is None and self.until_time is None
         if not is_counted:  # in the file, and checked then
             self.check_recipe(self.last_update)
@@ -355,11 +352,7 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             if change.subject == "servers" and takes_no_time:
                 raise change.error("has no effect: updates take no time; give update_time")
 
-    def without_effect(self) -> set[str]:
-        """Return the fields that have no effect on this run, whatever their values."""
-        return set().union(*self._idle_by_reason().values())
-
-    def _idle_by_reason(self) -> dict[str, set[str]]:
+    def idle(self) -> dict[str, set[str]]:
         idle: dict[str, set[str]] = {}
         topology = self.resolve_topology()
         if self.schedule is not None:

@@ -78,8 +78,8 @@ def test_it_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("fields", "match"),
     [
-        ({"mode": "wire"}, "nccl has no effect: it is mode backend's"),
-        ({"comm_workers": 2}, "comm_workers has no effect: with nccl"),
+        ({"mode": "wire"}, "nccl: has no effect, leave it out: it is mode backend's"),
+        ({"comm_workers": 2}, "comm_workers: has no effect, leave it out: with nccl"),
     ],
 )
 def test_what_would_have_no_effect_is_refused(fields: dict[str, object], match: str) -> None:

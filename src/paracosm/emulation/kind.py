@@ -1,0 +1,37 @@
+"""Runs of `emulate`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paracosm.results.kind import Answer, Form, Hooks, Kind, Outcome
+from paracosm.results.summaries import EmulationSummary
+
+
+def _run(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
+    from paracosm.emulation.run import run_emulation
+
+    result = run_emulation(config, seed, metrics, hooks.progress, hooks.announce)
+    return Outcome(result.summary, result.timeline, result.files)
+
+
+def _check(config: Any) -> None:
+    from paracosm.emulation.check import check_emulation
+
+    check_emulation(config)
+
+
+KIND = Kind(
+    verb="emulate",
+    noun="an emulation",
+    question="How does my own script behave as one rank of N?",
+    help="Run an unmodified training script as one rank of a world of emulated ranks.",
+    example="emulate --world-size 16 --bandwidth 10Gbit/s train.py",
+    forms=(Form("paracosm.emulation.config:EmulateConfig", _run, _check),),
+    answers=(Answer(EmulationSummary),),
+    objective=lambda config: "iteration_time",
+    unit=lambda config: "iterations",
+    ends=frozenset({"done", "noisy"}),
+    has_metrics=True,
+    prints=lambda config: config.output == "terminal",
+)

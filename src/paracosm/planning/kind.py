@@ -1,0 +1,90 @@
+"""Runs of `plan`, and runs of `train` whose schedule is predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from paracosm.errors import InputError
+from paracosm.results.kind import Answer, Form, Hooks, Kind, Outcome
+from paracosm.results.summaries import PlanSummary, StrategyPlanSummary
+from paracosm.training.kind import KIND as TRAINING
+from paracosm.training.kind import outcome_of
+
+
+def _plan(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
+    from paracosm.planning.plan import run_plan
+
+    summary = run_plan(
+        config,
+        seed,
+        metrics,
+        hooks.progress,
+        hooks.announce,
+        backend=hooks.backend,
+        journal=hooks.journal,
+    )
+    return Outcome(summary)
+
+
+def _plan_strategies(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
+    from paracosm.planning.strategy_plan import run_strategy_plan
+
+    return Outcome(run_strategy_plan(config, seed, hooks.progress))
+
+
+def _of_best(summary: Any) -> Mapping[str, float | None]:
+    """Return the time of the fastest design, and the cost of the cheapest."""
+    numbers: dict[str, float | None] = {}
+    for name, best in {"time": "fastest", "cost": "cheapest"}.items():
+        number = None if summary[best] is None else summary["designs"][summary[best]][name]
+        numbers[name] = number["median"] if isinstance(number, Mapping) else number
+    return numbers
+
+
+KIND = Kind(
+    verb="plan",
+    noun="a plan",
+    question="How long does it take to reach a target, and what does it cost?",
+    help="Predict how long and how much money a model takes to train, on a cluster you don't have.",
+    example='plan job.profile --workers 1,2,4..32 --bandwidth 10Gbit/s --target "loss <= 0.1"',
+    forms=(
+        Form("paracosm.planning.config:PlanConfig", _plan),
+        Form("paracosm.planning.strategy_plan:StrategyPlanConfig", _plan_strategies),
+    ),
+    answers=(Answer(PlanSummary), Answer(StrategyPlanSummary)),
+    objective=lambda config: "time",
+    numbers=_of_best,
+    names=("time", "cost"),
+    ends=frozenset({"done", "not reached"}),
+    of_many=True,
+    takes_profile=True,
+)
+
+
+def _train(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
+    if config.profile is None and config.strategy is None:
+        return TRAINING.forms[0].run(config, seed, metrics, hooks)
+    from paracosm.planning.scheduled import run_scheduled
+
+    if hooks.log:
+        raise InputError(
+            "--log has no effect with a schedule, which simulates no events: leave it out"
+        )
+    return outcome_of(run_scheduled(config, seed, metrics, hooks.progress, hooks.backend))
+
+
+def _check_train(config: Any) -> None:
+    if config.profile is None and config.strategy is None:
+        TRAINING.forms[0].check(config)
+        return
+    from paracosm.planning.scheduled import check_scheduled
+
+    check_scheduled(config)
+
+
+TRAIN = replace(
+    TRAINING, forms=(Form("paracosm.training.config:TrainConfig", _train, _check_train),)
+)
+"""Runs of `train`, with the forms that predict their schedule."""

@@ -1,0 +1,37 @@
+"""Runs of `predict`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paracosm.results.kind import Answer, Form, Hooks, Kind, Outcome
+from paracosm.results.summaries import IterationSummary, JobSummary, ThroughputSummary
+
+
+def _run(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
+    from paracosm.prediction.run import run_prediction
+
+    result = run_prediction(config, seed, hooks.progress, hooks.announce)
+    return Outcome(result.summary, result.timeline)
+
+
+def _unit(config: Any) -> str:
+    if config.is_auto:
+        return "strategies"
+    return "predictions" if config.predictions else "new ops"
+
+
+KIND = Kind(
+    verb="predict",
+    noun="a prediction",
+    question="How many examples/s, and what is the bottleneck?",
+    help="Predict iteration time, throughput and memory, on one device or on a whole cluster.",
+    example="predict --model resnet50 --strategy ddp --workers 1,2,4..64 --bandwidth 10Gbit/s",
+    forms=(Form("paracosm.prediction.config:PredictConfig", _run),),
+    answers=(Answer(IterationSummary), Answer(JobSummary), Answer(ThroughputSummary)),
+    objective=lambda config: "examples_per_second",
+    maximizes=True,
+    unit=_unit,
+    total=lambda config: config.predictions,
+    takes_profile=True,
+)
