@@ -79,9 +79,7 @@ PYTHON = (
 
 def forms() -> list[Any]:
     return [
-        pytest.param(kind, form, id=form.__name__)
-        for kind in KINDS
-        for form in KINDS[kind].models
+        pytest.param(kind, form, id=form.__name__) for kind in KINDS for form in KINDS[kind].models
     ]
 
 
