@@ -211,4 +211,7 @@ def write_calibration(link: PairLink, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    _measured(*map(float, sys.argv[1:]))
+    try:
+        _measured(*map(float, sys.argv[1:]))
+    except InputError:
+        sys.exit(1)  # rank 0 has met the same, and says so in a line, or was interrupted
