@@ -37,7 +37,7 @@ GROUND: dict[str, set[str]] = {
 """Modules that every room may import, and which of each other they do."""
 FLOOR_1 = {"cluster", "timing", "timeline", "results"}
 FLOOR_2 = {"network", "simulation", "jobs", "engine", "models", "graphs", "faults"}
-FLOOR_3 = {"profiling", "prediction", "training", "relaxation", "emulation"}
+FLOOR_3 = {"profiling", "prediction", "replay", "training", "relaxation", "emulation"}
 BELOW_STUDY = FLOOR_1 | FLOOR_2 | FLOOR_3
 MAY_IMPORT: dict[str, set[str]] = {
     "cluster": set(),
@@ -56,6 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("profiling", "simulation", "jobs", "graphs", "models", "network"),
         *("cluster", "timing", "timeline", "results"),
     },
+    "replay": {"timeline", "jobs", "simulation", "network", "cluster", "results"},
     "training": {
         *("engine", "simulation", "models", "network", "faults"),
         *("cluster", "timing", "timeline", "results"),

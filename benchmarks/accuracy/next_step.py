@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.jobs.job import Program
-from paracosm.prediction.traces.outcome import replayed
-from paracosm.prediction.traces.segments import QUEUE
-from paracosm.prediction.traces.traced import WORK, TracedJob, TracedRank
+from paracosm.replay.outcome import replayed
+from paracosm.replay.segments import QUEUE
+from paracosm.replay.traced import WORK, TracedJob, TracedRank
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -497,7 +497,7 @@ def replay(
     Raises:
         InputError: a trace cannot be used, or a change cannot be read or applied.
     """
-    from paracosm.prediction.traces import replay_traces, summarise_replays
+    from paracosm.replay import replay_traces, summarise_replays
     from paracosm.studies import REPLAY, RunFolder
 
     for name, given in (("alone", alone), ("force", force)):

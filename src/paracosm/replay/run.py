@@ -12,10 +12,10 @@ from paracosm.arrays import Bools
 from paracosm.cluster.changes import COLLECTIVES, PARTS, Change, parse_change, refuse_changes
 from paracosm.errors import InputError, unknown
 from paracosm.jobs.job import Job
-from paracosm.prediction.traces.account import Account
-from paracosm.prediction.traces.arrivals import lateness_of
-from paracosm.prediction.traces.job import read_parts
-from paracosm.prediction.traces.outcome import (
+from paracosm.replay.account import Account
+from paracosm.replay.arrivals import lateness_of
+from paracosm.replay.job import read_parts
+from paracosm.replay.outcome import (
     Outcome,
     Times,
     bottleneck_of,
@@ -25,8 +25,8 @@ from paracosm.prediction.traces.outcome import (
     timeline_of,
     traced_times,
 )
-from paracosm.prediction.traces.programs import MESSAGE
-from paracosm.prediction.traces.traced import WORK, TracedJob
+from paracosm.replay.programs import MESSAGE
+from paracosm.replay.traced import WORK, TracedJob
 from paracosm.results import ReplaySummary, summaries
 from paracosm.timeline import Timeline
 from paracosm.timeline.kineto.communication import MESSAGES, named_kernels

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
-from paracosm.prediction.traces.job import job_of_traces, read_job
-from paracosm.prediction.traces.outcome import Outcome, Times, outcome_of, replayed, traced_times
-from paracosm.prediction.traces.run import changed, replay_traces
-from paracosm.prediction.traces.traced import WORK, TracedJob
+from paracosm.replay.job import job_of_traces, read_job
+from paracosm.replay.outcome import Outcome, Times, outcome_of, replayed, traced_times
+from paracosm.replay.run import changed, replay_traces
+from paracosm.replay.traced import WORK, TracedJob
 from paracosm.timeline.kineto import read_kineto
 from paracosm.timeline.kineto.trace import window_of
 
-DATA = Path(__file__).parents[2] / "data" / "kineto"
+DATA = Path(__file__).parents[1] / "data" / "kineto"
 # Files are written anew for each example.
 SETTINGS: Any = {
     "deadline": None,

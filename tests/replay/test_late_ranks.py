@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hand_made import all_reduce, kernel, launch, step, write
 
-from paracosm.prediction.traces import job
-from paracosm.prediction.traces.arrivals import arrivals_of, joined_arrivals, lateness_of
-from paracosm.prediction.traces.job import read_job
-from paracosm.prediction.traces.outcome import traced_times
-from paracosm.prediction.traces.run import Replays, replay_traces, summarise_replays
+from paracosm.replay import job
+from paracosm.replay.arrivals import arrivals_of, joined_arrivals, lateness_of
+from paracosm.replay.job import read_job
+from paracosm.replay.outcome import traced_times
+from paracosm.replay.run import Replays, replay_traces, summarise_replays
 from paracosm.timeline.kineto import rows
 
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from paracosm.arrays import Floats
 from paracosm.jobs.job import KINDS, Job
-from paracosm.prediction.traces.arrivals import Arrivals, Straggler, arrivals_of, joined_arrivals
-from paracosm.prediction.traces.device import SHORTEST
-from paracosm.prediction.traces.traced import WORK, TracedJob, TracedRank
+from paracosm.replay.arrivals import Arrivals, Straggler, arrivals_of, joined_arrivals
+from paracosm.replay.device import SHORTEST
+from paracosm.replay.traced import WORK, TracedJob, TracedRank
 from paracosm.simulation import replay_job
 from paracosm.timeline.analysis import breakdown, largest_share
 from paracosm.timeline.timeline import Labels, Timeline

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
-from paracosm.prediction.traces import job
-from paracosm.prediction.traces.job import read_job
-from paracosm.prediction.traces.outcome import Outcome, intervals_of, outcome_of, replayed
-from paracosm.prediction.traces.outcome import traced_times as as_traced
-from paracosm.prediction.traces.run import changed, replay_traces
-from paracosm.prediction.traces.traced import WORK, TracedJob
+from paracosm.replay import job
+from paracosm.replay.job import read_job
+from paracosm.replay.outcome import Outcome, intervals_of, outcome_of, replayed
+from paracosm.replay.outcome import traced_times as as_traced
+from paracosm.replay.run import changed, replay_traces
+from paracosm.replay.traced import WORK, TracedJob
 from paracosm.timeline.analysis import covered
 
 SETTINGS: Any = {

@@ -13,13 +13,13 @@ from meetings import Meeting, meetings_of, transfer_by_others
 
 from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
-from paracosm.prediction.traces.job import read_job
-from paracosm.prediction.traces.outcome import Outcome, outcome_of, replayed, traced_times
-from paracosm.prediction.traces.run import changed
-from paracosm.prediction.traces.traced import TracedJob
+from paracosm.replay.job import read_job
+from paracosm.replay.outcome import Outcome, outcome_of, replayed, traced_times
+from paracosm.replay.run import changed
+from paracosm.replay.traced import TracedJob
 from paracosm.timeline.kineto import read_kineto
 
-DLRM = Path(__file__).parents[2] / "data" / "kineto" / "dlrm"
+DLRM = Path(__file__).parents[1] / "data" / "kineto" / "dlrm"
 
 
 def under(traced: TracedJob, *what_ifs: str) -> Outcome:

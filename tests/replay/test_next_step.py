@@ -9,11 +9,11 @@ from hand_made import Event, host, kernel, launch, step, two_ranks, write
 from next_step import next_step_time
 
 from paracosm.errors import InputError
-from paracosm.prediction.traces.job import read_job
+from paracosm.replay.job import read_job
 from paracosm.timeline.kineto.read import read_kineto
 from paracosm.timeline.kineto.trace import steps_of
 
-RESNET = Path(__file__).parents[2] / "data" / "kineto" / "resnet.json.gz"
+RESNET = Path(__file__).parents[1] / "data" / "kineto" / "resnet.json.gz"
 
 
 def test_the_second_step_of_a_real_trace_from_the_first() -> None:

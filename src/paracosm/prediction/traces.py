@@ -1,0 +1,8 @@
+"""The former name of `paracosm.replay`, for one version."""
+
+from importlib import import_module
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(import_module("paracosm.replay"), name)
