@@ -297,7 +297,7 @@ def test_the_report_is_one_page(training: Result[TrainingSummary], tmp_path: Pat
         (lambda: paracosm.study({"trian": {}}), "study: "),
         (lambda: paracosm.study({"train": {}}, wrokers=2), 'unknown argument "wrokers"'),
         (lambda: paracosm.replay("no.json"), "no.json"),
-        (lambda: paracosm.profile("mlp", bugdet="1s"), 'unknown argument "bugdet": did you mean'),
+        (lambda: paracosm.profile("mlp", bugdet="1s"), "--bugdet"),
         (lambda: paracosm.profile("mlp", budget="x"), "budget"),
         (lambda: paracosm.arguments("trian"), 'unknown verb "trian": did you mean "train"?'),
         (lambda: paracosm.train(**TRAINING, seed="x"), "train: seed: input should be a valid int"),

@@ -68,8 +68,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "studies": BELOW_STUDY | {"planning"},
     "report": {"studies", "results", "timeline", "cluster"},
     "__main__": {"cli"},
-    "api": BELOW_STUDY | {"planning", "studies", "report", "cli"},
-    "cli": BELOW_STUDY | {"planning", "studies", "report", "api"},
+    "result": {"studies", "report", "results", "timeline"},
+    "api": BELOW_STUDY | {"planning", "studies", "report", "result"},
+    "cli": BELOW_STUDY | {"planning", "studies", "report", "api", "result"},
 }
 
 

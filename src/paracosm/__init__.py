@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from paracosm.api import (
-        Result,
-        Sweep,
         arguments,
         emulate,
         plan,
@@ -30,8 +28,9 @@ if TYPE_CHECKING:
         train,
         tune,
     )
-    from paracosm.api import open_result as open  # noqa: A004
     from paracosm.errors import InputError
+    from paracosm.result import Result, Sweep
+    from paracosm.result import open_result as open  # noqa: A004
 
 __version__ = "0.1.0"
 
@@ -60,9 +59,13 @@ def __getattr__(name: str) -> Any:
         from paracosm.errors import InputError
 
         return InputError
+    if name == "open":
+        from paracosm.result import open_result
+
+        return open_result
     from paracosm import api
 
-    return getattr(api, "open_result" if name == "open" else name)
+    return getattr(api, name)
 
 
 def __dir__() -> list[str]:
