@@ -16,9 +16,14 @@ they take in place beyond what they take alone.
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[2] / "examples" / "papers" / "offline_profiling"))
+
+from designs import design
+from families import FAMILIES, Family, families_named
 from in_situ import time_in_situ
 from iteration_accuracy import Accuracy, accuracy, from_others
 
@@ -26,8 +31,6 @@ from paracosm.graphs.capture import CaptureOptions
 from paracosm.prediction.predict import predict
 from paracosm.profiling import ModelProfile, ProfileDatabase, Settings, profile, profile_model
 from paracosm.profiling.allocator import restart_pinned
-from paracosm.profiling.designs.design import design
-from paracosm.profiling.designs.families import FAMILIES, Family, families_named
 from paracosm.profiling.samples import OpTiming, at_one_speed, usual_probe
 
 BATCH = 64

@@ -29,12 +29,6 @@ def test_flags_of_a_capture_are_those_of_predict(verb: str, name: str) -> None:
     assert predict.help.startswith(flag.help)
 
 
-@pytest.mark.parametrize("name", ["db", "device", "threads", "precision", "budget"])
-def test_what_times_ops_takes_the_same_flags(name: str) -> None:
-    ops, grid = options("profile ops")[name], options("profile grid")[name]
-    assert (ops.opts, ops.default, ops.help) == (grid.opts, grid.default, grid.help)
-
-
 def test_a_profile_goes_where_a_prediction_looks() -> None:
     assert options("profile ops")["db"].default == PredictConfig.model_fields["db"].default
 

@@ -18,7 +18,6 @@ GUIDES = (
     "graph-capture",
     "graph-import",
     "profile-database",
-    "op-grids",
     "measuring-links",
     "job-profiles",
     "replay",

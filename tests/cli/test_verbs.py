@@ -159,7 +159,7 @@ def test_half_a_verb_is_answered_with_the_verbs_that_begin_so(capsys: Capture) -
     assert main(["graph", "shwo"]) == 2
     assert '"graph shwo" is not a verb: choose from graph capture' in capsys.readouterr().err
     assert main(["profile", "--help"]) == 0
-    assert "paracosm profile grid: Time families of ops" in capsys.readouterr().out
+    assert "paracosm profile ops: Time every op of a model" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("verb", VERBS)

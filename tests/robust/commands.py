@@ -39,8 +39,6 @@ COMMANDS: Mapping[str, str] = {
     '--lr 0.2,0.4 --bandwidth 10MB/s --target "loss <= 1.5" --seeds 2 --updates 160 '
     "--lookahead off --jobs 2 --out {out}",
     "profile ops": "profile ops --model mlp --budget 2s --db {out}.db",
-    "profile grid": "profile grid --ops addmm --values 2 --limit 4MB --flops 1e8 "
-    "--budget 2s --db {out}.db",
     "profile job": "profile job mlp --framework pytorch --steps 30 --forward 20ms "
     "--out {out}.profile",
     "measure link": "measure link --kinds host-copy,send-recv --sizes 1KiB,1MiB --seconds 0.3s "

@@ -73,7 +73,6 @@ LONG = (
     f"plan {{job}} {PLANNED} --workers 1,2",
     "relax measure --problem laplace2d:4 --threads 1,2 --repeats 1 --tolerance 1e-2",
     "profile ops --model mlp --shape 4 --db {db} --budget 0.2s --no-iterations",
-    "profile grid --ops relu --values 2 --budget 0.2s --db {out}/a.db",
     "profile job mlp --framework pytorch --steps 2 --shape 4 --out {out}/a.profile",
     "graph capture mlp --batch 4 --out {out}/a.graph",
     "measure link --kinds host-copy --sizes 1KiB --seconds 10ms",

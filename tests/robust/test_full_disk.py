@@ -40,7 +40,6 @@ COMMANDS: Mapping[str, str] = {
     "relax measure": "relax measure --problem laplace2d:4 --threads 1 --repeats 1 "
     "--tolerance 1e-2 --out {out}.json",
     "profile ops": "profile ops --model mlp --shape 4 --db {out}.db --budget 0.1s --no-iterations",
-    "profile grid": "profile grid --ops relu --values 2 --budget 0.1s --db {out}.db",
     "profile job": "profile job mlp --framework pytorch --steps 2 --shape 4 --out {out}.profile",
     "graph capture": "graph capture mlp --batch 4 --out {out}.graph",
     "measure link": "measure link --kinds host-copy --sizes 1KiB --seconds 10ms --db {out}.db",

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from designs import counted
+from families import FAMILIES
 from kept import Kept, Progress, complete
 from plan import FIGURE2, Plan
 
 from paracosm.graphs import Op
 from paracosm.profiling import OpTiming, Settings, profile
-from paracosm.profiling.designs.design import counted
-from paracosm.profiling.designs.families import FAMILIES
 
 __all__ = ["CLIFF", "Fit", "Series", "fit_line", "measure_figure2"]
 

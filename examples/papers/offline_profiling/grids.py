@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from conv import Fit, fit_line
 from design_errors import DesignError, compare_designs
+from designs import Design, design
+from families import FAMILIES
 from kept import Kept, Progress, complete
 from plan import GRIDS, Plan
 
 from paracosm.graphs import Op
 from paracosm.profiling import OpTiming, Settings, profile
-from paracosm.profiling.designs.design import Design, design
-from paracosm.profiling.designs.families import FAMILIES
 
 __all__ = ["Grids", "Line", "compare", "lines_of", "measure_grids"]
 

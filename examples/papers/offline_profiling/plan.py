@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from designs import Limits
+
 from paracosm.errors import InputError, unknown
 from paracosm.graphs.capture import CaptureOptions
-from paracosm.profiling.designs.design import Limits
 
 __all__ = ["FULL", "QUICK", "Plan"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import islice
@@ -15,26 +14,15 @@ from typer import Option
 
 from paracosm.cli.display import aligned, counter, printer, show_result
 from paracosm.cli.graph_capture import DATABASE, Device, options_of, with_capture_flags
-from paracosm.cli.options import Json, Quiet, duration, listed, named
+from paracosm.cli.options import Json, Quiet, duration, listed
 from paracosm.cli.verbs import INTERRUPTED
-from paracosm.errors import InputError, unknown
+from paracosm.errors import unknown
 from paracosm.graphs.capture import capture
 from paracosm.graphs.graph import PHASES, Graph
 from paracosm.profiling.database import ProfileDatabase
-from paracosm.profiling.designs.design import Design, Limits
-from paracosm.profiling.designs.design import design as make_design
-from paracosm.profiling.designs.families import Family, families_named
-from paracosm.profiling.environment import Environment
-from paracosm.profiling.profiler import (
-    ModelProfile,
-    Profile,
-    Settings,
-    ops_to_profile,
-    profile,
-    profile_model,
-)
+from paracosm.profiling.profiler import ModelProfile, Settings, ops_to_profile, profile_model
 from paracosm.profiling.samples import CACHES
-from paracosm.units import format_between, format_duration, parse_number, parse_size
+from paracosm.units import format_between, format_duration
 
 Database = Annotated[Path, Option(help="profile database to add to, created if missing")]
 Threads = Annotated[int, Option(min=1, help="threads per op, on the CPU")]
@@ -152,7 +140,8 @@ def _by_op(graph: Graph, durations: np.ndarray) -> dict[str, dict[str, float]]:
 
 def _show_model(done: ModelProfile, summary: Mapping[str, Any], db: Path) -> None:
     say = printer()
-    say(_environment_text(done.profile.environment))
+    here = done.profile.environment
+    say(f"{here.hardware}; {here.framework}; threads {here.threads}; {here.allocator}")
     known, stable = "no timings", summary["stable"]
     if count := summary["timings"]:
         more = " (a larger --budget sharpens them)" if stable < SHARP else ""
@@ -182,10 +171,6 @@ def _show_model(done: ModelProfile, summary: Mapping[str, Any], db: Path) -> Non
     _show_unfinished(summary, db)
 
 
-def _environment_text(here: Environment) -> str:
-    return f"{here.hardware}; {here.framework}; threads {here.threads}; {here.allocator}"
-
-
 def _show_unfinished(summary: Mapping[str, Any], db: Path) -> None:
     say, refused = printer(), summary["refused"]
     for op, why in islice(refused.items(), SHOWN):
@@ -195,94 +180,3 @@ def _show_unfinished(summary: Mapping[str, Any], db: Path) -> None:
     if summary["status"] == "interrupted":
         say("Interrupted: the measurements so far are in the database.")
     say(str(db))
-
-
-def grid(
-    ops: Annotated[str, Option(help="families of ops, such as convolution,addmm; or all")],
-    db: Database = DATABASE,
-    design: Annotated[
-        str,
-        Option(help="model-like: values that models have; random; paper: one argument at a time"),
-    ] = "model-like",
-    values: Annotated[
-        int, Option(help="of each argument in the paper's grid; other designs are as large")
-    ] = 16,
-    batch: Annotated[int | None, Option(help="the only batch size (many)")] = None,
-    dtype: Annotated[str, Option(help="of floating-point tensors")] = "float32",
-    limit: Annotated[str, Option(help="memory that one op may read and write")] = "512MB",
-    flops: Annotated[str, Option(help="floating-point operations of one op")] = "2e10",
-    device: Device = "cpu",
-    threads: Threads = 1,
-    precision: Precision = 0.01,
-    budget: Budget = "2min",
-    seed: Annotated[int, Option(min=0, help="points drawn, order of ops")] = 0,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> int:
-    """Time families of ops at the shapes of a sampling design.
-
-    Example: paracosm profile grid --ops addmm,relu --values 4 --budget 10s
-    """
-    families = _families_named(ops, batch)
-    limits = Limits(named("--limit", parse_size, limit), named("--flops", parse_number, flops))
-    seconds = duration("--budget", budget)
-    settings = Settings(device, threads, precision=precision, budget=seconds, seed=seed)
-    hidden = json or quiet
-    if db.exists():  # refused before anything is drawn
-        ProfileDatabase.open(db).close()
-    with counter(len(families), hidden, unit="families") as shown:
-        made = make_design(design, families, values, seed, limits, dtype, shown)
-    if not made.ops:
-        raise InputError("no point of the design is within --limit and --flops: raise them")
-    with (
-        ProfileDatabase.open(db, create=True) as database,
-        counter(len(made.ops), hidden, unit="ops") as shown,
-    ):
-        source = f"grid {design}"
-        measured = profile(made.ops, settings, source, database.add, shown)
-    if measured.interrupted and not measured.timings:
-        raise typer.Abort("interrupted before anything was timed")
-    summary = _grid_summary(made, measured)
-    show_result(summary, json, quiet, lambda: _show_grid(summary, measured, db))
-    return INTERRUPTED if measured.interrupted else 0
-
-
-def _families_named(text: str, batch: int | None) -> list[Family]:
-    families = families_named(listed(text))
-    if batch is None:
-        return families
-    if not any(part.name == "batch" for family in families for part in family.arguments):
-        raise InputError(f"--batch has no effect: {text} has no batch")
-    return [family.fixed({"batch": batch}) for family in families]
-
-
-def _grid_summary(made: Design, measured: Profile) -> dict[str, Any]:
-    counts = Counter(family for family, _ in made.points)
-    family_of = {op: family for op, (family, _) in zip(made.ops, made.points, strict=True)}
-    timed = Counter(family_of[op] for op in {timing.op for timing in measured.timings})
-    return {
-        "status": "interrupted" if measured.interrupted else "done",
-        "environment": asdict(measured.environment),
-        "design": made.name,
-        "ops": len(made.ops),
-        "timings": len(measured.timings),
-        "stable": measured.stable,
-        "families": {
-            name: {"ops": count, "timed": timed[name], "left_out": made.left_out.get(name, 0)}
-            for name, count in counts.items()
-        },
-        "refused": {f"{op.name} {op.arguments}": why for op, why in measured.refused.items()},
-    }
-
-
-def _show_grid(summary: Mapping[str, Any], measured: Profile, db: Path) -> None:
-    say = printer()
-    say(_environment_text(measured.environment))
-    say(
-        f"design {summary['design']}: {summary['ops']:,} ops, {summary['timings']:,} timings, "
-        f"{measured.stable:.0%} with a standard error under 1 %"
-    )
-    for name, counts in summary["families"].items():
-        beyond = f", {counts['left_out']} beyond the limits" if counts["left_out"] else ""
-        say(f"  {name}: {counts['timed']} of {counts['ops']}{beyond}")
-    _show_unfinished(summary, db)

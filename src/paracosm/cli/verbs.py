@@ -34,7 +34,6 @@ VERBS: Mapping[str, str] = {
     "relax measure": "paracosm.cli.relax",
     "relax tune": "paracosm.cli.relax",
     "profile ops": "paracosm.cli.profile_ops",
-    "profile grid": "paracosm.cli.profile_ops",
     "profile job": "paracosm.cli.profile_job",
     "profile import": "paracosm.cli.profile_job",
     "predict": "paracosm.cli.predict",

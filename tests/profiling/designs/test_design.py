@@ -5,19 +5,14 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
+from designs import DESIGNS, Limits, design, points_of, size_of, values_of
+from families import FAMILIES, Argument, Family, families_named
 from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.profiling.designs.design import (
-    DESIGNS,
-    Limits,
-    design,
-    points_of,
-    size_of,
-    values_of,
-)
-from paracosm.profiling.designs.families import FAMILIES, Argument, Family, families_named
+
+pytestmark = pytest.mark.slow
 
 FEW = families_named(["convolution", "addmm", "_softmax", "_foreach_add_"])
 FREE = Limits(bytes=1e15, flops=1e18)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from designs import counted
+from families import FAMILIES, families_named
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
@@ -14,9 +16,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from paracosm.errors import InputError
 from paracosm.graphs.capture.calls import encode_call
-from paracosm.profiling.designs.design import counted
-from paracosm.profiling.designs.families import FAMILIES, families_named
 from paracosm.profiling.torch_ops import instantiate
+
+pytestmark = pytest.mark.slow
 
 Program = Callable[..., Any]
 

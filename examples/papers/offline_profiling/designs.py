@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
+from families import FLOAT, Argument, Family, Point
 
 from paracosm.errors import InputError, unknown
 from paracosm.factory import describe_error
 from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
-from paracosm.profiling.designs.families import FLOAT, Argument, Family, Point
 
 _TRIES = 50  # draws for each point that is wanted, before a family is held to be exhausted
 
