@@ -34,8 +34,8 @@ from paracosm.jobs.strategies.build import build_job
 from paracosm.jobs.strategies.strategy import Strategy
 from paracosm.jobs.strategies.work import OF_GPUS, Replica
 from paracosm.prediction.config import PredictConfig
-from paracosm.prediction.datasheets import durations_on
 from paracosm.prediction.run import run_prediction
+from paracosm.profiling.datasheets import durations_on
 from paracosm.simulation import replay_job
 from paracosm.units import format_duration
 

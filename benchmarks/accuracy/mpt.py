@@ -31,7 +31,7 @@ from paracosm.graphs.transformer import Transformer, transformer_graph
 from paracosm.jobs.strategies.build import build_job
 from paracosm.jobs.strategies.strategy import parse_strategy
 from paracosm.jobs.strategies.work import OF_GPUS, Replica
-from paracosm.prediction.datasheets import durations_on
+from paracosm.profiling.datasheets import durations_on
 from paracosm.simulation import replay_job
 from paracosm.units import format_duration
 

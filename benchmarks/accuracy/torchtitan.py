@@ -34,8 +34,8 @@ from paracosm.errors import InputError
 from paracosm.graphs.transformer import Transformer, architecture, transformer_graph
 from paracosm.jobs.strategies.strategy import Strategy, parse_strategy
 from paracosm.jobs.strategies.work import OF_GPUS, Replica
-from paracosm.prediction.datasheets import durations_on
 from paracosm.prediction.job import JobPrediction, predict_job
+from paracosm.profiling.datasheets import durations_on
 
 HARDWARE = "hgx-h100-96gb"
 MODELS = {

@@ -22,7 +22,7 @@ from paracosm.graphs.transformer.architecture import Transformer
 from paracosm.graphs.transformer.graph import transformer_graph
 from paracosm.graphs.transformer.ops import flash
 from paracosm.models import Workload
-from paracosm.prediction.datasheets import class_of
+from paracosm.profiling.datasheets import class_of
 
 BATCH, HEADS, TOKENS, HEAD = 2, 4, 8, 16
 PRODUCT = 2 * BATCH * HEADS * TOKENS * TOKENS * HEAD

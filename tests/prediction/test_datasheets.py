@@ -16,9 +16,9 @@ from paracosm.graphs.file import save_graph
 from paracosm.graphs.graph import Graph, Op, TensorArgument, encode_arguments
 from paracosm.graphs.transformer import architecture, transformer_graph
 from paracosm.prediction.config import PredictConfig
-from paracosm.prediction.datasheets import class_of, corrected_by, dtype_of, durations_on
 from paracosm.prediction.replica import read_measured
 from paracosm.prediction.run import run_prediction
+from paracosm.profiling.datasheets import class_of, corrected_by, dtype_of, durations_on
 from paracosm.validation import validated
 
 

@@ -29,11 +29,11 @@ from paracosm.graphs.file import load_graph
 from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 from paracosm.graphs.summary import fingerprint
 from paracosm.prediction.config import PredictConfig
-from paracosm.prediction.durations import Found, find_durations
 from paracosm.prediction.replica import choose_environment
 from paracosm.prediction.run import run_prediction
 from paracosm.profiling import environment_here
 from paracosm.profiling.database import ProfileDatabase
+from paracosm.profiling.durations import Found, find_durations
 from paracosm.profiling.samples import IterationTiming, LinkTiming, OpTiming, at_one_speed
 from paracosm.validation import validated
 

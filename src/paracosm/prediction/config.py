@@ -21,7 +21,6 @@ from paracosm.graphs.transformer.architecture import ARCHITECTURES, Transformer,
 from paracosm.models.optimizers import OPTIMIZERS
 from paracosm.models.registry import MODELS, canonical
 from paracosm.prediction.candidates import check_divisible, machine_of
-from paracosm.prediction.datasheets import holds_hardware
 from paracosm.prediction.job import check_ranks, parse_ranks
 from paracosm.prediction.parameter_servers.config import (
     MOST_WORKERS,
@@ -31,6 +30,7 @@ from paracosm.prediction.parameter_servers.config import (
     load_profile,
     parameters_on,
 )
+from paracosm.profiling.datasheets import holds_hardware
 from paracosm.profiling.jobs import JobProfile
 from paracosm.quantities import Bandwidth, Duration
 from paracosm.validation import validated

@@ -28,7 +28,7 @@ from paracosm.errors import InputError
 from paracosm.graphs.capture.options import CaptureOptions
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, shapes_of
 from paracosm.graphs.summary import memory_curve
-from paracosm.prediction.durations import SOURCES
+from paracosm.profiling.durations import SOURCES
 from paracosm.simulation.replay import Schedule, replay
 from paracosm.timeline.analysis import largest_share
 from paracosm.timeline.timeline import Labels, Timeline

@@ -15,7 +15,10 @@ from paracosm.graphs.graph import Graph
 from paracosm.graphs.summary import fingerprint
 from paracosm.graphs.transformer import transformer_graph
 from paracosm.prediction.config import CAPTURE, PredictConfig
-from paracosm.prediction.datasheets import (
+from paracosm.prediction.host_costs import find_page_faults
+from paracosm.prediction.predict import Prediction, predict
+from paracosm.profiling.allocator import command_allocator, own_allocator
+from paracosm.profiling.datasheets import (
     NONE,
     Correction,
     common_error,
@@ -23,10 +26,7 @@ from paracosm.prediction.datasheets import (
     corrected_by_ops,
     durations_on,
 )
-from paracosm.prediction.durations import Found, environments_in, find_durations, fits
-from paracosm.prediction.host_costs import find_page_faults
-from paracosm.prediction.predict import Prediction, predict
-from paracosm.profiling.allocator import command_allocator, own_allocator
+from paracosm.profiling.durations import Found, environments_in, find_durations, fits
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import IterationTiming
 from paracosm.quantities import read_duration

@@ -14,8 +14,6 @@ from paracosm.graphs.transformer.share import describe_routing
 from paracosm.jobs.strategies.build import check_changes
 from paracosm.jobs.strategies.work import Replica
 from paracosm.prediction.config import PredictConfig
-from paracosm.prediction.datasheets import durations_on
-from paracosm.prediction.durations import environments_in, find_durations
 from paracosm.prediction.host_costs import find_interference
 from paracosm.prediction.job import (
     JobPrediction,
@@ -45,6 +43,8 @@ from paracosm.prediction.replica import (
 )
 from paracosm.prediction.strategy_search import Search, fastest, search_strategies, splits_of
 from paracosm.prediction.summary import OF_JOB, summarise, summarise_jobs
+from paracosm.profiling.datasheets import durations_on
+from paracosm.profiling.durations import environments_in, find_durations
 from paracosm.profiling.environment import Environment
 from paracosm.results import JobSummary, RankedStrategy, StrategySearch, Summary, ThroughputSummary
 from paracosm.timeline import Timeline

@@ -16,7 +16,7 @@ from paracosm.jobs.strategies.layers import PRODUCTS, Layers, is_numbered, layer
 from paracosm.jobs.strategies.plan import balanced, layer_times
 from paracosm.jobs.strategies.strategy import SHARDINGS, Strategy
 from paracosm.jobs.strategies.work import Replica, work_of
-from paracosm.prediction.datasheets import COUNTED, class_of
+from paracosm.profiling.datasheets import COUNTED, class_of
 from paracosm.simulation.replay import replay
 
 RECOMPUTED: tuple[bool | str, ...] = (False, "selective", True)

@@ -10,9 +10,9 @@ import numpy as np
 from paracosm.cluster.description import describe_cluster
 from paracosm.graphs.graph import PHASES
 from paracosm.graphs.summary import step_of
-from paracosm.prediction.durations import SOURCES
 from paracosm.prediction.job import AlikeRanks, JobPrediction
 from paracosm.prediction.predict import LAUNCHING, NOTHING, WAITS, Prediction, longest_op
+from paracosm.profiling.durations import SOURCES
 from paracosm.profiling.samples import IterationTiming
 from paracosm.results import Interval, IterationSummary, JobSummary, ThroughputRow
 from paracosm.results.summaries import Measured, OneReplica

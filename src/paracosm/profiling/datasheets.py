@@ -1,0 +1,202 @@
+"""Durations of the ops of a graph on hardware of the catalogue, without timings.
+
+Each op is of a class (`cluster.hardware.OP_CLASSES`), and its class has an efficiency. A
+measurement on the hardware, of one whole iteration or the ops of one model, corrects the others.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from paracosm.cluster.hardware.catalogue import Hardware
+from paracosm.cluster.hardware.efficiency import Efficiencies, OpTime, load_efficiencies, op_time
+from paracosm.errors import InputError
+from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op, TensorArgument, decode_arguments
+from paracosm.profiling.durations import environments_in, fits
+
+if TYPE_CHECKING:
+    from paracosm.profiling.estimators.roofline import Estimate
+
+KNOWN = {"measured": "efficiency", "other devices": "pooled", "assumed": "datasheet"}
+"""Sources of durations, by how an efficiency is known."""
+
+PATTERNS = (
+    ("attention", re.compile(r"attention|flash", re.IGNORECASE)),
+    ("convolution", re.compile(r"conv(?!ert)")),
+    ("batched product", re.compile(r"bmm|baddbmm")),
+    (
+        "product",
+        re.compile(r"\b(mm|addmm|_?(?:scaled|grouped)_mm|linear|matmul|_addmm_activation)\b|gemm"),
+    ),
+    ("embedding", re.compile(r"embedding|index|gather|scatter|one_hot")),
+    ("optimizer", re.compile(r"adam|sgd|_foreach|lerp|addcdiv|addcmul", re.IGNORECASE)),
+    (
+        "reduction",
+        re.compile(
+            r"norm|softmax|cross_entropy|nll_loss|\b(sum|mean|var|std|amax|max|argmax|logsumexp)\b"
+        ),
+    ),
+)
+"""Classes by parts of an op's name, the first that fits; else it is element-wise."""
+
+COUNTED = ("product", "batched product", "convolution", "attention")
+"""Classes whose flops count; of the others only what they move does."""
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A factor on all durations of a device, from a measurement on it.
+
+    An iteration that is corrected by one of the same classes of ops, in the same proportions, is
+    right whatever the error of each class: what is left of it is the difference of the shares.
+    """
+
+    factor: float = 1.0
+    origin: str = ""  # the measurement in words; empty without one
+    shares: Mapping[str, float] = field(default_factory=dict)  # of the time measured, by class
+
+
+NONE = Correction()
+
+
+def class_of(name: str, phase: str = "forward") -> str:
+    """Return the class of an op by its name ("aten.mm.default") and the phase that it runs in."""
+    found = next((each for each, pattern in PATTERNS if pattern.search(name)), "elementwise")
+    updates = phase == "optimizer" and found not in COUNTED
+    return "optimizer" if updates else found
+
+
+def dtype_of(op: Op, device_dtypes: Sequence[str]) -> str:
+    """Return the type of number that an op multiplies, by its first tensor of floats.
+
+    A convolution of float32 runs on tensor cores as tfloat32 where a device has it, as PyTorch has
+    it by default (`torch.backends.cudnn.allow_tf32`); products of matrices do not.
+    """
+    values = decode_arguments(op.arguments)[0] if op.arguments else []
+    tensors = [each for each in _flat(values) if isinstance(each, TensorArgument)]
+    names = [each.dtype for each in tensors if "float" in each.dtype]
+    dtype = (names or ["float32"])[0].partition("_")[0]
+    if dtype == "float32" and class_of(op.name) == "convolution" and "tfloat32" in device_dtypes:
+        return "tfloat32"
+    return dtype
+
+
+def _flat(values: Sequence[object]) -> list[object]:
+    return [each for value in values for each in (value if isinstance(value, list) else [value])]
+
+
+def durations_on(
+    graph: Graph,
+    hardware: Hardware,
+    *,
+    correction: Correction = NONE,
+    efficiencies: Efficiencies | None = None,
+) -> list[Estimate | None]:
+    """Return the duration of each of a graph's ops on a device; None for what is not computed.
+
+    Raises:
+        InputError: the device has no peak for the numbers of an op.
+    """
+    from paracosm.profiling.estimators.roofline import estimate_around
+
+    table = load_efficiencies() if efficiencies is None else efficiencies
+    times: dict[int, tuple[str, OpTime]] = {}
+    communicates = graph.resource == RESOURCES.index("communication")
+    phases = dict(zip(graph.op[~communicates].tolist(), graph.phase[~communicates], strict=True))
+    of_host = set(graph.op.tolist()) - set(
+        graph.op[graph.resource != RESOURCES.index("host")].tolist()
+    )
+    for code, phase in phases.items():
+        op = graph.ops[code]
+        moved = op.bytes_read + op.bytes_written
+        if code in of_host or not (op.flops or moved):
+            continue
+        kind = class_of(op.name, PHASES[phase])
+        dtype = dtype_of(op, tuple(hardware.device.peak_tflops))
+        flops = op.flops if kind in COUNTED else 0
+        time = op_time(hardware.name, hardware.device, table, kind, dtype, flops, moved)
+        times[code] = kind, time
+    shares = _shares(graph, {code: (kind, time.seconds) for code, (kind, time) in times.items()})
+    found: list[Estimate | None] = [None] * len(graph.ops)
+    for code, (kind, time) in times.items():
+        left = min(abs(1 - correction.shares.get(kind, 0.0) / shares[kind]), 1.0)
+        found[code] = estimate_around(
+            math.log(time.seconds * correction.factor), time.spread * left, KNOWN[time.known], kind
+        )
+    return found
+
+
+def _shares(graph: Graph, times: Mapping[int, tuple[str, float]]) -> dict[str, float]:
+    """Return the share of the time of all nodes by class, from (class, seconds) of their ops."""
+    counts = graph.count()
+    found: dict[str, float] = {}
+    for code, (kind, seconds) in times.items():
+        found[kind] = found.get(kind, 0.0) + float(counts[code] * seconds)
+    return {kind: seconds / sum(found.values()) for kind, seconds in found.items()}
+
+
+def common_error(hardware: Hardware, correction: Correction, table: Efficiencies) -> float:
+    """Return the relative error that all ops of a device share: its clocks, above all."""
+    if correction.origin:
+        return table.common_corrected
+    return table.common if table.has(hardware.name) else table.common_unmeasured
+
+
+def holds_hardware(path: Path, name: str) -> bool:
+    """Whether a profile database has timings of hardware whose description has a name's parts."""
+    return any(fits(environment, name) for environment, _ in environments_in(path))
+
+
+def corrected_by(
+    seconds: float,
+    predicted: float,
+    origin: str,
+    graph: Graph,
+    durations: Sequence[Estimate | None],
+) -> Correction:
+    """Return the correction by an iteration of a graph that was measured to take `seconds`."""
+    if not (seconds > 0 and math.isfinite(seconds)):
+        raise InputError(f"measured: {origin}: a time above 0 is needed")
+    known = enumerate(durations)
+    times = {code: (each.method, each.duration) for code, each in known if each is not None}
+    return Correction(seconds / predicted, origin, _shares(graph, times))
+
+
+def corrected_by_ops(
+    durations: Sequence[Estimate | None], timed: Sequence[Estimate | None], graph: Graph, where: str
+) -> tuple[Correction, list[Estimate | None]]:
+    """Return the correction by timings of some of a graph's ops, and durations with both.
+
+    Timed ops take what they were timed at; the others are scaled by what timed ones took in all
+    over what was predicted of them.
+    """
+    counts = np.bincount(graph.op, minlength=len(graph.ops)).tolist()
+    both = [
+        (count, timing.duration, guess.duration)
+        for count, timing, guess in zip(counts, timed, durations, strict=True)
+        if timing is not None and guess is not None
+    ]
+    if not both:
+        raise InputError(f"{where}: has no timing of an op of this model")
+    factor = sum(n * time for n, time, _ in both) / sum(n * guess for n, _, guess in both)
+    scaled = [
+        timing
+        if timing is not None
+        else None
+        if guess is None
+        else replace(
+            guess,
+            duration=guess.duration * factor,
+            low=guess.low * factor,
+            high=guess.high * factor,
+        )
+        for timing, guess in zip(timed, durations, strict=True)
+    ]
+    return Correction(factor, f"{len(both)} ops timed in {where}"), scaled
