@@ -12,7 +12,7 @@ from paracosm.cluster.description import cluster_from_mapping, describe_cluster
 from paracosm.emulation.config import EmulateConfig
 from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, build_graph, save_graph
-from paracosm.planning.scheduled import check_scheduled
+from paracosm.planning.train_config import ProfileTrainConfig
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.run import run_prediction
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
@@ -106,7 +106,7 @@ def test_those_that_find_no_energy_refuse_it() -> None:
     with pytest.raises(InputError, match="power: emulate does not compute energy"):
         EmulateConfig(world_size=2, cluster=cluster).resolve_cluster()
     with pytest.raises(InputError, match="power: train over a profile or a strategy does not"):
-        check_scheduled(TrainConfig(profile="job.profile", cluster=STAR))
+        ProfileTrainConfig(profile="job.profile", cluster=STAR).check()
 
 
 def test_the_summary_of_the_cluster_names_the_power() -> None:

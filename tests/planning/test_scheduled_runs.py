@@ -12,6 +12,7 @@ from profiled_network import BACKWARD, FORWARD, TENSORS, save_network
 from paracosm.errors import InputError
 from paracosm.graphs.capture import CaptureOptions, capture
 from paracosm.planning.scheduled import iterations, run_scheduled
+from paracosm.planning.train_config import ProfileTrainConfig, StrategyTrainConfig
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.run import run_prediction
 from paracosm.profiling.database import ProfileDatabase
@@ -19,6 +20,7 @@ from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import OpTiming, Spread
 from paracosm.results import JobSummary, ThroughputSummary
 from paracosm.simulation.schedule import join_schedules
+from paracosm.studies import KINDS
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
 
 SIZE = 4 * sum(TENSORS.values())
@@ -26,7 +28,7 @@ SIZE = 4 * sum(TENSORS.values())
 
 def run(folder: Path, seed: int = 0, **arguments: Any) -> TrainingResult:
     given = {"bandwidth": "10MB/s", "updates": 20, "lookahead": "off", **arguments}
-    return run_scheduled(TrainConfig(profile=save_network(folder), **given), seed)
+    return run_scheduled(ProfileTrainConfig(profile=save_network(folder), **given), seed)
 
 
 def losses(result: TrainingResult) -> list[float]:
@@ -76,7 +78,7 @@ def test_throughput_is_what_predict_says(tmp_path: Path) -> None:
     assert isinstance(predicted, ThroughputSummary)
     after_start = predicted.throughput[-1].after_start
     assert after_start is not None
-    config = TrainConfig(workers=3, until=seconds, lookahead="off", **links)
+    config = ProfileTrainConfig(workers=3, until=seconds, lookahead="off", **links)
     schedule = run_scheduled(config, 5).schedule
     assert schedule is not None
     ends = [schedule.steps["end"][schedule.steps["worker"] == worker] for worker in range(3)]
@@ -117,24 +119,19 @@ def test_the_batch_is_the_profiled_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"compute": "20ms"}, "compute: has no effect, leave it out: the profile"),
+        ({"compute": "20ms"}, "cannot be combined with"),
         ({"stagger": "1ms"}, "stagger: has no effect"),
-        ({"db": "x.db"}, "db: has no effect"),
+        ({"db": "x.db"}, "cannot be combined with"),
         ({"algorithm": "easgd", "start": "staggered"}, "start: has no effect"),
-        ({"strategy": "ddp"}, "strategy: has no effect"),
-        ({"timing_only": True}, "timing_only: has no effect"),
+        ({"strategy": "ddp"}, "cannot be combined with"),
+        ({"timing_only": True}, "cannot be combined with"),
     ],
 )
 def test_what_has_no_effect_beside_a_profile_is_refused(
     tmp_path: Path, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        TrainConfig(profile=save_network(tmp_path), **arguments)
-
-
-def test_a_profile_is_not_for_the_engine(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"planning\.run_scheduled"):
-        train(TrainConfig(profile=save_network(tmp_path)))
+        KINDS["train"].configured({"profile": save_network(tmp_path), **arguments}, "test")
 
 
 def test_iterations_follow_each_other() -> None:
@@ -161,7 +158,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_updates_of_a_strategy_come_with_the_iterations_that_are_predicted(database: Path) -> None:
     links = {"bandwidth": "1MB/s", "db": database, "hardware": "Old Chip"}
-    config = TrainConfig(strategy="ddp", workers=3, updates=20, lookahead="off", **links)
+    config = StrategyTrainConfig(strategy="ddp", workers=3, updates=20, lookahead="off", **links)
     result = run_scheduled(config, 4)
     asked = PredictConfig(
         model="mlp", batch=32, shape=(1, 8, 8), strategy="ddp", workers=(3,), **links
@@ -183,16 +180,16 @@ def test_updates_of_a_strategy_come_with_the_iterations_that_are_predicted(datab
 def test_what_is_no_data_parallelism_is_refused(database: Path, strategy: str) -> None:
     links = {"bandwidth": "1MB/s", "db": database, "hardware": "Old Chip"}
     with pytest.raises(InputError, match="give ddp, fsdp, zero1 or ps"):
-        run_scheduled(TrainConfig(strategy=strategy, workers=3, **links))
+        run_scheduled(StrategyTrainConfig(strategy=strategy, workers=3, **links))
 
 
 def test_a_strategy_is_synchronous() -> None:
-    assert str(TrainConfig(strategy="ddp").algorithm) == "ssgd"
+    assert str(StrategyTrainConfig(strategy="ddp").algorithm) == "ssgd"
     for arguments, message in (
         ({"algorithm": "asgd"}, "the workers of a strategy are synchronous, not asgd"),
-        ({"compute": "20ms"}, "compute: has no effect"),
-        ({"start": "staggered"}, "only a job profile uses it"),
-        ({"fault": "slow(2x)"}, "individual faults need the engine: leave out --strategy"),
+        ({"compute": "20ms"}, "compute: cannot be combined with"),
+        ({"start": "staggered"}, "cannot be combined with"),
+        ({"fault": "slow(2x)"}, "cannot be combined with"),
     ):
         with pytest.raises(ValueError, match=message):
-            TrainConfig(strategy="ddp", **arguments)  # type: ignore[arg-type]
+            KINDS["train"].configured({"strategy": "ddp", **arguments}, "test")

@@ -42,6 +42,8 @@ class Case:
 WRITTEN = (
     ("train {}", "paracosm.training.config:TrainConfig",
      {"train": {"timing_only": True, "updates": 20, "workers": 2}}),
+    ("train {}", "paracosm.planning.train_config:ProfileTrainConfig",
+     {"train": {"profile": "job.profile", "updates": 9, "workers": 2, "lookahead": "off"}}),
     ("relax {}", "paracosm.relaxation.config:RelaxConfig",
      {"relax": {"problem": "laplace2d:4", "processors": 2, "time": "1ms"}}),
     ("predict {}", "paracosm.prediction.config:PredictConfig",

@@ -24,6 +24,9 @@ from paracosm.validation import validated
 
 SOUND: dict[str, dict[str, Any]] = {
     "TrainConfig": {"timing_only": True, "updates": 5},
+    "ScheduleTrainConfig": {"schedule": __file__, "updates": 5},
+    "ProfileTrainConfig": {"profile": "none.profile", "updates": 5},
+    "StrategyTrainConfig": {"strategy": "ddp", "bandwidth": "1Gbit/s", "hardware": "h100-sxm"},
     "RelaxConfig": {"problem": "laplace2d:4", "time": "1ms"},
     "PredictConfig": {
         "model": "llama-8b", "batch": 1, "hardware": "h100-sxm", "workers": 8, "strategy": "ddp",

@@ -16,10 +16,10 @@ from paracosm.errors import InputError
 from paracosm.models.shards import BatchSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.simulation.rollback import Checkpoint, Restore
+from paracosm.studies import KINDS
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
 from paracosm.training.numerics.scheduled import train_on_schedule
 from paracosm.training.record import MovingAverage
-from paracosm.validation import validated
 
 SEED = 2
 DECAY = 0.8
@@ -36,7 +36,8 @@ def config(**arguments: Any) -> TrainConfig:
         "lookahead": "off",
         "ema": DECAY,
     }
-    return validated(TrainConfig, {**common, **arguments}, "test")
+    made: TrainConfig = KINDS["train"].configured({**common, **arguments}, "test")
+    return made
 
 
 def column(result: TrainingResult, name: str) -> list[float]:

@@ -14,9 +14,9 @@ from torch.nn.functional import cross_entropy
 from paracosm.errors import InputError
 from paracosm.models.shards import BatchSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
-from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.studies import KINDS
+from paracosm.training import Metrics, TrainingResult, train
 from paracosm.training.fields import batches_of, parse_batch_of
-from paracosm.validation import validated
 
 SEED = 4
 
@@ -34,7 +34,7 @@ def run(**arguments: Any) -> TrainingResult:
     if not arguments.get("timing_only"):
         common |= {"lr": 0.3, "lookahead": "off"}
     given = {k: v for k, v in {**common, **arguments}.items() if v is not None}
-    return train(validated(TrainConfig, given, "test"), SEED)
+    return train(KINDS["train"].configured(given, "test"), SEED)
 
 
 def column(result: TrainingResult, name: str, node: str | None = None) -> list[float]:
@@ -131,8 +131,8 @@ def test_what_cannot_be_is_refused_in_one_line(given: Any, message: str) -> None
 
 
 def test_a_profile_has_one_batch() -> None:
-    with pytest.raises(InputError, match="batch_of: has no effect"):
-        validated(TrainConfig, {"profile": "job.profile", "batch_of": "worker 1: 9"}, "test")
+    with pytest.raises(InputError, match="cannot be combined with"):
+        KINDS["train"].configured({"profile": "job.profile", "batch_of": "worker 1: 9"}, "test")
 
 
 def test_clients_that_take_turns_have_one_batch() -> None:

@@ -18,10 +18,10 @@ from paracosm.errors import InputError
 from paracosm.models.shards import BatchSampler
 from paracosm.planning.scheduled import iterations
 from paracosm.rng import TrainingStream, generator, integer_seed
+from paracosm.studies import KINDS
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
 from paracosm.training.numerics.scheduled import train_on_schedule
 from paracosm.training.numerics.store import Clipping
-from paracosm.validation import validated
 
 SEED = 5
 LIMIT = 0.42  # some norms of the small network are above it
@@ -37,7 +37,7 @@ def run(**arguments: Any) -> TrainingResult:
         "lookahead": "off",
         "clip": LIMIT,
     }
-    return train(validated(TrainConfig, {**common, **arguments}, "test"), SEED)
+    return train(KINDS["train"].configured({**common, **arguments}, "test"), SEED)
 
 
 def by_pytorch(workers: int, updates: int = 20) -> tuple[torch.Tensor, int]:

@@ -22,6 +22,7 @@ from torch.optim.lr_scheduler import (
 )
 
 from paracosm.errors import InputError
+from paracosm.studies import KINDS
 from paracosm.training import Metrics, TrainConfig, TrainingResult, train
 from paracosm.training.learning_rate import (
     describe_learning_rate,
@@ -30,7 +31,6 @@ from paracosm.training.learning_rate import (
     parse_warm_up,
     scaled_learning_rate,
 )
-from paracosm.validation import validated
 
 LR = 0.4
 
@@ -150,7 +150,7 @@ def run(**arguments: Any) -> TrainingResult:
         "lookahead": "off",
     }
     given = {k: v for k, v in {**common, **arguments}.items() if v is not None}
-    return train(validated(TrainConfig, given, "test"))
+    return train(KINDS["train"].configured(given, "test"))
 
 
 def column(result: TrainingResult, name: str) -> list[float]:
@@ -350,7 +350,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(
 ) -> None:
     common = {"updates": 30, **arguments}
     with pytest.raises(InputError) as caught:
-        validated(TrainConfig, {k: v for k, v in common.items() if v is not None}, "test")
+        KINDS["train"].configured({k: v for k, v in common.items() if v is not None}, "test")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 

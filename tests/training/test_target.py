@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from paracosm.errors import InputError
-from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.studies import KINDS
+from paracosm.training import Metrics, ScheduleTrainConfig, TrainConfig, TrainingResult, train
 from paracosm.training.target import FirstPassage, Target, parse_target
 
 
@@ -140,7 +141,8 @@ def test_a_schedule_in_a_file_takes_the_place_of_the_cluster(tmp_path: Path) -> 
     path = tmp_path / "schedule.parquet"
     made.schedule.write(path)
     job = {"model": "quadratic:model", "data": "quadratic:data", "lr": 0.25, "batch": 1}
-    over = train(TrainConfig.model_validate({**job, "schedule": str(path), "lookahead": "off"}))
+    job |= {"schedule": str(path), "lookahead": "off"}
+    over = train(ScheduleTrainConfig.model_validate(job))
     # Three workers in turn: each gradient is that of three updates ago.
     x = [1.0, 1.0, 1.0]
     for _ in range(9):
@@ -148,14 +150,14 @@ def test_a_schedule_in_a_file_takes_the_place_of_the_cluster(tmp_path: Path) -> 
     assert float(over.parameters) == pytest.approx(x[-1])
     assert (over.summary.workers, over.summary.updates) == (3, 9)
     assert over.schedule is not None
-    with pytest.raises(ValidationError, match="workers: has no effect"):
-        TrainConfig.model_validate({"schedule": str(path), "workers": 3})
+    with pytest.raises(InputError, match="cannot be combined with"):
+        KINDS["train"].configured({"schedule": str(path), "workers": 3}, "test")
     over.schedule.updates["step"][-1] = 2**31 - 1
     over.schedule.write(path)
     with pytest.raises(InputError, match="step 2,147,483,647 is too large for this schedule"):
-        train(TrainConfig.model_validate({**job, "schedule": str(path)}))
+        train(ScheduleTrainConfig.model_validate(job))
     path.write_bytes(b"no parquet")
     with pytest.raises(InputError, match="cannot be read as a schedule"):
-        train(TrainConfig.model_validate({**job, "schedule": str(path)}))
+        train(ScheduleTrainConfig.model_validate(job))
     with pytest.raises(InputError, match="no such file"):
-        train(TrainConfig.model_validate({**job, "schedule": str(tmp_path / "other")}))
+        train(ScheduleTrainConfig.model_validate({**job, "schedule": str(tmp_path / "other")}))

@@ -8,10 +8,10 @@ from typer import Option
 
 from paracosm.cli.options import StudyFile, with_run_flags
 from paracosm.cli.run_verb import run_verb
-from paracosm.training import TrainConfig
+from paracosm.studies import KINDS
 
 
-@with_run_flags(TrainConfig, scalars=True)
+@with_run_flags(*KINDS["train"].models, scalars=True)
 def train(
     study: StudyFile = None,
     *,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
@@ -70,9 +69,6 @@ class PlanConfig(ProfiledFields, LearningFields, FailureFields, ClusterFields):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    profile: Path = Field(
-        description="job profile of one worker (paracosm profile job), for the durations of ops"
-    )
     target: Annotated[
         InstanceOf[Target],
         BeforeValidator(lambda v: v if isinstance(v, Target) else parse_target(v)),

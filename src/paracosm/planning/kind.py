@@ -64,8 +64,6 @@ KIND = Kind(
 
 
 def _train(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
-    if config.profile is None and config.strategy is None:
-        return TRAINING.forms[0].run(config, seed, metrics, hooks)
     from paracosm.planning.scheduled import run_scheduled
 
     if hooks.log:
@@ -75,16 +73,12 @@ def _train(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     return outcome_of(run_scheduled(config, seed, metrics, hooks.progress, hooks.backend))
 
 
-def _check_train(config: Any) -> None:
-    if config.profile is None and config.strategy is None:
-        TRAINING.forms[0].check(config)
-        return
-    from paracosm.planning.scheduled import check_scheduled
-
-    check_scheduled(config)
-
-
 TRAIN = replace(
-    TRAINING, forms=(Form("paracosm.training.config:TrainConfig", _train, _check_train),)
+    TRAINING,
+    forms=(
+        *TRAINING.forms,
+        Form("paracosm.planning.train_config:ProfileTrainConfig", _train),
+        Form("paracosm.planning.train_config:StrategyTrainConfig", _train),
+    ),
 )
 """Runs of `train`, with the forms that predict their schedule."""

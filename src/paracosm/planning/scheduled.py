@@ -11,15 +11,14 @@ import numpy as np
 from paracosm.backends import HERE, Backend
 from paracosm.cluster.description import describe_cluster
 from paracosm.cluster.fields import LINK_FIELDS, ClusterFields
-from paracosm.errors import InputError
 from paracosm.faults.node_failures import JobFailures
-from paracosm.models.data_sets import load_data
 from paracosm.planning.failures import FailureRecord, Life, failing_schedule, with_lasting_blocks
 from paracosm.planning.job import ProfiledJob, check_model, given_fields, origins, profiled_job
-from paracosm.prediction.config import AUTO, PredictConfig
+from paracosm.planning.train_config import LEARNING, ProfileTrainConfig, StrategyTrainConfig
 from paracosm.prediction.run import run_prediction
 from paracosm.profiling.jobs import SERVER, WORKER
 from paracosm.results import JobSummary
+from paracosm.results.kind import with_unchanged
 from paracosm.results.metrics import MetricSink
 from paracosm.simulation.schedule import Schedule, join_schedules
 from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
@@ -33,19 +32,12 @@ from paracosm.training.result import TrainingResult
 from paracosm.training.train import train
 from paracosm.validation import validated
 
-LEARNING = (
-    *LearningFields.model_fields,
-    *("algorithm", "topology", "lr", "lr_scaling", "updates", "until", "evaluate_every"),
-    "keep_going",
-)
-"""Training arguments of a run over a schedule."""
-
 ITERATIONS = 256
 """Of a strategy, in a block of its schedule."""
 
 
 def run_scheduled(
-    config: TrainConfig,
+    config: ProfileTrainConfig | StrategyTrainConfig,
     seed: int = 0,
     metrics: MetricSink | None = None,
     progress: Progress | None = None,
@@ -60,9 +52,9 @@ def run_scheduled(
     summary's `durations` record this. Otherwise as `train`.
 
     Args:
-        config: has a `profile` or a `strategy`.
-        seed: of all random streams; initial model and minibatches are those of `train`. metrics:
-            records the metrics; by default in memory.
+        config: the form that says where the schedule comes from.
+        seed: of all random streams; initial model and minibatches are those of `train`.
+        metrics: records the metrics; by default in memory.
         progress: called after every update.
         backend: a cluster computes the gradients that wait together.
 
@@ -70,37 +62,24 @@ def run_scheduled(
         InputError: the configuration, profile or database cannot be used, or its tensors differ
             from the model's.
     """
+    config.check()
     metrics = Metrics() if metrics is None else metrics
-    if config.strategy is not None:
+    if isinstance(config, StrategyTrainConfig):
         run: Callable[..., TrainingResult] = _over_iterations
     else:
         run = _over_profile
     result = run(config, seed, metrics, progress, backend)
-    if not config.what_if:
-        return result
-    summary = replace(result.summary, what_if=[str(each) for each in config.what_if])
-    if summary.status != "interrupted":
-        plain = config.model_copy(update={"what_if": ()})
-        before = run(plain, seed, Metrics(), None, backend).summary
-        status = before.status if before.status == "interrupted" else summary.status
-        summary = replace(summary, unchanged=before, status=status)
+    unchanged = config.model_copy(update={"what_if": ()})
+    summary = with_unchanged(
+        result.summary,
+        config.what_if,
+        lambda: run(unchanged, seed, Metrics(), None, backend).summary,
+    )
     return replace(result, summary=summary)
 
 
-def check_scheduled(config: TrainConfig) -> None:
-    """Raise InputError for errors that can be found without reading a profile."""
-    config.refuse_power("train over a profile or a strategy")
-    cluster = config.resolve_cluster()
-    config.check(cluster)
-    rule = config.algorithm.rule(len(cluster.workers))
-    if rule is not None:
-        config.job_failures(len(cluster.workers), len(cluster.servers), rule.needs_all)
-    if config.strategy is not None:
-        predict_config(config).check()
-
-
 def _over_profile(
-    config: TrainConfig,
+    config: ProfileTrainConfig,
     seed: int,
     metrics: MetricSink,
     progress: Progress | None,
@@ -129,7 +108,7 @@ def _over_profile(
     )
 
 
-def _servers(config: TrainConfig, servers: int) -> dict[str, Any]:
+def _servers(config: ProfileTrainConfig, servers: int) -> dict[str, Any]:
     """Return the argument `servers`, if it has an effect."""
     return {"servers": servers} if config.resolve_topology() == "server" else {}
 
@@ -186,7 +165,7 @@ def cut(schedule: Schedule, end: int) -> Schedule:
 
 
 def _coupled(
-    config: TrainConfig,
+    config: ProfileTrainConfig,
     job: ProfiledJob,
     learning: dict[str, Any],
     seed: int,
@@ -243,13 +222,13 @@ def coupled_origin(algorithm: Algorithm) -> str:
 
 
 def _over_iterations(
-    config: TrainConfig,
+    config: StrategyTrainConfig,
     seed: int,
     metrics: MetricSink,
     progress: Progress | None,
     backend: Backend,
 ) -> TrainingResult:
-    prediction = run_prediction(predict_config(config), seed).summary
+    prediction = run_prediction(config.prediction(), seed).summary
     assert isinstance(prediction, JobSummary)
     workers = prediction.workers
     asked = validated(TrainConfig, {**given_fields(config, LEARNING), "workers": workers}, "train")
@@ -268,35 +247,6 @@ def _over_iterations(
         topology="server" if prediction.servers else "all-reduce",
         durations=durations,
     )
-
-
-def predict_config(config: TrainConfig) -> PredictConfig:
-    """Return the prediction of the iterations of a training with a strategy.
-
-    Raises:
-        InputError: a strategy that is none of plain data parallelism, or is to be searched for.
-    """
-    plain = "give ddp, fsdp, zero1 or ps"
-    if (config.strategy or "").strip() == AUTO:
-        raise InputError(
-            f"strategy: auto is found for transformers, none of which train trains: {plain}"
-        )
-    shape = load_data(config.data, config.data_dir).input_shape
-    asked = given_fields(config, ("cluster", "db", "hardware", "what_if", *sorted(LINK_FIELDS)))
-    if config.cluster is None:
-        asked["workers"] = (config.workers,)
-    asked |= {
-        "model": config.model,
-        "shape": shape,
-        "batch": config.batch,
-        "optimizer": str(config.optimizer),
-        "strategy": config.strategy,
-    }
-    found = validated(PredictConfig, asked, "train")
-    workers, strategy = found.jobs[-1]
-    if strategy.asynchronous or strategy.data != workers:
-        raise InputError(f'strategy: "{config.strategy}" is not plain data parallelism: {plain}')
-    return found
 
 
 def iterations(workers: int, seconds: float) -> Iterator[Schedule]:

@@ -151,7 +151,7 @@ class Kind:
             if not any(name in own for own in known.values()):
                 # Its own error names the nearest argument.
                 return max(known, key=lambda model: len(known[model].intersection(names)))
-        raise InputError(_contradiction(names, list(known.values())))
+        raise InputError(_contradiction(names, known))
 
     def configured(self, arguments: Mapping[str, Any], where: str) -> Any:
         """Return checked arguments, as an instance of the form that they belong to.
@@ -219,11 +219,18 @@ def _without_foreign(
     }
 
 
-def _contradiction(names: Sequence[str], forms: Sequence[set[str]]) -> str:
-    """Say which arguments exclude each other: of the form that has most of them, one is missing."""
-    most = max(forms, key=lambda own: len(own.intersection(names)))
+def _contradiction(names: Sequence[str], forms: Mapping[type[BaseModel], set[str]]) -> str:
+    """Say which arguments exclude each other: of the form that requires most of them, or else has
+    most, one is missing.
+    """
+
+    def fit(form: type[BaseModel]) -> tuple[int, int]:
+        required = {name for name, field in form.model_fields.items() if field.is_required()}
+        return len(required.intersection(names)), len(forms[form].intersection(names))
+
+    most = forms[max(forms, key=fit)]
     others = [name for name in names if name not in most]
-    fitting = [own for own in forms if others[0] in own]
+    fitting = [own for own in forms.values() if others[0] in own]
     excluded = [name for name in names if not any(name in own for own in fitting)]
     excluded = excluded or [name for name in names if name in most and name not in fitting[0]]
     return (

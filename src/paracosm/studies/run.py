@@ -20,7 +20,7 @@ from paracosm.results import Summary, to_builtin, to_json
 from paracosm.results.kind import Hooks, Outcome
 from paracosm.studies.kinds import KINDS
 from paracosm.studies.run_folder import JOURNAL, RunFolder, remove_run_files, write_run_files
-from paracosm.studies.study import Point, Study
+from paracosm.studies.study import Point, Study, is_same_study
 
 SWEEP = "sweep.json"
 
@@ -297,6 +297,6 @@ def _is_finished(point: Point, folder: Path) -> bool:
     try:
         run = RunFolder.open(folder)
         ended = run.status in KINDS[point.kind].ends
-        return ended and run.study == to_builtin(point.as_study())
+        return ended and is_same_study(run.study, to_builtin(point.as_study()))
     except InputError:
         return False

@@ -292,6 +292,20 @@ class Point:
         }
 
 
+def is_same_study(one: Any, other: Any) -> bool:
+    """Whether two complete studies ask for the same; None says as little as no argument.
+
+    Study files of version 0.1 have None for the arguments of other forms.
+    """
+    return bool(_without_none(one) == _without_none(other))
+
+
+def _without_none(study: Any) -> Any:
+    if not isinstance(study, Mapping):
+        return study
+    return {key: _without_none(value) for key, value in study.items() if value is not None}
+
+
 _OF_NO_ANSWER = frozenset(
     {
         *("db", "data_dir", "output", "timeline", "timeline_ranks", "port", "keep_going"),

@@ -26,7 +26,6 @@ from paracosm.studies.run import FailedPoint, SweepRow, sweeping
 from paracosm.studies.run_folder import BEST, TRIALS, TUNE
 from paracosm.studies.study import Point, Study
 from paracosm.units import format_number
-from paracosm.validation import validated
 
 EXAMPLE = "lr=0.01..1 log, algorithm=asgd|ssgd"
 
@@ -186,10 +185,10 @@ def _a_configuration(study: Study, text: str) -> Any:
     """Return the checked arguments of a trial, or else of the study as it is."""
     first = {name: each.first for name, each in read_space(study, text).items()}
     trial = {**study.arguments, **first}
-    model = KINDS[study.kind].model(trial)
+    kind = KINDS[study.kind]
     with suppress(InputError):  # all bounds together can be more than a trial has
-        return validated(model, trial, "tune")
-    return validated(model, study.arguments, "tune")
+        return kind.configured(trial, "tune")
+    return kind.configured(study.arguments, "tune")
 
 
 class Tuning(NamedTuple):

@@ -4,10 +4,18 @@ Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effec
 """
 
 from paracosm.training.algorithms.algorithm import Algorithm
-from paracosm.training.config import TrainConfig
+from paracosm.training.config import ScheduleTrainConfig, TrainConfig
 from paracosm.training.record import Metrics
 from paracosm.training.result import TrainingResult
 from paracosm.training.server import ParameterServer
 from paracosm.training.train import train
 
-__all__ = ["Algorithm", "Metrics", "ParameterServer", "TrainConfig", "TrainingResult", "train"]
+__all__ = [
+    "Algorithm",
+    "Metrics",
+    "ParameterServer",
+    "ScheduleTrainConfig",
+    "TrainConfig",
+    "TrainingResult",
+    "train",
+]

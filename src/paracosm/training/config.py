@@ -22,7 +22,6 @@ from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
 from paracosm.cluster.link import Packets
 from paracosm.errors import InputError
 from paracosm.faults.models import Lose
-from paracosm.faults.node_failures import FailureFields
 from paracosm.models.shards import ALL, has_equal_sizes
 from paracosm.quantities import Size, read_duration
 from paracosm.timing import Constant, Distribution, parse_distribution
@@ -30,13 +29,12 @@ from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.algorithms.registry import parse_algorithm
 from paracosm.training.availability import OnOff
 from paracosm.training.compression.codecs import Codec, parse_codec
-from paracosm.training.failures.recovery import Failures, FaultFields
+from paracosm.training.failures.recovery import Failures, FaultFields, Recovery
 from paracosm.training.fields import (
     AS_TEXT,
     BatchesOf,
     ClientFields,
     LearningFields,
-    ProfiledFields,
     RecipeFields,
     batches_of,
 )
@@ -45,6 +43,7 @@ from paracosm.training.named import LARGEST
 from paracosm.training.target import Target, parse_target
 from paracosm.training.team import Topology
 from paracosm.units import format_duration, parse_number
+from paracosm.validation import validated
 
 MEASURED = "measured"
 
@@ -89,10 +88,6 @@ def _until(value: Any) -> float | Target:
 _UPDATES = 3000
 _MOST_SERVERS = 10_000  # each of which takes part in every update
 _RESENDS = 10_000  # of one message, all lost
-_DURATIONS = (
-    *("schedule", "compute", "recording", "update_time", "message_size", "timing_only"),
-    "timeline",
-)
 _NUMERICS = {
     *("shards", "optimizer", "lr", "buffers", "evaluate_every", "evaluate_examples"),
     *("lookahead", "keep_going", "loss_limit", "lr_scaling"),
@@ -100,45 +95,23 @@ _NUMERICS = {
 }
 
 
-class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, ClusterFields):
-    """A hybrid simulation: what is trained, by which algorithm, on which simulated cluster."""
+WORKERS: Any = Field(4, description="number of workers; 1,2,4..64 is a sweep")
+_BATCH_OF: Any = Field(
+    (),
+    description='workers with a different batch: "worker 3: 64", "workers 4..7: 64"; computing '
+    "time scales with it; repeatable",
+)
+
+
+class TrainingFields(LearningFields):
+    """How a model learns, and until when: what every form of `train` has."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    # Which schedule, where steps are not simulated as a whole.
-    strategy: str | None = Field(
-        None,
-        description=(
-            "how workers share the work, as in predict: ddp, fsdp, ps, ...; updates are "
-            "those of ssgd, at the ends of predicted iterations"
-        ),
-    )
-    db: Path = Field(Path("profiles.db"), description="profile database, for a strategy")
-    hardware: str | None = Field(
-        None, description='of whose timings, for a strategy: part of a name, "H100" (this machine)'
-    )
-
-    # How; what is trained are fields of `LearningFields`.
     algorithm: Annotated[InstanceOf[Algorithm], BeforeValidator(parse_algorithm), AS_TEXT] = Field(
         parse_algorithm("asgd"),
         description="an algorithm, with its parameters: asgd, ssgd, ssp(slack=3), ..., or "
         "file.py:Class of your own",
-    )
-    compress: (
-        Annotated[
-            InstanceOf[Codec],
-            BeforeValidator(lambda v: v if isinstance(v, Codec) else parse_codec(v)),
-            AS_TEXT,
-        ]
-        | None
-    ) = Field(
-        None,
-        description="compression of messages from workers: topk(0.01), randomk(0.01), qsgd, "
-        "signsgd, one-bit, powersgd(rank=2), fp16, bf16; topk(0.01, feedback=false) drops the "
-        "error feedback",
-    )
-    topology: Topology | None = Field(
-        None, description="communication topology, where the algorithm leaves a choice"
     )
     lr: float = Field(0.2, gt=0, le=LARGEST, description="learning rate")
     lr_scaling: LearningRateScaling | None = Field(
@@ -168,30 +141,132 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
     evaluate_every: int | None = Field(
         None, ge=1, description="updates between evaluations (by default 60 a run)"
     )
+    keep_going: bool = Field(False, description="continue after the loss has diverged")
 
-    # On which cluster; links and changes are fields of `ClusterFields`.
-    workers: WorkerCount = Field(4, description="number of workers; 1,2,4..64 is a sweep")
+    def idle(self) -> dict[str, set[str]]:
+        return self.idle_of_privacy()
+
+    def check_training(self) -> None:
+        """Raise ValueError for settings that contradict each other; a validator calls it."""
+        self.algorithm.check_optimizer(self.optimizer)
+        has_server = self.resolve_topology() == "server"
+        if self.privacy_of("clients") and not (has_server and self.algorithm.pushes_only_changes):
+            raise ValueError(
+                f"privacy: {self.algorithm} sends servers more than changes by local steps: use "
+                "examples(clip=1, noise=1.1), or choose fedavg"
+            )
+        if self.privacy_of("examples") and self.shards.startswith("bootstrap"):
+            raise ValueError(
+                f"privacy: with shards {self.shards} several clients may share an example, whose "
+                "privacy loss is not counted: use iid or another partition"
+            )
+
+    def resolve_topology(self) -> Topology:
+        return self.algorithm.topology_for(None)
+
+    @property
+    def most_updates(self) -> int:
+        """The number of updates after which the run ends, if `until` does not end it before."""
+        if self.updates is not None:
+            return self.updates
+        return _UPDATES if self.until_time is None else sys.maxsize
+
+    @property
+    def last_update(self) -> float:
+        """The same; infinite where a virtual time alone ends the run."""
+        return inf if self.most_updates == sys.maxsize else self.most_updates
+
+    @property
+    def until_time(self) -> float | None:
+        """The virtual time at which the run ends; None where none was given."""
+        return None if isinstance(self.until, Target) else self.until
+
+    @property
+    def target(self) -> Target | None:
+        """The target that ends the run; None without one."""
+        return self.until if isinstance(self.until, Target) else None
+
+
+class SimulatedFields(TrainingFields, ClusterFields):
+    """Training on a simulated cluster of workers and perhaps servers."""
+
+    topology: Topology | None = Field(
+        None, description="communication topology, where the algorithm leaves a choice"
+    )
+    workers: WorkerCount = WORKERS
     servers: int = Field(1, ge=1, le=_MOST_SERVERS, description="number of parameter servers")
+
+    def idle(self) -> dict[str, set[str]]:
+        idle: dict[str, set[str]] = {}
+        if self.cluster is not None:
+            reason = "the cluster file defines the nodes and links"
+            idle[reason] = {"workers", "servers", *LINK_FIELDS}
+        topology = self.resolve_topology()
+        if topology != "server":
+            reason = f'{self.algorithm} runs on topology "{topology}"'
+            idle[reason] = {"servers", "update_time"}
+            if topology == "local":
+                idle[reason] |= {"message_size", *LINK_FIELDS}
+        return idle | super().idle()
+
+    def check_changes(self) -> None:
+        """Raise an error for changes that such a run does not know, or that would do nothing."""
+        others = [change for change in self.what_if if not changes_cluster(change)]
+        refuse_changes(others, "train", "how fast workers and servers compute, and values of links")
+        for change in self.what_if:
+            if change.subject in ("link", "links") and self.resolve_topology() == "local":
+                raise change.error(f"has no effect: {self.algorithm} sends nothing")
+
+    def resolve_cluster(self) -> Cluster:
+        """Return the simulated cluster, without the changes of `what_if`."""
+        if self.cluster is None:
+            _check_count(self.workers)
+        servers = self.servers if self.resolve_topology() == "server" else 0
+        return self.cluster_of(self.workers, servers)
+
+    def resolve_topology(self) -> Topology:
+        return self.algorithm.topology_for(self.topology)
+
+    def check_nodes(self, cluster: Cluster) -> None:
+        """Raise InputError unless the algorithm runs on that cluster."""
+        self.algorithm.check(len(cluster.workers), len(cluster.servers))
+        if self.resolve_topology() == "server" and not cluster.servers:
+            raise InputError(
+                f"{self.algorithm} needs a parameter server, and the cluster has none: add one, "
+                "or choose a topology without servers"
+            )
+        self.changed(cluster)
+
+
+class TrainConfig(ClientFields, FaultFields, SimulatedFields):
+    """A hybrid simulation of whole steps: what is trained, how, and on which simulated cluster.
+
+    Other forms of `train` take the schedule from elsewhere: from a file (`ScheduleTrainConfig`),
+    or predicted (`paracosm.planning.train_config`).
+    """
+
+    compress: (
+        Annotated[
+            InstanceOf[Codec],
+            BeforeValidator(lambda v: v if isinstance(v, Codec) else parse_codec(v)),
+            AS_TEXT,
+        ]
+        | None
+    ) = Field(
+        None,
+        description="compression of messages from workers: topk(0.01), randomk(0.01), qsgd, "
+        "signsgd, one-bit, powersgd(rank=2), fp16, bf16; topk(0.01, feedback=false) drops the "
+        "error feedback",
+    )
     compute: Annotated[
         InstanceOf[Distribution] | Literal["measured"], BeforeValidator(_compute), AS_TEXT
     ] = Field(
         parse_distribution("lognormal(20ms, 0.1)"),
         description='duration of one gradient: a distribution, or "measured"',
     )
-    batch_of: BatchesOf = Field(
-        (),
-        description='workers with a different batch: "worker 3: 64", "workers 4..7: 64"; computing '
-        "time scales with it; repeatable",
-    )
+    batch_of: BatchesOf = _BATCH_OF
     recording: Path | None = Field(
         None, description="recording.json of a measured run, whose durations to replay"
-    )
-    schedule: Path | None = Field(
-        None,
-        description=(
-            "schedule.parquet with the reads and updates of another run or a recorded "
-            "one, in place of a simulated cluster"
-        ),
     )
     update_time: Annotated[InstanceOf[Distribution], BeforeValidator(_distribution), AS_TEXT] = (
         Field(Constant(0.0), description="duration of one update at a parameter server")
@@ -200,20 +275,14 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         None, gt=0, description="bytes of a whole gradient (default: the model's own)"
     )
 
-    # What is really computed, and what happens when it goes wrong.
+    # What is really computed, and what is recorded.
     timing_only: bool = Field(False, description="no gradients, only schedule and staleness")
-    keep_going: bool = Field(False, description="continue after the loss has diverged")
     timeline: bool | None = Field(
         None, description="record every span (default: up to a million of them)"
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainConfig:
-        if self.strategy is not None and self.algorithm.name != "ssgd":
-            raise ValueError(
-                f"algorithm: the workers of a strategy are synchronous, not {self.algorithm}: "
-                "leave it out"
-            )
         if self.recording is not None and self.compute != MEASURED:
             raise ValueError("recording: only a run whose compute is measured can replay one")
         if self.timing_only and self.target is not None:
@@ -226,15 +295,16 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
                 "compute: timing_only mode computes nothing, so nothing can be measured: give a "
                 "distribution"
             )
-        if self.batch == ALL:
-            self._check_whole_shards()
+        if self.timing_only and self.batch == ALL:
+            raise ValueError(
+                "batch: the size of a whole shard depends on data, which timing_only mode lacks: "
+                "give a number"
+            )
         if self.timing_only and self.algorithm.counts_examples:
             raise ValueError(
                 f"algorithm: the number of steps of {self.algorithm} depends on data, which "
                 "timing_only mode lacks: give steps in place of epochs"
             )
-        if not self.timing_only:
-            self.algorithm.check_optimizer(self.optimizer)
         if self.compute == MEASURED and self.lookahead not in ("auto", "off"):
             raise ValueError(
                 "lookahead: gradients are timed one by one when compute is measured; "
@@ -258,48 +328,25 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
             )
         self._check_faults()
         self.refuse_idle()
-        is_counted = self.schedule is not None and self.updates is None and self.until_time is None
-        if not is_counted:  # in the file, and checked then
-            self.check_recipe(self.last_update)
-        has_server = self.resolve_topology() == "server"
-        if self.privacy_of("clients") and not (has_server and self.algorithm.pushes_only_changes):
-            raise ValueError(
-                f"privacy: {self.algorithm} sends servers more than changes by local steps: use "
-                "examples(clip=1, noise=1.1), or choose fedavg"
-            )
+        self.check_recipe(self.last_update)
+        self.check_training()
         self._check_clients()
         if self.cluster is None:
             self.resolve_cluster()
-        self._check_changes()
+        self.check_changes()
+        for change in self.what_if:
+            if change.subject == "servers" and self.update_time == Constant(0.0):
+                raise change.error("has no effect: updates take no time; give update_time")
         return self
 
-    @model_validator(mode="before")
-    @classmethod
-    def _algorithm_of_strategy(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("strategy") is not None:
-            return {"algorithm": "ssgd", **given}
-        return given
-
-    def _check_whole_shards(self) -> None:
-        if self.timing_only:
-            raise ValueError(
-                "batch: the size of a whole shard depends on data, which timing_only mode lacks: "
-                "give a number"
-            )
-        if self.profile is not None or self.strategy is not None:
-            given = "strategy" if self.profile is None else "profile"
-            raise ValueError(f"batch: a {given} predicts minibatches of one size: give a number")
-
     def _check_faults(self) -> None:
-        if not (self.profile is None and self.strategy is None and self.schedule is None):
-            return
         if self.fails and self.clients is not None:
             raise ValueError(
                 "clients: their nodes do not fail; they come and go by --availability and "
                 "--dropout: leave mtbf and fault out"
             )
         algorithm, topology = self.algorithm, self.resolve_topology()
-        recoveries = algorithm.recoveries_on(topology)
+        recoveries = self._recoveries()
         restarts = self.own_recovery(recoveries) == "restart"
         keeps_errors = self.compress is not None and self.compress.feedback
         if keeps_errors and self.worker_fails and not restarts:
@@ -341,77 +388,23 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
                 f'fault "{slow[0]}": has no effect: updates take no time; give update_time'
             )
 
-    def _check_changes(self) -> None:
-        others = [change for change in self.what_if if not changes_cluster(change)]
-        refuse_changes(others, "train", "how fast workers and servers compute, and values of links")
-        for change in self.what_if:
-            is_of_links = change.subject in ("link", "links")
-            if is_of_links and self.resolve_topology() == "local":
-                raise change.error(f"has no effect: {self.algorithm} sends nothing")
-            takes_no_time = self.profile is None and self.update_time == Constant(0.0)
-            if change.subject == "servers" and takes_no_time:
-                raise change.error("has no effect: updates take no time; give update_time")
-
     def idle(self) -> dict[str, set[str]]:
-        idle: dict[str, set[str]] = {}
-        topology = self.resolve_topology()
-        if self.schedule is not None:
-            reason = "the schedule defines all reads and updates"
-            idle[reason] = {"workers", "servers", "cluster", "what_if", "topology", *LINK_FIELDS}
-            idle[reason] |= {"compute", "update_time", "message_size", "timing_only", "timeline"}
-        if self.cluster is not None:
-            reason = "the cluster file defines the nodes and links"
-            idle[reason] = {"workers", "servers", *LINK_FIELDS}
-        if self.profile is not None and self.strategy is not None:
-            idle["the profile defines a step"] = {"strategy"}
-        if self.profile is not None:
-            idle["the profile has the durations"] = {*_DURATIONS, "batch_of"}
-            idle |= self.idle_of_start()
-        elif self.strategy is not None:
-            idle["the durations come from the database and the strategy"] = {
-                *(*_DURATIONS, "servers", "topology", "batch_of")
-            }
-        if self.strategy is None:
-            idle["only --strategy uses it: give --strategy ddp"] = {"db", "hardware"}
-        rule = self.algorithm.rule(self.workers)
-        on_engine = FaultFields.model_fields.keys() - FailureFields.model_fields.keys()
-        if self.schedule is not None:
-            reason = "the schedule defines what is lost"
-            idle[reason] = set(FaultFields.model_fields)
-        elif self.profile is None and self.strategy is None:
-            idle |= self.idle_faults(self.algorithm.recoveries_on(topology), topology == "server")
-        elif rule is None:
-            reason = f"{self.algorithm} depends on values, so its nodes do not fail"
-            idle[reason] = set(FaultFields.model_fields)
-        else:
-            idle |= self.idle_of_failures([rule.needs_all])
-            given = "strategy" if self.profile is None else "profile"
-            idle[f"individual faults need the engine: leave out --{given}"] = set(on_engine)
-        if self.profile is None:
-            idle["only a job profile uses it: give --profile"] = {"node", "start", "stagger"}
-        elif rule is None:
-            idle[f"{self.algorithm} depends on values, so its workers begin together"] = {
-                *("start", "stagger")
-            }
-        if self.schedule is not None or self.profile is not None or self.strategy is not None:
-            reason = "a schedule, a profile or a strategy defines the sizes of messages"
-            idle[reason] = {"compress"}
-        elif topology == "local":
+        topology, recoveries = self.resolve_topology(), self._recoveries()
+        idle = self.idle_faults(recoveries, has_servers=topology == "server") | super().idle()
+        if topology == "local":
             idle[f"{self.algorithm} sends nothing to compress"] = {"compress"}
         elif self.timing_only and self.costless_messages():
             reason = "messages take no time, and nothing is computed: give --bandwidth"
             idle[reason] = {"compress"}
-        idle |= self._idle_of_clients()
-        if topology != "server":
-            reason = f'{self.algorithm} runs on topology "{topology}"'
-            idle[reason] = {"servers", "update_time"}
-            if topology == "local":
-                idle[reason] |= {"message_size", *LINK_FIELDS}
+        of_clients = self.idle_of_clients(self._obstacle_to_clients(), self.algorithm.has_rounds)
+        if self.clients is None:
+            for fields in of_clients.values():
+                fields.discard("availability")  # it is that of the workers
+        else:
+            idle["clients share the workers, with one batch size"] = {"batch_of"}
+        idle |= of_clients
         if self.batch == ALL:
             idle["every minibatch is a whole shard"] = {"batch_of"}
-        if self.clients is not None:
-            idle["clients share the workers, with one batch size"] = {"batch_of"}
-        idle |= self.idle_of_privacy()
         if self.timing_only:
             reason = "nothing is computed in timing_only mode"
             idle[reason] = set(_NUMERICS)
@@ -424,15 +417,8 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
     def worker_availability(self) -> OnOff | Path | None:
         return self.availability if self.clients is None else None
 
-    def _idle_of_clients(self) -> dict[str, set[str]]:
-        if self.schedule is not None or self.profile is not None or self.strategy is not None:
-            reason = "over a schedule every worker is its own client"
-            return {reason: set(ClientFields.model_fields)}
-        idle = self.idle_of_clients(self._obstacle_to_clients(), self.algorithm.has_rounds)
-        if self.clients is None:
-            for fields in idle.values():
-                fields.discard("availability")  # it is that of the workers
-        return idle
+    def _recoveries(self) -> tuple[Recovery, ...]:
+        return self.algorithm.recoveries_on(self.resolve_topology())
 
     def _obstacle_to_clients(self) -> str | None:
         if self.resolve_topology() != "server":
@@ -442,11 +428,6 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         return None
 
     def _check_clients(self) -> None:
-        if self.privacy_of("examples") and self.shards.startswith("bootstrap"):
-            raise ValueError(
-                f"privacy: with shards {self.shards} several clients may share an example, whose "
-                "privacy loss is not counted: use iid or another partition"
-            )
         if self.clients is None:
             return
         compute = self.compute_distribution()
@@ -490,43 +471,27 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         has_lines = self.client_uplink is not None or self.client_downlink is not None
         return self.cluster is None and self.bandwidth in (None, inf) and not has_lines
 
-    def resolve_cluster(self) -> Cluster:
-        """Return the simulated cluster, without the changes of `what_if`."""
-        if self.cluster is None:
-            _check_count(self.workers)
-        servers = self.servers if self.resolve_topology() == "server" else 0
-        return self.cluster_of(self.workers, servers)
+    def check(self, cluster: Cluster | None = None) -> None:
+        """Raise InputError if a name is unknown, or the run is impossible on a cluster.
 
-    def resolve_topology(self) -> Topology:
-        return self.algorithm.topology_for(self.topology)
-
-    def check(self, cluster: Cluster) -> None:
-        """Raise InputError if a name is unknown, or the run is impossible on that cluster."""
+        Args:
+            cluster: that of the configuration, if it is at hand.
+        """
+        cluster = self.resolve_cluster() if cluster is None else cluster
         self._check_length(len(cluster.workers))
         is_needed = "model" not in self.without_effect()
         if is_needed and not (self.timing_only and self.costless_messages()):
             self.check_learning()
-        if self.schedule is not None:
-            if not self.schedule.is_file():
-                raise InputError(f"schedule: no such file: {self.schedule}")
-            return  # the schedule has the number of workers
-        self.algorithm.check(len(cluster.workers), len(cluster.servers))
+        self.check_nodes(cluster)
         self.batches(len(cluster.workers))
         self._check_places(cluster)
-        is_served = self.resolve_topology() == "server" and self.strategy is None
-        if is_served and not cluster.servers:
-            raise InputError(
-                f"{self.algorithm} needs a parameter server, and the cluster has none: add one, "
-                "or choose a topology without servers"
-            )
-        self.changed(cluster)
         self.failures_on(cluster)
 
     def _check_length(self, workers: int) -> None:
         """Refuse a run that would not end in days: messages may slow it down tenfold."""
         _check_count(workers)
         compute = self.compute_distribution()
-        if self.schedule or self.last_update < inf or compute is None or not compute.mean():
+        if self.last_update < inf or compute is None or not compute.mean():
             return
         gradients = workers * cast(float, self.until_time) / compute.mean()
         updates = gradients / max(1, self.algorithm.gradients_per_update(workers))
@@ -538,12 +503,9 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
 
     def failures_on(self, cluster: Cluster) -> Failures | None:
         """Return failures and recovery of a run on the engine; None where nothing fails."""
-        if self.profile is not None or self.strategy is not None:
-            return None
-        algorithm, topology = self.algorithm, self.resolve_topology()
-        servers = len(cluster.servers) if topology == "server" else 0
-        recoveries = algorithm.recoveries_on(topology)
-        found = self.failures(recoveries, len(cluster.workers), servers)
+        algorithm = self.algorithm
+        servers = len(cluster.servers) if self.resolve_topology() == "server" else 0
+        found = self.failures(self._recoveries(), len(cluster.workers), servers)
         if found is not None and found.in_step and found.recovery != "restart" and servers > 1:
             raise InputError(
                 f"recovery: {algorithm.name} with {found.recovery} runs on 1 server, not "
@@ -559,24 +521,38 @@ class TrainConfig(ProfiledFields, LearningFields, ClientFields, FaultFields, Clu
         """Return the distribution of a gradient's duration; None when it is measured."""
         return self.compute if isinstance(self.compute, Distribution) else None
 
-    @property
-    def most_updates(self) -> int:
-        """The number of updates after which the run ends, if `until` does not end it before."""
-        if self.updates is not None:
-            return self.updates
-        return _UPDATES if self.until_time is None else sys.maxsize
 
-    @property
-    def last_update(self) -> float:
-        """The same; infinite where a virtual time alone ends the run."""
-        return inf if self.most_updates == sys.maxsize else self.most_updates
+class ScheduleTrainConfig(TrainingFields):
+    """Training over the reads and updates of another run, or of a recorded one."""
 
-    @property
-    def until_time(self) -> float | None:
-        """The virtual time at which the run ends; None where none was given."""
-        return None if isinstance(self.until, Target) else self.until
+    schedule: Path = Field(
+        description="schedule.parquet with the reads and updates of another run or a recorded "
+        "one, in place of a simulated cluster"
+    )
+    batch_of: BatchesOf = _BATCH_OF
 
-    @property
-    def target(self) -> Target | None:
-        """The target that ends the run; None without one."""
-        return self.until if isinstance(self.until, Target) else None
+    @model_validator(mode="after")
+    def _consistent(self) -> ScheduleTrainConfig:
+        self.refuse_idle()
+        if self.updates is not None or self.until_time is not None:
+            self.check_recipe(self.last_update)  # else of as many updates as the schedule has
+        self.check_training()
+        return self
+
+    def idle(self) -> dict[str, set[str]]:
+        idle = super().idle()
+        if self.batch == ALL:
+            idle["every minibatch is a whole shard"] = {"batch_of"}
+        return idle
+
+    def check(self) -> None:
+        """Raise InputError if a name is unknown, or there is no schedule."""
+        self.check_learning()
+        if not self.schedule.is_file():
+            raise InputError(f"schedule: no such file: {self.schedule}")
+
+    def on_workers(self, workers: int, updates: int | None) -> TrainConfig:
+        """Return the run of so many workers and updates as the form that a schedule runs."""
+        fields = TrainingFields.model_fields.keys() | {"batch_of"}
+        given = {name: getattr(self, name) for name in fields & self.model_fields_set}
+        return validated(TrainConfig, {**given, "workers": workers, "updates": updates}, "schedule")

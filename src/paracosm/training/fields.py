@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Instance
 
 from paracosm.arrays import Floats
 from paracosm.cluster.changes import parse_places
+from paracosm.configuration import Configuration
 from paracosm.errors import InputError, require
 from paracosm.models.data_sets import check_trainable
 from paracosm.models.optimizers import Optimizer, parse_optimizer
@@ -42,7 +43,7 @@ def _read(kind: tuple[type, ...], parse: Callable[[Any], Any]) -> BeforeValidato
 _AS_TEXT = PlainSerializer(lambda v: None if v is None else str(v), return_type=str | None)
 
 
-class RecipeFields(BaseModel):
+class RecipeFields(Configuration):
     """Settings of learning rate and gradients, common to all algorithms."""
 
     lr_schedule: Annotated[
@@ -248,12 +249,9 @@ class LearningFields(RecipeFields):
 class ProfiledFields(BaseModel):
     """A profiled job whose steps are simulated op by op."""
 
-    profile: Path | None = Field(
-        None,
-        description=(
-            "job profile of one worker (paracosm profile job), for the durations of ops; "
-            "tensors are sent and updated separately"
-        ),
+    profile: Path = Field(
+        description="job profile of one worker (paracosm profile job), for the durations of ops; "
+        "tensors are sent and updated separately"
     )
     node: Path | None = Field(
         None,

@@ -27,7 +27,7 @@ def _run(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
 
 
 def _updates(config: Any) -> int | None:
-    is_open = config.until_time is not None or config.schedule is not None
+    is_open = config.until_time is not None or hasattr(config, "schedule")
     total: int | None = config.updates if is_open else config.most_updates
     return total
 
@@ -39,11 +39,8 @@ KIND = Kind(
     help="Train on a cluster you don't have: gradients are real, time and network simulated.",
     example="train --algorithm asgd --workers 8 --updates 300 --out runs/first",
     forms=(
-        Form(
-            "paracosm.training.config:TrainConfig",
-            _run,
-            check=lambda config: config.check(config.resolve_cluster()),
-        ),
+        Form("paracosm.training.config:TrainConfig", _run),
+        Form("paracosm.training.config:ScheduleTrainConfig", _run),
     ),
     answers=(Answer(TrainingSummary),),
     objective=lambda config: "final_loss" if config.target is None else "reached_at",

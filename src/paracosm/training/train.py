@@ -11,12 +11,13 @@ from paracosm.cluster.description import describe_link, link_in_words
 from paracosm.engine import Simulator
 from paracosm.errors import InputError
 from paracosm.models.shards import ALL
+from paracosm.results.kind import with_unchanged
 from paracosm.results.metrics import MetricSink
 from paracosm.simulation.schedule import Rule, Schedule, generate_schedule
 from paracosm.timeline import Timeline
 from paracosm.timing.distribution import Distribution, Scaled, Slowdown
 from paracosm.timing.families import Recorded
-from paracosm.training.config import MEASURED, TrainConfig
+from paracosm.training.config import MEASURED, ScheduleTrainConfig, TrainConfig
 from paracosm.training.failures.failing_job import FailingJob
 from paracosm.training.job import Job
 from paracosm.training.numerics.prepare import prepare_numerics
@@ -30,14 +31,14 @@ _MOST_SPANS = 1_000_000
 
 
 def train(
-    config: TrainConfig,  # what to train, how, and on which cluster
+    config: TrainConfig | ScheduleTrainConfig,  # what to train and how, and when
     seed: int = 0,  # of all random streams
     metrics: MetricSink | None = None,  # records the metrics; by default in memory
     progress: Progress | None = None,  # called after every update
     log: bool = False,  # print a line for every event of the simulation
     backend: Backend = HERE,  # a cluster computes the gradients that wait together
 ) -> TrainingResult:
-    """Train on a simulated cluster, or over a schedule that `config` names.
+    """Train on a simulated cluster, or over the schedule in a file.
 
     Gradients are really computed, from the parameters that each worker would have read; how long
     they take and when they arrive is virtual time. An interrupt (Ctrl-C) ends the run with the
@@ -47,32 +48,25 @@ def train(
     Raises:
         InputError: if the configuration cannot be used.
     """
-    if config.profile is not None or config.strategy is not None:
-        raise InputError(
-            "train: a profile or a strategy is trained by paracosm.train, or by "
-            "paracosm.planning.run_scheduled"
-        )
-    cluster = config.resolve_cluster()
-    config.check(cluster)
-    if config.schedule is not None:
-        config.refuse_power("train over a schedule")
+    if isinstance(config, ScheduleTrainConfig):
         if log:
             raise InputError(
                 "--log has no effect with a schedule, which simulates no events: leave it out"
             )
-        return train_over_file(config, config.schedule, seed, metrics, progress, backend)
+        config.check()
+        return train_over_file(config, seed, metrics, progress, backend)
+    cluster = config.resolve_cluster()
+    config.check(cluster)
     metrics = Metrics() if metrics is None else metrics
     result = _train(config, seed, config.changed(cluster), metrics, progress, log, backend)
-    if config.what_if:
-        changed = replace(result.summary, what_if=[str(each) for each in config.what_if])
-        if changed.status != "interrupted":
-            # With a timeline, if the changed run has one: engine and generated schedule differ by
-            # rounding, which can decide who comes first at a full port.
-            before = _train(config, seed, cluster, Metrics(), None, False, backend).summary
-            status = before.status if before.status == "interrupted" else changed.status
-            changed = replace(changed, unchanged=before, status=status)
-        result = replace(result, summary=changed)
-    return result
+    summary = with_unchanged(
+        result.summary,
+        config.what_if,
+        # With a timeline, if the changed run has one: engine and generated schedule differ by
+        # rounding, which can decide who comes first at a full port.
+        lambda: _train(config, seed, cluster, Metrics(), None, False, backend).summary,
+    )
+    return replace(result, summary=summary)
 
 
 def _train(

@@ -16,6 +16,7 @@ from valley import CURVATURE, START
 
 from paracosm.errors import InputError
 from paracosm.results import TrainingSummary
+from paracosm.studies import KINDS
 from paracosm.training.algorithms.registry import ALGORITHMS
 from paracosm.training.compression.codecs import parse_codec
 from paracosm.training.compression.messages import Compression
@@ -24,7 +25,6 @@ from paracosm.training.numerics.store import Gradient, Numerics
 from paracosm.training.record import Metrics
 from paracosm.training.result import TrainingResult
 from paracosm.training.train import schedule_rule, train
-from paracosm.validation import validated
 
 LR = 0.25
 SIZE = 54 * 4  # bytes of the valley's parameters
@@ -40,7 +40,7 @@ def run(**arguments: Any) -> TrainingResult:
         "batch": 1,
         "workers": 2,
     }
-    return train(validated(TrainConfig, {**common, **arguments}, "test"))
+    return train(KINDS["train"].configured({**common, **arguments}, "test"))
 
 
 def by_tensor(codec: Any, x: np.ndarray) -> np.ndarray:
@@ -326,7 +326,7 @@ def test_every_algorithm_that_sends_changes_sends_them_compressed() -> None:
         ({"compress": "powersgd(7)"}, "no tensor gets smaller with rank 7"),
         (
             {"schedule": Path("s.parquet"), "compute": None, "workers": None},
-            "defines the sizes of messages",
+            "cannot be combined with",
         ),
     ],
 )
@@ -344,7 +344,7 @@ def test_compression_of_nothing_is_refused(arguments: dict[str, Any], message: s
     }
     known = {key: value for key, value in given.items() if value is not None}
     with pytest.raises(InputError) as caught:
-        train(validated(TrainConfig, known, "test"))
+        train(KINDS["train"].configured(known, "test"))
     assert message in str(caught.value)
 
 

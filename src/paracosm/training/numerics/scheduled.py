@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from math import inf
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +24,7 @@ from paracosm.results.metrics import MetricSink
 from paracosm.results.summaries import Staleness
 from paracosm.simulation.rollback import LAST_INSTANT, Block, Checkpoint
 from paracosm.simulation.schedule import Schedule, read_schedule
-from paracosm.training.config import TrainConfig
+from paracosm.training.config import ScheduleTrainConfig, TrainConfig
 from paracosm.training.numerics.prepare import prepare_numerics
 from paracosm.training.numerics.store import Contribution, Gradient, Numerics, Rule, Store
 from paracosm.training.privacy import Draw
@@ -97,17 +96,17 @@ def train_on_schedule(
 
 
 def train_over_file(
-    config: TrainConfig,
-    path: Path,  # that `Schedule.write` has written
+    config: ScheduleTrainConfig,
     seed: int,
     metrics: MetricSink | None = None,
     progress: Progress | None = None,
     backend: Backend = HERE,
 ) -> TrainingResult:
-    """Train over the schedule in a file, by as many workers as it has, as `train_on_schedule`.
+    """Train over the schedule in a file, by as many workers as it has; see `train_on_schedule`.
 
     Where the configuration says nothing of it, the run ends with the schedule.
     """
+    path = config.schedule  # that `Schedule.write` has written
     try:
         schedule = read_schedule(path)
     except (OSError, KeyError, ValueError) as error:
@@ -125,9 +124,8 @@ def train_over_file(
     if updates is None and config.until_time is None:
         updates = _whole_updates(schedule)
         config.check_recipe(updates)
-    known = {"schedule": None, "workers": workers, "updates": updates}
-    asked, tensors = config.model_copy(update=known), schedule.tensors
-    result = train_on_schedule(asked, [schedule], tensors, seed, metrics, progress, backend)
+    coarse, tensors = config.on_workers(workers, updates), schedule.tensors
+    result = train_on_schedule(coarse, [schedule], tensors, seed, metrics, progress, backend)
     return replace(result, schedule=schedule)
 
 
