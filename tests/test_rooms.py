@@ -19,6 +19,7 @@ GROUND: dict[str, set[str]] = {
     "addresses": set(),
     "configuration": set(),
     "errors": set(),
+    "machine": set(),
     "units": set(),
     "expression": set(),
     "factory": {"files"},

@@ -7,7 +7,6 @@ of several, events on a GPU; and a probe of the core's current speed.
 import contextlib
 import json
 import os
-import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -17,6 +16,7 @@ from typing import Any, Protocol
 
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError, require
+from paracosm.machine import processor_name, usable_cores
 from paracosm.profiling.allocator import DEFAULT, keep_memory
 
 
@@ -85,7 +85,7 @@ def environment_here(
         can_flush = torch.set_flush_denormal(flushes_denormals(torch))  # which changes nothing
         return Environment(
             device="cpu",
-            hardware=f"{_processor()}, {torch.backends.cpu.get_cpu_capability()}",
+            hardware=f"{processor_name()}, {torch.backends.cpu.get_cpu_capability()}",
             framework=framework,
             threads=threads,
             allocator=allocator or (keep_memory() if pinned else DEFAULT),
@@ -151,19 +151,6 @@ def _cached_files(folder: Path) -> int:
     return int(found[0]) if found else 0
 
 
-def _processor() -> str:
-    """Return name, family and model, since hypervisors shorten names to "AMD EPYC"."""
-    try:
-        text = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
-    except OSError:
-        return platform.processor() or platform.machine()
-    pairs = (line.partition(":") for line in text.splitlines())
-    found = {name.strip(): value.strip() for name, _, value in pairs}
-    if "model name" not in found:
-        return platform.processor() or platform.machine()
-    return f"{found['model name']} (family {found.get('cpu family')}, model {found.get('model')})"
-
-
 _SHARED = 1 << 20  # numbers of a tensor of which every thread gets a part
 
 
@@ -173,8 +160,7 @@ def cores_for(threads: int) -> set[int]:
     Raises:
         InputError: they are too few for so many threads.
     """
-    has_affinity = hasattr(os, "sched_getaffinity")
-    cores = os.sched_getaffinity(0) if has_affinity else set(range(os.cpu_count() or 1))
+    cores = usable_cores()
     if not 1 <= threads <= len(cores):
         raise InputError(f"threads: this process may use {len(cores)} cores, not {threads}")
     return cores

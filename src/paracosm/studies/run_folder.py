@@ -32,6 +32,7 @@ from paracosm.files import (
     sealing,
     unwritable,
 )
+from paracosm.machine import processor_name, usable_cores
 from paracosm.results import SUMMARIES, Summary, to_builtin, to_json, with_digest, without_digest
 from paracosm.results.metrics import Series
 from paracosm.studies.kinds import KINDS
@@ -445,25 +446,9 @@ def describe_environment(seed: int | None = None) -> dict[str, object]:
     return {
         "versions": versions(),
         "platform": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
-        "cores": _cores(),
+        "processor": processor_name(),
+        "cores": len(usable_cores()),
         "format": FORMAT,
         "seed": seed,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass  # not Linux
-    return platform.processor() or platform.machine()
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from paracosm.arrays import Floats, Ints
 from paracosm.errors import InputError, unknown
+from paracosm.machine import processor_name, usable_cores
 from paracosm.relaxation.threads.measurement import (
     Case,
     Measurement,
@@ -239,10 +238,9 @@ def _check(
 
 def _environment() -> dict[str, Any]:
     """Return what timings depend on. No host name, no user name, no path."""
-    affinity = getattr(os, "sched_getaffinity", None)
     return {
-        "processor": _processor(),
-        "cores": len(affinity(0)) if affinity else os.cpu_count() or 1,
+        "processor": processor_name(),
+        "cores": len(usable_cores()),
         "platform": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "numba": version("numba"),
@@ -250,13 +248,3 @@ def _environment() -> dict[str, Any]:
         "numpy": version("numpy"),
         "clock": "CLOCK_MONOTONIC",
     }
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass  # not Linux
-    return platform.processor() or platform.machine()
