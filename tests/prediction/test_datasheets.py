@@ -225,6 +225,19 @@ def test_the_answer_is_the_first_line(tmp_path: Path, capsys: pytest.CaptureFixt
     assert first.startswith("An iteration of two.graph takes ")
 
 
+def test_a_transformer_by_its_sizes_runs_on_a_device_with_bfloat16_alone(tmp_path: Path) -> None:
+    """It trains in bfloat16, so that a peak for float16 is not needed, and changes nothing."""
+    card = "title: a card, memory: 640 GB, memory_bandwidth: 2 TB/s, source: none"
+    times = []
+    for number, more in enumerate(("", ", float16: 500")):
+        file = tmp_path / f"card{number}.yaml"
+        peaks = f"peak_tflops: {{bfloat16: 500{more}}}"
+        file.write_text(f"devices: {{card: {{{card}, {peaks}}}}}")
+        asked = {"model": "llama-8b", "hardware": str(file), "bandwidth": "400Gbit/s"}
+        times.append(predicted(**asked, strategy="fsdp", workers=8).throughput[0].iteration_time)
+    assert times[0] == times[1] > 0
+
+
 def test_the_catalogue_is_shown_and_added_to(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,7 +83,8 @@ def test_staleness_is_told_by_how_fast_clients_are(tmp_path: Path) -> None:
     assert x.tolist() == [0.25, 2.0]
     assert spread[1].tolist() == [8, 2.5]  # of 4, 1, 2, 3
     assert labels[0] == "1 client, speed 0.25: staleness 8 (8 to 8)"
-    axis = figures_of(page_of(tmp_path, RunFolder.open(run.path)))["staleness_speed"]["layout"]["xaxis"]
+    figures = figures_of(page_of(tmp_path, RunFolder.open(run.path)))
+    axis = figures["staleness_speed"]["layout"]["xaxis"]
     # Eight times as fast is not enough for a logarithmic axis.
     assert axis["type"] == "linear"
 

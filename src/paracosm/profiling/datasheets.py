@@ -108,6 +108,8 @@ def durations_on(
 
     table = load_efficiencies() if efficiencies is None else efficiencies
     times: dict[int, tuple[str, OpTime]] = {}
+    peaks = tuple(hardware.device.peak_tflops)
+    is_of_sizes = graph.provenance.get("source") == "published sizes"
     communicates = graph.resource == RESOURCES.index("communication")
     phases = dict(zip(graph.op[~communicates].tolist(), graph.phase[~communicates], strict=True))
     of_host = set(graph.op.tolist()) - set(
@@ -119,7 +121,9 @@ def durations_on(
         if code in of_host or not (op.flops or moved):
             continue
         kind = class_of(op.name, PHASES[phase])
-        dtype = dtype_of(op, tuple(hardware.device.peak_tflops))
+        dtype = dtype_of(op, peaks)
+        if is_of_sizes and dtype == "float16" and dtype not in peaks:
+            dtype = "bfloat16"  # such a graph calls all numbers of two bytes float16
         flops = op.flops if kind in COUNTED else 0
         time = op_time(hardware.name, hardware.device, table, kind, dtype, flops, moved)
         times[code] = kind, time
