@@ -146,6 +146,11 @@ def apply_changes(cluster: Cluster, changes: Iterable[Change]) -> Cluster:
     return reduce(_applied, changes, cluster)
 
 
+WORTH_FASTER_LINKS = 0.05
+"""Share of an iteration that waits for communication, above which commands say what twice the
+bandwidth would bring: below it that is no more than 2.5 %."""
+
+
 def with_twice_the_bandwidth(cluster: Cluster) -> Cluster | None:
     """Return the cluster with faster links; None where their bandwidth is unlimited."""
     try:

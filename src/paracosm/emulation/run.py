@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from paracosm.cluster.changes import parse_change, with_twice_the_bandwidth
+from paracosm.cluster.changes import WORTH_FASTER_LINKS, parse_change, with_twice_the_bandwidth
 from paracosm.emulation.check import load_measured
 from paracosm.emulation.config import EmulateConfig, Setting
 from paracosm.emulation.delays import Delays, summarise_delays
@@ -84,9 +84,6 @@ def _run_delays(config: EmulateConfig, delays: Delays, runs: _Runs) -> Emulation
     return replace(shown, summary=replace(shown.summary, delays=listed, knee=knee))
 
 
-WAITS = 0.02  # of an iteration: less communication than that is not worth faster links
-
-
 @dataclass
 class _Runs:
     """Runs of the script: one for all jobs of a world if it measures computing alone."""
@@ -116,7 +113,9 @@ class _Runs:
         time, parts = summary.iteration_time, summary.breakdown or {}
         exposed = parts.get("exposed_communication", 0.0)
         by_links = config.has_links and config.communication in (None, "cluster")
-        if not (self.measured and by_links and time and exposed > WAITS * time.median):
+        if not (self.measured and by_links and time):
+            return summary
+        if exposed <= WORTH_FASTER_LINKS * time.median:
             return summary
         cluster = config.resolve_cluster()
         if cluster is None or with_twice_the_bandwidth(cluster) is None:

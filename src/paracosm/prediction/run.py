@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from paracosm.arrays import Floats
 from paracosm.cluster import Cluster
-from paracosm.cluster.changes import with_twice_the_bandwidth
+from paracosm.cluster.changes import WORTH_FASTER_LINKS, with_twice_the_bandwidth
 from paracosm.cluster.hardware import find_hardware
 from paracosm.errors import InputError
 from paracosm.graphs.transformer.share import describe_routing
@@ -193,7 +193,7 @@ def _run_on_cluster(
     def gain(version: PredictConfig, job: JobPrediction) -> float | None:
         """Return by how much the largest job is faster with links that are twice as fast."""
         lost = job.parts["exposed_communication"] + job.parts["waiting"]
-        if job.workers != version.jobs[-1][0] or lost <= WAITS * job.iteration_time:
+        if job.workers != version.jobs[-1][0] or lost <= WORTH_FASTER_LINKS * job.iteration_time:
             return None
         faster = with_twice_the_bandwidth(job.cluster)
         if faster is None:
@@ -242,9 +242,6 @@ def _run_on_cluster(
     # The requested ranks are those of the largest number.
     shown = shown_ranks(last, config.timeline_ranks if status == "done" else None)
     return summary, job_timeline(last, shown)
-
-
-WAITS = 0.05  # of an iteration: less communication than that is not worth faster links
 
 
 def _run_throughput(
