@@ -31,7 +31,7 @@ from real_training import RecordedRun, load_run
 
 import paracosm
 from paracosm.planning.spread import spread
-from paracosm.prediction.parameter_servers.in_step import coherence
+from paracosm.prediction.parameter_servers.synchronized import coherence
 from paracosm.profiling.jobs import load_job_profile
 from paracosm.simulation.schedule import Schedule
 from paracosm.training import Metrics, TrainConfig

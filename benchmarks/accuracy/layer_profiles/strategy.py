@@ -57,7 +57,9 @@ def plan_strategy(
         for worker in kinds
     }
     first, *others = replicas
-    replica = replace(replicas[first], elsewhere={gpu: replicas[gpu].duration for gpu in others})
+    replica = replace(
+        replicas[first], durations_by_device={gpu: replicas[gpu].duration for gpu in others}
+    )
     nodes = [Node("", device=worker.gpu) for stage in plan.stages for worker in stage.workers]
     strategy = Strategy(
         data=plan.replicas,

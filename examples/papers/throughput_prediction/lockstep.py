@@ -10,7 +10,7 @@ import numpy.typing as npt
 from finding import Finding
 from measured_jobs import MeasuredJob, Run
 
-from paracosm.prediction.parameter_servers.in_step import coherence
+from paracosm.prediction.parameter_servers.synchronized import coherence
 from paracosm.prediction.parameter_servers.throughput import rate_after_start
 from paracosm.profiling.jobs import DOWNLINK
 from paracosm.simulation.simulate import simulate

@@ -26,7 +26,7 @@ from paracosm.units import format_size
 
 
 @dataclass(frozen=True)
-class AlikeRanks:
+class EqualRanks:
     """Ranks with the same breakdown and memory, at the precision of a table."""
 
     ranks: tuple[int, ...]
@@ -48,7 +48,7 @@ class JobPrediction:
     interval: tuple[float, float]  # bounds of the 90 % interval, seconds
     examples: int | None  # of one iteration; None where the graph does not say
     ideal: float | None  # examples/s of the same number of workers that never wait
-    alike: tuple[AlikeRanks, ...]  # all ranks, grouped by equal breakdowns
+    equal_ranks: tuple[EqualRanks, ...]  # all ranks, grouped by equal breakdowns
     causes: Mapping[str, float]  # seconds of an iteration by cause, averaged over the workers
 
     @property
@@ -65,7 +65,7 @@ class JobPrediction:
     @property
     def parts(self) -> dict[str, float]:
         """Seconds of an iteration by `PARTS`, averaged over the workers."""
-        workers = [each for each in self.alike if each.is_worker]
+        workers = [each for each in self.equal_ranks if each.is_worker]
         return {
             part: sum(len(each.ranks) * each.parts[part] for each in workers) / self.workers
             for part in PARTS
@@ -73,7 +73,7 @@ class JobPrediction:
 
     @property
     def peak_memory(self) -> int | None:
-        known = [each.peak_memory for each in self.alike if each.peak_memory is not None]
+        known = [each.peak_memory for each in self.equal_ranks if each.peak_memory is not None]
         return max(known, default=None)
 
 
@@ -133,7 +133,7 @@ def predict_job(
         interval=(min(ends[0], time), max(ends[1], time)),
         examples=None if job.examples is None else job.examples // iterations,
         ideal=total,
-        alike=_alike(schedule, causes, len(cluster.workers), iterations),
+        equal_ranks=_equal_ranks(schedule, causes, len(cluster.workers), iterations),
         causes=_of_workers(schedule, causes, len(cluster.workers), iterations),
     )
 
@@ -162,7 +162,7 @@ def ideal_throughput(replica: Replica, strategy: Strategy) -> float | None:
             duration[row] = 0.0
         elif strategy.sharding != "none":
             duration[row] /= strategy.sharing(bool(plan.of_experts[row]))[1]
-    own = replace(replica, duration=duration, elsewhere={}, interference=NO_INTERFERENCE)
+    own = replace(replica, duration=duration, durations_by_device={}, interference=NO_INTERFERENCE)
     examples, time = 0, 0.0
     for share in strategy.shares or (strategy.microbatches,):
         accumulated = replace(alone, microbatches=share)
@@ -179,24 +179,26 @@ def _relative_rates(replica: Replica, strategy: Strategy) -> dict[str, float]:
     best on beside the others: no division of the model between them is faster.
     """
     alone = ideal_throughput(replica, strategy)
-    rates = {name: ideal_throughput(replica.on(name), strategy) for name in replica.elsewhere}
+    rates = {
+        name: ideal_throughput(replica.on(name), strategy) for name in replica.durations_by_device
+    }
     if not alone or not rates:
         return {}
     found = {name: (rate or 0.0) / alone for name, rate in rates.items()}
     if strategy.pipeline == 1:
         return found
     of_device = {"": 1.0, **found}
-    durations = {"": replica.duration, **replica.elsewhere}
+    durations = {"": replica.duration, **replica.durations_by_device}
     least = np.min([of_device[name] * durations[name] for name in durations], axis=0)
     apart = float(replica.duration.sum()) / float(least.sum() or 1.0)
     return {name: rate * apart for name, rate in of_device.items()}
 
 
-def _alike(
+def _equal_ranks(
     schedule: JobSchedule, causes: Sequence[Mapping[str, float]], workers: int, iterations: int
-) -> tuple[AlikeRanks, ...]:
+) -> tuple[EqualRanks, ...]:
     """Return the classes of ranks with equal breakdown (1e-4) and memory (four digits)."""
-    groups: dict[tuple[object, ...], list[AlikeRanks]] = {}
+    groups: dict[tuple[object, ...], list[EqualRanks]] = {}
     programs = schedule.job.programs
     knows_memory = any(each.resident or each.allocated.any() for each in programs)
     for number, first in enumerate(schedule.representative.tolist()):
@@ -206,7 +208,7 @@ def _alike(
         held = None if peak is None else format_size(peak)
         about = (f"{time / (schedule.makespan or 1.0):.4f}" for time in parts.values())
         seconds = {part: time / iterations for part, time in parts.items()}
-        one = AlikeRanks(ranks, schedule.job.labels[min(ranks)], seconds, peak, first < workers)
+        one = EqualRanks(ranks, schedule.job.labels[min(ranks)], seconds, peak, first < workers)
         groups.setdefault((one.is_worker, held, *about), []).append(one)
     found = [
         replace(

@@ -23,8 +23,8 @@ from paracosm.prediction.job import (
     shown_ranks,
 )
 from paracosm.prediction.parameter_servers.coarse_models import phases_of
-from paracosm.prediction.parameter_servers.in_step import find_band
 from paracosm.prediction.parameter_servers.summary import Point, summarise_throughput
+from paracosm.prediction.parameter_servers.synchronized import find_band
 from paracosm.prediction.parameter_servers.target import first_steps, target_job
 from paracosm.prediction.parameter_servers.throughput import (
     predict_throughput,
@@ -166,7 +166,7 @@ def _run_on_cluster(
     interference, interference_text = find_interference(config, timed.environment, strategy.data)
     replica = Replica(
         *(timed.graph, alone.duration, timed.asynchronous, timed.launch),
-        elsewhere=devices.durations,
+        durations_by_device=devices.durations,
         interference=interference,
     )
     time, (low, high) = alone.iteration_time, alone.interval

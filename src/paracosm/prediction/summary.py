@@ -10,7 +10,7 @@ import numpy as np
 from paracosm.cluster.description import describe_cluster
 from paracosm.graphs.graph import PHASES
 from paracosm.graphs.summary import step_of
-from paracosm.prediction.job import AlikeRanks, JobPrediction
+from paracosm.prediction.job import EqualRanks, JobPrediction
 from paracosm.prediction.predict import LAUNCHING, NOTHING, WAITS, Prediction, longest_op
 from paracosm.profiling.durations import SOURCES
 from paracosm.profiling.samples import IterationTiming
@@ -163,7 +163,7 @@ def summarise_jobs(
         breakdown={
             **of_ops(alone),
             "mean": last.parts,
-            "ranks": [_alike(each) for each in last.alike],
+            "ranks": [_row_of(each) for each in last.equal_ranks],
         },
         replica=OneReplica(
             iteration_time=alone.iteration_time,
@@ -187,7 +187,9 @@ def _row(job: JobPrediction, alone: Prediction, gain: float | None) -> Throughpu
         job.cluster.node(name).memory is not None for name in job.schedule.job.labels
     )
     labels = job.schedule.job.labels
-    computed = {labels[rank]: each.parts["compute"] for each in job.alike for rank in each.ranks}
+    computed = {
+        labels[rank]: each.parts["compute"] for each in job.equal_ranks for rank in each.ranks
+    }
     return ThroughputRow(
         workers=job.workers,
         steps_per_second=per_step(job.throughput, alone.examples),
@@ -206,13 +208,13 @@ def _row(job: JobPrediction, alone: Prediction, gain: float | None) -> Throughpu
     )
 
 
-def _alike(alike: AlikeRanks) -> dict[str, Any]:
+def _row_of(ranks: EqualRanks) -> dict[str, Any]:
     return {
-        "first": alike.label,
-        "ranks": len(alike.ranks),
-        "is_worker": alike.is_worker,
-        **alike.parts,
-        "peak_memory": alike.peak_memory,
+        "first": ranks.label,
+        "ranks": len(ranks.ranks),
+        "is_worker": ranks.is_worker,
+        **ranks.parts,
+        "peak_memory": ranks.peak_memory,
     }
 
 
@@ -225,18 +227,18 @@ def misfits(job: JobPrediction) -> list[str]:
     """Return a sentence for each kind of ranks whose node has too little memory."""
     found = []
     labels = job.schedule.job.labels
-    for alike in job.alike:
+    for group in job.equal_ranks:
         known = [
             (memory, labels[rank])
-            for rank in alike.ranks
+            for rank in group.ranks
             if (memory := job.cluster.node(labels[rank]).memory) is not None
         ]
-        if not known or alike.peak_memory is None:
+        if not known or group.peak_memory is None:
             continue
         least, where = min(known, key=lambda each: each[0])
-        if alike.peak_memory > least:
+        if group.peak_memory > least:
             found.append(
-                f"Does not fit: needs {format_size(alike.peak_memory)} of {format_size(least)} on "
+                f"Does not fit: needs {format_size(group.peak_memory)} of {format_size(least)} on "
                 f"{where}."
             )
     return found
@@ -253,15 +255,15 @@ def _time(job: JobPrediction, ops: Mapping[str, float]) -> str:
     if worst == "bubble":
         return f"Pipeline bubble: workers are idle {share:.0%} of the iteration; {_bubble(job)}."
     whom = "the servers" if job.strategy.servers else "each other"
-    if not job.strategy.servers and sum(each.is_worker for each in job.alike) > 1:
+    if not job.strategy.servers and sum(each.is_worker for each in job.equal_ranks) > 1:
         whom = _slowest(job).label
     sentence = _SENTENCES[worst].format(share=share, whom=whom)
     by_servers = worst in ("exposed_communication", "waiting") and job.strategy.servers
     return f"{sentence} {_servers(job)}" if by_servers else sentence
 
 
-def _slowest(job: JobPrediction) -> AlikeRanks:
-    workers = [each for each in job.alike if each.is_worker]
+def _slowest(job: JobPrediction) -> EqualRanks:
+    workers = [each for each in job.equal_ranks if each.is_worker]
     return max(workers, key=lambda each: (each.parts["compute"], -each.ranks[0]))
 
 
@@ -283,7 +285,7 @@ def _bubble(job: JobPrediction) -> str:
 
 
 def _servers(job: JobPrediction) -> str:
-    servers = [each for each in job.alike if not each.is_worker]
+    servers = [each for each in job.equal_ranks if not each.is_worker]
     does = {"exposed_communication": "nothing but send and receive", "compute": "updates"}
     busiest, part = max(
         ((each, part) for each in servers for part in does), key=lambda pair: pair[0].parts[pair[1]]

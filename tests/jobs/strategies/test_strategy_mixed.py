@@ -26,7 +26,7 @@ def mixed(devices: str, link: Link = FREE) -> Cluster:
 def replica() -> Replica:
     """Two layers: 1 s forward and 2 s backward each; on "new" nothing but the first is faster."""
     slow = two_layers(gradient=4 * MB)
-    return replace(slow, elsewhere={"new": np.array([0.5, 1.0, 2.0, 1.0])})
+    return replace(slow, durations_by_device={"new": np.array([0.5, 1.0, 2.0, 1.0])})
 
 
 def test_each_rank_takes_the_time_of_its_device() -> None:
@@ -48,7 +48,7 @@ def test_stages_are_cut_by_the_devices_that_have_them(devices: str, cut: tuple[i
     """Four equal layers; a new device has three in the time that an old one has one."""
     slow = layers(4)
     cluster = mixed(devices)
-    both = replace(slow, elsewhere={"new": slow.duration / 3})
+    both = replace(slow, durations_by_device={"new": slow.duration / 3})
     schedule = replayed(both, "pp=2", cluster)
     assert tuple(len(spans(schedule, rank, "compute")) // 2 for rank in (0, 1)) == cut
 
@@ -67,7 +67,7 @@ def test_a_device_that_nothing_is_known_of_is_as_fast_as_the_replica_s() -> None
 
 def test_durations_elsewhere_are_checked() -> None:
     with pytest.raises(InputError, match="3 durations for 4 nodes"):
-        replace(replica(), elsewhere={"new": np.ones(3)})
+        replace(replica(), durations_by_device={"new": np.ones(3)})
 
 
 def test_shares_of_the_batch_by_device() -> None:

@@ -87,7 +87,7 @@ def test_throughput_is_never_above_the_ideal(
         asynchronous=launch > 0,
         launch=launch,
         interference=Interference(slowdown=slowdown),
-        elsewhere={"other": own * np.array(factors)},
+        durations_by_device={"other": own * np.array(factors)},
     )
     try:
         strategy = parse_strategy(text, 4)

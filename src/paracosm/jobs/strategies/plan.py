@@ -328,7 +328,7 @@ def plans_of(
     the slowest of its devices. `stage` is that of each worker.
     """
     devices = [node.device or "" for node in cluster.nodes[: len(stage)]]
-    known = [device if device in replica.elsewhere else "" for device in devices]
+    known = [device if device in replica.durations_by_device else "" for device in devices]
     kinds = list(dict.fromkeys(known))
     which = np.array([kinds.index(each) for each in known], dtype=np.int64)
     replicas = [replica.on(kind) for kind in kinds]

@@ -170,18 +170,22 @@ class Replica:
     tensor: int = 1
     interference: Interference = NO_INTERFERENCE
     # the same durations on other devices, by the names that nodes of a cluster have for them
-    elsewhere: Mapping[str, Floats] = field(default_factory=lambda: MappingProxyType({}))
+    durations_by_device: Mapping[str, Floats] = field(default_factory=lambda: MappingProxyType({}))
 
     def on(self, device: str) -> Replica:
         """Return the replica on another device, or unchanged if nothing is known of that."""
-        if device not in self.elsewhere:
+        if device not in self.durations_by_device:
             return self
-        return replace(self, duration=self.elsewhere[device], elsewhere=MappingProxyType({}))
+        return replace(
+            self,
+            duration=self.durations_by_device[device],
+            durations_by_device=MappingProxyType({}),
+        )
 
     def times(self, factor: float) -> Replica:
         """Return the replica with durations so many times as long."""
-        others = {device: times * factor for device, times in self.elsewhere.items()}
-        return replace(self, duration=self.duration * factor, elsewhere=others)
+        others = {device: times * factor for device, times in self.durations_by_device.items()}
+        return replace(self, duration=self.duration * factor, durations_by_device=others)
 
     @property
     def examples(self) -> int | None:
@@ -189,7 +193,7 @@ class Replica:
         return self.graph.examples
 
     def __post_init__(self) -> None:
-        every = {"": self.duration, **self.elsewhere}
+        every = {"": self.duration, **self.durations_by_device}
         for device, durations in every.items():
             try:
                 times = np.array(durations, dtype=np.float64)
@@ -207,6 +211,6 @@ class Replica:
         if not 0 <= launch < np.inf:
             raise InputError(f"replica: the launch time is {self.launch} s")
         object.__setattr__(self, "duration", every.pop(""))
-        object.__setattr__(self, "elsewhere", every)
+        object.__setattr__(self, "durations_by_device", every)
         object.__setattr__(self, "tensor", tensor)
         object.__setattr__(self, "launch", launch)

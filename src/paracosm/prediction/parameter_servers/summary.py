@@ -12,7 +12,7 @@ from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.description import describe_cluster
 from paracosm.prediction.parameter_servers.coarse_models import Phases, cynthia, lin
 from paracosm.prediction.parameter_servers.config import Settings
-from paracosm.prediction.parameter_servers.in_step import Band
+from paracosm.prediction.parameter_servers.synchronized import Band
 from paracosm.prediction.parameter_servers.throughput import (
     NOTHING,
     Throughput,
@@ -96,8 +96,8 @@ def _row(point: Point, batch: int | None, alone: Floats, cluster: Cluster) -> Th
             examples_per_second=_examples(after.steps_per_second, batch),
             spread=after.spread,
         ),
-        in_step=band.in_step if (band := point.band) else None,
-        apart=band.apart if band else None,
+        in_step=band.synchronized if (band := point.band) else None,
+        apart=band.spread if band else None,
         drift=band.drift if band else None,
         if_twice_as_fast=dict(point.gains),
         utilisation=busy,

@@ -69,10 +69,10 @@ def _after_start(job: TargetJob, workers: int, seed: int, seconds: float) -> Aft
 def begins_of(job: TargetJob, workers: int, seed: int) -> Floats:
     """Return the seconds at which each of a number of workers begins, as the settings say."""
     settings = job.settings
-    apart = settings.stagger if settings.start == "staggered" else 0.0
-    if apart is None:
-        apart = 1 / float(single_worker_rates(job, seed)[:workers].mean()) / workers
-    return apart * np.arange(workers, dtype=np.float64)
+    stagger = settings.stagger if settings.start == "staggered" else 0.0
+    if stagger is None:
+        stagger = 1 / float(single_worker_rates(job, seed)[:workers].mean()) / workers
+    return stagger * np.arange(workers, dtype=np.float64)
 
 
 def rates_after_start(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from profiled_jobs import job_of, serial_profile
 
-from paracosm.prediction.parameter_servers.in_step import coherence, find_band
+from paracosm.prediction.parameter_servers.synchronized import coherence, find_band
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 
 
@@ -29,12 +29,12 @@ def with_a_tail(tail: float) -> JobProfile:
     )
 
 
-def test_two_workers_in_step_and_apart() -> None:
-    """In step they take 7 s, apart 5 s; a lead is shared out evenly and stays what it is."""
+def test_two_workers_synchronized_and_spread() -> None:
+    """Synchronized they take 7 s, spread 5 s; a lead is shared out evenly and stays what it is."""
     band = find_band(job_of(serial_profile()), 2, 0, 0.38)
     assert band is not None
-    assert band.in_step == pytest.approx(2 / 7)
-    assert band.apart == pytest.approx(2 / 5)
+    assert band.synchronized == pytest.approx(2 / 7)
+    assert band.spread == pytest.approx(2 / 5)
     assert band.drift == pytest.approx(0, abs=1e-9)
 
 

@@ -1,8 +1,8 @@
-"""Workers in step: what it costs, whether it lasts, and how it shows in a run.
+"""Synchronized workers: what it costs, whether it lasts, and how it shows in a run.
 
 Workers that begin their steps together ask for the network together, and leave it idle while all of
 them compute. Under max-min sharing a lead of one over another hardly changes by itself, so that
-effects of a millisecond decide whether workers stay in step or drift apart, and on real links the
+effects of a millisecond decide whether workers stay synchronized or spread, and on real links the
 queue and TCP have a say as well. A prediction that depends on it is a band.
 """
 
@@ -30,13 +30,13 @@ tensors that they wait for is shorter on a link that matters, and their transfer
 class Band:
     """What the throughput of several asynchronous workers is between."""
 
-    in_step: float  # steps/s of all together, at first after a common start
-    apart: float  # steps/s of all together, where they begin evenly spread over a step
+    synchronized: float  # steps/s of all together, at first after a common start
+    spread: float  # steps/s of all together, where they begin evenly spread over a step
     drift: float  # seconds by which a small lead of one half over the other grows in a step
 
 
 def find_band(job: TargetJob, workers: int, seed: int, steps_per_second: float) -> Band | None:
-    """Simulate some steps in step and some apart; None of one worker, and where workers wait.
+    """Simulate steps of synchronized workers and of spread ones; None where workers wait, or of one.
 
     A step of each worker takes `workers / steps_per_second` in the steady state. Rates are of
     `OF_EACH` such steps after the first `DROPPED`.
@@ -50,8 +50,8 @@ def find_band(job: TargetJob, workers: int, seed: int, steps_per_second: float) 
         return float(np.mean(rates_after_start(job, start, seconds, REPLICAS, seed)))
 
     return Band(
-        in_step=rate(np.zeros(workers)),
-        apart=rate(np.linspace(0.0, step, workers, endpoint=False)),
+        synchronized=rate(np.zeros(workers)),
+        spread=rate(np.linspace(0.0, step, workers, endpoint=False)),
         drift=_drift(job, workers, seed, LEAD * step),
     )
 
@@ -82,7 +82,7 @@ def _last_lead(job: TargetJob, start: Floats, drawn: Ints, follows: Bools) -> fl
 
 
 def coherence(begins: Sequence[Floats], ends: Sequence[Floats], times: Floats) -> Floats:
-    """Return how much in step workers are at some times: 1 if all are at one point of a step.
+    """Return how synchronized workers are at some times: 1 if all are at one point of a step.
 
     The length of the mean of exp(2 pi i f), where f is the part of its step that a worker has done
     (Kuramoto's order parameter); about 0.89 / sqrt(workers) if they have nothing to do with each
