@@ -27,7 +27,6 @@ from paracosm.results import (
     Summary,
     TrainingSummary,
 )
-from paracosm.units import parse_whole
 
 if TYPE_CHECKING:
     from paracosm.results.kind import Kind
@@ -204,28 +203,14 @@ def replay(
     Raises:
         InputError: a trace cannot be used, or a change cannot be read or applied.
     """
-    from paracosm.replay import replay_traces, summarise_replays
-    from paracosm.studies import REPLAY, RunFolder
-
-    for name, given in (("alone", alone), ("force", force)):
-        checked(given, bool, name, "True or False")
-    paths = [read_path(each, "traces") for each in _several(traces)]
-    changes = [checked(each, str, "what_if", "a text") for each in _several(what_if)]
-    numbers = _steps(steps) if isinstance(steps, str) else steps
-    if numbers is not None:
-        numbers = [int(checked(n, Integral, "steps", "numbers")) for n in _several(numbers)]
-        if not numbers or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
-            raise InputError("steps: give consecutive numbers, such as range(5, 10)")
-    told = steps if isinstance(steps, str) else numbers
-    named = [checked(each, str, "communication", "a text") for each in _several(communication)]
-    asked = {"traces": paths, "what_if": changes, "steps": told, "alone": alone}
-    asked |= {"communication": named} if named else {}
-    folder, keep = _folder(out, force)
-    with RunFolder.create(folder, {REPLAY: asked}, force) as run:
-        replays = replay_traces(paths, changes, numbers, alone, named)
-        summary = summarise_replays(replays)
-        run.finish(summary, replays.timeline)
-    return _reported(Result(summary, folder, [RunFolder.open(folder)], keep), out)
+    asked = {
+        "traces": [read_path(trace, "traces") for trace in _several(traces)],
+        "what_if": what_if,
+        "steps": steps,
+        "alone": alone,
+        "communication": communication,
+    }
+    return cast("Result[ReplaySummary]", _run("replay", asked, {"out": out, "force": force}))
 
 
 def profile(model: str, **options: Any) -> Result[ProfileSummary]:
@@ -369,22 +354,3 @@ def _reported(result: Result[Any], out: Folder | None) -> Result[Any]:
     if out is not None:
         result.report(Path(out) / "report.html")
     return result
-
-
-def _steps(text: str) -> list[int]:
-    """Return the steps that "5", "5..9" or "5,7" names."""
-    first, dots, last = text.partition("..")
-    ends = [parse_whole(number.strip()) for number in ((first, last) if dots else text.split(","))]
-    numbers = [number for number in ends if number is not None]
-    if dots and len(numbers) == 2:
-        numbers = list(range(numbers[0], min(numbers[1], numbers[0] + MOST_STEPS) + 1))
-    if not numbers or None in ends:
-        raise InputError(f'--steps: write 5 or 5..9, not "{text}"')
-    if len(numbers) > MOST_STEPS:
-        raise InputError(f"--steps: {text} has more than {MOST_STEPS:,} steps")
-    if numbers != list(range(numbers[0], numbers[-1] + 1)):
-        raise InputError(f"--steps: write consecutive steps, such as 5..9, not {text}")
-    return numbers
-
-
-MOST_STEPS = 100_000  # more are a typing error

@@ -3,62 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument
 
-from paracosm.cli.options import Force, Json, Quiet, check_folder
-from paracosm.cli.run_verb import show_summary
+from paracosm.cli.options import Force, Json, Out, Quiet, with_fields_of
+from paracosm.cli.run_verb import run_verb
+from paracosm.replay.config import ReplayConfig
 
 
+@with_fields_of(ReplayConfig, positional=("traces",))
 def replay(
     traces: Annotated[
-        list[Path], Argument(help="Kineto traces, one for each rank: .json or .json.gz")
+        list[Path],
+        Argument(help="Kineto traces, one for each rank: .json or .json.gz; or a study file"),
     ],
-    what_if: Annotated[
-        list[str] | None,
-        Option(
-            help='a change, repeatable: "links: bandwidth 2x", "worker 3: compute '
-            '1.5x faster", "data loading: none", "kernel *gemm*: 2x slower"'
-        ),
-    ] = None,
-    steps: Annotated[str | None, Option(help="of the profiler, such as 5..9 [all]")] = None,
-    alone: Annotated[
-        bool,
-        Option(
-            "--alone",
-            help="replay one rank of several; its collectives keep their recorded durations",
-        ),
-    ] = False,
-    communication: Annotated[
-        list[str] | None,
-        Option(
-            help="kernels that communicate, beside those of known libraries; repeatable: "
-            '"my_ring*", with a kind "my_ring*=all_reduce", or "ring_norm*=none" if they do not'
-        ),
-    ] = None,
-    out: Annotated[Path | None, Option(help="run folder to write")] = None,
+    *,
+    out: Out = None,
     force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
+    **fields: Any,
 ) -> int:
     """Replay traces of PyTorch's profiler, unchanged and with what-if changes.
 
     Example: paracosm replay rank0.json.gz rank1.json.gz --what-if "links: bandwidth 2x"
     """
-    from paracosm import api
-
-    check_folder(out, force)
-    changes = what_if or []
-    summary = api.replay(
-        traces,
-        what_if=changes,
-        steps=steps,
-        alone=alone,
-        communication=communication or [],
-        out=out,
-        force=force,
-    ).summary
-    if not quiet:
-        show_summary(summary, out, json)
-    return 0
+    given = {name: value for name, value in fields.items() if value not in (None, [])}
+    given |= {"out": out, "force": force, "json": json, "quiet": quiet}
+    if len(traces) == 1 and traces[0].suffix in (".yaml", ".yml"):
+        return run_verb("replay", traces[0], given)
+    return run_verb("replay", None, {**given, "traces": traces})

@@ -4,12 +4,11 @@ from paracosm.results.kind import Hooks, Outcome
 from paracosm.results.metrics import Series
 from paracosm.studies.kinds import KINDS
 from paracosm.studies.run import FailedPoint, SweepRow, read_sweep, run_point, run_sweep
-from paracosm.studies.run_folder import REPLAY, RunFolder
+from paracosm.studies.run_folder import RunFolder
 from paracosm.studies.study import Point, Study, load_study
 
 __all__ = [
     "KINDS",
-    "REPLAY",
     "FailedPoint",
     "Hooks",
     "Outcome",

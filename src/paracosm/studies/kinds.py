@@ -10,6 +10,7 @@ KINDS = Kinds(
         "plan": "paracosm.planning.kind:KIND",
         "predict": "paracosm.prediction.kind:KIND",
         "emulate": "paracosm.emulation.kind:KIND",
+        "replay": "paracosm.replay.kind:KIND",
         "relax": "paracosm.relaxation.kind:KIND",
     }
 )

@@ -50,9 +50,6 @@ if TYPE_CHECKING:
 
 UNFINISHED = "unfinished"
 
-REPLAY = "replay"
-"""Replays of traces, which have no study: their arguments are the traces."""
-
 TUNE = "tune"
 """A search for the best arguments of many relaxations, whose trials are in a table beside it."""
 
@@ -302,7 +299,7 @@ class RunFolder:
     @property
     def kind(self) -> str | None:
         """The verb of the run: "train", "replay", ...; None if unknown."""
-        return next((kind for kind in (*KINDS, REPLAY, TUNE) if kind in self.study), None)
+        return next((kind for kind in (*KINDS, TUNE) if kind in self.study), None)
 
     def metrics(self, name: str | None = None) -> pa.Table:
         """Return the long table, all of it or the rows of one metric, in the order of writing.
@@ -340,8 +337,8 @@ class RunFolder:
 
 def _summaries_of(verb: str) -> list[type[Summary]]:
     """Return the classes of the summaries of a kind, first that of an unfinished run."""
-    if verb in (REPLAY, TUNE):
-        return [SUMMARIES["replay" if verb == REPLAY else "tuning"]]
+    if verb == TUNE:
+        return [SUMMARIES["tuning"]]
     return [answer.summary for answer in KINDS[verb].answers]
 
 

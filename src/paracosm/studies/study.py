@@ -1,7 +1,7 @@
 """A study: one question with its arguments and a seed, or a grid of them.
 
     seed: 0
-    train:                      # or relax, predict, emulate, plan: what runs, with its arguments
+    train:                      # or another kind of run, with its arguments
       model: mlp
       algorithm: asgd
     over:                       # every combination; a list of such grids is their union
@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from paracosm.cluster.worker_counts import parse_workers
 from paracosm.data_files import MOST_LEVELS, read_yaml
-from paracosm.errors import InputError, shown
+from paracosm.errors import InputError, shown, unknown
 from paracosm.studies.kinds import KINDS
 from paracosm.units import WIDEST, is_too_wide
 from paracosm.validation import validated
@@ -37,20 +37,16 @@ MOST_RUNS = 1_000_000
 """Of one study."""
 
 _COUNTS = ("workers", "processors", "world_size")
-Asked = dict[str, Any] | None
 
 
 class Study(BaseModel):
     """A study as written in a file: one kind of run with its arguments."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    __pydantic_extra__: dict[str, dict[str, Any]]  # the key of a kind, with its arguments
 
     seed: int = Field(0, ge=0, le=WIDEST, description="seed of all random streams")
-    train: Asked = Field(None, description="the arguments of `paracosm train`")
-    relax: Asked = Field(None, description="the arguments of `paracosm relax`")
-    predict: Asked = Field(None, description="the arguments of `paracosm predict`")
-    emulate: Asked = Field(None, description="the arguments of `paracosm emulate`")
-    plan: Asked = Field(None, description="the arguments of `paracosm plan`")
     over: Grid | list[Grid] = Field(
         default_factory=list, description="arguments to vary: a grid, or a list of grids"
     )
@@ -101,7 +97,7 @@ class Study(BaseModel):
     @property
     def kind(self) -> str:
         """The kind of run: "train", "emulate", ..."""
-        return next(kind for kind in KINDS if getattr(self, kind) is not None)
+        return next(kind for kind in KINDS if kind in (self.model_extra or {}))
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -113,18 +109,11 @@ class Study(BaseModel):
         """Return the content of this study's file."""
         return {"seed": self.seed, self.kind: self.arguments, "over": self.over}
 
-    @field_validator(*KINDS, mode="before")
-    @classmethod
-    def _asked(cls, asked: Any) -> Any:
-        if asked is None:
-            raise ValueError("input should be a mapping of names to values, got nothing")
-        return asked
-
     @model_validator(mode="after")
     def _one_kind(self) -> Study:
-        asked = [kind for kind in KINDS if getattr(self, kind) is not None]
-        if len(asked) != 1:
-            found = f", got {' and '.join(asked)}" if asked else ""
+        arguments = self.model_extra or {}
+        if len(arguments) != 1:
+            found = f", got {' and '.join(arguments)}" if arguments else ""
             raise ValueError(
                 f"a study has one of the keys {', '.join(KINDS)}, with the arguments of the "
                 f"run{found}"
@@ -139,6 +128,10 @@ class Study(BaseModel):
             level = list({id(part): part for value in level for part in _parts(value)}.values())
         if level:  # or a list that contains itself
             raise ValueError(f"nested deeper than {MOST_LEVELS} levels")
+        keys = [*KINDS, *cls.model_fields]
+        for key in content if isinstance(content, Mapping) else ():
+            if isinstance(key, str) and key not in keys:
+                raise unknown("key", key, keys)
         return _plain(content)
 
     @field_validator("over", mode="before")
@@ -309,7 +302,7 @@ def _without_none(study: Any) -> Any:
 _OF_NO_ANSWER = frozenset(
     {
         *("db", "data_dir", "output", "timeline", "timeline_ranks", "port", "keep_going"),
-        *("lookahead", "loss_limit", "evaluate_every", "evaluate_examples"),
+        *("lookahead", "loss_limit", "evaluate_every", "evaluate_examples", "alone"),
     }
 )
 """Arguments that say where things are, what is shown, and when a run gives up."""

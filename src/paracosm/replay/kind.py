@@ -1,0 +1,29 @@
+"""Runs of `replay`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paracosm.results.kind import Answer, Form, Hooks, Kind, Outcome
+from paracosm.results.summaries import ReplaySummary
+
+
+def _run(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
+    from paracosm.replay import replay_traces, summarise_replays
+
+    replays = replay_traces(
+        config.traces, config.what_if, config.steps, config.alone, config.communication
+    )
+    return Outcome(summarise_replays(replays), replays.timeline)
+
+
+KIND = Kind(
+    verb="replay",
+    noun="a replay",
+    question="What if the links of a traced job were faster?",
+    help="Replay traces of PyTorch's profiler, unchanged and with what-if changes.",
+    example='replay rank0.json.gz rank1.json.gz --what-if "links: bandwidth 2x"',
+    forms=(Form("paracosm.replay.config:ReplayConfig", _run),),
+    answers=(Answer(ReplaySummary),),
+    objective=lambda config: "replayed.iteration_time",
+)
