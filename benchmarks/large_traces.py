@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paracosm.replay import replay_traces, summarise_replays
+from paracosm.replays import replay_traces, summarise_replays
 from paracosm.report.answers import answer
 
 LAYERS, OPS = 24, 40  # of a step: layers, each with so many ops and a collective

@@ -216,7 +216,7 @@ def test_a_result_whose_folder_is_gone_is_not_saved(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("steps", [[], [101, 101], [102, 101]])
 def test_steps_of_a_replay_are_consecutive(steps: list[int]) -> None:
-    with pytest.raises(InputError, match="steps: (give numbers|write consecutive)"):
+    with pytest.raises(InputError, match=r"steps: (give numbers|write consecutive)"):
         paracosm.replay(DATA / "kineto" / "resnet.json.gz", steps=steps)
 
 

@@ -38,7 +38,7 @@ GROUND: dict[str, set[str]] = {
 """Modules that every room may import, and which of each other they do."""
 FLOOR_1 = {"cluster", "timing", "timeline", "results"}
 FLOOR_2 = {"network", "simulation", "jobs", "engine", "models", "graphs", "faults"}
-FLOOR_3 = {"profiling", "prediction", "replay", "training", "relaxation", "emulation"}
+FLOOR_3 = {"profiling", "prediction", "replays", "training", "relaxation", "emulation"}
 BELOW_STUDY = FLOOR_1 | FLOOR_2 | FLOOR_3
 MAY_IMPORT: dict[str, set[str]] = {
     "cluster": set(),
@@ -57,7 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("profiling", "simulation", "jobs", "graphs", "models", "network"),
         *("cluster", "timing", "timeline", "results"),
     },
-    "replay": {"timeline", "jobs", "simulation", "network", "cluster", "results"},
+    "replays": {"timeline", "jobs", "simulation", "network", "cluster", "results"},
     "training": {
         *("engine", "simulation", "models", "network", "faults"),
         *("cluster", "timing", "timeline", "results"),
@@ -227,3 +227,9 @@ def test_kernels_are_in_the_rooms_that_choose_their_cache() -> None:
     ]
     assert len(users) > 20
     assert [each for each in users if not each.startswith(ROOMS)] == []
+
+
+def test_no_room_hides_a_function_of_the_package() -> None:
+    """Importing `paracosm.x` sets the attribute x of the package, whatever was there."""
+    rooms = {room for room, _ in rooms_and_files()}
+    assert not rooms & set(paracosm.__all__)

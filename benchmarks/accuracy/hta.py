@@ -24,7 +24,7 @@ from next_step import next_step_time
 from printing import folder_of, mape, print_table, signed
 
 from paracosm.errors import InputError
-from paracosm.replay.job import job_of_traces
+from paracosm.replays.job import job_of_traces
 from paracosm.timeline.kineto.read import is_kineto, read_kineto
 from paracosm.timeline.kineto.trace import KinetoTrace, steps_of
 from paracosm.units import format_duration

@@ -27,9 +27,9 @@ from printing import folder_of, mape, print_table, signed
 
 from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
-from paracosm.replay.job import job_of_traces
-from paracosm.replay.outcome import outcome_of, replayed, traced_times
-from paracosm.replay.run import changed
+from paracosm.replays.job import job_of_traces
+from paracosm.replays.outcome import outcome_of, replayed, traced_times
+from paracosm.replays.run import changed
 from paracosm.timeline.kineto.read import is_kineto, read_kineto
 from paracosm.timeline.kineto.trace import KinetoTrace, steps_of
 from paracosm.units import format_duration

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paracosm.jobs.job import KINDS
-from paracosm.replay.traced import TracedJob
+from paracosm.replays.traced import TracedJob
 
 __all__ = ["Meeting", "meetings_of", "transfer_by_others"]
 

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from paracosm.errors import InputError
 from paracosm.jobs.job import Program
-from paracosm.replay.outcome import replayed
-from paracosm.replay.segments import QUEUE
-from paracosm.replay.traced import WORK, TracedJob, TracedRank
+from paracosm.replays.outcome import replayed
+from paracosm.replays.segments import QUEUE
+from paracosm.replays.traced import WORK, TracedJob, TracedRank
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -28,8 +28,8 @@ from meetings import Meeting, meetings_of, transfer_by_others
 from printing import folder_of, print_table
 
 from paracosm.errors import InputError
-from paracosm.replay.job import read_job
-from paracosm.replay.traced import TracedJob
+from paracosm.replays.job import read_job
+from paracosm.replays.traced import TracedJob
 from paracosm.timeline.kineto import is_kineto
 
 

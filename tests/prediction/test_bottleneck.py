@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paracosm.prediction.predict import bottleneck
-from paracosm.replay.outcome import Breakdown, bottleneck_of
+from paracosm.replays.outcome import Breakdown, bottleneck_of
 
 OPS = {"mm": 3.0, "add": 1.0}
 COMPUTING = "Computing: mm takes 75% of the ops' time."

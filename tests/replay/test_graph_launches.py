@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paracosm.cluster.changes import parse_change
-from paracosm.replay.job import read_job
-from paracosm.replay.outcome import outcome_of, replayed
-from paracosm.replay.run import changed
+from paracosm.replays.job import read_job
+from paracosm.replays.outcome import outcome_of, replayed
+from paracosm.replays.run import changed
 
 Kernels = list[tuple[int, float]]  # stream and microseconds of each
 RECORDED: dict[str, Any] = {"cuda_sync_kind": "Context Synchronize"}

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_left_out import Event, summary_of, written
 
-from paracosm.replay import replay_traces
+from paracosm.replays import replay_traces
 
 
 def span(category: str, name: str, begin: float, duration: float, thread: int = 1) -> Event:

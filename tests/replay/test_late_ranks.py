@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hand_made import all_reduce, kernel, launch, step, write
 
-from paracosm.replay import job
-from paracosm.replay.arrivals import arrivals_of, joined_arrivals, lateness_of
-from paracosm.replay.job import read_job
-from paracosm.replay.outcome import traced_times
-from paracosm.replay.run import Replays, replay_traces, summarise_replays
+from paracosm.replays import job
+from paracosm.replays.arrivals import arrivals_of, joined_arrivals, lateness_of
+from paracosm.replays.job import read_job
+from paracosm.replays.outcome import traced_times
+from paracosm.replays.run import Replays, replay_traces, summarise_replays
 from paracosm.timeline.kineto import rows
 
 

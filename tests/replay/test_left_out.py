@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.replay import job as traced_job
-from paracosm.replay import replay_traces, summarise_replays
+from paracosm.replays import job as traced_job
+from paracosm.replays import replay_traces, summarise_replays
 from paracosm.results import ReplaySummary
 
 Event = dict[str, Any]

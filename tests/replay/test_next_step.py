@@ -9,7 +9,7 @@ from hand_made import Event, host, kernel, launch, step, two_ranks, write
 from next_step import next_step_time
 
 from paracosm.errors import InputError
-from paracosm.replay.job import read_job
+from paracosm.replays.job import read_job
 from paracosm.timeline.kineto.read import read_kineto
 from paracosm.timeline.kineto.trace import steps_of
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
-from paracosm.replay import job
-from paracosm.replay.job import read_job
-from paracosm.replay.outcome import Outcome, intervals_of, outcome_of, replayed
-from paracosm.replay.outcome import traced_times as as_traced
-from paracosm.replay.run import changed, replay_traces
-from paracosm.replay.traced import WORK, TracedJob
+from paracosm.replays import job
+from paracosm.replays.job import read_job
+from paracosm.replays.outcome import Outcome, intervals_of, outcome_of, replayed
+from paracosm.replays.outcome import traced_times as as_traced
+from paracosm.replays.run import changed, replay_traces
+from paracosm.replays.traced import WORK, TracedJob
 from paracosm.timeline.analysis import covered
 
 SETTINGS: Any = {

@@ -13,10 +13,10 @@ from meetings import Meeting, meetings_of, transfer_by_others
 
 from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
-from paracosm.replay.job import read_job
-from paracosm.replay.outcome import Outcome, outcome_of, replayed, traced_times
-from paracosm.replay.run import changed
-from paracosm.replay.traced import TracedJob
+from paracosm.replays.job import read_job
+from paracosm.replays.outcome import Outcome, outcome_of, replayed, traced_times
+from paracosm.replays.run import changed
+from paracosm.replays.traced import TracedJob
 from paracosm.timeline.kineto import read_kineto
 
 DLRM = Path(__file__).parents[1] / "data" / "kineto" / "dlrm"

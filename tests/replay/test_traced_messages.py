@@ -12,10 +12,10 @@ from pipeline_kernels import Kernel, Span, kernels_of, played
 
 from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
-from paracosm.replay.job import read_job
-from paracosm.replay.outcome import outcome_of, replayed, traced_times
-from paracosm.replay.run import changed
-from paracosm.replay.traced import TracedJob
+from paracosm.replays.job import read_job
+from paracosm.replays.outcome import outcome_of, replayed, traced_times
+from paracosm.replays.run import changed
+from paracosm.replays.traced import TracedJob
 from paracosm.timeline.kineto.communication import collective_of
 from paracosm.timeline.kineto.device import Calls, device_spans
 from paracosm.timeline.kineto.read import read_kineto

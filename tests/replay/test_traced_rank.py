@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
-from paracosm.replay.job import job_of_traces, read_job
-from paracosm.replay.outcome import Outcome, Times, outcome_of, replayed, traced_times
-from paracosm.replay.run import changed, replay_traces
-from paracosm.replay.traced import WORK, TracedJob
+from paracosm.replays.job import job_of_traces, read_job
+from paracosm.replays.outcome import Outcome, Times, outcome_of, replayed, traced_times
+from paracosm.replays.run import changed, replay_traces
+from paracosm.replays.traced import WORK, TracedJob
 from paracosm.timeline.kineto import read_kineto
 from paracosm.timeline.kineto.trace import window_of
 

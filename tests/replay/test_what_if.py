@@ -10,9 +10,9 @@ from hand_made import kernel, launch, step, two_ranks, write
 
 from paracosm.cluster.changes import parse_change
 from paracosm.errors import InputError
-from paracosm.replay.job import read_job
-from paracosm.replay.run import changed
-from paracosm.replay.traced import TracedJob
+from paracosm.replays.job import read_job
+from paracosm.replays.run import changed
+from paracosm.replays.traced import TracedJob
 
 
 def microseconds(traced: TracedJob, name: str, *changes: str) -> list[float]:

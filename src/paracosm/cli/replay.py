@@ -9,7 +9,7 @@ from typer import Argument
 
 from paracosm.cli.options import Force, Json, Out, Quiet, with_fields_of
 from paracosm.cli.run_verb import run_verb
-from paracosm.replay.config import ReplayConfig
+from paracosm.replays.config import ReplayConfig
 
 
 @with_fields_of(ReplayConfig, positional=("traces",))

@@ -10,7 +10,7 @@ KINDS = Kinds(
         "plan": "paracosm.planning.kind:KIND",
         "predict": "paracosm.prediction.kind:KIND",
         "emulate": "paracosm.emulation.kind:KIND",
-        "replay": "paracosm.replay.kind:KIND",
+        "replay": "paracosm.replays.kind:KIND",
         "relax": "paracosm.relaxation.kind:KIND",
     }
 )

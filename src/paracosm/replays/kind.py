@@ -9,7 +9,7 @@ from paracosm.results.summaries import ReplaySummary
 
 
 def _run(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
-    from paracosm.replay import replay_traces, summarise_replays
+    from paracosm.replays import replay_traces, summarise_replays
 
     replays = replay_traces(
         config.traces, config.what_if, config.steps, config.alone, config.communication
@@ -23,7 +23,7 @@ KIND = Kind(
     question="What if the links of a traced job were faster?",
     help="Replay traces of PyTorch's profiler, unchanged and with what-if changes.",
     example='replay rank0.json.gz rank1.json.gz --what-if "links: bandwidth 2x"',
-    forms=(Form("paracosm.replay.config:ReplayConfig", _run),),
+    forms=(Form("paracosm.replays.config:ReplayConfig", _run),),
     answers=(Answer(ReplaySummary),),
     objective=lambda config: "replayed.iteration_time",
 )

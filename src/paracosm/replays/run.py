@@ -12,10 +12,10 @@ from paracosm.arrays import Bools
 from paracosm.cluster.changes import COLLECTIVES, PARTS, Change, parse_change, refuse_changes
 from paracosm.errors import InputError, unknown
 from paracosm.jobs.job import Job
-from paracosm.replay.account import Account
-from paracosm.replay.arrivals import lateness_of
-from paracosm.replay.job import read_parts
-from paracosm.replay.outcome import (
+from paracosm.replays.account import Account
+from paracosm.replays.arrivals import lateness_of
+from paracosm.replays.job import read_parts
+from paracosm.replays.outcome import (
     Outcome,
     Times,
     bottleneck_of,
@@ -25,8 +25,8 @@ from paracosm.replay.outcome import (
     timeline_of,
     traced_times,
 )
-from paracosm.replay.programs import MESSAGE
-from paracosm.replay.traced import WORK, TracedJob
+from paracosm.replays.programs import MESSAGE
+from paracosm.replays.traced import WORK, TracedJob
 from paracosm.results import ReplaySummary, summaries
 from paracosm.timeline import Timeline
 from paracosm.timeline.kineto.communication import MESSAGES, named_kernels

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from paracosm.arrays import Ints
-from paracosm.replay.traced import Segment
+from paracosm.replays.traced import Segment
 from paracosm.timeline.kineto.categories import CATEGORIES
 from paracosm.timeline.kineto.communication import ONE_SIDED
 from paracosm.timeline.kineto.device import Calls, DeviceSpans, waits_between_streams

@@ -13,13 +13,13 @@ import numpy as np
 
 from paracosm.arrays import Floats
 from paracosm.errors import InputError
-from paracosm.replay.device import (
+from paracosm.replays.device import (
     SHORTEST,
     DeviceSegments,
     Synchronisations,
     device_segments,
 )
-from paracosm.replay.traced import Segment
+from paracosm.replays.traced import Segment
 from paracosm.timeline.kineto.device import DeviceSpans, device_spans
 from paracosm.timeline.kineto.trace import (
     KinetoTrace,

@@ -9,9 +9,9 @@ import numpy as np
 from paracosm.errors import InputError
 from paracosm.jobs.job import Job
 from paracosm.jobs.writer import Codebook, ProgramWriter, write_communicators, write_job
-from paracosm.replay.device import SHORTEST
-from paracosm.replay.segments import Segments
-from paracosm.replay.traced import WORK, Group, Segment, TracedRank
+from paracosm.replays.device import SHORTEST
+from paracosm.replays.segments import Segments
+from paracosm.replays.traced import WORK, Group, Segment, TracedRank
 from paracosm.timeline.kineto.trace import Collective, KinetoTrace, Window
 
 MESSAGE = "send_recv"

@@ -7,9 +7,9 @@ import numpy as np
 
 from paracosm.arrays import Floats
 from paracosm.jobs.job import KINDS, Job
-from paracosm.replay.arrivals import Arrivals, Straggler, arrivals_of, joined_arrivals
-from paracosm.replay.device import SHORTEST
-from paracosm.replay.traced import WORK, TracedJob, TracedRank
+from paracosm.replays.arrivals import Arrivals, Straggler, arrivals_of, joined_arrivals
+from paracosm.replays.device import SHORTEST
+from paracosm.replays.traced import WORK, TracedJob, TracedRank
 from paracosm.simulation import replay_job
 from paracosm.timeline.analysis import breakdown, largest_share
 from paracosm.timeline.timeline import Labels, Timeline

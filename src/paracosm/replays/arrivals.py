@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from paracosm.arrays import Floats, Ints
-from paracosm.replay.traced import TracedJob
+from paracosm.replays.traced import TracedJob
 from paracosm.results.summaries import LateCollective, Lateness, LateRank, LateStep
 
 NO_STEP = -1

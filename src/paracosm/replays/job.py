@@ -8,10 +8,10 @@ import numpy as np
 
 from paracosm.arrays import Floats
 from paracosm.errors import InputError
-from paracosm.replay.account import Account
-from paracosm.replay.programs import Message, TracedSegments, messages_of, write_programs
-from paracosm.replay.segments import Segments, segments_of
-from paracosm.replay.traced import Group, Segment, TracedJob
+from paracosm.replays.account import Account
+from paracosm.replays.programs import Message, TracedSegments, messages_of, write_programs
+from paracosm.replays.segments import Segments, segments_of
+from paracosm.replays.traced import Group, Segment, TracedJob
 from paracosm.timeline.kineto.communication import BY_NAME, NamedKernels
 from paracosm.timeline.kineto.faults import check_device, mark_faults, repeated_marks, step_faults
 from paracosm.timeline.kineto.read import KinetoFile, open_kineto, read_kineto
