@@ -20,6 +20,7 @@ from paracosm.addresses import is_local
 from paracosm.emulation.config import Setting
 from paracosm.emulation.rank.announce import announce, tell_members
 from paracosm.emulation.rank.cuda_on_cpu import use_cpu_for_cuda
+from paracosm.emulation.rank.gloo_threads import wait_for_gloo
 from paracosm.emulation.rank.launchers import (
     keep_device,
     redirect_rendezvous,
@@ -167,6 +168,7 @@ class _End:
         if self._never:
             self._recorder.append(Note(self._setting.rank, True, self._never))
         self._recorder.close()
+        wait_for_gloo()  # the interpreter ends next
 
 
 _NEVER = (
