@@ -40,7 +40,9 @@ def refuse_what_needs_peers(config: EmulateConfig, recorder: RecordWriter) -> No
 
 _BLOCKING = ("wait", "get", "multi_get", "queue_pop")
 _POLLED = ("add", "check", "compare_set", "num_keys", "queue_len")
-_WORK = 1e-3  # seconds of computing between two questions, after which a loop does more than wait
+# A loop does more than wait where it computes between two questions for this many seconds; each of
+# them makes up for this many of waiting. A single one may be the machine's: other programs' time.
+_WORK, _WORTH = 1e-3, 20.0
 
 
 class _Polls:
@@ -64,7 +66,7 @@ class _Polls:
             loop = self._loops.get(question)
             if loop is None or not loop.goes_on(self._recorder.count):
                 loop = self._loops[question] = _Loop()
-            if loop.seconds > PATIENCE.total_seconds():
+            if loop.waited > PATIENCE.total_seconds():
                 loop.refuse(name, arguments, where)
             answer: Any = None
             try:
@@ -80,23 +82,30 @@ class _Loop:
     """A question that is asked again and again, with one answer."""
 
     def __init__(self) -> None:
-        self._since = time.monotonic()
-        self._computed = self._count = 0.0
+        self.waited = 0.0  # seconds
+        self._at, self._computed, self._count = time.monotonic(), 0.0, 0
         self._answer: Any = None
         self._is_asked = self._is_refused = False
 
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._since
-
     def goes_on(self, count: int) -> bool:
-        return count == self._count and time.thread_time() - self._computed < _WORK
+        """Count the time since the last answer, unless there has been a collective since then."""
+        if count != self._count:
+            return False
+        computed = time.thread_time() - self._computed
+        self._pass(0.0 if computed < _WORK else computed * _WORTH)
+        return True
 
     def answered(self, answer: Any, count: int) -> None:
+        self._pass()
         if self._is_asked and answer != self._answer:
-            self._since = time.monotonic()
+            self.waited = 0.0
         self._answer, self._is_asked = answer, True
         self._computed, self._count = time.thread_time(), count
+
+    def _pass(self, made_up_for: float = 0.0) -> None:
+        now = time.monotonic()
+        self.waited = max(0.0, self.waited + now - self._at - made_up_for)
+        self._at = now
 
     def refuse(self, name: str, arguments: Any, where: str) -> None:
         asked = ", ".join(map(repr, arguments))
