@@ -214,7 +214,7 @@ def test_a_profile_and_a_measurement_are_not_asked_for_at_once(
 ) -> None:
     for flag, value in (("--parsing", "numpy"), ("--rounds", "5"), ("--seconds", "2s")):
         assert main(["calibrate", str(profile), flag, value]) == 2
-        assert f"{flag} has no effect with a profile" in capsys.readouterr().err
+        assert f"{flag} has no effect with a file" in capsys.readouterr().err
     assert main(["calibrate", str(profile), "--bandwidth", "fast"]) == 2
     assert '--bandwidth: cannot read "fast"' in capsys.readouterr().err
 

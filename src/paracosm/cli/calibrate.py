@@ -32,11 +32,8 @@ from paracosm.profiling.nodes.calibration import (
     save_calibration,
     unevenness,
 )
-from paracosm.profiling.nodes.parsing import (
-    PARSERS,
-    PARSING_SIZES,
-    measure_parsing,
-)
+from paracosm.profiling.nodes.iperf3 import calibration_of_iperf3, is_iperf3
+from paracosm.profiling.nodes.parsing import PARSERS, PARSING_SIZES, measure_parsing
 from paracosm.profiling.processes import WorkerError
 from paracosm.studies.run_folder import describe_environment
 from paracosm.units import (
@@ -57,7 +54,11 @@ Update = Annotated[
 
 def calibrate(
     profile: Annotated[
-        Path | None, Argument(help="job profile to estimate from, instead of measuring")
+        Path | None,
+        Argument(
+            help="instead of measuring: job profile to estimate from, or what iperf3 -J has "
+            "measured"
+        ),
     ] = None,
     out: Out = None,
     peer: Annotated[
@@ -113,7 +114,7 @@ def calibrate(
         measuring |= {"--connections": connections, **of_shares, "--timeout": timeout}
         _refuse(
             measuring,
-            "a profile: nothing is measured; --out with --update combines several results",
+            "a file: nothing is measured; --out with --update combines several results",
         )
     elif connections == 1:
         _refuse(of_shares, "--connections 1: how connections share is not measured")
@@ -121,7 +122,11 @@ def calibrate(
     each = _duration("--interval", interval, "1s")
     sharing = None if connections == 1 else ShareSettings(connections or 4, each, intervals or 10)
     wait = _duration("--timeout", timeout, "10s")
-    if profile is not None:
+    details: dict[str, Any] = {}
+    if profile is not None and is_iperf3(profile):
+        _refuse({"--bandwidth": bandwidth}, "the output of iperf3, which has one")
+        found = calibration_of_iperf3(profile)
+    elif profile is not None:
         found, details = _estimate(profile, bandwidth)
     elif bandwidth is not None:
         raise InputError("--bandwidth is the bandwidth of a profile's link: give a profile as well")

@@ -152,9 +152,10 @@ def found_by(
     values: Mapping[str, tuple[float, float | None]],
     *,
     loopback: bool = False,
+    when: str | None = None,
 ) -> NodeCalibration:
-    """Return a calibration of quantities, values with spreads, found in one way, dated now."""
-    when = now()
+    """Return a calibration of quantities, values with spreads, found in one way, now by default."""
+    when = when or now()
     found = {name: Found(how, by, when, spread, loopback) for name, (_, spread) in values.items()}
     known: dict[str, Any] = {name: value for name, (value, _) in values.items()}
     return NodeCalibration(**known, found=found)
