@@ -19,7 +19,7 @@ from paracosm.training import TrainConfig, train
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.numerics.parameters import ParameterLayout, strided
 from paracosm.training.numerics.store import Contribution
-from paracosm.training.team import AllReduces, Topology
+from paracosm.training.run_state import AllReduces, Topology
 from paracosm.training.worker import TrainingWorker
 
 

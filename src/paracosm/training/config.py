@@ -40,8 +40,8 @@ from paracosm.training.fields import (
 )
 from paracosm.training.learning_rate import LearningRateScaling
 from paracosm.training.named import LARGEST
+from paracosm.training.run_state import Topology
 from paracosm.training.target import Target, parse_target
-from paracosm.training.team import Topology
 from paracosm.units import format_duration, parse_number
 from paracosm.validation import validated
 

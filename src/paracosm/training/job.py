@@ -1,4 +1,4 @@
-"""One run on the engine: its team, its stores, and what counts as an update."""
+"""One run on the engine: its state, its stores, and what counts as an update."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,15 +12,15 @@ from paracosm.simulation.schedule import BusyTimes
 from paracosm.training.clients import Clients
 from paracosm.training.compression.messages import Compression
 from paracosm.training.config import TrainConfig
-from paracosm.training.numerics.store import Contribution, Gradient, Numerics, Store
+from paracosm.training.numerics.store import Contribution, Numerics, Store
 from paracosm.training.record import Progress, RunRecord
+from paracosm.training.run_state import RunState
 from paracosm.training.server import ParameterServer
-from paracosm.training.team import Team
 from paracosm.training.worker import TrainingWorker
 
 
-class Job(Team):
-    """A run and what was recorded of it."""
+class Job:
+    """A run: the state of its simulation, its stores, and what was recorded of it."""
 
     worker_kind: type[TrainingWorker] = TrainingWorker
     server_kind: type[ParameterServer] = ParameterServer
@@ -34,11 +34,23 @@ class Job(Team):
         sim: Simulator,
         sink: MetricSink,
         progress: Progress | None,
+        elastic: bool = False,  # whether updates do without workers that are away
     ) -> None:
         codec, topology = config.compress, config.resolve_topology()
         is_shared = topology == "all-reduce"
         compression = None if codec is None else Compression(codec, numerics, seed, is_shared)
-        super().__init__(
+        self.config = config
+        self.record = RunRecord(
+            config,
+            numerics,
+            sink,
+            progress,
+            lambda: self.now,
+            lambda: self.parameters(),
+            bytes_sent=None if codec is None else lambda: self.state.bytes_sent,
+            counts_sent=codec is not None and codec.depends_on_before,
+        )
+        self.state = RunState(
             sim,
             cluster,
             topology,
@@ -49,41 +61,39 @@ class Job(Team):
             config.most_updates,
             self._clients_of(config, seed, numerics),
             compression,
+            self.record.sent,
+            self.record.note,
+            elastic,
+            conditions=self,
         )
-        self.config = config
         self.stores: list[Store] = []
-        self.record = RunRecord(
-            *(config, numerics, sink, progress, lambda: self.now, lambda: self.parameters()),
-            bytes_sent=None if codec is None else lambda: self.bytes_sent,
-            counts_sent=codec is not None and codec.depends_on_before,
-        )
-        for _ in self.workers if self.topology == "peers" else self.workers[:1]:
+        for _ in cluster.workers if topology == "peers" else cluster.workers[:1]:
             self._add_stores()
 
     @property
     def now(self) -> float:
         """The virtual time."""
-        return self._sim.now
+        return self.state.sim.now
 
     def play(self) -> None:
         """Run to the end, or until `stop`."""
-        self.add_nodes(self._sim)
-        self._sim.run(until=self.config.until_time)
+        self.add_nodes(self.state.sim)
+        self.state.sim.run(until=self.config.until_time)
 
     def stop(self) -> None:
         """End the run where it is safe."""
-        self._sim.stop()
+        self.state.sim.stop()
 
     def busy_times(self) -> BusyTimes:
         """Return for how long each node computed, sent and received."""
-        held = self.all_reduces.busy
+        held = self.state.all_reduces.busy
         return {
             name: {
                 "compute": node.compute_time,
                 "send": node.ports.busy_time("send") + held,
                 "receive": node.ports.busy_time("receive") + held,
             }
-            for name, node in self._sim.workers.items()
+            for name, node in self.state.sim.workers.items()
         }
 
     def off_times(self) -> Mapping[str, float]:
@@ -96,14 +106,15 @@ class Job(Team):
 
     def add_nodes(self, sim: Simulator) -> None:
         """Add servers and workers to a simulation."""
-        stores, peers, algorithm = self.stores, self.topology == "peers", self.config.algorithm
-        if self.topology == "server":
-            for index, name in enumerate(self.servers):
-                sim.add_worker(name, self.server_kind, self, index, algorithm.serve, stores[index])
+        state, stores, algorithm = self.state, self.stores, self.config.algorithm
+        peers = state.topology == "peers"
+        if state.topology == "server":
+            for index, name in enumerate(state.servers):
+                sim.add_worker(name, self.server_kind, state, index, algorithm.serve, stores[index])
             stores = []
-        for index, name in enumerate(self.workers):
+        for index, name in enumerate(state.workers):
             own = [stores[index]] if peers else stores
-            worker = sim.add_worker(name, self.worker_kind, self, index, algorithm.work, own)
+            worker = sim.add_worker(name, self.worker_kind, state, index, algorithm.work, own)
             if peers:
                 sim.spawn(algorithm.listen(worker), name=f"{name}.listen")
 
@@ -117,40 +128,34 @@ class Job(Team):
 
     def _add_stores(self) -> None:
         algorithm, codec = self.config.algorithm, self.config.compress
-        for index, part in enumerate(self.numerics.parts):
-            rule, recipe = algorithm.outer(), self.numerics.outer_recipe(index)
+        for index, part in enumerate(self.state.numerics.parts):
+            rule, recipe = algorithm.outer(), self.state.numerics.outer_recipe(index)
             if rule is None:
-                rule, recipe = self.numerics.rule(), self.numerics.recipe
+                rule, recipe = self.state.numerics.rule(), self.state.numerics.recipe
             store = Store(
-                *(self.initial[part], rule, self.updated, self.numerics.real),
-                *(algorithm, len(self.workers), recipe),
+                *(self.state.initial[part], rule, self.updated, self.state.numerics.real),
+                *(algorithm, len(self.state.workers), recipe),
                 # Each peer makes some of the run's updates on a store of its own.
-                updates=(lambda: self.record.updates) if self.topology == "peers" else None,
+                updates=(lambda: self.record.updates) if self.state.topology == "peers" else None,
                 aggregate=None if codec is None else codec.aggregate,
             )
             self.stores.append(store)
 
     def compression_summary(self) -> CompressionSummary | None:
         """Return by how much messages are smaller; None where they are sent as they are."""
-        if self.compression is None:
+        if self.state.compression is None:
             return None
-        sent, whole = sum(self.push_sizes), sum(self.numerics.sizes)
+        sent, whole = sum(self.state.push_sizes), sum(self.state.numerics.sizes)
         ratio = whole / sent
         return CompressionSummary(
-            codec=str(self.compression.codec), message=sent, uncompressed=whole, ratio=ratio
+            codec=str(self.state.compression.codec), message=sent, uncompressed=whole, ratio=ratio
         )
 
     def parameters(self) -> Any:
         """Return the flat vector that the run has reached: of the servers, or the peers' mean."""
-        if self.topology == "peers":
+        if self.state.topology == "peers":
             return sum(store.parameters for store in self.stores) / len(self.stores)
-        return self.numerics.join([store.parameters for store in self.stores])
-
-    def sent(self, gradient: Gradient) -> None:
-        self.record.sent(gradient)
-
-    def note(self, node: str, name: str, value: float) -> None:
-        self.record.note(node, name, value)
+        return self.state.numerics.join([store.parameters for store in self.stores])
 
     def updated(
         self, store: Store, contributions: Sequence[Contribution], staleness: Sequence[int]
@@ -160,7 +165,7 @@ class Job(Team):
         Where each has a part of the parameters, contributions are recorded at the first one, each
         once; the last one makes the update.
         """
-        record, has_parts = self.record, self.topology != "peers"
+        record, has_parts = self.record, self.state.topology != "peers"
         record.released(contributions)
         if store is self.stores[0] or not has_parts:
             step = store.version if has_parts else record.updates + 1
@@ -169,5 +174,5 @@ class Job(Team):
         if has_parts and any(s.version == record.updates for s in reversed(self.stores)):
             return
         record.updated()
-        if record.updates >= self.last_update and self.topology != "server":
-            self.finish()
+        if record.updates >= self.state.last_update and self.state.topology != "server":
+            self.state.finish()

@@ -11,7 +11,7 @@ from paracosm.engine import FutureCancelledError, Timer, Transfer, Worker
 from paracosm.errors import InputError
 from paracosm.training.clients import Clients, Participation
 from paracosm.training.numerics.store import Contribution, Store
-from paracosm.training.team import Answer, Lost, Push, Tag, Team, message_size
+from paracosm.training.run_state import Answer, Lost, Push, RunState, Tag, message_size
 from paracosm.training.worker import TrainingWorker
 
 
@@ -20,32 +20,32 @@ class ParameterServer(Worker):
 
     def __init__(
         self,
-        team: Team,
+        state: RunState,
         index: int,
         serve: "Callable[[ParameterServer], Awaitable[None]]",  # what it does
         store: Store,
     ) -> None:
         super().__init__()
-        self.workers = team.workers  # the names of all, in the order of their indices
+        self.workers = state.workers  # the names of all, in the order of their indices
         # How many there are, of whom some take part at a time
-        self.clients = len(team.workers) if team.clients is None else team.clients.count
-        self._team = team
+        self.clients = len(state.workers) if state.clients is None else state.clients.count
+        self._state = state
         self._serve = serve
         self._index = index
         self._store = store
-        self._size = team.numerics.sizes[index]
-        self._part = None if len(team.servers) == 1 else team.numerics.parts[index]
+        self._size = state.numerics.sizes[index]
+        self._part = None if len(state.servers) == 1 else state.numerics.parts[index]
         self._answers: list[Transfer] = []
-        self._update_time = team.update_sampler(index)
+        self._update_time = state.update_sampler(index)
         self._places: Places | None = None
         self._extra: Any = None  # what was last sent with the parameters
 
     async def run(self) -> None:
-        if self._team.clients is not None:
+        if self._state.clients is not None:
             found = {name: self.sim.workers[name] for name in self.workers}
             workers = cast("dict[str, TrainingWorker]", found)
             self._places = Places(
-                *(self._team.clients, self, workers, self.answer_again, self._team.note)
+                *(self._state.clients, self, workers, self.answer_again, self._state.note)
             )
             self._places.assign(self.workers)
         await self._serve(self)
@@ -57,7 +57,7 @@ class ParameterServer(Worker):
 
     async def receive(self) -> Contribution:
         """Wait for the next push of a worker."""
-        if self._store.version >= self._team.last_update:
+        if self._store.version >= self._state.last_update:
             await self._finish()
         push: Push | Lost = await self.recv(tag=Tag.PUSH)
         while isinstance(push, Lost):
@@ -75,7 +75,7 @@ class ParameterServer(Worker):
         places = self._places
         if places is None:
             return [await self.receive() for _ in self.workers]
-        if self._store.version >= self._team.last_update:
+        if self._store.version >= self._state.last_update:
             await self._finish()
         arrived: list[Contribution] = []
         while not arrived:
@@ -106,9 +106,9 @@ class ParameterServer(Worker):
 
     def _contribution(self, push: Push) -> Contribution:
         if self._places is not None:
-            self._places.in_vain = max(0, self._places.in_vain - _LOST_PER_DONE)
+            self._places.without_progress = max(0, self._places.without_progress - _LOST_PER_DONE)
         gradient, payload, read_version, second = push
-        self._team.bytes_sent += message_size(self._team.push_sizes[self._index], second)
+        self._state.bytes_sent += message_size(self._state.push_sizes[self._index], second)
         return Contribution(gradient, payload, self._part, read_version, self._store, second)
 
     async def apply(self, contributions: Sequence[Contribution]) -> None:
@@ -135,7 +135,7 @@ class ParameterServer(Worker):
     def drop(self, contribution: Contribution) -> None:
         """Do not apply what was pushed; its gradient need not even be computed."""
         contribution.gradient.pending.discard()
-        self._team.dropped += 1
+        self._state.dropped += 1
 
     def answer(
         self, *workers: str, parameters: Any = None, extra: Any = None, clock: int = 0
@@ -151,13 +151,13 @@ class ParameterServer(Worker):
             parameters = store.parameters
         answer = Answer(self._index, parameters, store.version, extra, clock)
         size = message_size(self._size, extra)
-        last = store.version >= self._team.last_update
+        last = store.version >= self._state.last_update
         taken = workers if self._places is None else self._places.assign(workers)
         for worker in taken:
             transfer = self.send(worker, answer, size=size, tag=Tag.ANSWER)
             if self._places is not None:
                 self._places.answered(worker, transfer)
-            self._team.bytes_sent += size
+            self._state.bytes_sent += size
             if last:
                 self._answers.append(transfer)
 
@@ -166,12 +166,12 @@ class ParameterServer(Worker):
         for transfer in self._answers:
             with suppress(FutureCancelledError):  # its client is lost
                 await transfer
-        self._team.server_finished()
+        self._state.server_finished()
         await self.wait()
 
 
 _LOST_PER_DONE = 100  # clients, while the job still makes progress
-_IN_VAIN = 10_000  # clients lost beyond those
+_WITHOUT_PROGRESS = 10_000  # clients lost beyond those
 
 
 class Places:
@@ -198,7 +198,7 @@ class Places:
         self._answer_again = answer_again
         self._workers = workers
         self._note = note
-        self.in_vain = 0  # clients lost beyond so many for each that was done
+        self.without_progress = 0  # clients lost beyond so many for each that was done
         self._vacant: dict[str, None] = {}
         self._timer: Timer | None = None
 
@@ -251,12 +251,12 @@ class Places:
                 self._clients.gone += 1
             self._note(place.name, "dropped_out" if dropped_out else "gone", who.client)
             self._clients.release(who.client)
-            self.in_vain += 1
-            if self.in_vain > _IN_VAIN:
+            self.without_progress += 1
+            if self.without_progress > _WITHOUT_PROGRESS:
                 raise InputError(
-                    f"the job makes no progress: {_IN_VAIN:,} clients went or dropped out before "
-                    f"they were done, beyond {_LOST_PER_DONE} for each that was done: let them "
-                    "stay longer, or compute faster"
+                    f"the job makes no progress: {_WITHOUT_PROGRESS:,} clients went or dropped out "
+                    f"before they were done, beyond {_LOST_PER_DONE} for each that was done: let "
+                    "them stay longer, or compute faster"
                 )
             self._server.send(self._server.name, Lost(place.name), tag=Tag.PUSH)
 

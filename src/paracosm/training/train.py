@@ -106,20 +106,20 @@ def _train(
             *(config, seed, cluster, job.record, numerics),
             status=status,
             end=end,
-            servers=len(job.servers) if job.topology == "server" else 0,
-            dropped=job.dropped,
+            servers=len(job.state.servers) if job.state.topology == "server" else 0,
+            dropped=job.state.dropped,
             durations=_durations(config, cluster, numerics),
         )
         summary = replace(summary, energy=cluster.energy(end, computed, job.off_times()))
-        if job.clients is not None:
-            for client, speed in job.clients.speeds():
+        if job.state.clients is not None:
+            for client, speed in job.state.clients.speeds():
                 metrics.metric(end, wall, "client", "client_speed", speed, client)
-            summary = replace(summary, clients=job.clients.summary())
+            summary = replace(summary, clients=job.state.clients.summary())
         # Sizes of messages that take no time are not asked for in timing-only mode.
-        is_sized = any(numerics.sizes) or job.topology == "local"
+        is_sized = any(numerics.sizes) or job.state.topology == "local"
         summary = replace(
             summary,
-            bytes_sent=job.bytes_sent if is_sized else None,
+            bytes_sent=job.state.bytes_sent if is_sized else None,
             compression=job.compression_summary(),
         )
         if failures is not None:
@@ -163,18 +163,19 @@ def _can_end(distribution: Distribution) -> bool:
 
 
 def _play(rule: Rule, cluster: Cluster, job: Job) -> Schedule:
-    sources = map(job.compute_times, range(len(cluster.workers)))
+    state = job.state
+    sources = map(state.compute_times, range(len(cluster.workers)))
     times = [source for source in sources if source is not None]  # none is measured
-    answer, push = job.numerics.sizes, job.push_sizes
-    schedule = generate_schedule(cluster, rule, answer, job.last_update, times, push)
-    job.record.adopt(schedule, job.workers, job.last_update)
-    job.dropped = schedule.dropped
+    answer, push = state.numerics.sizes, state.push_sizes
+    schedule = generate_schedule(cluster, rule, answer, state.last_update, times, push)
+    job.record.adopt(schedule, state.workers, state.last_update)
+    state.dropped = schedule.dropped
     answers, pushes = (
         np.bincount(rows["tensor"], minlength=len(answer))
         for rows in (schedule.reads, schedule.updates)
     )
     # What is dropped was pushed to the one server that there is then.
-    job.bytes_sent = float(answers @ answer + pushes @ push) + schedule.dropped * push[0]
+    state.bytes_sent = float(answers @ answer + pushes @ push) + schedule.dropped * push[0]
     return schedule
 
 

@@ -18,7 +18,7 @@ from paracosm.training.numerics.store import (
     Store,
 )
 from paracosm.training.privacy import Draw
-from paracosm.training.team import Answer, Ask, Push, Tag, Team, message_size
+from paracosm.training.run_state import Answer, Ask, Push, RunState, Tag, message_size
 
 MOST_LOCAL_STEPS = 1_000_000
 
@@ -28,7 +28,7 @@ class TrainingWorker(Worker):
 
     def __init__(
         self,
-        team: Team,
+        state: RunState,
         index: int,
         work: "Callable[[TrainingWorker], Awaitable[None]]",  # what it does
         stores: Sequence[Store] = (),  # of the parameters' parts, where there are no servers
@@ -36,20 +36,20 @@ class TrainingWorker(Worker):
         super().__init__()
         self.index = index  # its number, from 0
         self.client = index  # whose data it computes on, what differs by client is kept by it
-        self.workers = len(team.workers)  # how many there are
-        self.topology = team.topology
-        self.parameters: Any = team.initial  # a flat vector that is replaced and never changed
-        self._team = team
+        self.workers = len(state.workers)  # how many there are
+        self.topology = state.topology
+        self.parameters: Any = state.initial  # a flat vector that is replaced and never changed
+        self._state = state
         self._work = work
         self._stores = stores
-        self._versions = [0] * len(team.numerics.sizes)
+        self._versions = [0] * len(state.numerics.sizes)
         self._place = (-1, 0, 0)  # whose local steps, from which version, and how many
-        self._sizes = team.numerics.sizes
-        self._parts: list[Any] = [team.initial[part] for part in team.numerics.parts]
+        self._sizes = state.numerics.sizes
+        self._parts: list[Any] = [state.initial[part] for part in state.numerics.parts]
         self.server_clock = 0  # as the newest answer says it
         self.extra: Any = None  # what servers have sent with their parameters, a flat vector
-        self._durations = team.compute_times(index)
-        self._choice = generator(team.seed, TrainingStream.NEIGHBOURS, index)
+        self._durations = state.compute_times(index)
+        self._choice = generator(state.seed, TrainingStream.NEIGHBOURS, index)
         self._examples = 0  # of what was computed and not pushed yet
         self._draws: list[Draw] = []  # the minibatches of the same
         self._last: Gradient
@@ -62,7 +62,7 @@ class TrainingWorker(Worker):
         self._is_reading = False
 
     async def run(self) -> None:
-        if self._team.clients is not None and self.participation is None:
+        if self._state.clients is not None and self.participation is None:
             await self.pull()
         while True:
             try:
@@ -87,7 +87,7 @@ class TrainingWorker(Worker):
                 self.stop()
                 lost(dropped_out)
 
-        self._durations = self._team.compute_times(self.index, who)
+        self._durations = self._state.compute_times(self.index, who)
         if who.lost_after is not None and self._durations is not None:
             self._loses = _Loss(self.sim, who.lost_after, lambda _: lose(True))
         if who.leaves < inf:
@@ -135,19 +135,19 @@ class TrainingWorker(Worker):
 
     def _is_of_before(self, answer: Answer) -> bool:
         """Whether an answer is one to a client that no longer takes part here."""
-        if self._team.clients is None:
+        if self._state.clients is None:
             return False
         return self._download is None or self._download.data is not answer
 
     def _discard(self) -> None:
         self._last.pending.discard()
         self._computed()
-        self._team.dropped += 1
+        self._state.dropped += 1
 
     @property
     def kept(self) -> dict[str, Any]:
         """The client's state between participations; initially empty."""
-        return self._team.kept.setdefault(self.client, {})
+        return self._state.kept.setdefault(self.client, {})
 
     async def compute_gradient(self) -> Gradient:
         """Compute a gradient at `parameters` of the next minibatch, which takes virtual time."""
@@ -165,9 +165,9 @@ class TrainingWorker(Worker):
         if await self.compute_unless(self._seconds(), tag=Tag.ANSWER):
             return gradient
         gradient.pending.discard()
-        self._examples -= self._team.numerics.batch_of(self.client)
+        self._examples -= self._state.numerics.batch_of(self.client)
         self._draws.pop()
-        self._team.dropped += 1
+        self._state.dropped += 1
         return None
 
     async def local_steps(
@@ -205,7 +205,7 @@ class TrainingWorker(Worker):
         Raises:
             InputError: more than `MOST_LOCAL_STEPS`; passes where no examples are known.
         """
-        team, numerics, parameters = self._team, self._team.numerics, self.parameters
+        state, numerics, parameters = self._state, self._state.numerics, self.parameters
         if epochs and not numerics.real:
             raise InputError(
                 "algorithm: passes over examples depend on data, which timing_only mode lacks: "
@@ -226,7 +226,7 @@ class TrainingWorker(Worker):
         made, of = self._place[2], of or count
         self._place = (self.client, versions[0], made + count)
         steps = LocalSteps(count, epochs, keep_state, mu, shift, versions[0] + made / of, 1 / of)
-        pending = team.numerics.request_steps(self.client, parameters, steps)
+        pending = state.numerics.request_steps(self.client, parameters, steps)
         local = self._last = PseudoGradient(
             *(self.name, self.client, parameters, versions, self._examples, pending, weight),
             tuple(self._draws),
@@ -248,11 +248,11 @@ class TrainingWorker(Worker):
     @property
     def examples(self) -> int:
         """How many examples the client draws its minibatches from."""
-        return self._team.numerics.examples_of(self.client)
+        return self._state.numerics.examples_of(self.client)
 
     def minibatches(self, epochs: int) -> int:
         """Return how many minibatches so many passes over the client's examples have."""
-        return epochs * -(-self.examples // self._team.numerics.batch_of(self.client))
+        return epochs * -(-self.examples // self._state.numerics.batch_of(self.client))
 
     def _drawn(self, sizes: Sequence[int]) -> None:
         """Note that minibatches of these sizes were drawn together."""
@@ -265,14 +265,14 @@ class TrainingWorker(Worker):
         A second vector may go with it, in a message of twice the size.
         """
         self._computed()
-        if self._team.clients is not None and self.participation is None:
+        if self._state.clients is not None and self.participation is None:
             return  # it was lost at this very instant
         payload = self._compressed(payload)
         if extra is not None:
             extra = self._compressed(extra, BESIDE)
-        for index, server in enumerate(self._team.servers):
+        for index, server in enumerate(self._state.servers):
             message = Push(self._last, payload, self._versions[index], extra)
-            size = message_size(self._team.push_sizes[index], extra)
+            size = message_size(self._state.push_sizes[index], extra)
             upload = self.send(server, message, size=size, tag=Tag.PUSH)
             if self.participation is not None:
                 self._uploads.append(upload)
@@ -291,8 +291,8 @@ class TrainingWorker(Worker):
             self._versions[answer.server] = answer.version
             self.server_clock = answer.clock
         self._is_reading = False
-        self.parameters = self._team.numerics.join(parts)
-        self.extra = None if seconds[0] is None else self._team.numerics.join(seconds)
+        self.parameters = self._state.numerics.join(parts)
+        self.extra = None if seconds[0] is None else self._state.numerics.join(seconds)
         return self.parameters
 
     async def apply(self, gradient: Gradient) -> None:
@@ -315,7 +315,7 @@ class TrainingWorker(Worker):
         self._computed()
         payload = self._compressed(gradient)
         mine = Contribution(gradient, payload, None, gradient.versions[0], store)
-        await self._team.all_reduces.begin(self.name, 0, mine, store.apply)
+        await self._state.all_reduces.begin(self.name, 0, mine, store.apply)
         self._read(store)
 
     async def all_reduce_parameters(self) -> None:
@@ -327,16 +327,16 @@ class TrainingWorker(Worker):
         store = self._own
         self._computed()
         payload, combine = self.parameters, store.replace_by_mean
-        if self._team.compression is not None:
+        if self._state.compression is not None:
             payload = self._compressed(store.parameters - self.parameters)
             combine = store.subtract_mean
         mine = Contribution(self._last, payload, None, self._versions[0], store)
-        await self._team.all_reduces.begin(self.name, 0, mine, combine)
+        await self._state.all_reduces.begin(self.name, 0, mine, combine)
         self._read(store)
 
     def part(self, index: int) -> Any:
         """Return a part of this worker's own parameters, a flat vector."""
-        return self.parameters[self._team.numerics.parts[index]]
+        return self.parameters[self._state.numerics.parts[index]]
 
     def shared_part(self, index: int) -> Any:
         """Return a part of the parameters that the workers share, as it was updated last."""
@@ -344,7 +344,7 @@ class TrainingWorker(Worker):
 
     def replace_part(self, index: int, values: Any) -> None:
         """Replace a part of this worker's own parameters, knowing the shared part as it is."""
-        numerics = self._team.numerics
+        numerics = self._state.numerics
         parts = [self.parameters[part] for part in numerics.parts]
         parts[index] = values
         self.parameters = numerics.join(parts)
@@ -362,11 +362,11 @@ class TrainingWorker(Worker):
             self._computed()
         payload = self._compressed(change, FIRST_PART + part)
         mine = Contribution(self._last, payload, None, self._versions[part], store)
-        return self._team.all_reduces.begin(self.name, part, mine, store.apply)
+        return self._state.all_reduces.begin(self.name, part, mine, store.apply)
 
     def ask_peer(self, neighbours: Sequence[int]) -> None:
         """Send the parameters to a random neighbour, which is to average them with its own."""
-        peer = self._team.workers[neighbours[int(self._choice.integers(len(neighbours)))]]
+        peer = self._state.workers[neighbours[int(self._choice.integers(len(neighbours)))]]
         ask = Ask(self.name, self.parameters)
         self.send(peer, ask, size=self._sizes[0], tag=Tag.ASK)
 
@@ -377,12 +377,12 @@ class TrainingWorker(Worker):
     async def receive_from_peer(self) -> Ask:
         """Wait for the parameters of a peer that requests the mean."""
         ask: Ask = await self.recv(tag=Tag.ASK)
-        self._team.bytes_sent += self._sizes[0]
+        self._state.bytes_sent += self._sizes[0]
         return ask
 
     def answer_peer(self, ask: Ask, mean: Any) -> None:
         self.send(ask.peer, mean, size=self._sizes[0], tag=Tag.MEAN)
-        self._team.bytes_sent += self._sizes[0]
+        self._state.bytes_sent += self._sizes[0]
 
     @property
     def _own(self) -> Store:
@@ -390,11 +390,11 @@ class TrainingWorker(Worker):
         return self._stores[0]
 
     def _compressed(self, payload: Any, stream: int = WHOLE) -> Any:
-        compression = self._team.compression
+        compression = self._state.compression
         if compression is None:
             return payload
         if stream in (WHOLE, FIRST_PART):  # the rest is of the same gradients
-            self._team.sent(self._last)
+            self._state.sent(self._last)
         return compression.message(self.client, payload, stream)
 
     def _read(self, store: Store) -> None:
@@ -402,7 +402,7 @@ class TrainingWorker(Worker):
         self._versions[0] = store.version
 
     def _request(self) -> Gradient:
-        numerics, client, parameters = self._team.numerics, self.client, self.parameters
+        numerics, client, parameters = self._state.numerics, self.client, self.parameters
         self._drawn([numerics.batch_of(client)])
         pending, versions = numerics.request(client, parameters), self._versions.copy()
         made = self._last = Gradient(

@@ -234,7 +234,7 @@ class TwoPasses(Algorithm):
 
     async def work(self, me: TrainingWorker) -> None:
         while True:
-            assert me.minibatches(2) == 2 * -(-me.examples // BATCH) or not me._team.numerics.real
+            assert me.minibatches(2) == 2 * -(-me.examples // BATCH) or not me._state.numerics.real
             me.push(await me.local_steps(0, epochs=2))
             await me.pull()
 

@@ -23,8 +23,8 @@ from paracosm.simulation.schedule import Rule as ScheduleRule
 from paracosm.training.failures.recovery import SYNCHRONOUS, Recovery
 from paracosm.training.named import write_named
 from paracosm.training.numerics.store import Direction, Rule
+from paracosm.training.run_state import Topology
 from paracosm.training.server import ParameterServer
-from paracosm.training.team import Topology
 from paracosm.training.worker import TrainingWorker
 from paracosm.validation import validated
 

@@ -13,8 +13,8 @@ from paracosm.training.failures.recovery import Recovery
 from paracosm.training.named import at_least, below_1
 from paracosm.training.numerics.rules import SGD, outer_rule
 from paracosm.training.numerics.store import Direction, Rule
+from paracosm.training.run_state import Topology
 from paracosm.training.server import ParameterServer
-from paracosm.training.team import Topology
 from paracosm.training.worker import TrainingWorker
 
 

@@ -7,8 +7,8 @@ from paracosm.errors import InputError
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.failures.recovery import SYNCHRONOUS, Recovery
 from paracosm.training.named import at_least, below_1
+from paracosm.training.run_state import Topology
 from paracosm.training.server import ParameterServer
-from paracosm.training.team import Topology
 from paracosm.training.worker import TrainingWorker
 
 

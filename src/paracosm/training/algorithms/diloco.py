@@ -14,8 +14,8 @@ from paracosm.training.failures.recovery import SYNCHRONOUS, Recovery
 from paracosm.training.named import above_0, at_least, below_1
 from paracosm.training.numerics.rules import outer_rule
 from paracosm.training.numerics.store import Rule
+from paracosm.training.run_state import Topology
 from paracosm.training.server import ParameterServer
-from paracosm.training.team import Topology
 from paracosm.training.worker import TrainingWorker
 
 

@@ -9,8 +9,8 @@ from paracosm.simulation.schedule import asgd, backup, ssgd
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.failures.recovery import SYNCHRONOUS, Recovery
 from paracosm.training.numerics.store import Contribution
+from paracosm.training.run_state import Topology
 from paracosm.training.server import ParameterServer
-from paracosm.training.team import Topology
 from paracosm.training.worker import TrainingWorker
 
 

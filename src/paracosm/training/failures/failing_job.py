@@ -15,7 +15,7 @@ while the job works. What ends at the instant of a failure has ended. How long a
 is settled when it begins: a checkpoint that comes meanwhile does not shift the slow period.
 """
 
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from inspect import CORO_CREATED, getcoroutinestate
 from math import inf
 from typing import Any
@@ -31,23 +31,22 @@ from paracosm.results.metrics import MetricSink
 from paracosm.rng import TrainingStream, generator
 from paracosm.simulation.schedule import BusyTimes
 from paracosm.training.availability import check_known, make_availability
-from paracosm.training.clients import Participation
 from paracosm.training.config import TrainConfig
-from paracosm.training.failures.coming_failures import (
+from paracosm.training.failures.failing_nodes import FailingServer, FailingWorker
+from paracosm.training.failures.failure_queue import (
     Clock,
-    ComingFailures,
     Failure,
+    FailureQueue,
     PlacedTimeline,
     strikes_of,
 )
-from paracosm.training.failures.failing_nodes import FailingServer, FailingWorker
 from paracosm.training.failures.recovery import FailureCosts, Failures
 from paracosm.training.job import Job
 from paracosm.training.numerics.store import Contribution, Numerics, Saved, Store
 from paracosm.training.record import Progress
 from paracosm.units import format_duration
 
-_IN_VAIN = 10_000
+_WITHOUT_PROGRESS = 10_000
 """Failures beyond those of `_PER_UPDATE`, and as many again for every hundred workers, that a job
 may have before it is given up."""
 _PER_UPDATE = 100
@@ -76,38 +75,38 @@ class FailingJob(Job):
         inner = sim.timeline
         self._timeline = None if inner is None else PlacedTimeline(inner, self._clock, names)
         self._log = sim.log
+        self._cluster = cluster
         self.elastic = failures.recovery == "elastic"
-        super().__init__(
-            *(config, seed, cluster, numerics, self._simulator(cluster), sink, progress)
-        )
+        simulator = self._simulator()
+        super().__init__(config, seed, cluster, numerics, simulator, sink, progress, self.elastic)
         self.resend_after = failures.resend_after
         self.resent = self.dropped_examples = 0
         self._busy: BusyTimes = {}
         self._off: dict[str, float] = {}
         self._failures = failures
-        self._costs = FailureCosts(len(self.workers))
+        self._costs = FailureCosts(len(self.state.workers))
         self._sink = sink
         self._until = inf if config.until_time is None else config.until_time
         self._is_stopped = self._is_due = False
         self._lost_messages = self._requested = self._gradients = self._lost_examples = 0
-        self._durations: dict[int, Iterator[float] | None] = {}
         self._chances = {
             name: generator(seed, TrainingStream.LOST_MESSAGES, number)
             for number, name in enumerate(names)
         }
-        servers = self.servers if self.topology == "server" else ()
-        nodes = (self.workers, servers, seed)
+        servers = self.state.servers if self.state.topology == "server" else ()
+        nodes = (self.state.workers, servers, seed)
         self._slow, self._losses = (
             Periods(strikes_of(kind, failures, *nodes)) for kind in (Slow, Lose)
         )
         who = failures.availability
-        self._availability = make_availability(who, len(self.workers), seed) if who else None
+        self._availability = make_availability(who, len(self.state.workers), seed) if who else None
         if self._availability is not None and self._until < inf:
             check_known(self._availability, self._until, "worker")
-        self._coming = ComingFailures(failures, self._clock, *nodes, self._availability)
+        self._queue = FailureQueue(failures, self._clock, *nodes, self._availability)
         self._away: dict[str, float] = {}  # workers, until when
         self._listening: list[Coroutine[Any, Any, None]] = []  # daemons of this life's nodes
-        self._in_vain = (0, 0)  # most updates so far, failures beyond those that they allow
+        # Most updates so far, and failures beyond those that they allow
+        self._without_progress = (0, 0)
         self._saved: list[Saved] = [store.save() for store in self.stores]
         self._at_save = (0.0, 0, 0)  # the engine's clock, updates, contributions
 
@@ -118,9 +117,9 @@ class FailingJob(Job):
             InputError: it deadlocks, or makes no progress because of failures.
         """
         try:
-            while (first := self._coming.upcoming()).leaves and first.time == 0:
+            while (first := self._queue.upcoming()).leaves and first.time == 0:
                 self._away[first.node] = first.back
-                self._note_absence(self._coming.take())
+                self._note_absence(self._queue.take())
             self._begin_life()
             while (failure := self._live()) is not None:
                 if not self._restart(failure):
@@ -137,7 +136,7 @@ class FailingJob(Job):
     def stop(self) -> None:
         """End the run as soon as possible."""
         self._is_stopped = True
-        self._sim.stop()
+        self.state.sim.stop()
 
     def busy_times(self) -> BusyTimes:
         before = self._busy
@@ -153,7 +152,7 @@ class FailingJob(Job):
 
     @property
     def now(self) -> float:
-        return self._clock.virtual(self._sim.now)
+        return self._clock.virtual(self.state.sim.now)
 
     def failure_summary(self, end: float) -> FailureSummary:
         """Return what failures have cost up to the end, in seconds of virtual time."""
@@ -181,7 +180,7 @@ class FailingJob(Job):
 
     def loses(self, source: Worker, target: str) -> bool:
         faults = self._losses.at(self.now, source.name, target, "")
-        if not faults or source.ports is self._sim.workers[target].ports:
+        if not faults or source.ports is self.state.sim.workers[target].ports:
             return False
         arrives = 1.0
         for fault in faults:
@@ -202,21 +201,13 @@ class FailingJob(Job):
     def is_back(self, worker: FailingWorker) -> None:
         del self._away[worker.name]
         self._was_away(worker)
-        self._row(self.now, worker.name, "restart", self._sim.now - worker.begun_away)
+        self._row(self.now, worker.name, "restart", self.state.sim.now - worker.begun_away)
 
     def worker_named(self, name: str) -> FailingWorker | None:
-        found = self._sim.workers[name]
+        found = self.state.sim.workers[name]
         return found if isinstance(found, FailingWorker) else None
 
     # What a job does
-
-    def compute_times(
-        self, worker: int, client: Participation | None = None
-    ) -> Iterator[float] | None:
-        """Return the worker's compute times, which continue from life to life."""
-        if worker not in self._durations:
-            self._durations[worker] = super().compute_times(worker, client)
-        return self._durations[worker]
 
     def updated(
         self, store: Store, contributions: Sequence[Contribution], staleness: Sequence[int]
@@ -225,22 +216,22 @@ class FailingJob(Job):
         self._slow.has_advanced()
         self._losses.has_advanced()
         interval = self._failures.interval
-        if interval is None or self._is_due or self._sim.now - self._at_save[0] < interval:
+        if interval is None or self._is_due or self.state.sim.now - self._at_save[0] < interval:
             return
-        if self.record.updates >= self.last_update:
+        if self.record.updates >= self.state.last_update:
             return  # nothing is left to be saved for
         if self._failures.in_step and len({each.version for each in self.stores}) > 1:
             return
         self._is_due = True
-        self._sim.stop()
+        self.state.sim.stop()
 
     # Lives
 
-    def _simulator(self, cluster: Cluster) -> Simulator:
-        return Simulator(log=self._log, network=cluster, timeline=self._timeline)
+    def _simulator(self) -> Simulator:
+        return Simulator(log=self._log, network=self._cluster, timeline=self._timeline)
 
     def _begin_life(self) -> None:
-        sim = self._sim
+        sim = self.state.sim
         self._listening.clear()
         self.add_nodes(sim)
         for name, node in sim.workers.items():
@@ -255,12 +246,12 @@ class FailingJob(Job):
             self._listening += bodies.values()
         for name, back in self._away.items():
             self._stop_worker(name, back)
-        self._coming.begin_life()
+        self._queue.begin_life()
 
     def _live(self) -> Failure | None:
-        sim = self._sim
+        sim = self.state.sim
         while True:
-            failure = self._coming.upcoming()
+            failure = self._queue.upcoming()
             end = max(sim.now, self._clock.engine(min(failure.time, self._until)))
             sim.run(until=None if end == inf else end)
             if self._is_due and not self._has_ended():
@@ -275,17 +266,17 @@ class FailingJob(Job):
             elif self._until <= failure.time:
                 return None
             else:
-                self._coming.take()
-                if self._coming.stops_job(failure):
+                self._queue.take()
+                if self._queue.stops_job(failure):
                     return failure
                 self._fail_alone(failure)
 
     def _has_ended(self) -> bool:
-        return self.is_over or self._is_stopped
+        return self.state.is_over or self._is_stopped
 
     def _fail_alone(self, failure: Failure) -> None:
         """Stop a worker that the others can do without."""
-        self._count_in_vain()
+        self._count_failure()
         back = max(failure.back, self.now, self._away.get(failure.node, 0.0))
         if failure.leaves:
             self._note_absence(failure)
@@ -296,11 +287,11 @@ class FailingJob(Job):
         self._stop_worker(failure.node, back)
 
     def _stop_worker(self, name: str, back: float) -> None:
-        nodes = self._sim.workers
+        nodes = self.state.sim.workers
         worker = nodes[name]
         assert isinstance(worker, FailingWorker)
-        worker.fail(max(self._sim.now, self._clock.engine(back)))
-        if (brought := self.all_reduces.leave(name)) is not None:
+        worker.fail(max(self.state.sim.now, self._clock.engine(back)))
+        if (brought := self.state.all_reduces.leave(name)) is not None:
             self.discarded(brought.gradient.examples, worker.seconds_in_push())
         for node in nodes.values():
             assert isinstance(node, FailingWorker | FailingServer)
@@ -313,27 +304,27 @@ class FailingJob(Job):
         self._is_due = False
         costs, begin = self._costs, self.now
         end = begin + self._failures.cost
-        failure = self._coming.take_until(min(end, self._until))
+        failure = self._queue.take_until(min(end, self._until))
         if failure is not None or end > self._until:
             end = self._until if failure is None else failure.time
         else:
             self._saved = [store.save() for store in self.stores]
             self.record.saved()
-            self._at_save = (self._sim.now, self.record.updates, self.record.contributions)
+            self._at_save = (self.state.sim.now, self.record.updates, self.record.contributions)
             costs.checkpoints += 1
             self._row(begin, "job", "checkpoint", self._failures.cost)
         costs.saving += end - begin
         self._mark("checkpoint", begin, end)
-        self._clock.pause(self._sim.now, end)
+        self._clock.pause(self.state.sim.now, end)
         return failure
 
     def _restart(self, failure: Failure) -> bool:
         costs, record, begin = self._costs, self.record, failure.back
         self._note_stop(failure)
-        while (again := self._coming.take_until(min(begin, self._until))) is not None:
+        while (again := self._queue.take_until(min(begin, self._until))) is not None:
             self._note_stop(again)
             begin = max(begin, again.back)
-        costs.lost += self._sim.now - self._at_save[0]
+        costs.lost += self.state.sim.now - self._at_save[0]
         costs.undone += record.contributions - self._at_save[2]
         self._lost_examples = self._requested - record.examples - self.dropped_examples
         for store, saved in zip(self.stores, self._saved, strict=True):
@@ -344,36 +335,37 @@ class FailingJob(Job):
         costs.stopped += end - failure.time
         self._mark("restart", failure.time, end)
         if begin > self._until:
-            self._clock.pause(self._sim.now, end)
+            self._clock.pause(self.state.sim.now, end)
             return False
         self._busy = self.busy_times()
         self._count_away()
-        if self.compression is not None:
-            self.compression.forget()
+        if self.state.compression is not None:
+            self.state.compression.forget()
         self._clock.begin(begin)
-        self.initial = self.parameters()
-        self._attach_to(self._simulator(self._cluster))
+        self.state = self.state.next_life(self._simulator(), self.parameters())
         self._begin_life()
         self._row(begin, "job", "restart", begin - failure.time)
         return True
 
     def _count_away(self) -> None:
-        for node in self._sim.workers.values():
+        for node in self.state.sim.workers.values():
             if isinstance(node, FailingWorker) and node.is_away:
                 self._was_away(node)
 
     def _was_away(self, worker: FailingWorker) -> None:
-        away = self._sim.now - worker.begun_away
+        away = self.state.sim.now - worker.begun_away
         self._costs.away += away
         self._off[worker.name] = self._off.get(worker.name, 0.0) + away
         if self._timeline is not None:
-            self._timeline.span(worker.name, "down", "stopped", worker.begun_away, self._sim.now)
+            self._timeline.span(
+                worker.name, "down", "stopped", worker.begun_away, self.state.sim.now
+            )
 
     # What is noted
 
     def _note_stop(self, failure: Failure) -> None:
         self._costs.stops += 1
-        self._count_in_vain()
+        self._count_failure()
         self._row(failure.time, failure.node, "failure", failure.back - failure.time)
 
     def _note_absence(self, failure: Failure) -> None:
@@ -382,23 +374,23 @@ class FailingJob(Job):
 
     def _mark(self, name: str, begin: float, end: float) -> None:
         if self._timeline is not None and begin < end:
-            for node in self._sim.workers:
+            for node in self.state.sim.workers:
                 self._timeline.inner.span(node, "down", name, begin, end)
 
     def _row(self, time: float, node: str, name: str, value: float) -> None:
         self._sink.metric(time, self.record.wall_time, node, name, value, self.record.updates)
 
-    def _count_in_vain(self) -> None:
-        most, failures = self._in_vain
+    def _count_failure(self) -> None:
+        most, failures = self._without_progress
         updates = self.record.updates
-        allowed = max(0, updates - most) * (_PER_UPDATE + len(self.workers))
+        allowed = max(0, updates - most) * (_PER_UPDATE + len(self.state.workers))
         failures = max(0, failures + 1 - allowed)
-        self._in_vain = (max(most, updates), failures)
-        if failures > _IN_VAIN + _IN_VAIN * len(self.workers) // 100:
+        self._without_progress = (max(most, updates), failures)
+        if failures > _WITHOUT_PROGRESS + _WITHOUT_PROGRESS * len(self.state.workers) // 100:
             raise InputError(
                 f"the job makes no progress: nodes failed or left {failures:,} times more than "
-                f"{_PER_UPDATE + len(self.workers)} for each of {updates:,} updates: make failures "
-                "rarer, or restarts and checkpoints more frequent"
+                f"{_PER_UPDATE + len(self.state.workers)} for each of {updates:,} updates: make "
+                "failures rarer, or restarts and checkpoints more frequent"
             )
 
     def _standstill(self, deadlock: DeadlockError | None) -> InputError:

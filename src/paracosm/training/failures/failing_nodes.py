@@ -20,8 +20,8 @@ from typing import Any, Protocol, cast
 
 from paracosm.engine import Future, Interrupt, Transfer, Worker
 from paracosm.training.numerics.store import Contribution, Gradient, Store
+from paracosm.training.run_state import RunState, Tag
 from paracosm.training.server import ParameterServer
-from paracosm.training.team import Tag, Team
 from paracosm.training.worker import TrainingWorker
 
 
@@ -167,17 +167,17 @@ class FailingWorker(_Node, TrainingWorker):
 
     def __init__(
         self,
-        team: Team,
+        state: RunState,
         index: int,
         work: Callable[[TrainingWorker], Awaitable[None]],
         stores: Sequence[Store] = (),
     ) -> None:
-        super().__init__(team, index, work, stores)
-        self.conditions = cast("Conditions", team)
+        super().__init__(state, index, work, stores)
+        self.conditions = cast("Conditions", state.conditions)
         self._versions = [each.version for each in self.conditions.stores]
         if stores:
             self._read_stores()
-        self._team.numerics.forget(self.client)
+        self._state.numerics.forget(self.client)
         self.life = 0
         self.is_away = False
         self.begun_away = 0.0  # since when, on the engine's clock
@@ -203,7 +203,7 @@ class FailingWorker(_Node, TrainingWorker):
         self.begun_away = self.sim.now
         self.life += 1
         self.interrupt(self.conditions)
-        self._team.numerics.forget(self.client)
+        self._state.numerics.forget(self.client)
         if self._examples:
             self._last.pending.discard()
             self.conditions.discarded(self._examples, self.seconds_in_push())
@@ -213,7 +213,7 @@ class FailingWorker(_Node, TrainingWorker):
         before = self.compute_time
         gradient = await super().compute_gradient_unless_answered()
         if gradient is None:
-            self.conditions.dropped_examples += self._team.numerics.batch_of(self.client)
+            self.conditions.dropped_examples += self._state.numerics.batch_of(self.client)
             self.conditions.discarded(0, self.compute_time - before)
         return gradient
 
@@ -227,7 +227,7 @@ class FailingWorker(_Node, TrainingWorker):
         return self.compute_time - self._begun
 
     def give_up(self, to: str, data: Any, message: Message) -> None:
-        if message.tag is Tag.PUSH and to == self._team.servers[0]:
+        if message.tag is Tag.PUSH and to == self._state.servers[0]:
             self.conditions.discarded(data[0].examples, message.seconds)
 
     async def _come_back(self) -> bool:
@@ -241,16 +241,16 @@ class FailingWorker(_Node, TrainingWorker):
         self.is_away = False
         self.conditions.is_back(self)
         if not self._stores:
-            for server in self._team.servers:
+            for server in self._state.servers:
                 self.send(server, self.name, tag=Tag.JOIN)
             await self.pull()
         else:
-            await self._team.all_reduces.enter(self.name)
+            await self._state.all_reduces.enter(self.name)
             self._read_stores()
         return True
 
     def _read_stores(self) -> None:
-        self.parameters = self._team.numerics.join([each.parameters for each in self._stores])
+        self.parameters = self._state.numerics.join([each.parameters for each in self._stores])
         self._versions = [each.version for each in self._stores]
 
 
@@ -259,13 +259,13 @@ class FailingServer(_Node, ParameterServer):
 
     def __init__(
         self,
-        team: Team,
+        state: RunState,
         index: int,
         serve: Callable[[ParameterServer], Awaitable[None]],
         store: Store,
     ) -> None:
-        super().__init__(team, index, serve, store)
-        self.conditions = cast("Conditions", team)
+        super().__init__(state, index, serve, store)
+        self.conditions = cast("Conditions", state.conditions)
         self._is_first = index == 0  # who counts what is pushed to all
         self._away: set[str] = set()
         # Workers whose gradient is here, or who joined a round that continues without them
@@ -289,7 +289,7 @@ class FailingServer(_Node, ParameterServer):
     async def receive_all(self) -> list[Contribution]:
         if not self.conditions.elastic:
             return await super().receive_all()
-        if self._store.version >= self._team.last_update:
+        if self._store.version >= self._state.last_update:
             await self._finish()
         self._round = self.sim.future("the gradients of those who are there")
         self._end_round()
@@ -345,7 +345,7 @@ class FailingServer(_Node, ParameterServer):
         if message.tag is not Tag.PUSH or not self._is_first or message.is_lost:
             return
         gradient: Gradient = transfer.data[0]
-        if len(self._team.servers) == 1:
+        if len(self._state.servers) == 1:
             gradient.pending.discard()
         self.conditions.discarded(gradient.examples, message.seconds)
 

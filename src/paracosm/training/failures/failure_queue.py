@@ -1,4 +1,4 @@
-"""The upcoming failures of a job, and virtual time across pauses of the engine's clock."""
+"""The failure queue of a job, and virtual time across pauses of the engine's clock."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -81,7 +81,7 @@ class Failure(NamedTuple):
     leaves: bool = False  # whether it leaves of its own accord instead of failing
 
 
-class ComingFailures:
+class FailureQueue:
     """The failures of a job, by one or all of them at a time.
 
     Those at given times and random ones that stop the whole job come in virtual time, or at the end

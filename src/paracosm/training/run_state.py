@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -194,10 +195,20 @@ class AllReduces:
 Topology = Literal["server", "all-reduce", "peers", "local"]
 
 
-class Team:
-    """The shared state of the workers and servers of one run."""
+class RunState:
+    """What the workers and servers of one run share.
 
-    elastic = False  # whether updates do without workers that are away
+    Where nodes fail, each life of the job is a simulation of its own, with a state of its own that
+    continues the one before (`next_life`).
+
+    Attributes:
+        workers, servers: names, in the order of their indices.
+        initial: the flat vector of parameters at the begin.
+        dropped: gradients that were not applied.
+        bytes_sent: in pushes received, answers sent, all-reduces that have ended.
+        kept: of clients, see `TrainingWorker.kept`.
+        conditions: what fails, for nodes that do; see `failing_nodes.Conditions`.
+    """
 
     def __init__(
         self,
@@ -209,26 +220,33 @@ class Team:
         compute: Distribution | None,
         update_time: Distribution,
         last_update: int,  # how many updates a store gets
-        clients: Clients | None = None,  # who take turns at the workers
-        compression: Compression | None = None,  # of what workers send
+        clients: Clients | None,  # who take turns at the workers
+        compression: Compression | None,  # of what workers send
+        sent: Callable[[Gradient], None],  # records a compressed message of a gradient
+        note: Callable[[str, str, float], None],  # records an event of a node, by name, as of now
+        elastic: bool = False,  # whether updates do without workers that are away
+        conditions: Any = None,
     ) -> None:
         self.clients = clients
         self.topology = topology
         self.numerics = numerics
         self.last_update = last_update
-        self.workers = cluster.workers  # their names, in the order of their indices
+        self.workers = cluster.workers
         self.servers = cluster.servers if topology == "server" else ("",)
-        self.initial = numerics.initial()  # the flat vector of parameters
-        self.dropped = 0  # gradients that were not applied
-        self.is_over = False
-        self.kept: dict[int, dict[str, Any]] = {}  # of clients, see `TrainingWorker.kept`
-        self._cluster = cluster
+        self.dropped = 0
+        self.kept: dict[int, dict[str, Any]] = {}
         self.seed = seed
-        self._compute = compute
-        self._update_time = update_time
         self.compression = compression
         self.push_sizes = numerics.sizes if compression is None else compression.sizes
-        self.bytes_sent = 0.0  # in pushes received, answers sent, all-reduces that have ended
+        self.bytes_sent = 0.0
+        self.sent = sent
+        self.note = note
+        self.conditions = conditions
+        self._cluster = cluster
+        self._compute = compute
+        self._update_time = update_time
+        self._elastic = elastic
+        self._durations: dict[int, Iterator[float]] = {}  # by worker, from life to life
 
         @cache
         def seconds(part: int, ring: tuple[str, ...]) -> float:
@@ -241,14 +259,22 @@ class Team:
             return ring_all_reduce(len(links), numerics.sizes[part], links)
 
         self._all_reduce_seconds = seconds
-        self._attach_to(sim)
+        self._begin(sim, numerics.initial())
 
-    def _attach_to(self, sim: Simulator) -> None:
-        """Prepare what the workers of a simulation share, in which nothing has happened yet."""
-        self._sim = sim
+    def _begin(self, sim: Simulator, initial: Any) -> None:
+        """Set what belongs to one simulation, in which nothing has happened yet."""
+        self.sim = sim
+        self.initial = initial
+        self.is_over = False
         self._servers_running = len(self.servers)
         seconds = self._all_reduce_seconds
-        self.all_reduces = AllReduces(sim, self.workers, seconds, self._all_reduced, self.elastic)
+        self.all_reduces = AllReduces(sim, self.workers, seconds, self._all_reduced, self._elastic)
+
+    def next_life(self, sim: Simulator, initial: Any) -> "RunState":
+        """Return the state of another simulation, from other parameters; what was counted stays."""
+        state = copy(self)
+        state._begin(sim, initial)
+        return state
 
     def compute_times(
         self, worker: int, client: Participation | None = None
@@ -262,8 +288,10 @@ class Team:
         if client is not None and self.clients is not None:
             speed *= self.clients.relative_speed(client.client)
             return self._compute.scaled(speed).draws(client.rng)
-        stream = generator(self.seed, TrainingStream.COMPUTE, worker)
-        return self._compute.scaled(speed).draws(stream)
+        if worker not in self._durations:
+            stream = generator(self.seed, TrainingStream.COMPUTE, worker)
+            self._durations[worker] = self._compute.scaled(speed).draws(stream)
+        return self._durations[worker]
 
     def update_sampler(self, server: int) -> Callable[[], float] | None:
         """Return the source of the server's update times; None when updates take no time."""
@@ -283,12 +311,6 @@ class Team:
             self.compression.reduce([each.payload for each in brought])
         combine(brought)
 
-    def sent(self, gradient: Gradient) -> None:
-        """Record a compressed message of a gradient."""
-
-    def note(self, node: str, name: str, value: float) -> None:
-        """Record an event at the current time."""
-
     def server_finished(self) -> None:
         """End the run once every server has made its last update and its answers arrived."""
         self._servers_running -= 1
@@ -298,4 +320,4 @@ class Team:
     def finish(self) -> None:
         """End the run."""
         self.is_over = True
-        self._sim.stop()
+        self.sim.stop()
