@@ -45,7 +45,7 @@ for interval in intervals:
             **job,
             fault=["uniform(-100, 100) every 1000s"],
             checkpoint=policy,
-            twin=False,
+            baseline=False,
             seed=seed,
         ).summary
         for seed in range(8)

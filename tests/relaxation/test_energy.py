@@ -88,7 +88,7 @@ def test_busy_waiting_and_off_are_all_of_the_time(read: str, how: dict[str, Any]
     assert result.energy == pytest.approx(joules, rel=1e-12)
 
 
-def test_energy_to_solution_beside_the_synchronous_twin() -> None:
+def test_energy_to_solution_beside_the_synchronous_baseline() -> None:
     config = RelaxConfig(problem="laplace2d:6", cluster=cluster(1, 1, 0.5), memory="shared")
     summary = run_relaxation(config).summary
     assert summary.twin is not None

@@ -364,7 +364,7 @@ def test_an_interval_beyond_the_run_is_said_before_it() -> None:
     said: list[str] = []
     given: dict[str, Any] = {
         "problem": "laplace2d:5", "processors": 5, "time": 10, "relative": True, "tolerance": 1e-6,
-        "twin": False, "max_sweeps": 1,
+        "baseline": False, "max_sweeps": 1,
     }  # fmt: skip
     run_relaxation(RelaxConfig(**given, checkpoint="alpha=2, omega=970s"), announce=said.append)
     assert any("omega=970 s is longer than the run, which takes about 960 s" in s for s in said)

@@ -66,7 +66,7 @@ def test_growth_on_the_way_is_no_divergence_where_convergence_is_proved(given: A
         assert found.sweeps[-1] == 20
 
 
-def test_nor_for_the_synchronous_twin() -> None:
+def test_nor_for_the_synchronous_baseline() -> None:
     problem = problem_from(nilpotent(), last_unit(), np.zeros(20))
     summary = run_relaxation(RelaxConfig(problem=problem, processors=4, time="10ms")).summary
     assert summary.twin is not None

@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from paracosm.cli import main
 from paracosm.studies import RunFolder
 
-RELAX = ["relax", "--problem", "laplace2d:4", "--no-twin", "--quiet"]
+RELAX = ["relax", "--problem", "laplace2d:4", "--no-baseline", "--quiet"]
 
 
 def scalars(folder: Path) -> dict[str, list[tuple[float, int, float]]]:

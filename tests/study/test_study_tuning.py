@@ -18,7 +18,7 @@ from paracosm.results import RelaxationSummary
 from paracosm.studies import Study, load_study, read_sweep, run_point
 from paracosm.studies.tune import Objective, Tuning, objective_of, read_space, tune
 
-RELAX: dict[str, Any] = {"problem": "laplace2d:4", "time": "uniform(1, 3)", "twin": False}
+RELAX: dict[str, Any] = {"problem": "laplace2d:4", "time": "uniform(1, 3)", "baseline": False}
 SPACE = "processors=1..8 log, read=start|completion"
 
 
@@ -241,7 +241,7 @@ def test_where_no_trial_is_better_the_study_as_given_is_the_best(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = tmp_path / "study.yaml"
-    study.write_text("relax: {problem: laplace2d:4, twin: false}\n")
+    study.write_text("relax: {problem: laplace2d:4, baseline: false}\n")
     flags = ["--tune", "max_sweeps=1..2", "--trials", "1", "--seeds", "1"]
     assert main(["tune", str(study), *flags, "--out", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr().out
@@ -254,7 +254,7 @@ def test_a_best_that_does_not_converge_is_said_to(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = tmp_path / "study.yaml"
-    study.write_text("relax: {problem: laplace2d:4, twin: false, max_sweeps: 1}\n")
+    study.write_text("relax: {problem: laplace2d:4, baseline: false, max_sweeps: 1}\n")
     flags = ["--tune", "max_sweeps=1..2", "--trials", "1", "--seeds", "1"]
     assert main(["tune", str(study), *flags, "--out", str(tmp_path / "out")]) == 1
     assert "with fresh seeds virtual_time not reached, " in capsys.readouterr().out
@@ -285,7 +285,7 @@ def test_a_study_with_a_grid_and_values_that_cannot_be_are_refused(tmp_path: Pat
 def test_the_command_prints_the_best_and_writes_the_report_of_a_sweep(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "s.yaml").write_text("relax: {problem: 'laplace2d:4', twin: false}")
+    (tmp_path / "s.yaml").write_text("relax: {problem: 'laplace2d:4', baseline: false}")
     out = tmp_path / "out"
     flags = ["tune", str(tmp_path / "s.yaml"), "--tune", SPACE, "--trials", "5", "--seeds", "1"]
     assert main([*flags, "--out", str(out)]) == 0

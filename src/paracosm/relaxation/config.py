@@ -135,7 +135,7 @@ class RelaxConfig(ClusterFields):
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
-    SYNONYMS: ClassVar[dict[str, str]] = {"workers": "processors"}
+    SYNONYMS: ClassVar[dict[str, str]] = {"workers": "processors", "twin": "baseline"}
 
     # What is solved.
     problem: Annotated[Any, _TEXT] = Field(
@@ -263,7 +263,9 @@ class RelaxConfig(ClusterFields):
     checkpoint: Annotated[CheckpointPolicy | None, _TEXT] = Field(
         None, description='policy: "alpha=2, omega=10" and scope, monitor, cost, restore'
     )
-    twin: bool = Field(True, description="run the same iteration synchronously as well, to compare")
+    baseline: bool = Field(
+        True, description="run the same iteration synchronously as well, to compare"
+    )
     timeline: int = Field(
         20_000, ge=0, le=10**8, description="updates that the timeline records, from the first on"
     )
@@ -323,7 +325,7 @@ class RelaxConfig(ClusterFields):
         if self.cluster is not None:
             idle["the cluster defines their speeds"] = {"speeds"}
         if self.synchronous:
-            idle["a synchronous iteration is its own twin"] = {"twin"}
+            idle["a synchronous iteration is its own baseline"] = {"baseline"}
         else:
             idle["an asynchronous iteration has no barrier (synchronous has)"] = {"barrier"}
         if self.memory == "distributed" and self.latency_jitter is None:

@@ -86,68 +86,68 @@ def _inject(run: Run, fault: Fault, rng: np.random.Generator) -> None:
 
 
 def _hit_processor(run: Run, fault: Fault, rng: np.random.Generator) -> str:
-    who = choose_processor(fault.where, run.spec.processors, rng)
+    processor = choose_processor(fault.where, run.spec.processors, rng)
     assert isinstance(fault.model, Stop | Stale)
     until = run.virtual_time + fault.model.duration
     if isinstance(fault.model, Stop):
-        _stop(run, who, until)
+        _stop(run, processor, until)
     else:
-        _make_stale(run, who, until)
-    return f"{fault.model} on processor {who}"
+        _make_stale(run, processor, until)
+    return f"{fault.model} on processor {processor}"
 
 
-def _stop(run: Run, who: int, until: float) -> None:
+def _stop(run: Run, processor: int, until: float) -> None:
     clock, flight = run.arrays.clock, run.arrays.flight
-    run.stops.append((who, max(run.virtual_time, run.down.get(who, 0.0)), until))
+    run.stops.append((processor, max(run.virtual_time, run.down.get(processor, 0.0)), until))
     if run.spec.barrier is not None:
-        flight.end[who] += (until - run.virtual_time) * run.ticks
+        flight.end[processor] += (until - run.virtual_time) * run.ticks
         # Everybody waits for it at the barrier.
         first = clock.winner.size // 2
         clock.key[first : first + run.spec.processors] += (until - run.virtual_time) * run.ticks
         run.enter(k.REBUILD)
         return
-    set_key.py_func(clock, who, inf)
+    set_key.py_func(clock, processor, inf)
     now = float(run.arrays.gauges[k.NOW])
-    run.arrays.tally.busy[who] -= max(0.0, flight.end[who] - now)  # the update is lost
-    flight.end[who] = now
-    run.down[who] = max(run.down.get(who, 0.0), until)
-    if run.down[who] < inf:
-        run.at(until, lambda: _restart(run, who), revives=True)
+    run.arrays.tally.busy[processor] -= max(0.0, flight.end[processor] - now)  # the update is lost
+    flight.end[processor] = now
+    run.down[processor] = max(run.down.get(processor, 0.0), until)
+    if run.down[processor] < inf:
+        run.at(until, lambda: _restart(run, processor), revives=True)
 
 
-def _restart(run: Run, who: int) -> None:
-    if run.virtual_time < run.down[who] * (1 - 1e-12):
+def _restart(run: Run, processor: int) -> None:
+    if run.virtual_time < run.down[processor] * (1 - 1e-12):
         return  # another fault keeps it down for longer
     if run.arrays.rules.at_start and not run.arrays.rules.after_copy:
-        _read(run, who)
+        _read(run, processor)
     # A Python function has said the duration after that of the update that was lost.
-    run.arrays.flight.given[who] = nan
+    run.arrays.flight.given[processor] = nan
     ask_durations(run)
-    schedule_update(run, who)
+    schedule_update(run, processor)
     ask_durations(run)
 
 
-def _make_stale(run: Run, who: int, until: float) -> None:
+def _make_stale(run: Run, processor: int, until: float) -> None:
     """Make a processor continue with the values that it reads now."""
     flight = run.arrays.flight
-    if not flight.stale[who]:
-        _read(run, who)
-    flight.stale[who] = True
-    run.stale[who] = max(run.stale.get(who, 0.0), until)
+    if not flight.stale[processor]:
+        _read(run, processor)
+    flight.stale[processor] = True
+    run.stale[processor] = max(run.stale.get(processor, 0.0), until)
 
     def recover() -> None:
-        if run.virtual_time >= run.stale[who] * (1 - 1e-12):
-            run.arrays.flight.stale[who] = False
+        if run.virtual_time >= run.stale[processor] * (1 - 1e-12):
+            run.arrays.flight.stale[processor] = False
 
     run.at(until, recover)
 
 
-def _read(run: Run, who: int) -> None:
+def _read(run: Run, processor: int) -> None:
     a = run.arrays
-    a.flight.due[0] = who
+    a.flight.due[0] = processor
     a.counters[k.DUE] = 1
     ask_rows(run)
-    begin_update(run, who)
+    begin_update(run, processor)
     ask_values(run)
     a.counters[k.DUE] = 0
 
@@ -155,11 +155,11 @@ def _read(run: Run, who: int) -> None:
 def _corrupt(run: Run, fault: Fault, model: DataFault, rng: np.random.Generator) -> str:
     """Corrupt numbers where they are; return what was done, or nothing if none were there."""
     a, pattern = run.arrays, run.spec.pattern
-    who = choose_processor(fault.where, run.spec.processors, rng)
-    owned = pattern.block(who % pattern.blocks)
+    processor = choose_processor(fault.where, run.spec.processors, rng)
+    owned = pattern.block(processor % pattern.blocks)
     rows = None
     if fault.target == "halo":
-        return _corrupt_message(run, fault, model, rng, who)
+        return _corrupt_message(run, fault, model, rng, processor)
     values = {"x": a.iterate.x, "b": a.matrix.b, "A": a.matrix.data}[fault.target]
     if fault.target == "A":
         rows = a.matrix.row.astype(np.int64)
@@ -189,11 +189,11 @@ def _apply_changed_matrix(run: Run) -> None:
 
 
 def _corrupt_message(
-    run: Run, fault: Fault, model: DataFault, rng: np.random.Generator, who: int
+    run: Run, fault: Fault, model: DataFault, rng: np.random.Generator, processor: int
 ) -> str:
     """Corrupt the newest message under way to a processor, else the values it received last."""
     halos = run.arrays.halos
-    links = halos.into[halos.into_pointer[who] : halos.into_pointer[who + 1]]
+    links = halos.into[halos.into_pointer[processor] : halos.into_pointer[processor + 1]]
     links = links[halos.kind[links] == k.HALO]
     if links.size == 0:
         return ""
@@ -209,7 +209,7 @@ def _corrupt_message(
         return ""
     with np.errstate(all="ignore"):
         touched = model.corrupt(message, place, rng)
-    return f"{model} in a message to processor {who}: {_components(touched.size)}"
+    return f"{model} in a message to processor {processor}: {_components(touched.size)}"
 
 
 def _components(count: int) -> str:

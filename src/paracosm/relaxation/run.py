@@ -17,7 +17,7 @@ from paracosm.relaxation.config import Function, RelaxConfig
 from paracosm.relaxation.methods import Method, method_divides, parse_method
 from paracosm.relaxation.result import RelaxationResult, summarise
 from paracosm.relaxation.spec import RunSpec, check_spec, spec_of
-from paracosm.relaxation.twin import compare, twin_spec
+from paracosm.relaxation.synchronous_baseline import baseline_spec, compare
 from paracosm.results import RelaxationSummary
 from paracosm.results.metrics import MetricSink
 from paracosm.results.summaries import RelaxationTwin
@@ -189,7 +189,7 @@ def run_relaxation(
 ) -> RelaxationRun:
     """Simulate an asynchronous iteration; with changes (`what_if`), the unchanged one first.
 
-    Its synchronous twin comes last, unless `twin` says otherwise: see `twin_spec`.
+    Its synchronous baseline comes last, unless `baseline` says otherwise: see `baseline_spec`.
 
     Args:
         config: the configuration.
@@ -203,7 +203,7 @@ def run_relaxation(
     """
     unchanged = None
     if config.what_if:
-        plain = config.model_copy(update={"what_if": (), "timeline": 0, "twin": False})
+        plain = config.model_copy(update={"what_if": (), "timeline": 0, "baseline": False})
         unchanged = run_relaxation(plain, seed, progress=progress).summary
     run = _run(spec_of(config, seed), metrics, progress, announce)
     if unchanged is None:
@@ -254,7 +254,8 @@ def _run(
     result = solve(spec, observed)
     if metrics is not None:
         _put_end(metrics, result, last, time.perf_counter() - started)
-    summary = replace(summarise(spec, result, radius), twin=_twin(spec, result, metrics, progress))
+    baseline = _baseline(spec, result, metrics, progress)
+    summary = replace(summarise(spec, result, radius), twin=baseline)
     return RelaxationRun(summary, _timeline(spec, result), metrics, result)
 
 
@@ -273,14 +274,14 @@ def _expected_time(spec: RunSpec, radius: SpectralRadius | None) -> float | None
     return min(float(sweeps) * update, spec.max_time) if update else config.max_time
 
 
-def _twin(
+def _baseline(
     spec: RunSpec,
     result: RelaxationResult,
     metrics: MetricSink | None,
     progress: RunProgress | None,
 ) -> RelaxationTwin | None:
-    """Run the synchronous twin, if there is one: its residual is a metric of its own."""
-    other = None if result.status == "interrupted" else twin_spec(spec, result)
+    """Run the synchronous baseline, if there is one: its residual is a metric of its own."""
+    other = None if result.status == "interrupted" else baseline_spec(spec, result)
     if other is None:
         return None
 
@@ -288,16 +289,18 @@ def _twin(
         if progress is not None:
             progress(result.relaxations + relaxations, virtual_time)
 
-    twin = solve(other, pulse)
-    if twin.status == "interrupted":
+    baseline = solve(other, pulse)
+    if baseline.status == "interrupted":
         return None
     if metrics is not None:
-        steps = np.rint(twin.sweeps * twin.x.size).astype(int)
-        rows = zip(twin.times.tolist(), steps.tolist(), twin.residuals.tolist(), strict=True)
+        steps = np.rint(baseline.sweeps * baseline.x.size).astype(int)
+        rows = zip(
+            baseline.times.tolist(), steps.tolist(), baseline.residuals.tolist(), strict=True
+        )
         for virtual_time, step, residual in rows:
-            wall = result.wall_time + twin.wall_time
+            wall = result.wall_time + baseline.wall_time
             metrics.metric(virtual_time, wall, "twin", "synchronous_residual", residual, step)
-    return compare(result, twin)
+    return compare(result, baseline)
 
 
 def _put_history(metrics: MetricSink, rows: Any, wall_time: float) -> None:
@@ -314,8 +317,8 @@ def _put_end(metrics: MetricSink, result: RelaxationResult, last: int, wall_time
     _put_history(metrics, rows[steps > last], wall_time)
     for mark in result.marks:
         metrics.metric(mark.time, wall_time, "observer", mark.what, mark.residual, mark.relaxations)
-    for who, updates in enumerate(result.updates.tolist()):
-        where = result.virtual_time, wall_time, f"processor{who}"
+    for processor, updates in enumerate(result.updates.tolist()):
+        where = result.virtual_time, wall_time, f"processor{processor}"
         metrics.metric(*where, "updates", updates, result.relaxations)
 
 
@@ -341,7 +344,7 @@ def _timeline(spec: RunSpec, result: RelaxationResult) -> Timeline | None:
     timeline.extend(
         Labels(
             spans.processor[:, None],
-            [*(f"processor{who}" for who in range(spec.processors)), "residual"],
+            [*(f"processor{processor}" for processor in range(spec.processors)), "residual"],
         ),
         Labels(np.minimum(kinds, 1), ["wait", "compute"]),
         Labels(kinds, names),

@@ -311,8 +311,8 @@ def _busy(run: Run) -> Floats:
 def _off(run: Run) -> Floats:
     """Return for how many seconds each processor was stopped."""
     off, end = np.zeros(run.spec.processors), run.virtual_time
-    for who, begin, until in run.stops:
-        off[who] += max(0.0, min(until, end) - begin)
+    for processor, begin, until in run.stops:
+        off[processor] += max(0.0, min(until, end) - begin)
     return off
 
 

@@ -247,7 +247,7 @@ def spectrum_of(spec: RunSpec) -> SpectralRadius | None:
     return radius
 
 
-# A run, its twin and the run without changes have the same matrix.
+# A run, its baseline and the run without changes have the same matrix.
 _KNOWN: deque[tuple[Any, tuple[Any, float, float], SpectralRadius]] = deque(maxlen=4)
 
 

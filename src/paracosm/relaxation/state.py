@@ -83,9 +83,9 @@ class Run:
         """Schedule an event at a later virtual time."""
         heapq.heappush(self.agenda, ScheduledEvent(time, next(self.order), act, revives))
 
-    def enter(self, what: int, who: int = 0, until: float = 0.0, most: float = 0.0) -> int:
-        """Enter the compiled loop for `what`, one of those in `kernel.arrays`."""
-        given = self.arrays, what, who, float(until), float(most)
+    def enter(self, opcode: int, processor: int = 0, until: float = 0.0, most: float = 0.0) -> int:
+        """Enter the compiled loop with an opcode of `kernel.arrays`."""
+        given = self.arrays, opcode, processor, float(until), float(most)
         if self.entry is None:
             self.entry = _compiled_for(given)
         return int(self.entry(*given))
@@ -110,17 +110,17 @@ def _compiled_for(given: tuple[Any, ...]) -> Callable[..., Any]:
     return entry
 
 
-def begin_update(run: Run, who: int) -> None:
+def begin_update(run: Run, processor: int) -> None:
     """Make a processor read and compute now."""
-    while (answer := run.enter(k.BEGIN, who)) != k.GO_ON:
+    while (answer := run.enter(k.BEGIN, processor)) != k.GO_ON:
         if answer != k.GROW:
             raise refused(run, answer)
         grow(run)
 
 
-def schedule_update(run: Run, who: int) -> None:
+def schedule_update(run: Run, processor: int) -> None:
     """Begin an update of a processor now: draw its completion."""
-    answer = run.enter(k.SCHEDULE, who)
+    answer = run.enter(k.SCHEDULE, processor)
     if answer != k.GO_ON:
         raise bad_time(run, answer)
 
@@ -128,24 +128,24 @@ def schedule_update(run: Run, who: int) -> None:
 def refused(run: Run, answer: int) -> Exception:
     """Return the exception of a compiled function, or the error for rows that one made up."""
     a, last = run.arrays, run.spec.problem.n - 1
-    who = int(a.counters[k.CULPRIT])
-    number = int(a.flight.updates[who])
+    processor = int(a.counters[k.FAILED_PROCESSOR])
+    number = int(a.flight.updates[processor])
     if answer == k.BAD_ROWS:
-        where = f"pattern function: processor {who}, update {number}"
+        where = f"pattern function: processor {processor}, update {number}"
         return InputError(f"{where}: rows are 0 to {last}")
     if "rows" in run.functions.compiled:
-        raised = _raised(run, "rows", (who, number, uniform(a.choices[who], number)))
+        raised = _raised(run, "rows", (processor, number, uniform(a.choices[processor], number)))
         if raised is not None:
             return raised
-    first, end, chosen = rows_in_flight.py_func(a.blocks, a.flight, who)
+    first, end, chosen = rows_in_flight.py_func(a.blocks, a.flight, processor)
     rows = (a.flight.chosen if chosen else a.blocks.rows)[first:end]
     matrix = () if run.spec.problem.map is not None else (a.rows_of_a, a.matrix.b)
     if a.rules.distributed:
-        run.enter(k.EXCHANGE, who)
+        run.enter(k.EXCHANGE, processor)
     raised = _raised(run, "values", (a.iterate.x, rows, *matrix, np.empty(rows.size)))
     return raised or InputError(
-        f"processor {who}, update {number}: a compiled function raised an exception, and did not "
-        "when it was called again: it has to depend on its arguments alone"
+        f"processor {processor}, update {number}: a compiled function raised an exception, and "
+        "did not when it was called again: it has to depend on its arguments alone"
     )
 
 
@@ -164,13 +164,14 @@ def _raised(run: Run, what: str, arguments: tuple[Any, ...]) -> Exception | None
 def bad_time(run: Run, answer: int) -> Exception:
     """Return the error for a duration that the loop refused, or what its function raised."""
     a = run.arrays
-    who = int(a.counters[k.CULPRIT])
-    number, value = int(a.flight.updates[who]), float(a.gauges[k.BAD])
-    watcher = who == run.spec.processors
-    raised = _raised(run, "time", (who, number, uniform(a.streams[who], number)))
+    processor = int(a.counters[k.FAILED_PROCESSOR])
+    number, value = int(a.flight.updates[processor]), float(a.gauges[k.BAD])
+    watcher = processor == run.spec.processors
+    raised = _raised(run, "time", (processor, number, uniform(a.streams[processor], number)))
     if raised is not None and not watcher:
         return raised
-    where = f"time: {'the residual processor' if watcher else f'processor {who}'}, update {number}"
+    owner = "the residual processor" if watcher else f"processor {processor}"
+    where = f"time: {owner}, update {number}"
     if answer == k.EXHAUSTED or value != value:
         return InputError(
             f"{where}: not a number: a recording has come to its end (cycle=true starts it again), "
@@ -209,12 +210,12 @@ def change_pattern(run: Run, pattern: Pattern) -> None:
     s, processors = run.arrays, pattern.processors
     flight = s.flight
     in_flight = []
-    for who in range(processors):
-        first, end, chosen = rows_in_flight.py_func(s.blocks, flight, who)
+    for processor in range(processors):
+        first, end, chosen = rows_in_flight.py_func(s.blocks, flight, processor)
         rows = (flight.chosen if chosen else s.blocks.rows)[first:end]
-        slot = flight.slot[who]
+        slot = flight.slot[processor]
         in_flight.append((rows, flight.values[slot : slot + rows.size]))
-        flight.size[who] = rows.size
+        flight.size[processor] = rows.size
     blocks = blocks_of(pattern)
     room = np.maximum(slots_for(run.spec, blocks), [rows.size for rows, _ in in_flight])
     _set_slots(run, room, in_flight)
@@ -317,11 +318,11 @@ def ask_rows(run: Run) -> None:
     function, n = run.functions.python_rows, run.spec.problem.n
     if function is None:
         return
-    for who in _due(run):
+    for processor in _due(run):
         flight = run.arrays.flight
-        number = int(flight.updates[who])
-        where = f"pattern function: processor {who}, update {number}"
-        given = function(who, number, uniform(run.arrays.choices[who], number))
+        number = int(flight.updates[processor])
+        where = f"pattern function: processor {processor}, update {number}"
+        given = function(processor, number, uniform(run.arrays.choices[processor], number))
         try:
             rows = np.asarray(given)
         except (TypeError, ValueError, RuntimeError):  # the last of PyTorch
@@ -330,11 +331,11 @@ def ask_rows(run: Run) -> None:
             raise InputError(f"{where}: must return a list of one row or more")
         if rows.min() < 0 or rows.max() >= n:
             raise InputError(f"{where}: rows are 0 to {n - 1}, not {rows.min()} to {rows.max()}")
-        while rows.size > flight.slot[who + 1] - flight.slot[who]:
+        while rows.size > flight.slot[processor + 1] - flight.slot[processor]:
             grow_slots(run)
             flight = run.arrays.flight
-        flight.chosen[flight.slot[who] : flight.slot[who] + rows.size] = rows
-        flight.size[who] = rows.size
+        flight.chosen[flight.slot[processor] : flight.slot[processor] + rows.size] = rows
+        flight.size[processor] = rows.size
 
 
 def ask_values(run: Run) -> None:
@@ -342,28 +343,28 @@ def ask_values(run: Run) -> None:
     function = run.functions.python_values
     if function is None:
         return
-    for who in _due(run):
-        _ask_values_of(run, function, who)
+    for processor in _due(run):
+        _ask_values_of(run, function, processor)
 
 
-def _ask_values_of(run: Run, function: Callable[..., Any], who: int) -> None:
+def _ask_values_of(run: Run, function: Callable[..., Any], processor: int) -> None:
     a = run.arrays
-    first, end, chosen = rows_in_flight.py_func(a.blocks, a.flight, who)
+    first, end, chosen = rows_in_flight.py_func(a.blocks, a.flight, processor)
     rows = (a.flight.chosen if chosen else a.blocks.rows)[first:end]
-    slot = a.flight.slot[who]
+    slot = a.flight.slot[processor]
     kept = a.flight.values[slot : slot + end - first]
     # What the loop keeps is not for others to change, nor for later.
     x, rows, out = read_only(a.iterate.x), read_only(rows), kept.copy()
     is_map = run.spec.problem.map is not None
     arguments = (out,) if is_map else (run.readable_matrix(), read_only(a.matrix.b), out)
     if a.rules.distributed:
-        run.enter(k.EXCHANGE, who)
+        run.enter(k.EXCHANGE, processor)
     try:
         given = function(x, rows, *arguments)
     finally:
         if a.rules.distributed:
-            run.enter(k.EXCHANGE, who)
-    what = f"{'map' if is_map else 'update function'}: processor {who}"
+            run.enter(k.EXCHANGE, processor)
+    what = f"{'map' if is_map else 'update function'}: processor {processor}"
     kept[:] = out if given is None else _numbers(given, kept, what)
 
 
@@ -388,23 +389,29 @@ def ask_durations(run: Run) -> None:
         return
     a = run.arrays
     leaves = a.clock.key.size // 2
-    for who in np.flatnonzero(np.isnan(a.flight.given[: run.spec.processors])).tolist():
+    for processor in np.flatnonzero(np.isnan(a.flight.given[: run.spec.processors])).tolist():
         # Whose update is in flight has its duration already: the next one is asked for.
-        in_flight = a.clock.key[leaves + who] < inf
-        number = int(a.flight.updates[who]) + int(in_flight)
-        given = function(who, number, uniform(a.streams[who], number))
+        in_flight = a.clock.key[leaves + processor] < inf
+        number = int(a.flight.updates[processor]) + int(in_flight)
+        given = function(processor, number, uniform(a.streams[processor], number))
         try:
             duration = float(given)
         except (TypeError, ValueError, OverflowError, RuntimeError):  # the last of PyTorch
             raise InputError(
-                f"time function: processor {who}, update {number}: {given!r} is not a number"
+                f"time function: processor {processor}, update {number}: {given!r} is not a number"
             ) from None
         if duration != duration:
-            raise InputError(f"time function: processor {who}, update {number}: it returned NaN")
-        a.flight.given[who] = duration
+            raise InputError(
+                f"time function: processor {processor}, update {number}: it returned NaN"
+            )
+        a.flight.given[processor] = duration
 
 
 def _due(run: Run) -> list[int]:
     a = run.arrays
     due = a.flight.due[: a.counters[k.DUE]].tolist()
-    return [who for who in due if who < run.spec.processors and not a.flight.stale[who]]
+    return [
+        processor
+        for processor in due
+        if processor < run.spec.processors and not a.flight.stale[processor]
+    ]

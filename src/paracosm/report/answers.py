@@ -45,7 +45,7 @@ def answer(summary: Summary) -> str:
 
 
 def relaxation_answer(summary: RelaxationSummary) -> str | None:
-    """Describe the outcome of an iteration, and compare it with its synchronous twin."""
+    """Describe the outcome of an iteration, and compare it with its synchronous baseline."""
     if None in (summary.virtual_time, summary.sweeps):
         return None
     if summary.status == "diverged":

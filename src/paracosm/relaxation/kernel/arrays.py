@@ -65,7 +65,7 @@ PLAY, BEGIN, SCHEDULE, OBSERVE, SAMPLE, MARK_FAULT, REBUILD, EXCHANGE, FRESH_RES
     CHECKPOINTS,
     ROLLBACKS,
     STALEST,
-    CULPRIT,  # the processor whose duration is wrong
+    FAILED_PROCESSOR,  # the processor whose duration is wrong
     WITNESS,  # a row whose residual is too large
     ERROR_WITNESS,
     VERDICT,  # at this instant: the residual processor found it small enough, or 0 has updated

@@ -14,12 +14,12 @@ DEPENDENT = 1e-8
 
 
 @inlined
-def propose(s: Any, who: Any, residual: Any, rows: Any, first: Any, end: Any) -> None:
+def propose(s: Any, processor: Any, residual: Any, rows: Any, first: Any, end: Any) -> None:
     """Compute new values for `rows[first:end]` from the iterate and the residual as read.
 
     Eq. (8) of the paper, x_i = (b_i - sum over j != i of a_ij x_j) / a_ii, is x_i + r_i / a_ii.
     """
-    rules, iterate, values, slot = s.rules, s.iterate, s.flight.values, s.flight.slot[who]
+    rules, iterate, values, slot = s.rules, s.iterate, s.flight.values, s.flight.slot[processor]
     x, gain = iterate.x, s.matrix.gain
     method = rules.method
     if method == JACOBI:
@@ -35,10 +35,10 @@ def propose(s: Any, who: Any, residual: Any, rows: Any, first: Any, end: Any) ->
     elif method == SWEEP:
         _sweep(s.matrix, iterate, residual, rows, first, end, values, slot)
     elif method == SOLVE:
-        block = s.flight.block[who]
+        block = s.flight.block[processor]
         _solve(s.factors, iterate, residual, rules.omega, block, rows, first, end, values, slot)
     elif method == MIX:
-        _mix(iterate, gain, rules.mix_every, who, residual, rows, first, end, values, slot)
+        _mix(iterate, gain, rules.mix_every, processor, residual, rows, first, end, values, slot)
 
 
 @subroutine
@@ -106,7 +106,7 @@ def _mix(
     iterate: Any,
     gain: Any,
     every: Any,
-    who: Any,
+    processor: Any,
     residual: Any,
     rows: Any,
     first: Any,
@@ -120,7 +120,7 @@ def _mix(
     the step has along each of them is exchanged for its own value and step.
     """
     x, past, basis, left = iterate.x, iterate.past, iterate.basis, iterate.work
-    window, size, count = basis.shape[1], end - first, iterate.pairs[who]
+    window, size, count = basis.shape[1], end - first, iterate.pairs[processor]
     newest = count % (window + 1)
     for place in range(size):
         row = rows[first + place]
@@ -128,7 +128,7 @@ def _mix(
         past[0, newest, row] = x[row]
         past[1, newest, row] = left[place]
         values[slot + place] = x[row] + left[place]
-    iterate.pairs[who] = count + 1
+    iterate.pairs[processor] = count + 1
     if (count + 1) % every != 0:
         return
     kept = 0
@@ -167,9 +167,14 @@ def _dot(a: Any, b: Any, size: Any) -> Any:
 
 
 @inlined
-def commit(s: Any, who: Any, rows: Any, first: Any, end: Any) -> Any:
+def commit(s: Any, processor: Any, rows: Any, first: Any, end: Any) -> Any:
     """Write new values, and what they do to the residual; return the change of its square."""
-    x, residual, values, slot = s.iterate.x, s.iterate.residual, s.flight.values, s.flight.slot[who]
+    x, residual, values, slot = (
+        s.iterate.x,
+        s.iterate.residual,
+        s.flight.values,
+        s.flight.slot[processor],
+    )
     if s.rules.method == MOMENTUM:
         for place in range(first, end):
             s.iterate.previous[rows[place]] = x[rows[place]]

@@ -36,17 +36,17 @@ def send(
     ports: Any,
     draws: Any,
     counters: Any,
-    who: Any,
+    processor: Any,
     instant: Any,
     offered: Any,
     records: Any,
 ) -> None:
-    """Send what processor `who` has just written to all who read it.
+    """Send what `processor` has just written to all who read it.
 
     `offered` is the sum of squared residuals for its parent in the tree of detection, -1: none;
     `records` says whether this is what it records, and whether its children are to do the same.
     """
-    for position in range(halos.out_pointer[who], halos.out_pointer[who + 1]):
+    for position in range(halos.out_pointer[processor], halos.out_pointer[processor + 1]):
         link = halos.out[position]
         first, end = halos.link[link], halos.link[link + 1]
         kind = halos.kind[link]
@@ -187,14 +187,14 @@ def _move_message(halos: Any, link: Any, source: Any, target: Any) -> None:
 
 
 @subroutine
-def receive(halos: Any, ports: Any, draws: Any, counters: Any, who: Any, instant: Any) -> Any:
-    """Receive the messages that have arrived at processor `who`; the newest values of each link
+def receive(halos: Any, ports: Any, draws: Any, counters: Any, processor: Any, instant: Any) -> Any:
+    """Receive the messages that have arrived at `processor`; the newest values of each link
     win.
 
     Returns how many updates had been written when all that it now knows was the newest there was.
     """
     known = counters[UPDATES]
-    for position in range(halos.into_pointer[who], halos.into_pointer[who + 1]):
+    for position in range(halos.into_pointer[processor], halos.into_pointer[processor + 1]):
         link = halos.into[position]
         seen = instant
         if ports is not None and ports.route[link] >= 0:
@@ -255,9 +255,12 @@ def gather(matrix: Any, halos: Any, sources: Any, x: Any, rows: Any, first: Any,
 
 
 @subroutine
-def exchange(iterate: Any, halos: Any, who: Any) -> None:
-    """Swap what `who` knows of others' rows with what they are, around a function of the user's."""
-    for position in range(halos.into_pointer[who], halos.into_pointer[who + 1]):
+def exchange(iterate: Any, halos: Any, processor: Any) -> None:
+    """Swap what `processor` knows of others' rows with what they are.
+
+    That is done before and after a call of a function of the user's.
+    """
+    for position in range(halos.into_pointer[processor], halos.into_pointer[processor + 1]):
         link = halos.into[position]
         if halos.kind[link] != HALO:
             continue
@@ -414,6 +417,6 @@ def with_more_room(halos: Halos) -> Halos:
     )
 
 
-def _pointer(who: np.ndarray, processors: int) -> np.ndarray:
-    counts = np.bincount(who, minlength=processors)
+def _pointer(processor: np.ndarray, processors: int) -> np.ndarray:
+    counts = np.bincount(processor, minlength=processors)
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

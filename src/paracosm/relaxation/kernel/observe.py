@@ -102,10 +102,10 @@ def _sum_is_small(rules: Any, tally: Any) -> Any:
     if rules.detect >= k.TREE:
         return 0.0 <= tally.contribution[0] <= rules.limit**2
     total = 0.0
-    for who in range(rules.processors):
-        if tally.contribution[who] < 0.0:
+    for processor in range(rules.processors):
+        if tally.contribution[processor] < 0.0:
             return False
-        total += tally.contribution[who]
+        total += tally.contribution[processor]
     return total <= rules.limit**2
 
 
@@ -222,14 +222,14 @@ def watch(s: Any) -> None:
     tally, counters = s.tally, s.counters
     alarm = False
     for position in range(counters[k.DUE]):
-        who = flight.due[position]
-        if who == rules.processors:
+        processor = flight.due[position]
+        if processor == rules.processors:
             continue
-        now = _own_square(blocks, iterate, flight, who)
-        before = tally.local[who]
-        tally.local[who] = now
+        now = _own_square(blocks, iterate, flight, processor)
+        before = tally.local[processor]
+        tally.local[processor] = now
         if rules.component and before >= 0.0 and not now <= rules.alpha**2 * before:
-            tally.local[who] = FLAGGED
+            tally.local[processor] = FLAGGED
             alarm = True
     if alarm:
         _roll_back(s)
@@ -240,8 +240,8 @@ UNKNOWN, FLAGGED = -1.0, -2.0
 
 
 @subroutine
-def _own_square(blocks: Any, iterate: Any, flight: Any, who: Any) -> Any:
-    block = flight.block[who]
+def _own_square(blocks: Any, iterate: Any, flight: Any, processor: Any) -> Any:
+    block = flight.block[processor]
     square = 0.0
     for place in range(blocks.pointer[block], blocks.pointer[block + 1]):
         square += iterate.residual[blocks.rows[place]] ** 2
@@ -255,23 +255,23 @@ def _roll_back(s: Any) -> None:
     flight, tally, checkpoint, gauges = s.flight, s.tally, s.checkpoint, s.gauges
     some = False
     if rules.own_block:
-        for who in range(rules.processors):
-            before = tally.local[who]
+        for processor in range(rules.processors):
+            before = tally.local[processor]
             grew = before == FLAGGED
             if not rules.component and before >= 0.0:
-                now = _own_square(blocks, iterate, flight, who)
+                now = _own_square(blocks, iterate, flight, processor)
                 grew = not now <= rules.alpha**2 * before
             if grew:
                 some = True
-                tally.local[who] = UNKNOWN  # what it had says nothing about what it gets
-                block = flight.block[who]
+                tally.local[processor] = UNKNOWN  # what it had says nothing about what it gets
+                block = flight.block[processor]
                 for place in range(blocks.pointer[block], blocks.pointer[block + 1]):
                     _restore(iterate, checkpoint, blocks.rows[place])
     if not some:
         for row in range(iterate.x.size):
             _restore(iterate, checkpoint, row)
-        for who in range(rules.processors):
-            tally.local[who] = UNKNOWN
+        for processor in range(rules.processors):
+            tally.local[processor] = UNKNOWN
     set_limits(gauges, fresh_residual(matrix, iterate))
     gauges[k.ERROR_AGAIN] = np.inf
     gauges[k.SHIFT] += rules.restore

@@ -1,4 +1,6 @@
-"""The synchronous twin of an asynchronous iteration: the same, with a barrier after each update."""
+"""The synchronous baseline of an asynchronous iteration: the same iteration with a barrier after
+each update.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,11 @@ from paracosm.relaxation.result import RelaxationResult
 from paracosm.relaxation.spec import RunSpec, check_spec
 from paracosm.results.summaries import RelaxationTwin
 
-SWEEPS, TIMES = 100.0, 4.0  # that a twin may make: so many, or times those of the run if more
+SWEEPS, TIMES = 100.0, 4.0  # that a baseline may make: so many, or times those of the run if more
 MOST = 1e9  # nonzeros that it may pass over, which takes some seconds
 
 
-def twin_spec(spec: RunSpec, result: RelaxationResult) -> RunSpec | None:
+def baseline_spec(spec: RunSpec, result: RelaxationResult) -> RunSpec | None:
     """Return the synchronous iteration to compare a run with; None where there is none.
 
     It has the same problem, durations and faults (at the same instants). All processors read at
@@ -26,13 +28,15 @@ def twin_spec(spec: RunSpec, result: RelaxationResult) -> RunSpec | None:
     both a barrier and a core. It is bounded: see `SWEEPS` and `MOST`.
     """
     config = spec.config
-    own = (spec.update, spec.choose, spec.times.function, spec.problem.map, config.cores)
-    if not config.twin or config.synchronous or any(each is not None for each in own):
+    if not config.baseline or config.synchronous or config.cores is not None:
+        return None
+    of_the_user = (spec.update, spec.choose, spec.times.function, spec.problem.map)
+    if any(function is not None for function in of_the_user):
         return None
     sweeps = max(SWEEPS, TIMES * float(result.sweeps[-1]))
     affordable = max(1.0, MOST / max(1, spec.problem.A.nnz))
     is_observed = config.detect.by == "processor"
-    twin = spec.changed(
+    baseline = spec.changed(
         synchronous=True,
         read="start",
         method=spec.method,
@@ -41,32 +45,32 @@ def twin_spec(spec: RunSpec, result: RelaxationResult) -> RunSpec | None:
         timeline=0,
     )
     if isfinite(result.fault_free_time):
-        twin = replace(twin, horizon=result.fault_free_time)
+        baseline = replace(baseline, horizon=result.fault_free_time)
     try:
-        check_spec(twin)
+        check_spec(baseline)
     except InputError:
         return None
-    return twin
+    return baseline
 
 
-def compare(run: RelaxationResult, twin: RelaxationResult) -> RelaxationTwin:
+def compare(run: RelaxationResult, baseline: RelaxationResult) -> RelaxationTwin:
     """Return when each reaches the end's residual, or the lowest that both reach."""
     level: float | None = None
     times: tuple[float, float] | tuple[None, None] = (None, None)
-    if run.status == twin.status == "converged":
-        times = run.virtual_time, twin.virtual_time
-    elif "diverged" not in (run.status, twin.status):
-        level = max(float(np.nanmin(each.residuals)) for each in (run, twin))
-        times = _passage(run, level), _passage(twin, level)
+    if run.status == baseline.status == "converged":
+        times = run.virtual_time, baseline.virtual_time
+    elif "diverged" not in (run.status, baseline.status):
+        level = max(float(np.nanmin(result.residuals)) for result in (run, baseline))
+        times = _passage(run, level), _passage(baseline, level)
     return RelaxationTwin(
-        status=twin.status,
-        residual=twin.residual,
-        sweeps=float(twin.sweeps[-1]),
-        virtual_time=twin.virtual_time,
+        status=baseline.status,
+        residual=baseline.residual,
+        sweeps=float(baseline.sweeps[-1]),
+        virtual_time=baseline.virtual_time,
         level=level,
         run_time=times[0],
         twin_time=times[1],
-        energy=twin.energy,
+        energy=baseline.energy,
     )
 
 
