@@ -36,7 +36,7 @@ class Band:
 
 
 def find_band(job: TargetJob, workers: int, seed: int, steps_per_second: float) -> Band | None:
-    """Simulate steps of synchronized workers and of spread ones; None where workers wait, or of one.
+    """Simulate steps of synchronized and of spread workers; None where they wait, or of one.
 
     A step of each worker takes `workers / steps_per_second` in the steady state. Rates are of
     `OF_EACH` such steps after the first `DROPPED`.
