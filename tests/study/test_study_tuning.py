@@ -92,7 +92,7 @@ def test_a_space_that_cannot_be_read_is_refused(text: str, message: str) -> None
         ({"train": {"until": "test_loss<=0.1"}}, "lr=0.1..1", Objective("reached_at")),
         ({"relax": RELAX}, SPACE, Objective("virtual_time")),
         (
-            {"predict": {"model": "mlp", "shape": [64], "workers": 2}},
+            {"predict": {"model": "mlp", "shape": [64], "hardware": "t4"}},
             "batch=8..64",
             Objective("examples_per_second", maximize=True),
         ),
