@@ -56,7 +56,10 @@ DATA: st.SearchStrategy[FaultModel] = st.one_of(
     st.sampled_from([SignFlip(), ExponentFlip(), Shuffle()]),
 )
 PROCESSOR: st.SearchStrategy[FaultModel] = st.one_of(
-    *(st.just(Stop()), DURATION.map(Stop), DURATION.map(Stale), st.just(Stale(inf))),
+    st.just(Stop()),
+    DURATION.map(Stop),
+    DURATION.map(Stale),
+    st.just(Stale(inf)),
     st.builds(Slow, st.floats(1, 1e6, exclude_min=True), DURATION | st.just(inf)),
 )
 MESSAGES: st.SearchStrategy[FaultModel] = st.builds(

@@ -99,8 +99,12 @@ def test_the_average_goes_back_to_the_checkpoint_with_the_parameters() -> None:
     at = int(whole.updates["time"][3])
     first, rest = (
         whole.__class__(
-            *(whole.reads[of(whole.reads["time"])], whole.updates[of(whole.updates["time"])]),
-            *(whole.steps[of(whole.steps["end"])], whole.end, 0, {}),
+            whole.reads[of(whole.reads["time"])],
+            whole.updates[of(whole.updates["time"])],
+            whole.steps[of(whole.steps["end"])],
+            whole.end,
+            0,
+            {},
         )
         for of in (lambda times: times <= at, lambda times: times > at)
     )

@@ -71,9 +71,20 @@ def paper_cnn(shape: Sequence[int], classes: int) -> nn.Module:
     _initialise(dense4, 0.04, 0.1)
     _initialise(linear, 1 / 192, 0.0)
     return nn.Sequential(
-        *(conv1, nn.ReLU(), _pool(height, width), _normalise()),
-        *(conv2, nn.ReLU(), _normalise(), _pool(*halved), nn.Flatten()),
-        *(dense3, nn.ReLU(), dense4, nn.ReLU(), linear),
+        conv1,
+        nn.ReLU(),
+        _pool(height, width),
+        _normalise(),
+        conv2,
+        nn.ReLU(),
+        _normalise(),
+        _pool(*halved),
+        nn.Flatten(),
+        dense3,
+        nn.ReLU(),
+        dense4,
+        nn.ReLU(),
+        linear,
     )
 
 

@@ -107,7 +107,8 @@ class FailureRecord:
         counted.failures = len(counted.failed)
         counted.away = sum(min(restart, last - instant) for instant in counted.failed)
         return counted.summary(
-            *(last, 1e12),
+            last,
+            1e12,
             job_mtbf=None if failures.mtbf == inf else failures.mtbf,
             worker_mtbf=None if failures.worker_mtbf == inf else failures.worker_mtbf,
             interval=failures.interval,

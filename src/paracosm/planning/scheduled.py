@@ -100,7 +100,13 @@ def _over_profile(
     asked = validated(TrainConfig, own, "train")
     life = partial(job.schedule, workers, rule)
     return _train(
-        *(asked, life, job.tensors, seed, metrics, progress, backend),
+        asked,
+        life,
+        job.tensors,
+        seed,
+        metrics,
+        progress,
+        backend,
         failures=config.job_failures(workers, servers, rule.needs_all),
         cluster=describe_cluster(job.cluster),
         servers=servers,
@@ -131,7 +137,8 @@ def _train(
     rule = asked.algorithm.rule(asked.workers)
     assert rule is not None
     blocks = failing_schedule(
-        *(life, failures),
+        life,
+        failures,
         workers=asked.workers,
         servers=servers,
         tensors=len(tensors) or 1,
@@ -240,7 +247,13 @@ def _over_iterations(
     }
     life: Life = lambda *_: iterations(workers, prediction.iteration_time)
     return _train(
-        *(asked, life, (), seed, metrics, progress, backend),
+        asked,
+        life,
+        (),
+        seed,
+        metrics,
+        progress,
+        backend,
         failures=config.job_failures(workers, prediction.servers, stops_together=True),
         cluster=prediction.cluster,
         servers=prediction.servers,

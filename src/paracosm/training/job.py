@@ -133,8 +133,13 @@ class Job:
             if rule is None:
                 rule, recipe = self.state.numerics.rule(), self.state.numerics.recipe
             store = Store(
-                *(self.state.initial[part], rule, self.updated, self.state.numerics.real),
-                *(algorithm, len(self.state.workers), recipe),
+                self.state.initial[part],
+                rule,
+                self.updated,
+                self.state.numerics.real,
+                algorithm,
+                len(self.state.workers),
+                recipe,
                 # Each peer makes some of the run's updates on a store of its own.
                 updates=(lambda: self.record.updates) if self.state.topology == "peers" else None,
                 aggregate=None if codec is None else codec.aggregate,

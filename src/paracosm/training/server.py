@@ -45,7 +45,7 @@ class ParameterServer(Worker):
             found = {name: self.sim.workers[name] for name in self.workers}
             workers = cast("dict[str, TrainingWorker]", found)
             self._places = Places(
-                *(self._state.clients, self, workers, self.answer_again, self._state.note)
+                self._state.clients, self, workers, self.answer_again, self._state.note
             )
             self._places.assign(self.workers)
         await self._serve(self)

@@ -103,7 +103,11 @@ def _train(
                 share = seconds / end if end > 0 else 0.0
                 metrics.metric(end, wall, name, f"utilisation.{resource}", share, updates)
         summary = summarise(
-            *(config, seed, cluster, job.record, numerics),
+            config,
+            seed,
+            cluster,
+            job.record,
+            numerics,
             status=status,
             end=end,
             servers=len(job.state.servers) if job.state.topology == "server" else 0,
@@ -131,7 +135,7 @@ def _train(
         recording = sim.recording if config.compute == MEASURED else None
         average = None if job.record.average is None else job.record.average.value
         return TrainingResult(
-            *(summary, recording, timeline, metrics, job.parameters(), schedule), average
+            summary, recording, timeline, metrics, job.parameters(), schedule, average
         )
     finally:
         numerics.close()

@@ -228,7 +228,13 @@ class TrainingWorker(Worker):
         steps = LocalSteps(count, epochs, keep_state, mu, shift, versions[0] + made / of, 1 / of)
         pending = state.numerics.request_steps(self.client, parameters, steps)
         local = self._last = PseudoGradient(
-            *(self.name, self.client, parameters, versions, self._examples, pending, weight),
+            self.name,
+            self.client,
+            parameters,
+            versions,
+            self._examples,
+            pending,
+            weight,
             tuple(self._draws),
         )
         if self._durations is None:
@@ -406,8 +412,14 @@ class TrainingWorker(Worker):
         self._drawn([numerics.batch_of(client)])
         pending, versions = numerics.request(client, parameters), self._versions.copy()
         made = self._last = Gradient(
-            *(self.name, client, parameters, versions, self._examples, pending),
-            *(numerics.weight_of(client), tuple(self._draws)),
+            self.name,
+            client,
+            parameters,
+            versions,
+            self._examples,
+            pending,
+            numerics.weight_of(client),
+            tuple(self._draws),
         )
         return made
 

@@ -159,7 +159,11 @@ def test_delayed_nesterov_is_algorithm_3_of_its_paper(buffer: int, activation: f
     assert len(order) == 20
     assert len(set(order)) == 3
     expected = plain.delayed_nesterov(
-        *(module(), cross_entropy, batches(3), inner(optimizer), order),
+        module(),
+        cross_entropy,
+        batches(3),
+        inner(optimizer),
+        order,
         steps=3,
         buffer=buffer,
         lr=0.7,

@@ -75,8 +75,11 @@ def task(steps: int = 0, epochs: int = 0) -> Task:
         for client, shard in enumerate(shards())
     ]
     return Task(
-        *(initial(integer_seed(SEED, TrainingStream.MODEL)), cross_entropy),
-        *(torch.from_numpy(x), torch.from_numpy(y), draws),
+        initial(integer_seed(SEED, TrainingStream.MODEL)),
+        cross_entropy,
+        torch.from_numpy(x),
+        torch.from_numpy(y),
+        draws,
         [epochs * -(-size // BATCH) if epochs else steps for size in SIZES],
         LR,
     )

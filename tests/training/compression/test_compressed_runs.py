@@ -61,7 +61,12 @@ ERROR_FEEDBACK = {
 @pytest.mark.parametrize("workers", [1, 3])
 def test_workers_keep_errors_of_their_own(codec: str, algorithm: str, workers: int) -> None:
     expected = plain.error_feedback_sgd(
-        *(START, workers, 12, LR, lambda x: CURVATURE * x, ERROR_FEEDBACK[codec]),
+        START,
+        workers,
+        12,
+        LR,
+        lambda x: CURVATURE * x,
+        ERROR_FEEDBACK[codec],
         synchronous=algorithm == "ssgd",
     )
     result = run(algorithm=algorithm, workers=workers, updates=12, compress=codec)

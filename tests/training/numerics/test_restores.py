@@ -77,10 +77,13 @@ def test_losses_are_those_of_a_plain_program_over_what_lasts() -> None:
     losses, tensors = train_plainly(
         initial(integer_seed(SEED, TrainingStream.MODEL)),
         cross_entropy,
-        *(torch.from_numpy(x), torch.from_numpy(y), lambda worker, step: drawn[worker][step]),
+        torch.from_numpy(x),
+        torch.from_numpy(y),
+        lambda worker, step: drawn[worker][step],
         [row for block in blocks for row in block.reads.tolist()],
         [row for block in blocks for row in block.updates.tolist()],
-        *(TENSORS, 0.1),
+        TENSORS,
+        0.1,
     )
     result = train_on_schedule(config(workers=WORKERS), job(5, FAILURES), TENSORS, SEED)
     flat = torch.cat([tensors[name].flatten() for name in TENSORS])

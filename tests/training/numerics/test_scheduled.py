@@ -122,8 +122,12 @@ def plainly(schedule: Schedule, workers: int, **arguments: Any) -> Any:
     return train_plainly(
         initial(integer_seed(SEED, TrainingStream.MODEL)),
         cross_entropy,
-        *(torch.from_numpy(x), torch.from_numpy(y), batches),
-        *(schedule.reads.tolist(), schedule.updates.tolist(), TENSORS),
+        torch.from_numpy(x),
+        torch.from_numpy(y),
+        batches,
+        schedule.reads.tolist(),
+        schedule.updates.tolist(),
+        TENSORS,
         lr=0.1,
         **arguments,
     )

@@ -71,8 +71,18 @@ class LocalStepSource:
     ) -> WaitingSteps:
         """Ask for a step of each of the batches; see `worker.TrainingWorker.local_steps`."""
         made = WaitingSteps(
-            *(self, self._recipe, self._numbers, parameters, batches, rule, factors, mu, shift),
-            *(replica, lot, parameters),
+            self,
+            self._recipe,
+            self._numbers,
+            parameters,
+            batches,
+            rule,
+            factors,
+            mu,
+            shift,
+            replica,
+            lot,
+            parameters,
         )
         self._numbers += len(batches)
         if keep_state and isinstance(rule, Stepping):

@@ -153,7 +153,7 @@ class _Computing(Numerics):
         clipping = None if config.clip is None else Clipping(config.clip)
         self.recipe = Recipe(self._lr, factor, clipping)
         self._local_steps = LocalStepSource(
-            *(self._gradients.policy, self._layout, self.recipe, self._gradients.buffers)
+            self._gradients.policy, self._layout, self.recipe, self._gradients.buffers
         )
         self._rules: dict[int, Rule] = {}  # of clients whose local steps continue from one another
 
@@ -193,8 +193,14 @@ class _Computing(Numerics):
             factors = tuple(map(self.recipe.lr_factor, times))
         replica = client if self._replica is None else self._replica
         return self._local_steps.request(
-            *(parameters, batches, rule, factors),
-            *(steps.keep_state, steps.mu, steps.shift, replica),
+            parameters,
+            batches,
+            rule,
+            factors,
+            steps.keep_state,
+            steps.mu,
+            steps.shift,
+            replica,
             self._lot(client) if self._is_private else None,
         )
 

@@ -78,7 +78,11 @@ def train_on_schedule(
         run = _Run(config, numerics, workers, tensors, metrics, progress)
         status = run.follow(blocks)
         summary = summarise(
-            *(config, seed, cluster, run.record, numerics),
+            config,
+            seed,
+            cluster,
+            run.record,
+            numerics,
             status=status,
             end=run.now,
             servers=servers,
@@ -88,7 +92,11 @@ def train_on_schedule(
         summary = replace(summary, staleness=run.staleness())
         average = None if run.record.average is None else run.record.average.value
         return TrainingResult(
-            *(summary, None, None, metrics, numerics.flat(run.parameters())),
+            summary,
+            None,
+            None,
+            metrics,
+            numerics.flat(run.parameters()),
             average=None if average is None else numerics.flat(average),
         )
     finally:
@@ -173,8 +181,12 @@ class _Run:
         is_outer = algorithm.outer() is not None
         self._stores = [
             Store(
-                *(part, algorithm.outer() or numerics.rule(), _not_recorded, numerics.real),
-                *(algorithm, len(workers)),
+                part,
+                algorithm.outer() or numerics.rule(),
+                _not_recorded,
+                numerics.real,
+                algorithm,
+                len(workers),
                 numerics.outer_recipe(index) if is_outer else numerics.recipe,
             )
             for index, part in enumerate(self._initial)
@@ -344,7 +356,12 @@ class _Run:
         numerics = self._numerics
         pending, size = numerics.request(worker, flat), numerics.batch_of(worker)
         step.gradient = Gradient(
-            *(self._workers[worker], worker, flat, step.versions, size, pending),
+            self._workers[worker],
+            worker,
+            flat,
+            step.versions,
+            size,
+            pending,
             weight=numerics.weight_of(worker),
             draws=(Draw(worker, {size: 1}),),
         )
