@@ -10,8 +10,7 @@ import torch
 
 from paracosm.training.algorithms.registry import ALGORITHMS
 from paracosm.training.config import TrainConfig
-from paracosm.training.record import Metrics
-from paracosm.training.result import TrainingResult
+from paracosm.training.record import Metrics, TrainingResult
 from paracosm.training.train import train
 
 RECIPE: dict[str, Any] = {

@@ -27,8 +27,7 @@ from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.config import TrainConfig
 from paracosm.training.fields import LearningFields
 from paracosm.training.numerics.scheduled import train_on_schedule
-from paracosm.training.record import Metrics, Progress
-from paracosm.training.result import TrainingResult
+from paracosm.training.record import Metrics, Progress, TrainingResult
 from paracosm.training.train import train
 from paracosm.validation import validated
 

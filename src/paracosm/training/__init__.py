@@ -5,8 +5,7 @@ Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effec
 
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.config import ScheduleTrainConfig, TrainConfig
-from paracosm.training.record import Metrics
-from paracosm.training.result import TrainingResult
+from paracosm.training.record import Metrics, TrainingResult
 from paracosm.training.server import ParameterServer
 from paracosm.training.train import train
 

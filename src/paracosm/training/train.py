@@ -23,8 +23,7 @@ from paracosm.training.job import Job
 from paracosm.training.numerics.prepare import prepare_numerics
 from paracosm.training.numerics.scheduled import train_over_file
 from paracosm.training.numerics.store import Numerics
-from paracosm.training.record import Metrics, Progress, play_to_end
-from paracosm.training.result import TrainingResult, summarise
+from paracosm.training.record import Metrics, Progress, TrainingResult, play_to_end, summarise
 
 _SPANS_PER_GRADIENT = 6
 _MOST_SPANS = 1_000_000

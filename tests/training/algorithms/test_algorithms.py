@@ -16,8 +16,7 @@ from quadratic import LR, run
 from paracosm.errors import InputError
 from paracosm.training.algorithms.registry import ALGORITHMS, parse_algorithm
 from paracosm.training.config import TrainConfig
-from paracosm.training.record import Metrics
-from paracosm.training.result import TrainingResult
+from paracosm.training.record import Metrics, TrainingResult
 from paracosm.training.train import train
 
 

@@ -17,8 +17,7 @@ from paracosm.factory import named_function
 from paracosm.planning.config import PlanConfig
 from paracosm.training.algorithms.registry import ALGORITHMS, parse_algorithm
 from paracosm.training.config import TrainConfig
-from paracosm.training.record import Metrics
-from paracosm.training.result import TrainingResult
+from paracosm.training.record import Metrics, TrainingResult
 from paracosm.training.train import train
 
 EXAMPLE = "examples/own_algorithm/warm_start.py:WarmStart"

@@ -22,8 +22,7 @@ from paracosm.training.compression.codecs import parse_codec
 from paracosm.training.compression.messages import Compression
 from paracosm.training.config import TrainConfig
 from paracosm.training.numerics.store import Gradient, Numerics
-from paracosm.training.record import Metrics
-from paracosm.training.result import TrainingResult
+from paracosm.training.record import Metrics, TrainingResult
 from paracosm.training.train import schedule_rule, train
 
 LR = 0.25

@@ -28,8 +28,15 @@ from paracosm.training.config import ScheduleTrainConfig, TrainConfig
 from paracosm.training.numerics.prepare import prepare_numerics
 from paracosm.training.numerics.store import Contribution, Gradient, Numerics, Rule, Store
 from paracosm.training.privacy import Draw
-from paracosm.training.record import Ended, Metrics, Progress, RunRecord, play_to_end
-from paracosm.training.result import TrainingResult, summarise
+from paracosm.training.record import (
+    Ended,
+    Metrics,
+    Progress,
+    RunRecord,
+    TrainingResult,
+    play_to_end,
+    summarise,
+)
 
 _MOST = 1000  # steps, workers or tensors for each row of a schedule's file
 _BINS = 100  # of a histogram of staleness, at most
