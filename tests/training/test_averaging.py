@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from metric_rows import column
 from small_network import data, initial
 from torch.nn.functional import cross_entropy
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -17,7 +18,7 @@ from paracosm.models.shards import BatchSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.simulation.rollback import Checkpoint, Restore
 from paracosm.studies import KINDS
-from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.training import TrainConfig, train
 from paracosm.training.numerics.scheduled import train_on_schedule
 from paracosm.training.record import MovingAverage
 
@@ -38,11 +39,6 @@ def config(**arguments: Any) -> TrainConfig:
     }
     made: TrainConfig = KINDS["train"].configured({**common, **arguments}, "test")
     return made
-
-
-def column(result: TrainingResult, name: str) -> list[float]:
-    assert isinstance(result.metrics, Metrics)
-    return [row.value for row in result.metrics.series(name)]
 
 
 @pytest.mark.parametrize("servers", [1, 3])

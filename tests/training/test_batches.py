@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from metric_rows import column, series
 from small_network import data, initial
 from torch.nn.functional import cross_entropy
 
@@ -15,7 +16,7 @@ from paracosm.errors import InputError
 from paracosm.models.shards import BatchSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.studies import KINDS
-from paracosm.training import Metrics, TrainingResult, train
+from paracosm.training import TrainingResult, train
 from paracosm.training.fields import batches_of, parse_batch_of
 
 SEED = 4
@@ -35,12 +36,6 @@ def run(**arguments: Any) -> TrainingResult:
         common |= {"lr": 0.3, "lookahead": "off"}
     given = {k: v for k, v in {**common, **arguments}.items() if v is not None}
     return train(KINDS["train"].configured(given, "test"), SEED)
-
-
-def column(result: TrainingResult, name: str, node: str | None = None) -> list[float]:
-    assert isinstance(result.metrics, Metrics)
-    rows = result.metrics.series(name)
-    return [row.value for row in rows if node is None or row.node == node]
 
 
 @pytest.mark.parametrize("topology", ["server", "all-reduce"])
@@ -68,8 +63,7 @@ def test_a_synchronous_update_is_the_mean_over_all_examples(topology: str) -> No
 
 def test_an_asynchronous_worker_with_a_larger_batch_comes_less_often() -> None:
     result = run(algorithm="asgd", updates=7)
-    assert isinstance(result.metrics, Metrics)
-    comes = [row for row in result.metrics.series("staleness") if row.node == "worker1"]
+    comes = [row for row in series(result, "staleness") if row.node == "worker1"]
     assert [(row.virtual_time, row.step) for row in comes] == [(3, 5)]
     # Workers 0 and 2 at 1, 2, 3 and 4 s; worker 1 at 3 s, where its event was made first.
     assert column(result, "examples", "job") == [8, 16, 24, 32, 56, 64, 72]

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from metric_rows import all_rows
 from pyarrow import parquet
 
 from paracosm.errors import InputError
 from paracosm.timeline.analysis import check
-from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.training import TrainConfig, TrainingResult, train
 from paracosm.training.availability import read_columns
 from paracosm.training.clients import Clients
 from paracosm.validation import validated
@@ -35,8 +36,7 @@ def run(seed: int = 0, **arguments: Any) -> TrainingResult:
 
 
 def rows(result: TrainingResult, *names: str) -> list[tuple[float, str, float]]:
-    assert isinstance(result.metrics, Metrics)
-    return [(r.virtual_time, r.name, r.value) for r in result.metrics.rows if r.name in names]
+    return [(r.virtual_time, r.name, r.value) for r in all_rows(result) if r.name in names]
 
 
 def write(path: Path, header: str, lines: list[str]) -> Path:
@@ -361,7 +361,7 @@ def test_every_gradient_is_applied_dropped_or_under_way(
     # Some drop what comes late, or hold what does not fill a buffer yet.
     drops = algorithm.startswith(("backup", "rennala", "ringmaster"))
     assert 0 <= over <= 4 + 4 + (summary.dropped if drops else 0)
-    times = [row.virtual_time for row in result.metrics.rows]  # type: ignore[attr-defined]
+    times = [row.virtual_time for row in all_rows(result)]  # type: ignore[attr-defined]
     assert times == sorted(times)
     again = run(seed, **arguments)
     assert rows(again, "client", *LOSSES) == rows(result, "client", *LOSSES)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from metric_rows import column
 from small_network import data, initial
 from torch.nn.functional import cross_entropy
 
@@ -19,7 +20,7 @@ from paracosm.models.shards import BatchSampler
 from paracosm.planning.scheduled import iterations
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.studies import KINDS
-from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.training import TrainConfig, TrainingResult, train
 from paracosm.training.numerics.scheduled import train_on_schedule
 from paracosm.training.numerics.store import Clipping
 
@@ -81,11 +82,6 @@ def test_parts_of_servers_are_clipped_by_the_norm_of_the_whole(algorithm: str) -
     common = {"algorithm": algorithm, "workers": 3, "compute": "1s"}
     one, several = run(**common, evaluate_every=1), run(**common, evaluate_every=1, servers=3)
     assert column(several, "loss") == pytest.approx(column(one, "loss"), rel=1e-5)
-
-
-def column(result: TrainingResult, name: str) -> list[float]:
-    assert isinstance(result.metrics, Metrics)
-    return [row.value for row in result.metrics.series(name)]
 
 
 def test_local_steps_are_clipped_one_by_one() -> None:

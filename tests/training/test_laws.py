@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from metric_rows import series
 from numpy.typing import NDArray
 
-from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.training import TrainConfig, TrainingResult, train
 
 
 def run(seed: int = 0, **arguments: Any) -> TrainingResult:
@@ -21,8 +22,7 @@ def schedule(seed: int = 0, **arguments: Any) -> TrainingResult:
 
 
 def values(result: TrainingResult, name: str) -> NDArray[np.float64]:
-    assert isinstance(result.metrics, Metrics)
-    return np.array([row.value for row in result.metrics.series(name)])
+    return np.array([row.value for row in series(result, name)])
 
 
 SPEEDS = "uniform(1s, 5s)"

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from metric_rows import column
 from torch.optim.lr_scheduler import (
     ChainedScheduler,
     CosineAnnealingLR,
@@ -23,7 +24,7 @@ from torch.optim.lr_scheduler import (
 
 from paracosm.errors import InputError
 from paracosm.studies import KINDS
-from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.training import TrainConfig, TrainingResult, train
 from paracosm.training.learning_rate import (
     describe_learning_rate,
     learning_rate_factor,
@@ -151,11 +152,6 @@ def run(**arguments: Any) -> TrainingResult:
     }
     given = {k: v for k, v in {**common, **arguments}.items() if v is not None}
     return train(KINDS["train"].configured(given, "test"))
-
-
-def column(result: TrainingResult, name: str) -> list[float]:
-    assert isinstance(result.metrics, Metrics)
-    return [row.value for row in result.metrics.series(name)]
 
 
 QUADRATIC = {"model": "quadratic:model", "data": "quadratic:data", "batch": 1, "compute": "1s"}

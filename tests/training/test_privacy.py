@@ -16,13 +16,14 @@ import renyi
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from metric_rows import column, series
 from small_network import data, initial
 from torch.nn.functional import cross_entropy
 
 from paracosm.errors import InputError, MissingExtraError
 from paracosm.models.shards import PoissonSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
-from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.training import TrainConfig, TrainingResult, train
 from paracosm.training.numerics.gradient_methods import Gradient, Request
 from paracosm.training.numerics.gradients import Private
 from paracosm.training.privacy import (
@@ -49,11 +50,6 @@ def run(**arguments: Any) -> TrainingResult:
     }
     asked = {k: v for k, v in {**common, **arguments}.items() if v is not None}
     return train(validated(TrainConfig, asked, "test"), SEED)
-
-
-def column(result: TrainingResult, name: str) -> list[float]:
-    assert isinstance(result.metrics, Metrics)
-    return [row.value for row in result.metrics.series(name)]
 
 
 @pytest.mark.parametrize("topology", ["server", "all-reduce"])
@@ -249,8 +245,7 @@ def test_rounds_of_drawn_clients_give_less_away() -> None:
 
 def by_participation(result: TrainingResult) -> float:
     """Return epsilon where who takes part is known: k changes of one in one sum count as k^2."""
-    assert isinstance(result.metrics, Metrics)
-    turns = Counter((row.value, row.step) for row in result.metrics.series("client"))
+    turns = Counter((row.value, row.step) for row in series(result, "client"))
     releases: Counter[float] = Counter()
     for (client, _), times in turns.items():
         releases[client] += times**2
@@ -408,8 +403,7 @@ def test_the_account_is_that_of_what_was_drawn(
     assert result.summary.epsilon is not None
     assert result.summary.epsilon <= 1.02 * max(map(loss, drawn))
     applied: dict[int, int] = Counter()
-    assert isinstance(result.metrics, Metrics)
-    for row in result.metrics.series("staleness"):
+    for row in series(result, "staleness"):
         applied[int(row.node.removeprefix("worker"))] += 1
     size = 60 if batch == "all" else int(batch)
     if algorithm in ("ssgd", "asgd") and together:

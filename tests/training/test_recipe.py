@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from metric_rows import column
 
 from paracosm.training.algorithms.registry import ALGORITHMS
 from paracosm.training.config import TrainConfig
-from paracosm.training.record import Metrics, TrainingResult
+from paracosm.training.record import TrainingResult
 from paracosm.training.train import train
 
 RECIPE: dict[str, Any] = {
@@ -36,11 +37,6 @@ def run(algorithm: str, **arguments: Any) -> TrainingResult:
         "topology": kind.topologies[0],
     }
     return train(TrainConfig(**{**common, **arguments}), seed=1)
-
-
-def column(result: TrainingResult, name: str) -> list[float]:
-    assert isinstance(result.metrics, Metrics)
-    return [row.value for row in result.metrics.series(name)]
 
 
 @pytest.mark.parametrize("algorithm", list(ALGORITHMS))

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from metric_rows import series
 from pydantic import ValidationError
 
 from paracosm.errors import InputError
 from paracosm.studies import KINDS
-from paracosm.training import Metrics, ScheduleTrainConfig, TrainConfig, TrainingResult, train
+from paracosm.training import ScheduleTrainConfig, TrainConfig, TrainingResult, train
 from paracosm.training.target import FirstPassage, Target, parse_target
 
 
@@ -95,8 +96,7 @@ def test_a_run_ends_when_its_target_has_held() -> None:
     assert (summary.reached_at, summary.reached_updates) == (7.0, 7)
     assert summary.updates == 9
     assert summary.best == pytest.approx(0.75**18 / 2)
-    assert isinstance(result.metrics, Metrics)
-    assert [row.step for row in result.metrics.series("loss")] == list(range(10))
+    assert [row.step for row in series(result, "loss")] == list(range(10))
 
 
 def test_a_target_that_is_not_reached_stops_the_run_at_its_last_update() -> None:

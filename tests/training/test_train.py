@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from metric_rows import all_rows, column, series
 
 from paracosm.errors import InputError
 from paracosm.timeline.analysis import check
-from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.training import TrainConfig, TrainingResult, train
 from paracosm.training.numerics.prepare import _evenly
 from paracosm.training.numerics.store import Gradient
 from paracosm.training.worker import TrainingWorker
@@ -35,22 +36,16 @@ def run(seed: int = 0, **arguments: Any) -> TrainingResult:
     return train(validated(TrainConfig, given, "test"), seed)
 
 
-def column(result: TrainingResult, name: str) -> list[float]:
-    assert isinstance(result.metrics, Metrics)
-    return [row.value for row in result.metrics.series(name)]
-
-
 def test_the_metrics_are_complete() -> None:
     result = run(updates=10, evaluate_every=4, algorithm="ssgd", workers=3)
-    assert isinstance(result.metrics, Metrics)
-    assert [row.step for row in result.metrics.series("loss")] == [0, 4, 8, 10]
-    examples = result.metrics.series("examples")
+    assert [row.step for row in series(result, "loss")] == [0, 4, 8, 10]
+    examples = series(result, "examples")
     assert [(r.step, r.value) for r in examples if r.node == "job"] == [
         (step, 32 * 3 * step) for step in range(1, 11)
     ]
     assert [r.value for r in examples if r.node == "evaluation"] == [0, 384, 768, 960]
     assert len(column(result, "minibatch_loss")) == len(column(result, "staleness")) == 30
-    nodes = {row.node for row in result.metrics.series("utilisation.compute")}
+    nodes = {row.node for row in series(result, "utilisation.compute")}
     assert nodes == {"server0", "worker0", "worker1", "worker2"}
 
 
@@ -61,8 +56,7 @@ def test_utilisation_is_the_busy_share_of_the_virtual_time() -> None:
         algorithm="ssgd", workers=2, updates=1, compute="1s", latency="250ms", **HELD_PORTS
     )
     assert result.summary["virtual_time"] == 2
-    assert isinstance(result.metrics, Metrics)
-    rows = result.metrics.rows
+    rows = all_rows(result)
     found = {(r.node, r.name.removeprefix("utilisation.")): r.value for r in rows if "." in r.name}
     assert found["server0", "receive"] == found["server0", "send"] == 0.25
     assert found["worker0", "send"] == found["worker1", "receive"] == 0.125
@@ -135,11 +129,10 @@ def test_an_exploding_loss_names_the_gradient_that_did_it(keep_going: bool) -> N
         lr=100, workers=8, updates=60, keep_going=keep_going, loss_limit=50, evaluate_every=60
     )
     divergence = result.summary["divergence"]
-    assert isinstance(result.metrics, Metrics)
-    exploded = [r for r in result.metrics.series("minibatch_loss") if not r.value <= 50]
+    exploded = [r for r in series(result, "minibatch_loss") if not r.value <= 50]
     first = exploded[0]
     assert (divergence["update"], divergence["worker"]) == (first.step, first.node)
-    ages = {(r.step, r.node): r.value for r in result.metrics.series("staleness")}
+    ages = {(r.step, r.node): r.value for r in series(result, "staleness")}
     assert divergence["staleness"] == ages[first.step, first.node]
     assert result.summary["updates"] == (60 if keep_going else first.step)
     assert result.summary["status"] == "diverged"
@@ -167,8 +160,7 @@ def test_the_final_loss_of_a_run_that_diverged_is_the_one_it_ended_with() -> Non
 def test_a_run_until_a_time_makes_as_many_updates_as_fit_and_evaluates_by_time() -> None:
     result = run(workers=2, compute="1s", updates=None, until="3000s", evaluate_every=None)
     assert result.summary["updates"] == 6000
-    assert isinstance(result.metrics, Metrics)
-    times = [row.virtual_time for row in result.metrics.series("loss")]
+    times = [row.virtual_time for row in series(result, "loss")]
     # The first update at 50 s, 100 s, ... is followed by an evaluation, and so is the last one.
     assert times == [0, *range(50, 3001, 50), 3000]
 
@@ -222,8 +214,7 @@ def test_every_gradient_counts_once_with_several_servers() -> None:
         name: sum(s[:3] == (name, "send", "push") for s in result.timeline.spans)
         for name in ("worker0", "worker1")
     }
-    assert isinstance(result.metrics, Metrics)
-    nodes = [row.node for row in result.metrics.series("staleness")]
+    nodes = [row.node for row in series(result, "staleness")]
     assert len(nodes) == 200
     for name, transfers in pushed.items():
         # Two transfers a gradient; at most two gradients were on their way at the end.
@@ -547,7 +538,7 @@ for algorithm, lookahead in [("asgd", "off"), ("asgd", "vmap"), ("backup-workers
     )
     result = train(config, seed=7)
     rows = [(row.node, row.name, row.value, row.step, row.virtual_time)
-            for row in result.metrics.rows]
+            for row in all_rows(result)]
     digest = hashlib.sha256(repr((list(result.timeline.spans), rows)).encode()).hexdigest()
     print(algorithm, lookahead, digest)
 """

@@ -95,11 +95,11 @@ def _over_profile(
     if rule is None:
         return _coupled(config, job, learning, seed, metrics, progress, backend)
     servers = len(job.cluster.servers)
-    own = {**learning, "workers": workers, **_servers(config, servers)}
-    asked = validated(TrainConfig, own, "train")
+    arguments = {**learning, "workers": workers, **_servers(config, servers)}
+    coarse = validated(TrainConfig, arguments, "train")
     life = partial(job.schedule, workers, rule)
     return _train(
-        asked,
+        coarse,
         life,
         job.tensors,
         seed,
@@ -119,7 +119,7 @@ def _servers(config: ProfileTrainConfig, servers: int) -> dict[str, Any]:
 
 
 def _train(
-    asked: TrainConfig,
+    coarse: TrainConfig,
     life: Life,
     tensors: tuple[str, ...],
     seed: int,
@@ -133,24 +133,24 @@ def _train(
     **facts: Any,
 ) -> TrainingResult:
     """Train over an endless schedule; the result has its lasting part, and `facts`."""
-    rule = asked.algorithm.rule(asked.workers)
+    rule = coarse.algorithm.rule(coarse.workers)
     assert rule is not None
     blocks = failing_schedule(
         life,
         failures,
-        workers=asked.workers,
+        workers=coarse.workers,
         servers=servers,
         tensors=len(tensors) or 1,
         rule=rule,
         seed=seed,
     )
     used: list[Schedule] = []
-    record = FailureRecord(failures, asked.workers) if failures is not None else None
+    record = FailureRecord(failures, coarse.workers) if failures is not None else None
     followed = with_lasting_blocks(blocks, used)
     if record is not None:
         followed = record.watch(followed)
         durations = {**durations, "failures": f"assumed: {failures}"}
-    result = train_on_schedule(asked, followed, tensors, seed, metrics, progress, backend)
+    result = train_on_schedule(coarse, followed, tensors, seed, metrics, progress, backend)
     end = round(result.summary.virtual_time * 1e12)
     summary = replace(result.summary, servers=servers, durations=durations, **facts)
     if record is not None:
@@ -180,8 +180,8 @@ def _coupled(
     backend: Backend,
 ) -> TrainingResult:
     """Train on the engine, with whole vectors and the computing time of profiled steps."""
-    asked = coupled_config(config, job, learning, config.workers)
-    result = train(asked, seed, metrics, progress, backend=backend)
+    coarse = coupled_config(config, job, learning, config.workers)
+    result = train(coarse, seed, metrics, progress, backend=backend)
     durations = {**origins(job), "schedule": coupled_origin(config.algorithm)}
     return replace(result, summary=replace(result.summary, durations=durations))
 
@@ -211,8 +211,8 @@ def coupled_config(
         links |= {"servers": servers} if has_servers else {}
     if has_servers:
         links["update_time"] = _sampled(updating)
-    asked = {**learning, **links, "compute": _sampled(computing), "what_if": config.what_if}
-    return validated(TrainConfig, asked, str(learning["algorithm"]))
+    durations = {"compute": _sampled(computing), "what_if": config.what_if}
+    return validated(TrainConfig, {**learning, **links, **durations}, str(learning["algorithm"]))
 
 
 def _sampled(seconds: Any) -> Distribution:
@@ -237,7 +237,7 @@ def _over_iterations(
     prediction = run_prediction(config.prediction(), seed).summary
     assert isinstance(prediction, JobSummary)
     workers = prediction.workers
-    asked = validated(TrainConfig, {**given_fields(config, LEARNING), "workers": workers}, "train")
+    coarse = validated(TrainConfig, {**given_fields(config, LEARNING), "workers": workers}, "train")
     durations = {
         **prediction.durations,
         "schedule": f"predicted: an iteration of {prediction.strategy} takes "
@@ -246,7 +246,7 @@ def _over_iterations(
     }
     life: Life = lambda *_: iterations(workers, prediction.iteration_time)
     return _train(
-        asked,
+        coarse,
         life,
         (),
         seed,

@@ -505,13 +505,18 @@ class TrainConfig(ClientFields, FaultFields, SimulatedFields):
         """Return failures and recovery of a run on the engine; None where nothing fails."""
         algorithm = self.algorithm
         servers = len(cluster.servers) if self.resolve_topology() == "server" else 0
-        found = self.failures(self._recoveries(), len(cluster.workers), servers)
-        if found is not None and found.in_step and found.recovery != "restart" and servers > 1:
+        failures = self.failures(self._recoveries(), len(cluster.workers), servers)
+        if (
+            failures is not None
+            and failures.in_step
+            and failures.recovery != "restart"
+            and servers > 1
+        ):
             raise InputError(
-                f"recovery: {algorithm.name} with {found.recovery} runs on 1 server, not "
+                f"recovery: {algorithm.name} with {failures.recovery} runs on 1 server, not "
                 f"{servers}: several would not agree on who takes part in an update"
             )
-        return found
+        return failures
 
     def batches(self, workers: int) -> list[int]:
         """Return the examples in a minibatch of each worker."""

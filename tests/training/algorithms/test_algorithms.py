@@ -11,23 +11,18 @@ from typing import Any
 
 import pytest
 import yaml
+from metric_rows import all_rows, column, series
 from quadratic import LR, run
 
 from paracosm.errors import InputError
 from paracosm.training.algorithms.registry import ALGORITHMS, parse_algorithm
 from paracosm.training.config import TrainConfig
-from paracosm.training.record import Metrics, TrainingResult
 from paracosm.training.train import train
 
 
 def end(**arguments: Any) -> float:
     """Return the parameter that the run ends with."""
     return float(run(**arguments).parameters)
-
-
-def column(result: TrainingResult, name: str) -> list[float]:
-    assert isinstance(result.metrics, Metrics)
-    return [row.value for row in result.metrics.series(name)]
 
 
 def unequal(tmp_path: Path, *speeds: float, latency: str = "0s", servers: int = 1) -> str:
@@ -108,16 +103,14 @@ def test_ssp_lets_the_fast_worker_lead_by_the_slack_only(tmp_path: Path) -> None
     cluster = unequal(tmp_path, 4, 1)
     for slack, by_the_fast in ((0, 1), (2, 3)):
         result = run(algorithm=f"ssp({slack})", cluster=cluster, updates=by_the_fast + 1, compute=4)
-        assert isinstance(result.metrics, Metrics)
-        rows = result.metrics.series("staleness")
+        rows = series(result, "staleness")
         assert [row.node for row in rows] == ["worker0"] * by_the_fast + ["worker1"]
         assert rows[-1].virtual_time == 4
 
 
 def test_ssp_releases_a_held_worker_when_the_slowest_moves(tmp_path: Path) -> None:
     result = run(algorithm="ssp(0)", cluster=unequal(tmp_path, 4, 1), updates=4, compute=4)
-    assert isinstance(result.metrics, Metrics)
-    rows = result.metrics.series("staleness")
+    rows = series(result, "staleness")
     assert [(row.node, row.virtual_time) for row in rows] == [
         ("worker0", 1),
         ("worker1", 4),
@@ -133,8 +126,7 @@ def test_backup_workers_drop_what_comes_late(tmp_path: Path) -> None:
     result = run(algorithm="backup-workers(1)", cluster=cluster, updates=4)
     assert float(result.parameters) == pytest.approx(0.75**4)
     assert result.summary["virtual_time"] == 4
-    assert isinstance(result.metrics, Metrics)
-    assert {row.node for row in result.metrics.series("staleness")} == {"worker0", "worker1"}
+    assert {row.node for row in series(result, "staleness")} == {"worker0", "worker1"}
 
 
 def test_interrupted_backup_workers_start_every_round_afresh(tmp_path: Path) -> None:
@@ -142,9 +134,8 @@ def test_interrupted_backup_workers_start_every_round_afresh(tmp_path: Path) -> 
     cluster = unequal(tmp_path, 1, 1, 0.4)
     result = run(algorithm="backup-workers(1, interrupt=True)", cluster=cluster, updates=4)
     assert float(result.parameters) == pytest.approx(0.75**4)
-    assert isinstance(result.metrics, Metrics)
     utilisation = {
-        (row.node, row.name): row.value for row in result.metrics.rows if "utilis" in row.name
+        (row.node, row.name): row.value for row in all_rows(result) if "utilis" in row.name
     }
     assert utilisation["worker2", "utilisation.compute"] == pytest.approx(1)
 
@@ -232,8 +223,7 @@ def test_gossip_averages_while_it_computes(tmp_path: Path) -> None:
     # 1.2 s: both are averaged, 0.875. 1.5 s: worker 1, which began at 1, steps to 0.625.
     # 2 s: worker 0, which began at 0.75, steps from the mean to 0.875 - 0.25 * 0.75.
     assert float(result.parameters) == pytest.approx((0.875 - 0.25 * 0.75 + 0.625) / 2)
-    assert isinstance(result.metrics, Metrics)
-    rows = result.metrics.series("staleness")
+    rows = series(result, "staleness")
     assert [(row.node, round(row.virtual_time, 9)) for row in rows] == [
         ("worker0", 1),
         ("worker1", 1.5),
@@ -246,8 +236,7 @@ def test_gossip_averages_while_it_computes(tmp_path: Path) -> None:
 def test_a_step_waits_for_a_mean_that_is_late(tmp_path: Path) -> None:
     cluster = unequal(tmp_path, 1, 1 / 1.5, latency="0.7s", servers=0)
     result = run(algorithm="ad-psgd", cluster=cluster, updates=2)
-    assert isinstance(result.metrics, Metrics)
-    rows = result.metrics.series("staleness")
+    rows = series(result, "staleness")
     assert [(row.node, row.virtual_time) for row in rows] == [("worker0", 1.4), ("worker1", 1.5)]
 
 

@@ -12,13 +12,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from metric_rows import series
 from small_network import TENSORS, data, initial
 from torch.nn.functional import cross_entropy
 
 from paracosm.errors import InputError
 from paracosm.models.shards import BatchSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
-from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.training import TrainConfig, TrainingResult, train
 from paracosm.training.algorithms.diloco import StreamingDiLoCo
 from paracosm.training.algorithms.registry import parse_algorithm
 from paracosm.training.numerics.parameters import ParameterLayout
@@ -79,8 +80,7 @@ def assert_same(
 
 
 def rows(result: TrainingResult, name: str) -> list[tuple[str, float, float]]:
-    assert isinstance(result.metrics, Metrics)
-    return [(row.node, row.virtual_time, row.value) for row in result.metrics.series(name)]
+    return [(row.node, row.virtual_time, row.value) for row in series(result, name)]
 
 
 @pytest.mark.parametrize("optimizer", sorted(INNER))

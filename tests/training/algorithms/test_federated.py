@@ -15,13 +15,14 @@ import torch
 from federated import Parameters, Task
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from metric_rows import series
 from small_network import data, initial
 from torch.nn.functional import cross_entropy
 
 from paracosm.errors import InputError
 from paracosm.models.shards import BatchSampler, Shards, make_shards
 from paracosm.rng import TrainingStream, generator, integer_seed
-from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.training import TrainConfig, TrainingResult, train
 from paracosm.training.algorithms.algorithm import Algorithm
 from paracosm.training.numerics.local_steps import Steps
 from paracosm.training.numerics.parameters import ParameterLayout
@@ -148,8 +149,7 @@ def test_both_control_variates_of_scaffold_travel() -> None:
 
 
 def examples_of(result: TrainingResult) -> list[float]:
-    assert isinstance(result.metrics, Metrics)
-    return [row.value for row in result.metrics.series("examples") if row.node == "job"]
+    return [row.value for row in series(result, "examples") if row.node == "job"]
 
 
 @pytest.mark.parametrize("batch", [4, 7, 25, 60, 1000, "all"])

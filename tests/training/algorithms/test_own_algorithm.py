@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from metric_rows import column
 
 import paracosm
 from paracosm.errors import InputError
@@ -17,7 +18,7 @@ from paracosm.factory import named_function
 from paracosm.planning.config import PlanConfig
 from paracosm.training.algorithms.registry import ALGORITHMS, parse_algorithm
 from paracosm.training.config import TrainConfig
-from paracosm.training.record import Metrics, TrainingResult
+from paracosm.training.record import TrainingResult
 from paracosm.training.train import train
 
 EXAMPLE = "examples/own_algorithm/warm_start.py:WarmStart"
@@ -78,29 +79,24 @@ def run(algorithm: Any, **arguments: Any) -> TrainingResult:
     return train(TrainConfig.model_validate({**given, **arguments}))
 
 
-def series(result: TrainingResult, name: str) -> list[float]:
-    assert isinstance(result.metrics, Metrics)
-    return [row.value for row in result.metrics.series(name)]
-
-
 def test_the_example_is_synchronous_first_and_asynchronous_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)
     ours, synchronous = run(f"{EXAMPLE}(rounds=3)", updates=60), run("ssgd", updates=3)
     assert ours.summary.algorithm == f"{EXAMPLE}(rounds=3)"
-    assert series(ours, "minibatch_loss")[:12] == series(synchronous, "minibatch_loss")
-    staleness = series(ours, "staleness")
+    assert column(ours, "minibatch_loss")[:12] == column(synchronous, "minibatch_loss")
+    staleness = column(ours, "staleness")
     assert staleness[:12] == [0] * 12
     assert sum(staleness[-40:]) / 40 == pytest.approx(3, rel=0.1)
-    assert series(run(f"{EXAMPLE}(0)"), "minibatch_loss") == series(run("asgd"), "minibatch_loss")
+    assert column(run(f"{EXAMPLE}(0)"), "minibatch_loss") == column(run("asgd"), "minibatch_loss")
 
 
 def test_one_that_only_weighs_is_staleness_aware(folder: Path) -> None:
     """With two workers every gradient but the first is one update old."""
     ours = run("rules.py:Forgetful(rate=0.25)", workers=2, compute="1s")
     halved = run("asgd", workers=2, compute="1s", lr=0.2 * 0.75)
-    assert series(ours, "staleness") == [0] + [1] * 19
+    assert column(ours, "staleness") == [0] + [1] * 19
     assert ours.summary.final_loss == pytest.approx(halved.summary.final_loss, rel=0.05)
     assert ours.summary.final_loss != run("asgd", workers=2, compute="1s").summary.final_loss
 

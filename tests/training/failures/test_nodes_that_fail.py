@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from metric_rows import all_rows, series
 from pydantic import ValidationError
 from quadratic import LR, run
 
@@ -19,7 +20,7 @@ from paracosm.errors import InputError
 from paracosm.faults.node_failures import failure_instants, parse_mtbf
 from paracosm.rng import TrainingStream, generator
 from paracosm.timing import parse_distribution
-from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.training import TrainConfig, TrainingResult, train
 from paracosm.training.numerics.store import LocalSteps, Numerics
 from paracosm.validation import validated
 from reference.failing_job import failing_job
@@ -34,8 +35,7 @@ def timed(seed: int = 0, **arguments: Any) -> TrainingResult:
 
 
 def rows(result: TrainingResult, name: str) -> list[tuple[float, str, float]]:
-    assert isinstance(result.metrics, Metrics)
-    return [(row.virtual_time, row.node, row.value) for row in result.metrics.series(name)]
+    return [(row.virtual_time, row.node, row.value) for row in series(result, name)]
 
 
 def instants(result: TrainingResult) -> list[tuple[float, int]]:
@@ -355,7 +355,7 @@ def test_faults_that_never_strike_change_nothing(algorithm: str, recovery: str |
     plain = run(3, **common)
     faulty = run(3, **common, fault=never, **({"recovery": recovery} if recovery else {}))
     shown = [
-        [row._replace(wall_time=0) for row in each.metrics.rows]  # type: ignore[attr-defined]
+        [row._replace(wall_time=0) for row in all_rows(each)]  # type: ignore[attr-defined]
         for each in (plain, faulty)
     ]
     assert shown[0] == shown[1]
@@ -428,9 +428,8 @@ def test_restarts_are_those_of_a_plain_program(
     )
     if not faults:
         return
-    assert isinstance(result.metrics, Metrics)
     last: dict[int, float] = {}
-    for row in result.metrics.series("staleness"):
+    for row in series(result, "staleness"):
         last[row.step] = row.virtual_time
     assert [last[step] for step in sorted(last)] == pytest.approx(expected)
     found = result.summary.failures
@@ -565,7 +564,7 @@ def test_no_run_hangs_and_time_never_goes_back(
         result = timed(seed, **arguments)
     assert result.summary.status == "done"
     assert result.summary.updates == 25
-    times = [row.virtual_time for row in result.metrics.rows]  # type: ignore[attr-defined]
+    times = [row.virtual_time for row in all_rows(result)]  # type: ignore[attr-defined]
     assert times == sorted(times)
     found = result.summary.failures
     assert found is not None

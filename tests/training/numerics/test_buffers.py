@@ -8,6 +8,7 @@ import normalised_network
 import numpy as np
 import pytest
 import torch
+from metric_rows import column
 from torch import nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
@@ -15,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from paracosm.errors import InputError
 from paracosm.models.shards import BatchSampler, make_shards
 from paracosm.rng import TrainingStream, generator, integer_seed
-from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.training import TrainConfig, TrainingResult, train
 from paracosm.training.numerics.buffers import Buffers, averaged_over
 
 SEED, WORKERS, UPDATES, BATCH = 2, 3, 12, 10
@@ -37,11 +38,6 @@ def run(**arguments: Any) -> TrainingResult:
         **arguments,
     }
     return train(TrainConfig.model_validate(given), SEED)
-
-
-def column(result: TrainingResult, name: str) -> list[float]:
-    assert isinstance(result.metrics, Metrics)
-    return [row.value for row in result.metrics.series(name)]
 
 
 def plainly() -> list[float]:

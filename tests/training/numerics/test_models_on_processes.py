@@ -96,6 +96,7 @@ def test_auto_goes_on_without_processes_where_the_model_cannot_be_loaded(
     assert "cannot be loaded in processes: ValueError: not in this process" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "message"),
     [

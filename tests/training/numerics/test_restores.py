@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from metric_rows import series
 from small_network import TENSORS, data, initial
 from test_scheduled import SEED, config, cut, mixed
 from torch.nn.functional import cross_entropy
@@ -88,8 +89,7 @@ def test_losses_are_those_of_a_plain_program_over_what_lasts() -> None:
     result = train_on_schedule(config(workers=WORKERS), job(5, FAILURES), TENSORS, SEED)
     flat = torch.cat([tensors[name].flatten() for name in TENSORS])
     assert torch.allclose(result.parameters, flat, rtol=0, atol=1e-6)
-    assert isinstance(result.metrics, Metrics)
-    last = {row.node: row.value for row in result.metrics.series("minibatch_loss")}
+    last = {row.node: row.value for row in series(result, "minibatch_loss")}
     newest = {f"worker{w}": losses[w, s] for w, s in sorted(losses) if (w, s + 1) not in losses}
     assert last == pytest.approx({name: newest[name] for name in last}, abs=1e-6)
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from metric_rows import series
 from small_network import TENSORS, data, initial
 from torch.nn.functional import cross_entropy
 from training_on_schedule import train_plainly
@@ -23,7 +24,7 @@ from paracosm.models.shards import BatchSampler
 from paracosm.rng import TrainingStream, generator, integer_seed
 from paracosm.simulation.schedule import Schedule
 from paracosm.simulation.schedule_kernel import READ, STEP, UPDATE
-from paracosm.training import Metrics, TrainConfig, TrainingResult, train
+from paracosm.training import TrainConfig, TrainingResult, train
 from paracosm.training.numerics.scheduled import events, train_on_schedule
 
 SEED = 3
@@ -42,8 +43,7 @@ def config(**arguments: Any) -> TrainConfig:
 
 
 def rows(result: TrainingResult, name: str) -> list[tuple[str, int, float]]:
-    assert isinstance(result.metrics, Metrics)
-    return [(row.node, row.step, row.value) for row in result.metrics.series(name)]
+    return [(row.node, row.step, row.value) for row in series(result, name)]
 
 
 def mixed(

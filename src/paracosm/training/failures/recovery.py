@@ -109,8 +109,8 @@ class FaultFields(FailureFields):
             check_strikes(fault, workers, servers)
         recovery = self.own_recovery(recoveries)
         restarts = recovery == "restart"
-        found = self.job_failures(workers, servers, stops_together=restarts)
-        random = inf if found is None else found.mtbf
+        of_job = self.job_failures(workers, servers, stops_together=restarts)
+        random = inf if of_job is None else of_job.mtbf
         interval = None
         if self._stops_job(recovery, bool(servers)):
             for fault in self.fault:
@@ -122,7 +122,7 @@ class FaultFields(FailureFields):
             interval = self.checkpoint_interval(random)
         return Failures(
             nodes=self.mtbf or Mtbf(),
-            restart=0.0 if found is None else found.restart,
+            restart=0.0 if of_job is None else of_job.restart,
             faults=self.fault,
             recovery=recovery,
             interval=interval,
