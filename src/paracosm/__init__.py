@@ -12,6 +12,8 @@ Importing `paracosm` alone loads nothing else.
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False  # `typing` itself is not to be imported with every `import torch`
 if TYPE_CHECKING:
     from typing import Any
@@ -54,6 +56,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
+        if "paracosm.studies.kinds" in sys.modules:  # where a kind may have been added
+            from paracosm.api import function_of
+
+            if (function := function_of(name)) is not None:
+                return function
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "InputError":
         from paracosm.errors import InputError

@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -255,6 +255,20 @@ def profile(model: str, **options: Any) -> Result[ProfileSummary]:
     if not done.stdout:
         raise InputError(done.stderr.strip().rpartition("\n")[2].removeprefix("paracosm: "))
     return Result(ProfileSummary.from_dict(json.loads(done.stdout)), None, [])
+
+
+def function_of(verb: str) -> Callable[..., Result[Any]] | None:
+    """Return the function of a kind of run that has none here; None where there is no such kind."""
+    from paracosm.studies.kinds import KINDS
+
+    if verb not in KINDS:
+        return None
+
+    def run(config: Config = None, **options: Any) -> Result[Any]:
+        return _run(verb, config, options)
+
+    run.__doc__ = KINDS[verb].help
+    return run
 
 
 def arguments(verb: str) -> dict[str, str]:

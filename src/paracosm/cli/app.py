@@ -24,6 +24,7 @@ from paracosm.cli.verbs import INTERRUPTED, SETTINGS, Program
 from paracosm.errors import InputError, MissingExtraError, on_one_line
 from paracosm.factory import failure, users_place
 from paracosm.profiling.allocator import restart_pinned
+from paracosm.studies.kinds import KINDS
 
 TIMED = (["profile"], ["predict"], ["measure"])  # what times, and what predicts from timings
 
@@ -42,19 +43,22 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-QUESTIONS = """\
-Run a distributed job on a cluster you don't have.
-
-  Does the model still learn with that many workers?               paracosm train
-  How long does it take to reach a target, and what does it cost?  paracosm plan
-  How many examples/s, and what is the bottleneck?                 paracosm predict
-  How does my own script behave as one rank of N?                  paracosm emulate
-  What if the links of a traced job were faster?                   paracosm replay
-  Does an asynchronous iteration converge, and how fast?           paracosm relax
-  How long does each op take on this machine?                      paracosm profile ops
-
-Try: paracosm train --algorithm asgd --workers 8 --updates 300 --out runs/first
-All commands: paracosm --help. Check the installation: paracosm doctor"""
+def _questions() -> str:
+    """Return which command answers which question."""
+    answered = [(KINDS.question(verb), verb) for verb in KINDS]
+    answered.append(("How long does each op take on this machine?", "profile ops"))
+    width = max(len(question) for question, _ in answered)
+    lines = [f"  {question:{width}}  paracosm {verb}" for question, verb in answered]
+    return "\n".join(
+        [
+            "Run a distributed job on a cluster you don't have.",
+            "",
+            *lines,
+            "",
+            "Try: paracosm train --algorithm asgd --workers 8 --updates 300 --out runs/first",
+            "All commands: paracosm --help. Check the installation: paracosm doctor",
+        ]
+    )
 
 
 @app.callback()
@@ -66,7 +70,7 @@ def _options(
 ) -> None:
     """Run a distributed job on a cluster you don't have."""
     if ctx.invoked_subcommand is None:
-        typer.echo(QUESTIONS)
+        typer.echo(_questions())
 
 
 def main(arguments: list[str] | None = None) -> int:

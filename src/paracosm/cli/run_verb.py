@@ -11,13 +11,14 @@ from typing import Any
 import typer
 
 from paracosm.cli.display import aligned, counter, printer, progress_bar
-from paracosm.cli.options import RunFlags, check_folder
+from paracosm.cli.options import RunFlags, StudyFile, check_folder, with_run_flags
 from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError, on_one_line
 from paracosm.files import Lock
 from paracosm.report.answers import answer
 from paracosm.report.runs import TROUBLES, described, endings_of, remarks_of, verdict, view_of
 from paracosm.results import Summary, to_json
+from paracosm.results.kind import Kind
 from paracosm.results.view import Figure, View
 from paracosm.studies import (
     KINDS,
@@ -32,6 +33,16 @@ from paracosm.studies import (
     run_sweep,
 )
 from paracosm.studies.scalars import check_mlflow, check_scalars, log_to_mlflow, write_scalars
+
+
+def verb_of(kind: Kind) -> Callable[..., int]:
+    """Return the command of a kind of run that has no module of its own here."""
+
+    def command(study: StudyFile = None, **arguments: Any) -> int:
+        return run_verb(kind.verb, study, arguments)
+
+    command.__doc__ = f"{kind.help}\n\nExample: paracosm {kind.example}"
+    return with_run_flags(*kind.models, scalars=kind.has_metrics)(command)
 
 
 def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: bool = False) -> int:

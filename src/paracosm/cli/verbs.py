@@ -26,6 +26,7 @@ from typer.exceptions import TyperException
 
 from paracosm.errors import InputError, shown
 from paracosm.files import check_name
+from paracosm.studies.kinds import KINDS
 from paracosm.units import WIDEST, is_too_wide
 
 VERBS: Mapping[str, str] = {
@@ -158,10 +159,15 @@ class Verb(TyperCommand):
 
 
 def _command(verb: str) -> Any:
-    module = import_module(VERBS[verb])
-    function = getattr(module, _function(verb))
+    commands: Mapping[str, Any] = {}
+    if verb in VERBS:
+        module = import_module(VERBS[verb])
+        function = getattr(module, _function(verb))
+        commands = getattr(module, "COMMANDS", {})
+    else:
+        function = import_module("paracosm.cli.run_verb").verb_of(KINDS[verb])
     app = typer.Typer(add_completion=False, context_settings=SETTINGS)
-    app.command(verb, cls=getattr(module, "COMMANDS", {}).get(verb, Verb))(function)
+    app.command(verb, cls=commands.get(verb, Verb))(function)
     command: Any = typer.main.get_command(app)
     for flag in command.params:
         flag.rich_help_panel = _OF_RUNS.get(flag.name, flag.rich_help_panel or "Job")
@@ -207,7 +213,7 @@ class Program(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        verbs: Any = dict.fromkeys(VERBS)  # each command is made when it is looked up
+        verbs: Any = dict.fromkeys([*VERBS, *KINDS])  # each command is made when it is looked up
         self.commands = verbs
         self._lists = False
 
@@ -224,7 +230,7 @@ class Program(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of a verb, or its stand-in while verbs are listed."""
         if cmd_name not in VERBS:
-            return None
+            return _command(cmd_name) if cmd_name in KINDS else None
         return _stand_in(cmd_name) if self._lists else _command(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from paracosm.errors import InputError
 from paracosm.results.kind import Answer, Form, Hooks, Kind, Outcome
 from paracosm.results.summaries import PlanSummary, StrategyPlanSummary
-from paracosm.training.kind import KIND as TRAINING
 from paracosm.training.kind import outcome_of
 
 
@@ -73,12 +71,8 @@ def _train(config: Any, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
     return outcome_of(run_scheduled(config, seed, metrics, hooks.progress, hooks.backend))
 
 
-TRAIN = replace(
-    TRAINING,
-    forms=(
-        *TRAINING.forms,
-        Form("paracosm.planning.train_config:ProfileTrainConfig", _train),
-        Form("paracosm.planning.train_config:StrategyTrainConfig", _train),
-    ),
+TRAIN = (
+    Form("paracosm.planning.train_config:ProfileTrainConfig", _train),
+    Form("paracosm.planning.train_config:StrategyTrainConfig", _train),
 )
-"""Runs of `train`, with the forms that predict their schedule."""
+"""Forms of `train` whose schedule is predicted."""

@@ -20,9 +20,11 @@ from paracosm.report import (
 )
 from paracosm.report.chart import style_of
 from paracosm.report.sweeps import design_name, differing, scalar_arguments
-from paracosm.results import SUMMARIES, Summary
+from paracosm.results import Summary
 from paracosm.results.chart import Chart, Section
+from paracosm.results.kind import imported
 from paracosm.results.view import Grade, Run, Verdict, View
+from paracosm.studies.kinds import KINDS
 
 if TYPE_CHECKING:
     from paracosm.studies import RunFolder
@@ -39,11 +41,15 @@ VIEWS: Mapping[str, View] = {
     "strategy plan": strategy_plan.VIEW,
     "tuning": tune.VIEW,
 }
-"""By the kind of the summary."""
+"""By the kind of the summary, of kinds whose room has no view of its own."""
 
 
 def view_of(summary: Summary) -> View:
     """Return the view of a run with this summary, a plain one for kinds without their own."""
+    answer = KINDS.answer_to(summary)
+    if answer is not None and answer.view is not None:
+        view: View = imported(answer.view)
+        return view
     return VIEWS.get(summary.kind) or View(figures={})
 
 
@@ -73,7 +79,7 @@ def _run_of(index: int, folder: RunFolder) -> Run:
     if folder.summary is None:
         # Of an unfinished run, the values known from its metrics.
         so_far = view.so_far(folder.series)
-        summary = SUMMARIES[summary.kind].from_dict({"status": folder.status, **so_far})
+        summary = type(summary).from_dict({"status": folder.status, **so_far})
     path = folder.path.resolve()
     run = Run(
         name=path.name,

@@ -6,9 +6,11 @@ reports follow from it. `paracosm.studies.kinds` lists the rooms.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -270,7 +272,10 @@ def with_unchanged(
 
 
 class Kinds(Mapping[str, Kind]):
-    """Kinds of run by verb, imported on first use; another one can be added at any time."""
+    """Kinds of run by verb, imported on first use; another one can be added at any time.
+
+    A place is "module:KIND", and "module:FORMS" behind it where other rooms have forms of it.
+    """
 
     def __init__(self, places: Mapping[str, str]) -> None:
         self._kinds: dict[str, str | Kind] = dict(places)
@@ -278,8 +283,11 @@ class Kinds(Mapping[str, Kind]):
     def __getitem__(self, verb: str) -> Kind:
         kind = self._kinds[verb]
         if isinstance(kind, str):
-            kind = self._kinds[verb] = imported(kind)
-        assert isinstance(kind, Kind)
+            place, *others = kind.split()
+            kind = imported(place)
+            assert isinstance(kind, Kind)
+            forms = [form for other in others for form in imported(other)]
+            kind = self._kinds[verb] = replace(kind, forms=(*kind.forms, *forms))
         return kind
 
     def __iter__(self) -> Iterator[str]:
@@ -291,3 +299,23 @@ class Kinds(Mapping[str, Kind]):
     def add(self, kind: Kind) -> None:
         """Add a kind, under its verb."""
         self._kinds[kind.verb] = kind
+
+    def answer_to(self, summary: Summary) -> Answer | None:
+        """Return how a summary is shown; None where its kind is not here."""
+        kind = self.get(summary.verb)
+        return None if kind is None else kind.answer_of(summary.kind)
+
+    def question(self, verb: str) -> str:
+        """Return the question of a kind; that of a room is read from its source, as importing all
+        rooms takes seconds.
+        """
+        kind = self._kinds[verb]
+        if isinstance(kind, Kind):
+            return kind.question
+        spec = find_spec(kind.partition(":")[0])
+        assert spec is not None
+        assert spec.origin is not None
+        for node in ast.walk(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg == "question":
+                return str(ast.literal_eval(node.value))
+        return self[verb].question

@@ -1,4 +1,6 @@
-"""The kinds of run: which room has which. Another kind is one entry here."""
+"""The kinds of run: which room has which, and which has more forms of it. Another kind is one entry
+here.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from paracosm.results.kind import Kinds
 
 KINDS = Kinds(
     {
-        "train": "paracosm.planning.kind:TRAIN",
+        "train": "paracosm.training.kind:KIND paracosm.planning.kind:TRAIN",
         "plan": "paracosm.planning.kind:KIND",
         "predict": "paracosm.prediction.kind:KIND",
         "emulate": "paracosm.emulation.kind:KIND",
