@@ -14,9 +14,9 @@ from cells import Cell
 from real_training import RecordedRun, load_run
 
 from paracosm.planning.scheduled import run_scheduled
+from paracosm.planning.train_config import ProfileTrainConfig
 from paracosm.profiling.jobs import load_job_profile
 from paracosm.simulation.schedule import Schedule
-from paracosm.training import TrainConfig
 from paracosm.training.target import FirstPassage, parse_target
 
 matplotlib.use("Agg")
@@ -189,7 +189,7 @@ def predicted(cell: Cell, run: RecordedRun, folder: Path) -> Course:
     pushes = cell.workers if facts["synchronous"] else 1
     per_second = len(run.schedule.steps) / pushes / facts["seconds"]
     every = float(np.diff(run.snapshot_times).mean()) / 1e12
-    config = TrainConfig(
+    config = ProfileTrainConfig(
         profile=file,
         bandwidth=load_job_profile(file).bandwidth,
         workers=cell.workers,
