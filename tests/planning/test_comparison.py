@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from paracosm.planning.comparison import Comparison
 from paracosm.planning.designs import Design, Outcome
-from paracosm.planning.race import Standing
+from paracosm.planning.successive_halving import Candidate
 from paracosm.training.algorithms.registry import parse_algorithm
 
 ASGD = parse_algorithm("asgd")
 
 
-def standing(workers: int, times: list[float], lr: float = 0.1) -> Standing:
+def candidate(workers: int, times: list[float], lr: float = 0.1) -> Candidate:
     """Return a design that reached the target after `times`, by seed; infinite: never."""
     outcomes = {}
     for seed, time in enumerate(times):
@@ -26,20 +26,20 @@ def standing(workers: int, times: list[float], lr: float = 0.1) -> Standing:
             updates=10 if reached else None, made=10, steps=10, spent=min(time, 100.0), first=1.0,
             best=0.1, curve=(), staleness=None,
         )  # fmt: skip
-    return Standing(Design(workers, ASGD, lr), outcomes, "reached")
+    return Candidate(Design(workers, ASGD, lr), outcomes, "reached")
 
 
-def compared(*standings: Standing) -> Comparison:
-    seeds = range(max(len(each.outcomes) for each in standings))
-    return Comparison.of({each.design: each for each in standings}, seeds)
+def compared(*candidates: Candidate) -> Comparison:
+    seeds = range(max(len(each.outcomes) for each in candidates))
+    return Comparison.of({each.design: each for each in candidates}, seeds)
 
 
 def test_the_cheapest_is_so_pair_by_pair() -> None:
     """Two workers: medians 10 and 4.9, so a cost of 9.8 for 10; but seed by seed 2 x 4.9 / 9.4,
     2 x 5.2 / 10 and 2 x 4.3 / 11, whose median, 1.04, is above 1.
     """
-    one = standing(1, [9.4, 10.0, 11.0])
-    two = standing(2, [4.9, 5.2, 4.3])
+    one = candidate(1, [9.4, 10.0, 11.0])
+    two = candidate(2, [4.9, 5.2, 4.3])
     found = compared(one, two)
     assert found.reference == one.design
     assert abs(found.relative_cost(two.design) - 1.04) < 1e-12
@@ -51,9 +51,9 @@ def test_the_cheapest_is_so_pair_by_pair() -> None:
 
 
 def test_who_misses_the_target_with_some_seeds_is_not_fastest_for_the_others() -> None:
-    sure = standing(1, [10.0, 10.0, 10.0, 10.0, 10.0])
-    lucky = standing(2, [9.0, 9.0, inf, 11.0, inf])
-    never = standing(4, [1.0, inf, inf, inf, inf])
+    sure = candidate(1, [10.0, 10.0, 10.0, 10.0, 10.0])
+    lucky = candidate(2, [9.0, 9.0, inf, 11.0, inf])
+    never = candidate(4, [1.0, inf, inf, inf, inf])
     found = compared(sure, lucky, never)
     assert found.fastest() == sure.design
     assert never.design not in found.speedups
@@ -61,7 +61,7 @@ def test_who_misses_the_target_with_some_seeds_is_not_fastest_for_the_others() -
 
 
 def test_a_single_seed_tells_nothing_apart() -> None:
-    found = compared(standing(1, [10.0]), standing(2, [4.0]))
+    found = compared(candidate(1, [10.0]), candidate(2, [4.0]))
     assert found.fastest() is not None
     assert found.not_apart(found.fastest(), lambda design: 1.0) is None
 
@@ -73,7 +73,7 @@ TIMES = st.lists(st.floats(0.1, 100.0), min_size=3, max_size=3)
 def test_no_design_has_a_better_number_than_the_one_that_is_named(
     designs: list[tuple[int, list[float]]],
 ) -> None:
-    found = compared(*(standing(w, times, 0.01 * (n + 1)) for n, (w, times) in enumerate(designs)))
+    found = compared(*(candidate(w, times, 0.01 * (n + 1)) for n, (w, times) in enumerate(designs)))
     fastest, cheapest = found.fastest(), found.cheapest()
     assert fastest is not None
     assert cheapest is not None
@@ -90,6 +90,6 @@ def test_no_design_has_a_better_number_than_the_one_that_is_named(
 
 
 def test_the_interrupted_compare_what_both_have() -> None:
-    one, two = standing(1, [10.0, 12.0]), standing(2, [4.0, 5.0])
+    one, two = candidate(1, [10.0, 12.0]), candidate(2, [4.0, 5.0])
     some = replace(two, outcomes={0: two.outcomes[0]})
     assert compared(one, some).speedups[two.design] == 2.5

@@ -10,8 +10,8 @@ import pytest
 from paracosm.errors import InputError
 from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Design
-from paracosm.planning.race import Request
 from paracosm.planning.runs import Journal, Runs
+from paracosm.planning.successive_halving import Request
 from paracosm.training.algorithms.registry import parse_algorithm
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import inf, isfinite
 
 from paracosm.planning.designs import Design
-from paracosm.planning.race import Standing
 from paracosm.planning.spread import are_told_apart, paired_ratio, spread
+from paracosm.planning.successive_halving import Candidate
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,13 @@ class Comparison:
     speedups: Mapping[Design, float]  # relative to it
 
     @classmethod
-    def of(cls, standings: Mapping[Design, Standing], seeds: Sequence[int]) -> Comparison:
+    def of(cls, candidates: Mapping[Design, Candidate], seeds: Sequence[int]) -> Comparison:
         times = {
-            design: {s: standing.outcomes[s].time_or_never for s in seeds if s in standing.outcomes}
-            for design, standing in standings.items()
-            if standing.in_the_race
+            design: {
+                s: candidate.outcomes[s].time_or_never for s in seeds if s in candidate.outcomes
+            }
+            for design, candidate in candidates.items()
+            if candidate.survives
         }
         times = {
             design: own

@@ -16,18 +16,19 @@ from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Design, designs_of
 from paracosm.planning.job import ProfiledJob, check_model, origins, profiled_job
 from paracosm.planning.price import WORKER_HOURS
-from paracosm.planning.race import Standing, race
 from paracosm.planning.runs import Journal, Runs, train_config
 from paracosm.planning.scheduled import coupled_origin
 from paracosm.planning.spread import spread
 from paracosm.planning.stability import delay_bound, largest_curvature
+from paracosm.planning.successive_halving import Candidate, halve
 from paracosm.results import Planned, PlannedDesign, PlanSummary, TunedWorkers
+from paracosm.results.kind import with_unchanged
 from paracosm.results.metrics import MetricSink
 from paracosm.rng import TrainingStream, integer_seed
 from paracosm.training.numerics.scheduled import train_on_schedule
 from paracosm.units import format_duration
 
-Standings = Mapping[Design, Standing]
+Candidates = Mapping[Design, Candidate]
 
 
 def run_plan(
@@ -40,7 +41,7 @@ def run_plan(
     backend: Backend = HERE,
     journal: Path | None = None,
 ) -> PlanSummary:
-    """Run every design until the target is reached or it falls out of the race, and compare.
+    """Run every design until the target is reached or it is dropped, and compare.
 
     Seeds are paired: the k-th seed means the same initial model, and the same minibatches and
     durations of each worker's steps, whatever the design. An interrupt (Ctrl-C) ends the plan with
@@ -62,16 +63,13 @@ def run_plan(
             model's; data that the model cannot be trained on.
     """
     summary = _plan(config, seed, metrics, progress, announce, backend, journal)
-    if not config.what_if:
-        return summary
-    summary = replace(summary, what_if=[str(each) for each in config.what_if])
-    if summary.status == "interrupted":
-        return summary
     plain = config.model_copy(update={"what_if": ()})
     kept = None if journal is None else journal.with_name(f"unchanged-{journal.name}")
-    before = _plan(plain, seed, None, progress, None, backend, kept)
-    status = before.status if before.status == "interrupted" else summary.status
-    return replace(summary, unchanged=before, status=status)
+    return with_unchanged(
+        summary,
+        config.what_if,
+        lambda: _plan(plain, seed, None, progress, None, backend, kept),
+    )
 
 
 def _plan(
@@ -97,19 +95,19 @@ def _plan(
         )
     ran = None if progress is None else lambda made: progress(made, None)
     runs = Runs(config, Journal(journal), backend, ran)
-    standings: dict[Design, Standing] = {}
+    candidates: dict[Design, Candidate] = {}
     status = "done"
     try:
-        race(designs, seeds, config.updates, runs, config.target.is_better, standings)
+        halve(designs, seeds, config.updates, runs, config.target.is_better, candidates)
     except KeyboardInterrupt:
         status = "interrupted"
-    if status == "done" and Comparison.of(standings, seeds).reference is None:
+    if status == "done" and Comparison.of(candidates, seeds).reference is None:
         status = "not reached"
-    curvature = None if status == "interrupted" else _curvature(config, job, standings, seed)
+    curvature = None if status == "interrupted" else _curvature(config, job, candidates, seed)
     if metrics is not None:
-        _write_curves(standings, seed, config.target.metric, metrics, began)
+        _write_curves(candidates, seed, config.target.metric, metrics, began)
     summary = _summary(
-        *(config, job, standings, seeds, curvature),
+        *(config, job, candidates, seeds, curvature),
         status=status,
         runs=runs,
         wall_time=time.perf_counter() - began,
@@ -120,22 +118,22 @@ def _plan(
 
 
 def _write_curves(
-    standings: Standings, seed: int, metric: str, sink: MetricSink, began: float
+    candidates: Candidates, seed: int, metric: str, sink: MetricSink, began: float
 ) -> None:
     wall = time.perf_counter() - began
-    for design, standing in standings.items():
-        if (outcome := standing.outcomes.get(seed)) is not None:
+    for design, candidate in candidates.items():
+        if (outcome := candidate.outcomes.get(seed)) is not None:
             for at, update, value in outcome.curve:
                 sink.metric(at, wall, str(design), metric, value, int(update))
 
 
-def _times(standing: Standing, seeds: Sequence[int]) -> list[float]:
+def _times(candidate: Candidate, seeds: Sequence[int]) -> list[float]:
     """Return seconds to the target by seed, as far as they were run; infinite: never."""
-    return [standing.outcomes[s].time_or_never for s in seeds if s in standing.outcomes]
+    return [candidate.outcomes[s].time_or_never for s in seeds if s in candidate.outcomes]
 
 
 def _curvature(
-    config: PlanConfig, job: ProfiledJob, standings: Standings, seed: int
+    config: PlanConfig, job: ProfiledJob, candidates: Candidates, seed: int
 ) -> float | None:
     """Return the largest curvature at the start and the target; None unless plain SGD."""
     if config.clip is not None or config.privacy is not None:
@@ -152,8 +150,8 @@ def _curvature(
     places = [layout.flatten(model.module)]
     reached = [
         (design.workers, outcome.time_or_never, number, design)
-        for number, (design, standing) in enumerate(standings.items())
-        if (outcome := standing.outcomes.get(seed)) is not None
+        for number, (design, candidate) in enumerate(candidates.items())
+        if (outcome := candidate.outcomes.get(seed)) is not None
         and outcome.status == "reached"
         and design.algorithm.rule(design.workers) is not None
     ]
@@ -173,7 +171,7 @@ def _curvature(
 def _summary(
     config: PlanConfig,
     job: ProfiledJob,
-    standings: Standings,
+    candidates: Candidates,
     seeds: range,
     curvature: float | None,
     *,
@@ -181,9 +179,9 @@ def _summary(
     runs: Runs,
     wall_time: float,
 ) -> PlanSummary:
-    designs = list(standings)
-    compared = Comparison.of(standings, seeds)
-    planned = [_planned(config, standing, compared, seeds) for standing in standings.values()]
+    designs = list(candidates)
+    compared = Comparison.of(candidates, seeds)
+    planned = [_planned(config, candidate, compared, seeds) for candidate in candidates.values()]
     planned = [
         replace(
             each,
@@ -219,7 +217,7 @@ def _summary(
         as_fast=None if as_fast is None else [*map(designs.index, as_fast)],
         as_cheap=None if as_cheap is None else [*map(designs.index, as_cheap)],
         by_workers=[
-            _tuned(config, workers, standings, compared, seeds) for workers in config.workers
+            _tuned(config, workers, candidates, compared, seeds) for workers in config.workers
         ],
         curvature=curvature,
         runs=runs.made,
@@ -231,12 +229,12 @@ def _summary(
 
 
 def _planned(
-    config: PlanConfig, standing: Standing, compared: Comparison, seeds: Sequence[int]
+    config: PlanConfig, candidate: Candidate, compared: Comparison, seeds: Sequence[int]
 ) -> PlannedDesign:
     """Return the entry of a design, without what it takes all others for."""
-    design, outcomes = standing.design, standing.outcomes
+    design, outcomes = candidate.design, candidate.outcomes
     ran = [outcomes[seed] for seed in seeds if seed in outcomes]
-    times = _times(standing, seeds)
+    times = _times(candidate, seeds)
     price = config.price or WORKER_HOURS
     median = spread(times).median if times else inf
     speedup = compared.speedups.get(design)
@@ -246,8 +244,8 @@ def _planned(
         workers=design.workers,
         algorithm=str(design.algorithm),
         lr=design.lr,
-        verdict=standing.verdict,
-        why=standing.why,
+        verdict=candidate.verdict,
+        why=candidate.why,
         seeds=len(ran),
         reached=sum(map(isfinite, times)) / len(times) if times else 0.0,
         time=_spread(times),
@@ -324,16 +322,16 @@ def _steepness(design: Design, staleness: float | None, curvature: float | None)
 def _tuned(
     config: PlanConfig,
     workers: int,
-    standings: Standings,
+    candidates: Candidates,
     compared: Comparison,
     seeds: Sequence[int],
 ) -> TunedWorkers:
-    own = {design: each for design, each in standings.items() if design.workers == workers}
+    own = {design: each for design, each in candidates.items() if design.workers == workers}
     best = compared.fastest(workers)
     spent = sum(each.outcomes[seeds[0]].spent for each in own.values() if seeds[0] in each.outcomes)
     return TunedWorkers(
         workers=workers,
-        design=None if best is None else list(standings).index(best),
+        design=None if best is None else list(candidates).index(best),
         tuning_time=spent,
         tuning_cost=(config.price or WORKER_HOURS).of(workers, spent),
     )

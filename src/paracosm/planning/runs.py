@@ -21,8 +21,8 @@ from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Design, Outcome
 from paracosm.planning.failures import FailureRecord, failing_schedule
 from paracosm.planning.job import ProfiledJob, profiled_job
-from paracosm.planning.race import Request
 from paracosm.planning.scheduled import coupled_config, cut
+from paracosm.planning.successive_halving import Request
 from paracosm.results import TrainingSummary, to_builtin
 from paracosm.simulation.rollback import LAST_INSTANT, Block
 from paracosm.simulation.schedule import ROWS, Rule, Schedule

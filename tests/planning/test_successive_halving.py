@@ -1,4 +1,4 @@
-"""The race of designs, over runs whose outcomes are worked out by hand."""
+"""Successive halving of designs, over runs whose outcomes are worked out by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paracosm.planning.designs import Design, Outcome, designs_of
-from paracosm.planning.race import RUNGS, SLOWER, Request, Standing, race
+from paracosm.planning.successive_halving import RUNGS, SLOWER, Candidate, Request, halve
 from paracosm.training.algorithms.registry import parse_algorithm
 
 ASGD, SSGD = parse_algorithm("asgd"), parse_algorithm("ssgd")
@@ -53,7 +53,7 @@ class Job:
 
 def raced(
     jobs: Mapping[Design, Job], seeds: int = 3
-) -> tuple[dict[Design, Standing], list[Request]]:
+) -> tuple[dict[Design, Candidate], list[Request]]:
     asked: list[Request] = []
 
     def run(requests: Sequence[Request]) -> Iterator[tuple[Request, Outcome]]:
@@ -61,8 +61,8 @@ def raced(
         for request in reversed(requests):  # any order will do
             yield request, jobs[request.design].run(request)
 
-    found: dict[Design, Standing] = {}
-    race(list(jobs), range(seeds), UPDATES, run, lambda a, b: a < b, found)
+    found: dict[Design, Candidate] = {}
+    halve(list(jobs), range(seeds), UPDATES, run, lambda a, b: a < b, found)
     return found, asked
 
 
@@ -121,8 +121,8 @@ def test_of_learning_rates_on_their_way_the_worse_half_is_dropped() -> None:
 
 def test_a_target_that_is_too_far_is_reached_by_nobody() -> None:
     found, _ = raced({Design(1, ASGD, 0.1): Job(1e-4)})
-    (standing,) = found.values()
-    assert (standing.verdict, standing.why) == ("not reached", "not there after 1,600 updates")
+    (candidate,) = found.values()
+    assert (candidate.verdict, candidate.why) == ("not reached", "not there after 1,600 updates")
 
 
 def test_an_interrupt_keeps_what_is_there() -> None:
@@ -132,9 +132,9 @@ def test_an_interrupt_keeps_what_is_there() -> None:
         yield requests[0], Job(0.1).run(requests[0])
         raise KeyboardInterrupt
 
-    found: dict[Design, Standing] = {}
+    found: dict[Design, Candidate] = {}
     with pytest.raises(KeyboardInterrupt):
-        race([design, other], [0], 100, run, lambda a, b: a < b, found)
+        halve([design, other], [0], 100, run, lambda a, b: a < b, found)
     assert len(found[design].outcomes) == 1
     assert len(found[other].outcomes) == 0
 
@@ -147,7 +147,7 @@ def test_an_interrupt_keeps_what_is_there() -> None:
         max_size=8,
     )
 )
-def test_the_fastest_design_and_one_for_any_fewer_workers_stay_in_the_race(
+def test_the_fastest_design_and_one_for_any_fewer_workers_stay(
     drawn: list[tuple[int, int, float]],
 ) -> None:
     """One learning rate each, so that halving drops nobody."""

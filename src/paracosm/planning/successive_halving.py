@@ -43,7 +43,7 @@ Run = Callable[[Sequence[Request]], Iterator[tuple[Request, Outcome]]]
 
 
 @dataclass
-class Standing:
+class Candidate:
     """The progress of a design."""
 
     design: Design
@@ -52,7 +52,7 @@ class Standing:
     why: str = ""  # it was dropped
 
     @property
-    def in_the_race(self) -> bool:
+    def survives(self) -> bool:
         """Whether other seeds are run, too."""
         return self.verdict == "reached"
 
@@ -60,15 +60,15 @@ class Standing:
         self.verdict, self.why = verdict, why
 
 
-def race(
+def halve(
     designs: Sequence[Design],
     seeds: Sequence[int],
     updates: int,
     run: Run,
     is_better: Callable[[float, float], bool],
-    standings: dict[Design, Standing],
+    candidates: dict[Design, Candidate],
 ) -> None:
-    """Fill `standings` with the results of all designs, also if the race is interrupted.
+    """Fill `candidates` with the results of all designs, also if it is interrupted.
 
     Args:
         designs: what to compare.
@@ -76,10 +76,10 @@ def race(
         updates: after which a run has missed the target.
         run: makes runs.
         is_better: whether one value of the metric is better than another.
-        standings: empty.
+        candidates: empty.
     """
-    standings.update((design, Standing(design)) for design in designs)
-    every = list(standings.values())
+    candidates.update((design, Candidate(design)) for design in designs)
+    every = list(candidates.values())
     first = seeds[0]
     for share in RUNGS:
         open_ = [each for each in every if each.verdict == "open"]
@@ -89,37 +89,37 @@ def race(
             times = _times(every, first)
             requests = [Request(each.design, first, budget, _horizon(each, times)) for each in wave]
             for request, outcome in run(requests):
-                standings[request.design].outcomes[first] = outcome
+                candidates[request.design].outcomes[first] = outcome
         _judge(open_, _times(every, first), first, is_better)
     for each in every:
         if each.verdict == "open":
             each.drop("not reached", f"not there after {updates:,} updates")
     _keep_fast(every, first)
-    kept = [each.design for each in every if each.in_the_race]
+    kept = [each.design for each in every if each.survives]
     requests = [Request(design, seed, updates, inf) for seed in seeds[1:] for design in kept]
     for request, outcome in run(requests):
-        standings[request.design].outcomes[request.seed] = outcome
+        candidates[request.design].outcomes[request.seed] = outcome
 
 
 Times = list[tuple[int, float, str]]
 """Workers, seconds to the target, and name, of designs that reached it."""
 
 
-def _times(standings: Iterable[Standing], seed: int) -> Times:
+def _times(candidates: Iterable[Candidate], seed: int) -> Times:
     return [
         (each.design.workers, time, str(each.design))
-        for each in standings
+        for each in candidates
         if seed in each.outcomes and (time := each.outcomes[seed].time) is not None
     ]
 
 
-def _horizon(standing: Standing, times: Times) -> float:
-    fewer = [time for workers, time, _ in times if workers <= standing.design.workers]
+def _horizon(candidate: Candidate, times: Times) -> float:
+    fewer = [time for workers, time, _ in times if workers <= candidate.design.workers]
     return SLOWER * min(fewer, default=inf)
 
 
 def _judge(
-    ran: Sequence[Standing], times: Times, seed: int, is_better: Callable[[float, float], bool]
+    ran: Sequence[Candidate], times: Times, seed: int, is_better: Callable[[float, float], bool]
 ) -> None:
     for each in ran:
         outcome = each.outcomes[seed]
@@ -149,17 +149,17 @@ def _judge(
             )
 
 
-def _groups(standings: Iterable[Standing]) -> list[list[Standing]]:
+def _groups(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
     """Return groups of designs that differ only in their learning rate."""
-    groups: dict[tuple[int, str], list[Standing]] = {}
-    for each in standings:
+    groups: dict[tuple[int, str], list[Candidate]] = {}
+    for each in candidates:
         groups.setdefault((each.design.workers, str(each.design.algorithm)), []).append(each)
     return list(groups.values())
 
 
-def _keep_fast(standings: Sequence[Standing], seed: int) -> None:
+def _keep_fast(candidates: Sequence[Candidate], seed: int) -> None:
     """Drop designs that reached the target but are best for no number of workers."""
-    reached = [each for each in standings if each.verdict == "reached"]
+    reached = [each for each in candidates if each.verdict == "reached"]
     time = {id(each): each.outcomes[seed].time_or_never for each in reached}
     for each in reached:
         own = [time[id(o)] for o in reached if o.design.workers == each.design.workers]
