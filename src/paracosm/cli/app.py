@@ -24,7 +24,6 @@ from paracosm.cli.verbs import INTERRUPTED, SETTINGS, Program
 from paracosm.errors import InputError, MissingExtraError, on_one_line
 from paracosm.factory import failure, users_place
 from paracosm.profiling.allocator import restart_pinned
-from paracosm.studies.kinds import KINDS
 
 TIMED = (["profile"], ["predict"], ["measure"])  # what times, and what predicts from timings
 
@@ -45,6 +44,8 @@ def _version(wanted: bool) -> None:
 
 def _questions() -> str:
     """Return which command answers which question."""
+    from paracosm.studies.kinds import KINDS
+
     answered = [(KINDS.question(verb), verb) for verb in KINDS]
     answered.append(("How long does each op take on this machine?", "profile ops"))
     width = max(len(question) for question, _ in answered)

@@ -26,7 +26,6 @@ from typer.exceptions import TyperException
 
 from paracosm.errors import InputError, shown
 from paracosm.files import check_name
-from paracosm.studies.kinds import KINDS
 from paracosm.units import WIDEST, is_too_wide
 
 VERBS: Mapping[str, str] = {
@@ -158,6 +157,12 @@ class Verb(TyperCommand):
         return super().invoke(ctx)
 
 
+def _kinds() -> Mapping[str, Any]:
+    """Return the kinds of run, which may have more verbs; importing them takes half a second."""
+    kinds: Mapping[str, Any] = import_module("paracosm.studies.kinds").KINDS
+    return kinds
+
+
 def _command(verb: str) -> Any:
     commands: Mapping[str, Any] = {}
     if verb in VERBS:
@@ -165,7 +170,7 @@ def _command(verb: str) -> Any:
         function = getattr(module, _function(verb))
         commands = getattr(module, "COMMANDS", {})
     else:
-        function = import_module("paracosm.cli.run_verb").verb_of(KINDS[verb])
+        function = import_module("paracosm.cli.run_verb").verb_of(_kinds()[verb])
     app = typer.Typer(add_completion=False, context_settings=SETTINGS)
     app.command(verb, cls=commands.get(verb, Verb))(function)
     command: Any = typer.main.get_command(app)
@@ -213,7 +218,7 @@ class Program(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        verbs: Any = dict.fromkeys([*VERBS, *KINDS])  # each command is made when it is looked up
+        verbs: Any = dict.fromkeys(VERBS)  # each command is made when it is looked up
         self.commands = verbs
         self._lists = False
 
@@ -230,7 +235,7 @@ class Program(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of a verb, or its stand-in while verbs are listed."""
         if cmd_name not in VERBS:
-            return _command(cmd_name) if cmd_name in KINDS else None
+            return _command(cmd_name) if cmd_name in _kinds() else None
         return _stand_in(cmd_name) if self._lists else _command(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -63,7 +63,7 @@ def run_point(
 
 
 def _with_defaults(outcome: Outcome, point: Point) -> Outcome:
-    return replace(outcome, summary=replace(outcome.summary, defaults=point.defaults() or None))
+    return replace(outcome, summary=replace(outcome.summary, defaults=point.defaults()))
 
 
 @dataclass(frozen=True)
