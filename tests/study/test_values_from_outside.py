@@ -37,6 +37,7 @@ SOUND: dict[str, dict[str, Any]] = {
         "model": "llama-8b", "hardware": "h100-sxm", "tokens": 1e9, "batch_tokens": 4e6,
         "max_workers": 8,
     },
+    "ReplayConfig": {"traces": ["rank0.json.gz"]},
 }  # fmt: skip
 """Sound arguments of each form of a study."""
 
