@@ -17,7 +17,7 @@ from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.ports import Ports
 from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, build_graph, save_graph
-from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.parameter_servers.config import ThroughputConfig
 from paracosm.prediction.parameter_servers.target import target_job
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.file import save_job_profile
@@ -184,7 +184,7 @@ def test_job_profile(cluster: tuple[str, Path], tmp_path: Path, capsys: Capture)
             assert main(command) == 2
             assert key in capsys.readouterr().err
             return
-    config = PredictConfig(profile=profile, cluster=path, flow_control=False)
+    config = ThroughputConfig(profile=profile, cluster=path, flow_control=False)
     job = target_job(config.job_profile, config.settings, seed=0)
     simulated = simulate(job.workload, job.system(config.settings.ports), np.zeros((2, 1), int))
     assert simulated.step_end.max() == pytest.approx(ASYNCHRONOUS_STEP[name], rel=1e-9)

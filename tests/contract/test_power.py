@@ -14,6 +14,7 @@ from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, build_graph, save_graph
 from paracosm.planning.train_config import ProfileTrainConfig
 from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.parameter_servers.config import ThroughputConfig
 from paracosm.prediction.run import run_prediction
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.file import save_job_profile
@@ -93,7 +94,7 @@ def test_predict_of_a_profile(tmp_path: Path) -> None:
     path = tmp_path / "job.profile"
     save_job_profile(profile, path)
     one = {**STAR, "workers": {"count": 1, "power": POWER}}
-    summary = run_prediction(PredictConfig(profile=path, cluster=one), 0).summary
+    summary = run_prediction(ThroughputConfig(profile=path, cluster=one), 0).summary
     step = 1 / summary.steps_per_second
     # 200 ms of the server's time are updates.
     by_hand = 250 * 0.1 + 60 * (step - 0.1) + 100 * 0.2 + 40 * (step - 0.2)

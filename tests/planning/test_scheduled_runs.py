@@ -14,6 +14,7 @@ from paracosm.graphs.capture import CaptureOptions, capture
 from paracosm.planning.scheduled import iterations, run_scheduled
 from paracosm.planning.train_config import ProfileTrainConfig, StrategyTrainConfig
 from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.parameter_servers.config import ThroughputConfig
 from paracosm.prediction.run import run_prediction
 from paracosm.profiling.database import ProfileDatabase
 from paracosm.profiling.environment import Environment
@@ -73,7 +74,7 @@ def test_throughput_is_what_predict_says(tmp_path: Path) -> None:
     """One profiled step, so that nothing is drawn: both doors simulate the very same."""
     profile, seconds = save_network(tmp_path, steps=1), 2.0
     links: dict[str, Any] = {"profile": profile, "bandwidth": "2MB/s", "start": "together"}
-    asked = PredictConfig(workers=(3,), measure=seconds, repeats=2, **links)
+    asked = ThroughputConfig(workers=(3,), measure=seconds, repeats=2, **links)
     predicted = run_prediction(asked, 0).summary
     assert isinstance(predicted, ThroughputSummary)
     after_start = predicted.throughput[-1].after_start

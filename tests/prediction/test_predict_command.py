@@ -10,7 +10,7 @@ from fake_database import GPU, KNOWN, make_database, make_graph
 
 from paracosm.cli import main
 from paracosm.errors import InputError
-from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.kind import KIND
 from paracosm.studies import Hooks, RunFolder, Study, run_point
 
 Capture = pytest.CaptureFixture[str]
@@ -119,7 +119,7 @@ def test_what_is_no_database_is_said(asked: list[str], capsys: Capture) -> None:
 def test_every_flag_comes_from_the_configuration(capsys: Capture) -> None:
     assert main(["predict", "--help"]) == 0
     printed = capsys.readouterr().out
-    for name in PredictConfig.model_fields:
+    for name in KIND.fields:
         assert f"--{name.replace('_', '-')[:12]}" in printed, name
 
 

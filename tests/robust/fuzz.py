@@ -49,7 +49,7 @@ WRITTEN = (
     ("predict {}", "paracosm.prediction.config:PredictConfig",
      {"predict": {"model": "llama-8b", "batch": 1, "hardware": "h100-sxm", "workers": 8,
                   "strategy": "ddp"}}),
-    ("predict {}", "paracosm.prediction.config:PredictConfig",
+    ("predict {}", "paracosm.prediction.parameter_servers.config:ThroughputConfig",
      {"predict": {"profile": "job.profile", "workers": [1, 2], "bandwidth": "1Gbit/s"}}),
     ("plan {}", "paracosm.planning.strategy_plan:StrategyPlanConfig",
      {"plan": {"model": "llama-8b", "hardware": "h100-sxm", "tokens": 1e9, "batch_tokens": 4e6,

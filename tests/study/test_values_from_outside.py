@@ -22,6 +22,7 @@ from paracosm.studies import KINDS, Study, load_study
 from paracosm.timing import parse_distribution
 from paracosm.validation import validated
 
+PROFILE = Path(__file__).parents[1] / "data" / "psthroughput" / "profile.json.gz"
 SOUND: dict[str, dict[str, Any]] = {
     "TrainConfig": {"timing_only": True, "updates": 5},
     "ScheduleTrainConfig": {"schedule": __file__, "updates": 5},
@@ -31,6 +32,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "PredictConfig": {
         "model": "llama-8b", "batch": 1, "hardware": "h100-sxm", "workers": 8, "strategy": "ddp",
     },
+    "ThroughputConfig": {"profile": str(PROFILE), "workers": 2, "bandwidth": "1Gbit/s"},
     "EmulateConfig": {"script": __file__, "world_size": 8, "bandwidth": "1Gbit/s"},
     "PlanConfig": {"profile": "none.profile", "target": "loss <= 1", "workers": "1,2"},
     "StrategyPlanConfig": {

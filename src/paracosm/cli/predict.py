@@ -6,10 +6,10 @@ from typing import Any
 
 from paracosm.cli.options import StudyOrProfile, with_run_flags
 from paracosm.cli.run_verb import run_verb, study_or_profile
-from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.kind import KIND
 
 
-@with_run_flags(PredictConfig)
+@with_run_flags(*KIND.models)
 def predict(
     study: StudyOrProfile = None,
     **arguments: Any,

@@ -11,7 +11,7 @@ from paracosm.cluster import Cluster
 from paracosm.cluster.description import describe_link, link_in_words
 from paracosm.cluster.fields import LINK_FIELDS
 from paracosm.errors import InputError
-from paracosm.prediction.config import PredictConfig
+from paracosm.prediction.parameter_servers.config import ThroughputConfig
 from paracosm.prediction.parameter_servers.target import TargetJob, target_job
 from paracosm.prediction.parameter_servers.throughput import begins_of
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
@@ -77,7 +77,7 @@ def profiled_job(config: Any, workers: Sequence[int]) -> ProfiledJob:
     """
     asked = given_fields(config, (*_OF_JOB, "what_if"))
     asked |= {"workers": tuple(workers), "start": config.start}
-    wanted = validated(PredictConfig, asked, "profile")
+    wanted = validated(ThroughputConfig, asked, "profile")
     profile, settings = wanted.job_profile, wanted.settings
     tensors, of = tensors_of(profile)
     pulls = [int(np.flatnonzero(of == number)[0]) for number in range(len(tensors))]

@@ -1,4 +1,4 @@
-"""The arguments of `predict`, shared by the command line and the study file."""
+"""The arguments of a prediction from timings of ops: from a database, a graph or a datasheet."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from paracosm.cluster import Cluster, star
-from paracosm.cluster.changes import Change, changes_cluster, refuse_changes
+from paracosm.cluster import Cluster
+from paracosm.cluster.changes import Change
 from paracosm.cluster.cluster import first_workers
-from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCounts
+from paracosm.cluster.fields import LINK_FIELDS
 from paracosm.cluster.hardware import Hardware, find_hardware
 from paracosm.cluster.worker_counts import MOST_NODES
 from paracosm.errors import InputError, shown
@@ -21,26 +21,17 @@ from paracosm.graphs.transformer.architecture import ARCHITECTURES, Transformer,
 from paracosm.models.optimizers import OPTIMIZERS
 from paracosm.models.registry import MODELS, canonical
 from paracosm.prediction.candidates import check_divisible, machine_of
+from paracosm.prediction.fields import PredictionFields
 from paracosm.prediction.job import check_ranks, parse_ranks
-from paracosm.prediction.parameter_servers.config import (
-    MOST_WORKERS,
-    THROUGHPUT,
-    Settings,
-    ThroughputFields,
-    load_profile,
-    parameters_on,
-)
 from paracosm.profiling.datasheets import holds_hardware
-from paracosm.profiling.jobs import JobProfile
-from paracosm.quantities import Bandwidth, Duration
-from paracosm.validation import validated
+from paracosm.quantities import Duration
 
 if TYPE_CHECKING:
     from paracosm.graphs.capture import CaptureOptions
     from paracosm.jobs.strategies.strategy import Strategy
 
 
-SUBJECTS = ("model", "graph", "profile")
+SUBJECTS = ("model", "graph")
 CLUSTER = LINK_FIELDS | {
     *("strategy", "workers", "servers", "cluster"),
     *("what_if", "duration_cv", "slowdown", "timeline_ranks"),
@@ -51,7 +42,6 @@ CAPTURE = frozenset(
 AUTO = "auto"
 SIZES = "sizes:"  # before the name of a transformer: the published model, whatever times its ops
 OF_DATABASE = frozenset({"db", "cache", "estimator", "new_ops", "exact"})
-TIMINGS = OF_DATABASE | {"hardware", "threads", "device", "launch", "allocator", "measured"}
 
 
 def _sizes(value: Any) -> Any:
@@ -67,10 +57,15 @@ def _model(value: Any) -> Any:
     return canonical(value, ARCHITECTURES)
 
 
-class PredictConfig(ThroughputFields, ClusterFields):
-    """A prediction: the computation, the cluster, and the source of timings."""
+class PredictConfig(PredictionFields):
+    """A prediction: the computation, the cluster, and the source of timings.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    From a job profile it is a `parameter_servers.config.ThroughputConfig`.
+    """
+
+    CAN_CHANGE = (
+        "how fast workers and servers compute, links, collectives, and the number of workers"
+    )
 
     # Which computation.
     model: Annotated[str | None, BeforeValidator(_model)] = Field(
@@ -116,33 +111,6 @@ class PredictConfig(ThroughputFields, ClusterFields):
         description="how workers share the work: ddp, fsdp, zero1, ps, ps-async, or "
         '"dp=64, tp=8, pp=4, schedule=1f1b, microbatches=32" (ddp, where there is a cluster); '
         "auto: the fastest that fits into memory",
-    )
-    workers: WorkerCounts = Field(
-        None,
-        description=(
-            "numbers of workers: 16, or several: 1,2,4..1024 continues by the same "
-            "factor, 2,5..20 by the same difference, 1..8 by ones"
-        ),
-    )
-    cluster: Path | dict[str, Any] | None = Field(
-        None,
-        description=(
-            "a cluster file, in place of flags for links; workers then selects the first "
-            "ones of its nodes"
-        ),
-    )
-    bandwidth: Bandwidth | None = Field(
-        None,
-        gt=0,
-        description="bandwidth of every link: 25Gbit/s, or inf (of a profile: the node's, or what "
-        "it was profiled on)",
-    )
-    servers: int | None = Field(
-        None,
-        ge=1,
-        le=MOST_NODES,
-        description="parameter servers of strategies ps and ps-async (1), or of a profiled job "
-        "(its own)",
     )
     duration_cv: float = Field(
         0.0,
@@ -217,7 +185,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
         given = [name for name in SUBJECTS if getattr(self, name)]
         if len(given) != 1:
             found = f", not {' and '.join(given)}" if given else ""
-            raise ValueError(f"nothing to predict: give one of {', '.join(SUBJECTS)}{found}")
+            raise ValueError(f"nothing to predict: give one of model, graph, profile{found}")
         if self.shape is not None and not all(1 <= size <= MOST_ELEMENTS for size in self.shape):
             sizes = "x".join(map(shown, self.shape))
             raise ValueError(f"shape: sizes are 1 to {MOST_ELEMENTS:,}, not {sizes}")
@@ -244,13 +212,11 @@ class PredictConfig(ThroughputFields, ClusterFields):
 
     def without_effect(self) -> set[str]:
         idle = super().without_effect()
-        if self.profile is not None and "batch" not in self.model_fields_set:
-            idle.add("batch")
         if self.is_timed:
             idle.add("db")
         if self.is_timed or self.catalogued is not None:
             idle.add("allocator")
-        if self.is_on_cluster and self.profile is None and self.has_node:
+        if self.is_on_cluster and self.has_node:
             idle |= LINK_FIELDS  # those of the node
         if self.hardware is not None:
             idle |= self._idle_of_hardware()
@@ -258,9 +224,6 @@ class PredictConfig(ThroughputFields, ClusterFields):
 
     def idle(self) -> dict[str, set[str]]:
         idle: dict[str, set[str]] = {}
-        if self.profile is not None:
-            return self._idle_of_profile()
-        idle["only a job profile uses it: give --profile"] = set(THROUGHPUT) - {"profile"}
         if self.graph is not None:
             idle["the graph is captured already"] = set(CAPTURE)
         elif self._is_published:
@@ -283,21 +246,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
                 "cluster",
                 "strategy",
             }
-        if self.cluster is not None:
-            idle["the cluster file defines it"] = {*LINK_FIELDS, "servers"}
-        return idle
-
-    def _idle_of_profile(self) -> dict[str, set[str]]:
-        idle = self.idle_habits()
-        idle["the profile defines a step"] = set(CAPTURE) - {"batch"}
-        idle["the profile has its own timings"] = set(TIMINGS)
-        idle["a profile has parameter servers and measured variation of steps"] = {
-            *("strategy", "duration_cv", "slowdown", "timeline_ranks")
-        }
-        idle["only strategy auto uses it, and no profile has one"] = {"global_batch"}
-        if self.cluster is not None:
-            idle["the cluster file defines it"] = {*LINK_FIELDS, "servers"}
-        return idle
+        return idle | super().idle()
 
     @property
     def _is_published(self) -> bool:
@@ -313,22 +262,13 @@ class PredictConfig(ThroughputFields, ClusterFields):
             why += f"; --model {MODELS[name].reference} captures the module of that name"
         return why
 
-    @property
-    def predictions(self) -> int | None:
-        """The length of a sweep over workers; None for a single number."""
-        return len(self.workers) if self.workers is not None and len(self.workers) > 1 else None
-
     def check(self) -> None:
         """Raise InputError for missing files and options that no capture supports."""
         if self.is_auto and (counts := [each for each in self.what_if if each.what == "count"]):
             raise counts[0].error("strategy auto has one number of workers: paracosm plan has more")
-        for config in (self.unchanged, self.resolved) if self.what_if else (self,):
-            config._check()
+        super().check()
 
     def _check(self) -> None:
-        if self.profile is not None:
-            _ = self.settings
-            return
         self._check_hardware()
         if self.graph is not None and not self.graph.is_file():
             raise InputError(f"{self.graph}: no such file")
@@ -430,7 +370,7 @@ class PredictConfig(ThroughputFields, ClusterFields):
         Raises:
             InputError: neither has hardware of that name.
         """
-        if self.hardware is None or "db" in self.model_fields_set or self.profile is not None:
+        if self.hardware is None or "db" in self.model_fields_set:
             return None
         if self.db.is_file() and holds_hardware(self.db, self.hardware):
             return None
@@ -450,41 +390,15 @@ class PredictConfig(ThroughputFields, ClusterFields):
         return CaptureOptions(**asked, device=device)
 
     @cached_property
-    def unchanged(self) -> PredictConfig:
+    def unchanged(self) -> Self:
         return self._with("what_if", what_if=(), timeline_ranks=None)
 
-    @cached_property
-    def resolved(self) -> PredictConfig:
-        """The configuration with the number of workers of `what_if`, if any."""
-        of_profile = self.profile is not None
-        refuse_changes(
-            (
-                change
-                for change in self.what_if
-                if not (changes_cluster(change) or change.what == "count")
-                and (of_profile or change.subject != "collectives")
-            ),
-            "predict",
-            "how fast workers and servers compute, links, "
-            + ("" if of_profile else "collectives, ")
-            + "and the number of workers",
-        )
-        counts = [change for change in self.what_if if change.what == "count"]
-        if not counts:
-            return self
-        if len(counts) > 1 or (self.workers is not None and len(self.workers) > 1):
-            raise counts[-1].error("workers already lists several numbers: leave one out")
-        rest = tuple(change for change in self.what_if if change.what != "count")
-        return self._with("what_if", workers=(counts[0].value,), what_if=rest)
+    def _can_change(self, change: Change) -> bool:
+        return super()._can_change(change) or change.subject == "collectives"
 
     @cached_property
     def of_collectives(self) -> tuple[Change, ...]:
         return tuple(change for change in self.what_if if change.subject == "collectives")
-
-    def _with(self, where: str, **values: Any) -> PredictConfig:
-        given = {name: getattr(self, name) for name in self.model_fields_set} | values
-        given = {name: value for name, value in given.items() if value is not None}
-        return validated(PredictConfig, given, where)
 
     @cached_property
     def jobs(self) -> list[tuple[int, Strategy]]:
@@ -559,39 +473,3 @@ class PredictConfig(ThroughputFields, ClusterFields):
         """Whether the links are those of the hardware's node, without an override by flags."""
         catalogued = self.catalogued is not None and not self.jobs[-1][1].servers
         return catalogued and self.cluster is None and not LINK_FIELDS & self.model_fields_set
-
-    @cached_property
-    def profiled_workers(self) -> tuple[int, ...]:
-        if self.workers is not None:
-            workers = self.workers
-        elif self.cluster_in_file is not None:
-            workers = (len(self.cluster_in_file.workers),)
-        else:
-            raise InputError("missing number of workers: add --workers 8, or --workers 1..16")
-        if workers[-1] > MOST_WORKERS:
-            raise InputError(f"workers: of a profile {MOST_WORKERS:,} at most, not {workers[-1]:,}")
-        return workers
-
-    @cached_property
-    def job_profile(self) -> JobProfile:
-        assert self.profile is not None
-        return load_profile(self.profile, self.batch if "batch" in self.model_fields_set else None)
-
-    @cached_property
-    def profile_cluster(self) -> Cluster:
-        workers = self.profiled_workers[-1]
-        if self.cluster_in_file is not None:
-            cluster = first_workers(self.cluster_in_file, workers)
-        else:
-            bandwidth = self.resolve_bandwidth(self.bandwidth, self.job_profile)
-            link = replace(self.link, bandwidth=bandwidth)
-            servers = self.servers or self.job_profile.servers
-            if servers != self.job_profile.servers:
-                parameters_on(self.job_profile, servers)
-            cluster = star(workers, servers, link)
-        return self.changed(cluster)
-
-    @cached_property
-    def settings(self) -> Settings:
-        _ = self.job_profile  # report its own errors first
-        return self.resolve_settings(self.profile_cluster, self.profiled_workers)

@@ -27,7 +27,10 @@ KIND = Kind(
     question="How many examples/s, and what is the bottleneck?",
     help="Predict iteration time, throughput and memory, on one device or on a whole cluster.",
     example="predict --model resnet50 --strategy ddp --workers 1,2,4..64 --bandwidth 10Gbit/s",
-    forms=(Form("paracosm.prediction.config:PredictConfig", _run),),
+    forms=(
+        Form("paracosm.prediction.config:PredictConfig", _run),
+        Form("paracosm.prediction.parameter_servers.config:ThroughputConfig", _run),
+    ),
     answers=(Answer(IterationSummary), Answer(JobSummary), Answer(ThroughputSummary)),
     objective=lambda config: "examples_per_second",
     maximizes=True,

@@ -23,6 +23,7 @@ from paracosm.prediction.job import (
     shown_ranks,
 )
 from paracosm.prediction.parameter_servers.coarse_models import phases_of
+from paracosm.prediction.parameter_servers.config import ThroughputConfig
 from paracosm.prediction.parameter_servers.summary import Point, summarise_throughput
 from paracosm.prediction.parameter_servers.synchronized import find_band
 from paracosm.prediction.parameter_servers.target import first_steps, target_job
@@ -63,7 +64,7 @@ class PredictionRun:
 
 
 def run_prediction(
-    config: PredictConfig,
+    config: PredictConfig | ThroughputConfig,
     seed: int,
     progress: Progress | None = None,
     announce: Announce | None = None,
@@ -76,7 +77,7 @@ def run_prediction(
     Raises:
         InputError: for what cannot be used, has no timing, or does not fit together.
     """
-    if config.profile is not None:
+    if isinstance(config, ThroughputConfig):
         return PredictionRun(*_run_throughput(config, seed, progress))
     if config.is_auto:
         chosen, search, status = _chosen(config, seed, progress, announce)
@@ -245,7 +246,7 @@ def _run_on_cluster(
 
 
 def _run_throughput(
-    config: PredictConfig, seed: int, progress: Progress | None
+    config: ThroughputConfig, seed: int, progress: Progress | None
 ) -> tuple[ThroughputSummary, Timeline]:
     changed, profile = config.resolved, config.job_profile
     settings = changed.settings

@@ -232,14 +232,17 @@ def test_an_interrupt_keeps_the_numbers_that_are_done(
         (["--workers", "2"], "paracosm calibrate"),
         (LINK, "missing number of workers: add --workers 8"),
         (["--workers", "2", "--bandwidth", "inf"], "bandwidth: throughput is predicted on links"),
-        (["--workers", "2", *LINK, "--model", "gpt2"], "give one of model, graph, profile"),
-        (["--workers", "2", *LINK, "--strategy", "ps"], "strategy: has no effect, leave it out"),
+        (["--workers", "2", *LINK, "--model", "gpt2"], "model: cannot be combined with profile"),
         (
-            ["--workers", "2", *LINK, "--duration-cv", "0.1"],
-            "duration_cv: has no effect, leave it out",
+            ["--workers", "2", *LINK, "--strategy", "ps"],
+            "strategy: cannot be combined with",
         ),
-        (["--workers", "2", *LINK, "--global-batch", "64"], "global_batch: has no effect"),
-        (["--workers", "2", *LINK, "--hardware", "H100"], "the profile has its own timings"),
+        (["--workers", "2", *LINK, "--duration-cv", "0.1"], "duration_cv: cannot be combined with"),
+        (["--workers", "2", *LINK, "--global-batch", "64"], "global_batch: cannot be combined"),
+        (
+            ["--workers", "2", *LINK, "--hardware", "H100"],
+            "hardware: cannot be combined with",
+        ),
         (["--workers", "2", *LINK, "--batch", "64"], "has 32 examples, not 64"),
         (["--workers", "2", *LINK, "--order", "tik"], 'unknown order "tik": did you mean "tic"'),
         (["--workers", "2", *LINK, "--servers", "2"], "servers: 2 servers for 1 parameters"),
@@ -295,7 +298,7 @@ def test_what_cannot_be_is_refused_in_a_line(
 def test_too_many_nodes_are_refused_before_their_cluster_is_built(
     profile: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    monkeypatch.setattr("paracosm.prediction.config.star", None)
+    monkeypatch.setattr("paracosm.prediction.parameter_servers.config.star", None)
     assert main(["predict", profile, "--workers", "1000000", *LINK]) == 2
     assert "workers: of a profile 10,000 at most, not 1,000,000" in capsys.readouterr().err
     assert main(["predict", profile, "--workers", "2", "--servers", "1000000", *LINK]) == 2
@@ -311,9 +314,9 @@ def test_what_is_no_profile_is_refused(tmp_path: Path, capsys: Capture) -> None:
     assert "none: no such file" in capsys.readouterr().err
 
 
-def test_without_a_profile_its_options_have_no_effect(capsys: Capture) -> None:
+def test_without_a_profile_its_options_are_refused(capsys: Capture) -> None:
     assert main(["predict", "--model", "gpt2", "--order", "tic"]) == 2
-    assert "order: has no effect, leave it out: only a job profile" in capsys.readouterr().err
+    assert "order: cannot be combined with model" in capsys.readouterr().err
 
 
 def test_a_measurement_shorter_than_a_step_is_refused(profile: str, capsys: Capture) -> None:

@@ -1,22 +1,26 @@
-"""The arguments and settings of simulations of jobs with parameter servers."""
+"""The arguments of a prediction from a job profile, and settings of its simulation."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf, isfinite
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from paracosm.arrays import Floats, Ints
-from paracosm.cluster import Cluster
+from paracosm.cluster import Cluster, star
+from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.link import Star, Switch
-from paracosm.errors import InputError, unknown
+from paracosm.errors import InputError, shown, unknown
 from paracosm.files import read_bytes
+from paracosm.graphs.capture.options import MOST_ELEMENTS
+from paracosm.prediction.fields import PredictionFields
 from paracosm.prediction.parameter_servers.orders import ORDERS
 from paracosm.profiling.jobs import DOWNLINK, JobProfile
 from paracosm.profiling.jobs.file import is_job_profile, load_job_profile
@@ -49,10 +53,9 @@ def parameters_on(profile: JobProfile, servers: int) -> Ints:
 
 
 class ThroughputFields(BaseModel):
-    """The fields of a prediction that apply only to a job profile."""
+    """How workers of a profiled job share servers, and how long to simulate them."""
 
-    profile: Path | None = Field(
-        None,
+    profile: Path = Field(
         description=(
             "job profile, instead of a model: steps of one worker with parameter servers, "
             "to predict the throughput of several"
@@ -138,7 +141,7 @@ class ThroughputFields(BaseModel):
             raise InputError("empty: write scheduled, tic, ..., or name ops")
         return order
 
-    def idle_habits(self) -> dict[str, set[str]]:
+    def idle_options(self) -> dict[str, set[str]]:
         idle: dict[str, set[str]] = {}
         if not self.flow_control:
             idle["there is no flow control"] = {"flow_control_window"}
@@ -225,11 +228,69 @@ class ThroughputFields(BaseModel):
         return node.uneven
 
 
-THROUGHPUT = frozenset(ThroughputFields.model_fields)
+class ThroughputConfig(ThroughputFields, PredictionFields):
+    """A prediction from a job profile: the throughput of several workers."""
+
+    batch: int | None = Field(
+        None, ge=1, le=MOST_ELEMENTS, description="examples per profiled step"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        self.refuse_idle()
+        return self
+
+    def idle(self) -> dict[str, set[str]]:
+        return self.idle_options() | super().idle()
+
+    def without_effect(self) -> set[str]:
+        return super().without_effect() | (set() if self.batch is not None else {"batch"})
+
+    def _check(self) -> None:
+        _ = self.settings
+
+    @cached_property
+    def profiled_workers(self) -> tuple[int, ...]:
+        if self.workers is not None:
+            workers = self.workers
+        elif self.cluster_in_file is not None:
+            workers = (len(self.cluster_in_file.workers),)
+        else:
+            raise InputError("missing number of workers: add --workers 8, or --workers 1..16")
+        if workers[-1] > MOST_WORKERS:
+            raise InputError(f"workers: of a profile {MOST_WORKERS:,} at most, not {workers[-1]:,}")
+        return workers
+
+    @cached_property
+    def job_profile(self) -> JobProfile:
+        return load_profile(self.profile, self.batch)
+
+    @cached_property
+    def profile_cluster(self) -> Cluster:
+        workers = self.profiled_workers[-1]
+        if self.cluster_in_file is not None:
+            cluster = first_workers(self.cluster_in_file, workers)
+        else:
+            bandwidth = self.resolve_bandwidth(self.bandwidth, self.job_profile)
+            link = replace(self.link, bandwidth=bandwidth)
+            servers = self.servers or self.job_profile.servers
+            if servers != self.job_profile.servers:
+                parameters_on(self.job_profile, servers)
+            cluster = star(workers, servers, link)
+        return self.changed(cluster)
+
+    @cached_property
+    def settings(self) -> Settings:
+        _ = self.job_profile  # report its own errors first
+        return self.resolve_settings(self.profile_cluster, self.profiled_workers)
 
 
 def load_profile(path: Path, batch: int | None) -> JobProfile:
-    if not path.is_file():
+    try:
+        exists = path.is_file()
+    except OSError as error:  # a name that no file system takes
+        raise InputError(f"{shown(str(path))}: {error.strerror}") from None
+    if not exists:
         raise InputError(f"{path}: no such file")
     if not is_job_profile(path):
         raise InputError(
