@@ -17,7 +17,7 @@ from paracosm.arrays import Floats, Ints
 from paracosm.cluster import Cluster, star
 from paracosm.cluster.cluster import first_workers
 from paracosm.cluster.link import Star, Switch
-from paracosm.errors import InputError, shown, unknown
+from paracosm.errors import InputError, unknown
 from paracosm.files import read_bytes
 from paracosm.graphs.capture.options import MOST_ELEMENTS
 from paracosm.prediction.fields import PredictionFields
@@ -285,12 +285,16 @@ class ThroughputConfig(ThroughputFields, PredictionFields):
         return self.resolve_settings(self.profile_cluster, self.profiled_workers)
 
 
-def load_profile(path: Path, batch: int | None) -> JobProfile:
+def _is_file(path: Path) -> bool:
+    """Whether the file exists; not, if its name is longer than file systems take."""
     try:
-        exists = path.is_file()
-    except OSError as error:  # a name that no file system takes
-        raise InputError(f"{shown(str(path))}: {error.strerror}") from None
-    if not exists:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def load_profile(path: Path, batch: int | None) -> JobProfile:
+    if not _is_file(path):
         raise InputError(f"{path}: no such file")
     if not is_job_profile(path):
         raise InputError(
@@ -315,7 +319,7 @@ def _read_order(asked: str | list[str] | None) -> str | Sequence[str]:
     if asked in ORDERS:
         return asked
     path = Path(asked)
-    if not path.is_file():
+    if not _is_file(path):
         raise InputError(f"order: {unknown('order', asked, ORDERS)} (or a file of ops)")
     data = read_bytes(path, _MOST_ORDER + 1)
     if len(data) > _MOST_ORDER:
