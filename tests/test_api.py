@@ -462,8 +462,6 @@ def test_a_config_that_is_no_mapping_is_refused(config: Any) -> None:
         (lambda: paracosm.emulate(b"train.py"), "script"),
         (lambda: paracosm.plan(1.5), "profile"),
         (lambda: paracosm.replay(None), "traces"),
-        (lambda: paracosm.replay("trace.json", what_if=5), "what_if"),
-        (lambda: paracosm.replay("trace.json", steps=0.5), "steps"),
         (lambda: paracosm.train(timing_only=True, out=5), "out"),
         (lambda: paracosm.train(timing_only=True, force="no"), "force"),
         (lambda: paracosm.open(BytesPath()), "open"),
@@ -473,6 +471,13 @@ def test_a_config_that_is_no_mapping_is_refused(config: Any) -> None:
 def test_an_argument_of_another_type_is_named(call: Any, argument: str) -> None:
     with pytest.raises(InputError, match=f"^{argument}: give .*, not a value of type"):
         call()
+
+
+def test_an_argument_of_a_replay_of_another_type_is_named() -> None:
+    with pytest.raises(InputError, match="replay: what_if: input should be a valid tuple, got 5"):
+        paracosm.replay("trace.json", what_if=5)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"^replay: steps: give numbers, or a text such as 5\.\.9"):
+        paracosm.replay("trace.json", steps=0.5)  # type: ignore[arg-type]
 
 
 def test_arguments_of_what_is_no_verb_are_refused() -> None:

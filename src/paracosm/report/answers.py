@@ -29,7 +29,6 @@ from paracosm.results import (
 )
 from paracosm.results.kind import imported
 from paracosm.results.summaries import Lateness, RelaxationTwin
-from paracosm.studies.kinds import KINDS
 from paracosm.units import format_between, format_duration, format_energy
 
 MOST_SQUARED = 1e150  # sums of squares of larger numbers may be infinite
@@ -42,6 +41,8 @@ def answer(summary: Summary) -> str:
     """Return the answer of a run, or a note that it is unfinished."""
     if summary.status == "unfinished":
         return "The run is unfinished: still running, or killed."
+    from paracosm.studies.kinds import KINDS  # which loads pydantic
+
     shown = KINDS.answer_to(summary)
     place = None if shown is None else shown.sentence
     say = _ANSWERS.get(type(summary)) if place is None else imported(place)

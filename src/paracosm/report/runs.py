@@ -24,7 +24,6 @@ from paracosm.results import Summary
 from paracosm.results.chart import Chart, Section
 from paracosm.results.kind import imported
 from paracosm.results.view import Grade, Run, Verdict, View
-from paracosm.studies.kinds import KINDS
 
 if TYPE_CHECKING:
     from paracosm.studies import RunFolder
@@ -46,6 +45,8 @@ VIEWS: Mapping[str, View] = {
 
 def view_of(summary: Summary) -> View:
     """Return the view of a run with this summary, a plain one for kinds without their own."""
+    from paracosm.studies.kinds import KINDS  # which loads pydantic
+
     answer = KINDS.answer_to(summary)
     if answer is not None and answer.view is not None:
         view: View = imported(answer.view)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError, unknown
 from paracosm.results.summaries import Summary
-from paracosm.validation import validated
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -170,6 +169,8 @@ class Kind:
             model = self.model(arguments)
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
+        from paracosm.validation import validated  # which loads pydantic
+
         config = validated(model, _without_foreign(arguments, model, self.models), where)
         try:
             self.check(config)

@@ -90,7 +90,7 @@ def test_workers_are_another_word_for_the_world() -> None:
         ({"PARACOSM_WORLD_SIZE": "many"}, "environment: world_size"),
         ({"PARACOSM_RANK": "64"}, "ranks 0 to 63, not 64"),
         ({"PARACOSM_MODE": "wire"}, "paracosm emulate serve"),
-        ({"PARACOSM_PACE": "1"}, "pace has no effect"),
+        ({"PARACOSM_PACE": "1"}, "pace: has no effect"),
         ({"PARACOSM_SEED": "-1"}, 'PARACOSM_SEED: a number, not "-1"'),
         ({"PARACOSM_OUT": str(SCRIPTS)}, "is there already"),
         ({"PARACOSM_WHAT_IF": "all_reduce"}, "what_if"),
