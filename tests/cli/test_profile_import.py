@@ -94,7 +94,7 @@ def test_a_file_that_is_cut_off_is_named(tmp_path: Path, capsys: Capture) -> Non
     shutil.copy(STEP, first)
     cut.write_bytes(data[: len(data) // 3])
     assert main(["profile", "import", str(first), str(cut), "--out", str(tmp_path / "o")]) == 2
-    assert f"{cut}: cut off or damaged at byte" in capsys.readouterr().err
+    assert f"{cut}: cut off or damaged: its bytes are no RunMetadata" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

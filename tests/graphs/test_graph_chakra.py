@@ -23,6 +23,7 @@ from paracosm.graphs.build import build_graph
 from paracosm.graphs.chakra.convert import read_chakra, write_chakra
 from paracosm.graphs.chakra.trace import message
 from paracosm.graphs.graph import RESOURCES, Graph
+from paracosm.graphs.protobuf import message_classes
 
 DATA = Path(__file__).parents[1] / "data" / "chakra"
 FORMS = ("et", "json")
@@ -345,13 +346,13 @@ def test_a_trace_has_one_of_two_names(tmp_path: Path) -> None:
 def test_without_protobuf_json_works_and_et_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    message.cache_clear()
+    message_classes.cache_clear()
     for name in [name for name in sys.modules if name.startswith("google.protobuf")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "google.protobuf.message_factory", None)
     write_chakra(four_op_graph(), tmp_path / "a.json")
     assert len(read_chakra(tmp_path / "a.json")) == 4
-    with pytest.raises(MissingExtraError, match=r'pip install "paracosm\[chakra\]"'):
+    with pytest.raises(MissingExtraError, match=r'pip install "paracosm\[protobuf\]"'):
         write_chakra(four_op_graph(), tmp_path / "a.et")
 
 

@@ -1,19 +1,29 @@
-"""ONNX models: shapes as onnx's own inference has them, work and gradients by hand."""
+"""ONNX models: shapes that onnx infers, work and gradients by hand."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from protobuf_bytes import onnx_model, onnx_node, onnx_tensor_type, onnx_weight
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx.helper import (
+    make_graph,
+    make_model,
+    make_node,
+    make_opsetid,
+    make_tensor_value_info,
+)
+from onnx.numpy_helper import from_array
 
-from paracosm.errors import InputError
+from paracosm.errors import InputError, MissingExtraError
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph
 from paracosm.graphs.importers.onnx.model import read_model
 from paracosm.graphs.importers.onnx.read import read_onnx
-from paracosm.graphs.importers.onnx.shapes import infer_shapes
 from paracosm.graphs.importers.shape_rules import shape_of
 
 DATA = Path(__file__).parents[2] / "data" / "importers"
@@ -31,21 +41,47 @@ def gradients(graph: Graph) -> list[int]:
     return sorted(storages.size[left].tolist())
 
 
+def value(name: str, *sizes: int | str | None) -> ValueInfoProto:
+    return make_tensor_value_info(name, TensorProto.FLOAT, sizes)
+
+
+def weight(name: str, *sizes: int) -> TensorProto:
+    return from_array(np.zeros(sizes, np.float32), name)
+
+
+def whole(name: str, *numbers: int) -> TensorProto:
+    return from_array(np.array(numbers, np.int64), name)
+
+
+def node(op: str, inputs: str, output: str, **attributes: Any) -> NodeProto:
+    return make_node(op, inputs.split(), [output], **attributes)
+
+
+def write_model(
+    path: Path,
+    *nodes: NodeProto,
+    inputs: Sequence[ValueInfoProto] = (),
+    outputs: Sequence[ValueInfoProto],
+    weights: Sequence[TensorProto] = (),
+) -> Path:
+    graph = make_graph(nodes, "test", inputs, outputs, weights)
+    model = make_model(graph, opset_imports=[make_opsetid("", 20)])
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
 @pytest.fixture
 def chain(tmp_path: Path) -> Path:
     """Relu(x w) v, with x of N by 4, w of 4 by 8, v of 8 by 2."""
-    path = tmp_path / "chain.onnx"
-    path.write_bytes(
-        onnx_model(
-            onnx_node("MatMul", "x w", "h"),
-            onnx_node("Relu", "h", "a"),
-            onnx_node("MatMul", "a v", "y"),
-            inputs=(onnx_tensor_type("x", "N", 4),),
-            outputs=(onnx_tensor_type("y", "N", 2),),
-            weights=(onnx_weight("w", 4, 8), onnx_weight("v", 8, 2)),
-        )
+    return write_model(
+        tmp_path / "chain.onnx",
+        node("MatMul", "x w", "h"),
+        node("Relu", "h", "a"),
+        node("MatMul", "a v", "y"),
+        inputs=[value("x", "N", 4)],
+        outputs=[value("y", "N", 2)],
+        weights=[weight("w", 4, 8), weight("v", 8, 2)],
     )
-    return path
 
 
 @pytest.mark.parametrize("name", ["gpt", "convnet", "convnet_dynamo"])
@@ -54,21 +90,17 @@ def test_every_value_has_a_shape(name: str) -> None:
 
 
 def test_inferred_shapes_are_those_that_pytorch_noted() -> None:
-    path = DATA / "convnet_dynamo.onnx"
-    noted, inferred = (read_model(path.read_bytes(), str(path), {}) for _ in range(2))
-    given = {*inferred.weights, *inferred.inputs}
-    for value in [value for value in inferred.tensors if value not in given]:
-        del inferred.tensors[value]
-    infer_shapes(inferred)
+    data = (DATA / "convnet_dynamo.onnx").read_bytes()
+    noted = read_model(data, "noted", {})
+    model = ModelProto.FromString(data)
+    model.graph.ClearField("value_info")
     assert len(noted.tensors) == 18
-    assert inferred.tensors == noted.tensors
+    assert read_model(model.SerializeToString(), "inferred", {}).tensors == noted.tensors
 
 
 def test_shapes_that_are_computed_by_the_model_are_known() -> None:
-    """As onnx.shape_inference.infer_shapes (1.23, with data propagation) has them."""
     path = DATA / "gpt.onnx"
     model = read_model(path.read_bytes(), str(path), {})
-    infer_shapes(model)
     expected = {
         "/h.0/qkv/MatMul_output_0": (2, 4, 24),
         "/h.0/Reshape_output_0": (2, 4, 3, 2, 4),
@@ -79,6 +111,53 @@ def test_shapes_that_are_computed_by_the_model_are_known() -> None:
         "/h.1/down/MatMul_output_0": (2, 4, 8),
     }
     assert {value: model.tensors[value].shape for value in expected} == expected
+
+
+def test_sizes_are_computed_where_onnx_does_not_follow_them(tmp_path: Path) -> None:
+    """Attention splits its width in heads: Shape, Gather, Div, Concat; Trilu masks its scores."""
+    path = write_model(
+        tmp_path / "heads.onnx",
+        node("Shape", "x", "sizes"),
+        node("Gather", "sizes last", "width"),
+        node("Div", "width heads", "head_width"),
+        node("Concat", "kept heads head_width", "shape", axis=0),
+        node("Reshape", "x shape", "split"),
+        node("Trilu", "split", "y"),
+        inputs=[value("x", 2, "N", 8)],
+        outputs=[value("y", None, None, None, None)],
+        weights=[whole("last", 2), whole("heads", 4), whole("kept", 0, 0)],
+    )
+    model = read_model(path.read_bytes(), str(path), {"N": 5})
+    assert model.tensors["y"].shape == (2, 5, 4, 2)
+    graph = read_onnx(path, sizes={"N": 5})
+    assert [RESOURCES[code] for code in graph.resource] == ["host"] * 5 + ["compute"]
+
+
+def test_shapes_of_another_batch_in_the_file_do_not_stop_the_inference(chain: Path) -> None:
+    model = ModelProto.FromString(chain.read_bytes())
+    model.graph.value_info.append(value("a", 1, 8))
+    chain.write_bytes(model.SerializeToString())
+    tensors = read_model(chain.read_bytes(), "chain", {"batch": 16}).tensors
+    assert [tensors[name].shape for name in "hay"] == [(16, 8), (1, 8), (16, 2)]
+
+
+def test_without_onnx_the_extra_is_named(chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "paracosm\[onnx\]"'):
+        read_onnx(chain)
+
+
+def test_weights_in_other_files_are_not_looked_for(chain: Path) -> None:
+    model = ModelProto.FromString(chain.read_bytes())
+    for tensor in model.graph.initializer:
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value="../gone.bin")
+    outside = chain.with_name("outside.onnx")
+    outside.write_bytes(model.SerializeToString())
+    graphs = [read_onnx(path, sizes={"N": 16}) for path in (chain, outside)]
+    assert graphs[0].flops.tolist() == graphs[1].flops.tolist()
+    assert graphs[0].resident == graphs[1].resident
 
 
 def test_the_work_of_a_convnet_is_that_of_its_formulas() -> None:
@@ -137,15 +216,12 @@ def test_every_parameter_has_one_gradient_and_one_update() -> None:
 
 def test_a_sum_hands_its_gradient_on_and_what_meets_is_added(tmp_path: Path) -> None:
     """y = w + Relu(w): two gradients of w, one of them that of y itself, added."""
-    path = tmp_path / "sum.onnx"
-    path.write_bytes(
-        onnx_model(
-            onnx_node("Relu", "w", "h"),
-            onnx_node("Add", "w h", "y"),
-            inputs=(),
-            outputs=(onnx_tensor_type("y", 3, 5),),
-            weights=(onnx_weight("w", 3, 5),),
-        )
+    path = write_model(
+        tmp_path / "sum.onnx",
+        node("Relu", "w", "h"),
+        node("Add", "w h", "y"),
+        outputs=[value("y", 3, 5)],
+        weights=[weight("w", 3, 5)],
     )
     graph = read_onnx(path, train=True)
     names = [graph.ops[code].name for code in graph.op]
@@ -166,14 +242,11 @@ def test_an_open_size_is_named_and_given(chain: Path) -> None:
 
 
 def test_ops_without_a_gradient_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "odd.onnx"
-    path.write_bytes(
-        onnx_model(
-            onnx_node("Bessel", "w", "y"),
-            inputs=(),
-            outputs=(onnx_tensor_type("y", 3),),
-            weights=(onnx_weight("w", 3),),
-        )
+    path = write_model(
+        tmp_path / "odd.onnx",
+        node("Bessel", "w", "y"),
+        outputs=[value("y", 3)],
+        weights=[weight("w", 3)],
     )
     assert read_onnx(path).flops.sum() == 3
     with pytest.raises(InputError, match="no rule for the gradient of Bessel"):
@@ -181,9 +254,12 @@ def test_ops_without_a_gradient_are_named(tmp_path: Path) -> None:
 
 
 def test_a_model_without_parameters_cannot_be_trained(tmp_path: Path) -> None:
-    path = tmp_path / "none.onnx"
-    x, y = onnx_tensor_type("x", 3), onnx_tensor_type("y", 3)
-    path.write_bytes(onnx_model(onnx_node("Relu", "x", "y"), inputs=(x,), outputs=(y,)))
+    path = write_model(
+        tmp_path / "none.onnx",
+        node("Relu", "x", "y"),
+        inputs=[value("x", 3)],
+        outputs=[value("y", 3)],
+    )
     with pytest.raises(InputError, match="nothing to train"):
         read_onnx(path, train=True)
     with pytest.raises(InputError, match='unknown optimizer "adams": did you mean "adam"'):
@@ -193,21 +269,16 @@ def test_a_model_without_parameters_cannot_be_trained(tmp_path: Path) -> None:
 
 
 def test_a_cycle_is_named_and_a_value_made_twice(tmp_path: Path) -> None:
-    path = tmp_path / "wrong.onnx"
-    y = onnx_tensor_type("y", 3)
-    path.write_bytes(
-        onnx_model(
-            onnx_node("Relu", "b", "a"), onnx_node("Tanh", "a", "b"), inputs=(), outputs=(y,)
-        )
-    )
+    nodes = node("Relu", "b", "a"), node("Tanh", "a", "b")
+    path = write_model(tmp_path / "wrong.onnx", *nodes, outputs=[value("y", 3)])
     with pytest.raises(InputError) as raised:
         read_onnx(path)
     assert str(raised.value) == (
         f"{path}: a cycle of dependencies: node 0 (onnx.Relu) waits for node 1 (onnx.Tanh), "
         "and so again for node 0 (onnx.Relu)"
     )
-    twice = onnx_node("Relu", "x", "a")
-    path.write_bytes(onnx_model(twice, twice, inputs=(), outputs=(y,)))
+    twice = node("Relu", "x", "a")
+    write_model(path, twice, twice, inputs=[value("x", 3)], outputs=[value("y", 3)])
     with pytest.raises(InputError, match="both put out a"):
         read_onnx(path)
 

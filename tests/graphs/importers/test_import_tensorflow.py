@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from protobuf_bytes import tensorflow_graph, tensorflow_node
 
 from paracosm.errors import InputError
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph
 from paracosm.graphs.importers.tensorflow.graph_def import read_graph_def
+from paracosm.graphs.importers.tensorflow.nodes import messages
 from paracosm.graphs.importers.tensorflow.step_ops import (
     StepOp,
     graph_of_step,
@@ -19,6 +20,15 @@ from paracosm.graphs.importers.tensorflow.step_ops import (
 )
 
 DATA = Path(__file__).parents[2] / "data" / "importers"
+
+
+def write_graph(path: Path, *nodes: Sequence[str]) -> Path:
+    """Write a GraphDef of nodes, each a name, an op and inputs."""
+    graph = messages()["GraphDef"]()
+    for name, op, *inputs in nodes:
+        graph.node.add(name=name, op=op, input=inputs)
+    path.write_bytes(graph.SerializeToString())
+    return path
 
 
 def work(graph: Graph) -> list[tuple[str, str, int]]:
@@ -102,28 +112,24 @@ def test_functions_of_a_saved_model_are_written_out() -> None:
 
 
 def test_a_loop_is_counted_once_and_other_cycles_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "loop.pb"
-    path.write_bytes(
-        tensorflow_graph(
-            tensorflow_node("start", "Const"),
-            tensorflow_node("merge", "Merge", "start", "next"),
-            tensorflow_node("body", "Exp", "merge"),
-            tensorflow_node("next", "NextIteration", "body"),
-        )
+    path = write_graph(
+        tmp_path / "loop.pb",
+        ("start", "Const"),
+        ("merge", "Merge", "start", "next"),
+        ("body", "Exp", "merge"),
+        ("next", "NextIteration", "body"),
     )
     graph = read_graph_def(path)
     assert len(graph) == 4
     assert graph.provenance["loops_counted_once"] == 1
-    path.write_bytes(
-        tensorflow_graph(tensorflow_node("a", "Exp", "b"), tensorflow_node("b", "Log", "^a"))
-    )
+    write_graph(path, ("a", "Exp", "b"), ("b", "Log", "^a"))
     with pytest.raises(InputError) as raised:
         read_graph_def(path)
     assert str(raised.value) == (
         f"{path}: a cycle of dependencies: node 0 (Exp, a) waits for node 1 (Log, b), and so "
         "again for node 0 (Exp, a)"
     )
-    path.write_bytes(tensorflow_graph(tensorflow_node("a", "Exp", "gone:1")))
+    write_graph(path, ("a", "Exp", "gone:1"))
     with pytest.raises(InputError, match=r"node 0 \(Exp, a\) waits for gone, which does not exist"):
         read_graph_def(path)
 

@@ -311,7 +311,7 @@ def test_a_file_that_is_cut_off_or_something_else_is_refused_by_name(tmp_path: P
     path = tmp_path / "step.pb"
     for size in (len(data) - 1, len(data) // 2, 40):
         path.write_bytes(data[:size])
-        with pytest.raises(InputError, match=r"step.pb: cut off or damaged at byte"):
+        with pytest.raises(InputError, match=r"step.pb: cut off or damaged: its bytes are no Run"):
             read_steps([path])
     path.write_text("hello")
     with pytest.raises(InputError, match=r"step.pb: unrecognised format"):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
+
+from paracosm.graphs.importers.tensorflow.nodes import messages
 
 __all__ = ["WORKER", "Op", "graph", "op", "plain_step", "receive", "run_metadata", "server"]
 
@@ -57,52 +60,38 @@ def plain_step() -> list[Op]:
 
 def run_metadata(ops: Sequence[Op], *, after: float = 0.0, graphs: Sequence[bytes] = ()) -> bytes:
     """Return a RunMetadata of records; `after` is microseconds from the first step's begin."""
-    devices = list(dict.fromkeys(each.device for each in ops))
-    stats = b"".join(
-        piece(1, piece(1, device) + b"".join(
-            piece(2, _node(replace(each, begin=each.begin + after,
-                                   end=None if each.end is None else each.end + after)))
-            for each in ops if each.device == device))
-        for device in devices
-    )  # fmt: skip
-    return piece(1, stats) + b"".join(piece(3, graph) for graph in graphs)
+    run = messages()["RunMetadata"]()
+    devices = {device: run.step_stats.dev_stats.add(device=device) for device in _devices(ops)}
+    for record in ops:
+        _add_record(devices[record.device].node_stats, record, after)
+    partitions = messages()["PartitionedRun"]()
+    for data in graphs:
+        partitions.partition_graphs.add().MergeFromString(data)
+    return bytes(run.SerializeToString() + partitions.SerializeToString())
+
+
+def _devices(ops: Sequence[Op]) -> list[str]:
+    return list(dict.fromkeys(record.device for record in ops))
 
 
 def graph(device: str, nodes: Iterable[tuple[str, str, str, str]]) -> bytes:
     """Return a GraphDef of nodes: name, op, inputs, the tensor of _Send and _Recv or ""."""
-    return b"".join(
-        piece(1, piece(1, name) + piece(2, kind)
-              + b"".join(piece(3, each) for each in inputs.split()) + piece(4, device)
-              + (piece(5, piece(1, "tensor_name") + piece(2, piece(2, tensor))) if tensor else b""))
-        for name, kind, inputs, tensor in nodes
-    )  # fmt: skip
+    partition = messages()["Partition"]()
+    for name, kind, inputs, tensor in nodes:
+        node = partition.node.add(name=name, op=kind, input=inputs.split(), device=device)
+        if tensor:
+            node.attr["tensor_name"].s = tensor.encode()
+    return bytes(partition.SerializeToString())
 
 
-def _node(each: Op) -> bytes:
-    begin, content = START * 1000 + round(each.begin * 1000), piece(1, each.name)
-    length = 0 if each.end is None else round((each.end - each.begin) * 1000)
-    if each.name == "RecvTensor":
-        content += number(2, begin // 1000) + number(5, length // 1000)
+def _add_record(stats: Any, record: Op, after: float) -> None:
+    begin = START * 1000 + round((record.begin + after) * 1000)
+    length = 0 if record.end is None else round((record.end - record.begin) * 1000)
+    if record.name == "RecvTensor":
+        times = {"all_start_micros": begin // 1000, "all_end_rel_micros": length // 1000}
     else:
-        content += number(13, begin) + number(16, length)
-    if each.size is not None:
-        content += piece(7, piece(3, piece(4, number(1, each.size))))
-    return content + piece(8, each.label)
-
-
-def varint(value: int) -> bytes:
-    out = bytearray()
-    value &= (1 << 64) - 1
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def number(field: int, value: int) -> bytes:
-    return varint(field << 3) + varint(value)
-
-
-def piece(field: int, content: bytes | str) -> bytes:
-    data = content.encode() if isinstance(content, str) else content
-    return varint(field << 3 | 2) + varint(len(data)) + data
+        times = {"all_start_nanos": begin, "all_end_rel_nanos": length}
+    node = stats.add(node_name=record.name, timeline_label=record.label, **times)
+    if record.size is not None:
+        description = node.output.add().tensor_description
+        description.allocation_description.requested_bytes = record.size

@@ -19,14 +19,14 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from paracosm.data_files import parse_json_documents
-from paracosm.errors import InputError, require
+from paracosm.errors import InputError
 from paracosm.files import replacing
 from paracosm.graphs.graph import BYTES, TensorArgument, encode_arguments
+from paracosm.graphs.protobuf import SCALARS, message_classes
 from paracosm.units import parse_whole
 
 NODE_TYPES = (
@@ -412,59 +412,24 @@ _UNSIGNED = {"tensor_size": "uint64"}
 """Attributes that readers of the format expect in another type."""
 
 
-VALUES = (
-    *("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64"),
-    *("fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes"),
+_LISTS = "\n".join(f"{kind.capitalize()}List = 1 values {kind}*" for kind in SCALARS)
+_VALUES = ", ".join(
+    f"{3 + 2 * index} value.{kind}_val {kind}, "
+    f"{4 + 2 * index} value.{kind}_list {kind.capitalize()}List"
+    for index, kind in enumerate(SCALARS)
 )
-"""Types of an attribute's value; each may also be a list."""
-
-MESSAGES = {
-    **{f"{kind.capitalize()}List": f"1 values {kind}*" for kind in VALUES},
-    "AttributeProto": "1 name string, 2 doc_string string, "
-    + ", ".join(
-        f"{3 + 2 * index} {kind}_val {kind}, {4 + 2 * index} {kind}_list {kind.capitalize()}List"
-        for index, kind in enumerate(VALUES)
-    ),
-    "IOInfo": "1 values string, 2 shapes string, 3 types string",
-    "GlobalMetadata": "1 version string, 2 attr AttributeProto*",
-    # The type is an enumeration in the format: the same bytes, and later numbers stay.
-    "Node": "1 id uint64, 2 name string, 3 type int32, 4 ctrl_deps uint64*, 5 data_deps uint64*, "
-    "6 start_time_micros uint64, 7 duration_micros uint64, 8 inputs IOInfo, 9 outputs IOInfo, "
-    "10 attr AttributeProto*",
-}
-"""Fields of every message: number, name and type, which "*" repeats."""
+# The type of a node is an enumeration in the format: the same bytes, and later numbers stay.
+DESCRIPTION = f"""
+{_LISTS}
+AttributeProto = 1 name string, 2 doc_string string, {_VALUES}
+IOInfo = 1 values string, 2 shapes string, 3 types string
+GlobalMetadata = 1 version string, 2 attr AttributeProto*
+Node = 1 id uint64, 2 name string, 3 type int32, 4 ctrl_deps uint64*, 5 data_deps uint64*,
+    6 start_time_micros uint64, 7 duration_micros uint64, 8 inputs IOInfo, 9 outputs IOInfo,
+    10 attr AttributeProto*
+"""
 
 
-@cache
 def message(name: str) -> Any:
     purpose = "reading and writing Chakra's .et files"
-    factory = require("google.protobuf.message_factory", "chakra", purpose)
-    return factory.GetMessageClass(_pool().FindMessageTypeByName(f"ChakraProtoMsg.{name}"))
-
-
-@cache
-def _pool() -> Any:
-    from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
-    from google.protobuf.descriptor_pool import DescriptorPool
-
-    file = FileDescriptorProto(name="chakra.proto", package="ChakraProtoMsg", syntax="proto3")
-    for name, fields in MESSAGES.items():
-        described = file.message_type.add(name=name)
-        if name == "AttributeProto":
-            described.oneof_decl.add(name="value")
-        for each in fields.split(", "):
-            number, key, kind = each.split()
-            field = described.field.add(name=key, number=int(number))
-            repeated, kind = kind.endswith("*"), kind.removesuffix("*")
-            label = "LABEL_REPEATED" if repeated else "LABEL_OPTIONAL"
-            field.label = FieldDescriptorProto.Label.Value(label)
-            if kind in VALUES:
-                field.type = FieldDescriptorProto.Type.Value(f"TYPE_{kind.upper()}")
-            else:
-                field.type_name = f".ChakraProtoMsg.{kind}"
-                field.type = FieldDescriptorProto.TYPE_MESSAGE
-            if name == "AttributeProto" and field.number > 2:
-                field.oneof_index = 0
-    pool = DescriptorPool()
-    pool.Add(file)
-    return pool
+    return message_classes("ChakraProtoMsg", DESCRIPTION, purpose)[name]

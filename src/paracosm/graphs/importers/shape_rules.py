@@ -1,6 +1,6 @@
-"""Shape rules common to ONNX and TensorFlow.
+"""Shapes of what ops return, of which TensorFlow's files say nothing.
 
-They raise one of `FAULTS` if a shape that they need is unknown (None), or does not fit.
+The rules raise one of `FAULTS` if a shape that they need is unknown (None), or does not fit.
 """
 
 import math

@@ -1,1 +1,1 @@
-"""ONNX models, read without the onnx package."""
+"""ONNX models, read with the onnx package."""

@@ -1,20 +1,21 @@
-"""An ONNX model as plain data: its nodes and its values, as far as they are known."""
+"""An ONNX model as plain data: its nodes, and the shapes and types of its values."""
 
 import ast
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from paracosm.errors import InputError
+from paracosm.errors import InputError, require
 from paracosm.graphs.graph import TensorArgument
 from paracosm.graphs.importers.calls import check_sizes
-from paracosm.graphs.importers.shape_rules import shape_of
-from paracosm.graphs.importers.wire import Message, decode, schema
+from paracosm.graphs.importers.shape_rules import FAULTS, like, shape_of
+from paracosm.graphs.protobuf import parse_message
 
 Values = npt.NDArray[Any]
 
@@ -35,10 +36,11 @@ class OnnxNode:
 
 @dataclass(frozen=True)
 class Model:
-    """A model: values by name, and the nodes in the order of the file, which runs.
+    """A model: values by name, and the nodes in the order of the file.
 
-    `tensors` are those whose shape the file gives, `constants` those that are known and few, `free`
-    those with sizes by name or none, with these sizes.
+    `tensors` are those whose shape is known, from the file or inferred; `constants` the values of
+    few whole numbers, of which shapes are made; `unknown_sizes` the names of sizes that the file
+    leaves open.
     """
 
     nodes: tuple[OnnxNode, ...]
@@ -46,9 +48,8 @@ class Model:
     outputs: tuple[str, ...]
     weights: Mapping[str, TensorArgument]
     tensors: dict[str, TensorArgument]
-    dtypes: dict[str, str]
-    constants: dict[str, Values]
-    free: Mapping[str, tuple[str, ...]]
+    constants: Mapping[str, Values]
+    unknown_sizes: frozenset[str]
     producer: str
     opset: int
 
@@ -58,168 +59,164 @@ def read_model(data: bytes, where: str, sizes: Mapping[str, int]) -> Model:
 
     `sizes` gives those that the file has by name; "batch" stands for an unnamed first one.
     """
-    found = decode(data, "ModelProto", ONNX, where)
-    graph = found["graph"]
-    if graph is None:
+    onnx = require("onnx", "onnx", "reading ONNX models")
+    model = parse_message(onnx.ModelProto, data, where)
+    if not model.HasField("graph"):
         raise InputError(f"{where}: no ONNX model: it lacks ModelProto.graph")
-    if not graph["node"]:
+    graph = model.graph
+    if not graph.node:
         raise InputError(f"{where}: an ONNX model without nodes: GraphProto.node is empty")
-    tensors: dict[str, TensorArgument] = {}
-    dtypes: dict[str, str] = {}
-    constants: dict[str, Values] = {}
-    free: dict[str, tuple[str, ...]] = {}
-    weights = _weights(graph, constants)
-    declared = (*graph["input"], *graph["value_info"], *graph["output"])
+    _drop_large_values(graph)
+    if not _is_text(graph):
+        raise InputError(f"{where}: cut off or damaged: a name is not text")
+    declared = (*graph.input, *graph.value_info, *graph.output)
     check_sizes(sizes, {name: None for info in declared for name in _open_sizes(info)}, where)
-    for info in declared:
-        _declare(info, sizes, tensors, dtypes, free)
-    tensors.update(weights)
-    dtypes.update({name: weight.dtype for name, weight in weights.items()})
-    nodes = tuple(_node(node, constants) for node in graph["node"])
-    versions = {each["domain"]: each["version"] for each in found["opset_import"]}
+    unknown_sizes = {name for info in declared for name in _fill_sizes(info, sizes)}
+    weights = _weights(graph)
+    tensors = _known_tensors(declared) | weights
+    nodes = tuple(map(_node, graph.node))
+    inferred, constants = _infer_shapes(model, where)
+    versions = {opset.domain: opset.version for opset in model.opset_import}
     return Model(
         nodes=nodes,
-        inputs=tuple(i["name"] for i in graph["input"] if i["name"] not in weights),
-        outputs=tuple(output["name"] for output in graph["output"]),
+        inputs=tuple(info.name for info in graph.input if info.name not in weights),
+        outputs=tuple(info.name for info in graph.output),
         weights=weights,
-        tensors=tensors,
-        dtypes=dtypes,
+        tensors=inferred | tensors,
         constants=constants,
-        free=free,
-        producer=f"{found['producer_name']} {found['producer_version']}".strip(),
+        unknown_sizes=frozenset(unknown_sizes),
+        producer=f"{model.producer_name} {model.producer_version}".strip(),
         opset=versions.get("", versions.get("ai.onnx", 0)),
     )
 
 
-def _weights(graph: Message, constants: dict[str, Values]) -> dict[str, TensorArgument]:
+# --- what the file says
+
+
+def _weights(graph: Any) -> dict[str, TensorArgument]:
     weights = {}
-    for each in graph["initializer"]:
-        if (shape := shape_of(each["dims"])) is not None:
-            dtype = DTYPES.get(each["data_type"], "unknown")
-            weights[each["name"]] = TensorArgument(shape, dtype)
-            if (value := _value(each)) is not None:
-                constants[each["name"]] = value
-    for each in graph["sparse_initializer"]:
-        if each["values"] is not None and (shape := shape_of(each["dims"])) is not None:
-            dtype = DTYPES.get(each["values"]["data_type"], "unknown")
-            weights[each["values"]["name"]] = TensorArgument(shape, dtype)
+    for weight in graph.initializer:
+        if (shape := shape_of(weight.dims)) is not None:
+            weights[weight.name] = TensorArgument(shape, dtype_name(weight.data_type))
+    for weight in graph.sparse_initializer:
+        if (shape := shape_of(weight.dims)) is not None:
+            weights[weight.values.name] = TensorArgument(shape, dtype_name(weight.values.data_type))
     return weights
 
 
-def _open_sizes(info: Message) -> Iterator[str]:
-    shape = ((info["type"] or {}).get("tensor_type") or {}).get("shape") or {"dim": ()}
-    for position, dim in enumerate(shape["dim"]):
-        if dim["dim_param"]:
-            yield dim["dim_param"]
-        if position == 0 and (dim["dim_param"] or not dim["dim_value"]):
+def _drop_large_values(graph: Any) -> None:
+    """Forget the values of weights, which determine no shapes."""
+    constants = (a.t for node in graph.node if node.op_type == "Constant" for a in node.attribute)
+    for tensor in (*graph.initializer, *constants):
+        shape = shape_of(tensor.dims)
+        if shape is None or math.prod(shape) > LARGEST_VALUE:
+            for field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data"):
+                tensor.ClearField(field)
+
+
+def _is_text(message: Any) -> bool:
+    """Whether all texts in a message are: of damaged ones protobuf returns the bytes."""
+    for field, value in message.ListFields():
+        values = (
+            [value] if isinstance(value, str | bytes) or hasattr(value, "ListFields") else value
+        )
+        if field.type == field.TYPE_STRING and any(isinstance(text, bytes) for text in values):
+            return False
+        if field.type == field.TYPE_MESSAGE and not all(map(_is_text, values)):
+            return False
+    return True
+
+
+def _dimensions(info: Any) -> Any:
+    return info.type.tensor_type.shape.dim
+
+
+def _open_sizes(info: Any) -> Iterator[str]:
+    for position, dimension in enumerate(_dimensions(info)):
+        if dimension.dim_param:
+            yield dimension.dim_param
+        if position == 0 and (dimension.dim_param or not dimension.dim_value):
             yield "batch"
 
 
-def _declare(
-    info: Message,
-    sizes: Mapping[str, int],
-    tensors: dict[str, TensorArgument],
-    dtypes: dict[str, str],
-    free: dict[str, tuple[str, ...]],
-) -> None:
-    kind = (info["type"] or {}).get("tensor_type")
-    if kind is None:
-        return
-    dtypes[info["name"]] = DTYPES.get(kind["elem_type"], "unknown")
-    if kind["shape"] is None:
-        return
-    shape, unknown = [], []
-    for position, dim in enumerate(kind["shape"]["dim"]):
-        named = dim["dim_param"]
-        given = sizes.get(named) if named else None
-        if given is None and position == 0 and (named or not dim["dim_value"]):
+def _fill_sizes(info: Any, sizes: Mapping[str, int]) -> Iterator[str]:
+    """Set the sizes that a declaration leaves open, and yield the names of those not given."""
+    for position, dimension in enumerate(_dimensions(info)):
+        name, size = dimension.dim_param, dimension.dim_value
+        if not name and size > 0:
+            continue
+        given = sizes.get(name) if name else None
+        if given is None and position == 0 and size <= 0:
             given = sizes.get("batch")
-        size = given if given is not None else -1 if named else dim["dim_value"]
-        # An unknown size may be written as 0.
-        if size < 0 or (size == 0 and not named and given is None):
-            size = -1
-            unknown.append(named or ("batch" if position == 0 else f"size {position}"))
-        shape.append(size)
-    if unknown:
-        free[info["name"]] = tuple(unknown)
-    elif (sound := shape_of(shape)) is not None:
-        tensors[info["name"]] = TensorArgument(sound, dtypes[info["name"]])
+        if given is not None:
+            dimension.dim_value = given
+            continue
+        if not name:  # An unknown size may be written as 0.
+            dimension.Clear()
+        yield name or ("batch" if position == 0 else f"size {position}")
 
 
-def _node(found: Message, constants: dict[str, Values]) -> OnnxNode:
-    node = OnnxNode(
-        op=found["op_type"],
-        module=_module_path(found),
-        inputs=tuple(found["input"]),
-        outputs=tuple(found["output"]),
-        attributes={each["name"]: _attribute(each) for each in found["attribute"]},
+def _known_tensors(infos: Iterable[Any]) -> dict[str, TensorArgument]:
+    tensors = {}
+    for info in infos:
+        if not info.type.tensor_type.HasField("shape"):
+            continue
+        sizes = [d.dim_value if d.HasField("dim_value") else -1 for d in _dimensions(info)]
+        if (shape := shape_of(sizes)) is not None:
+            dtype = dtype_name(info.type.tensor_type.elem_type)
+            tensors[info.name] = TensorArgument(shape, dtype)
+    return tensors
+
+
+def dtype_name(number: int) -> str:
+    """Return the name of a type by ONNX's number for it."""
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    try:
+        name = tensor_dtype_to_np_dtype(number).name
+    except KeyError:
+        return "unknown"
+    return "string" if name == "object" else name
+
+
+def _node(node: Any) -> OnnxNode:
+    return OnnxNode(
+        op=node.op_type,
+        module=_module_path(node),
+        inputs=tuple(node.input),
+        outputs=tuple(node.output),
+        attributes={attribute.name: _plain(attribute) for attribute in node.attribute},
     )
-    if node.op == "Constant" and node.outputs and (value := _constant(found)) is not None:
-        constants[node.outputs[0]] = value
-    return node
 
 
-_FIELDS = {1: "f", 2: "i", 3: "s", 6: "floats", 7: "ints", 8: "strings"}
-"""Field of an attribute's value by its type."""
-
-
-def _attribute(found: Message) -> Any:
-    field = _FIELDS.get(found["type"])
-    if field is None:
-        # Files of before IR version 2 have no type.
-        field = next((each for each in ("ints", "floats", "i", "f", "s") if found[each]), "i")
-        if found["t"] is not None or found["g"]:
-            return None
-    value = found[field]
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    if field == "strings":
-        return [each.decode(errors="replace") for each in value]
-    return value
-
-
-def _constant(found: Message) -> Values | None:
-    for each in found["attribute"]:
-        if each["name"] == "value" and each["t"] is not None:
-            return _value(each["t"])
-        if each["name"] in ("value_int", "value_float"):
-            return np.array(each["i" if each["name"] == "value_int" else "f"])
-        if each["name"] in ("value_ints", "value_floats"):
-            return np.array(each["ints" if each["name"] == "value_ints" else "floats"])
+def _plain(attribute: Any) -> Any:
+    """Return the value of an attribute as plain data; None of a tensor or a graph."""
+    match attribute.type:
+        case attribute.FLOAT:
+            return attribute.f
+        case attribute.INT:
+            return attribute.i
+        case attribute.STRING:
+            return attribute.s.decode(errors="replace")
+        case attribute.FLOATS:
+            return list(attribute.floats)
+        case attribute.INTS:
+            return list(attribute.ints)
+        case attribute.STRINGS:
+            return [text.decode(errors="replace") for text in attribute.strings]
     return None
 
 
-_NUMPY = {
-    1: "<f4", 2: "u1", 3: "i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "?", 10: "<f2",
-    11: "<f8", 12: "<u4", 13: "<u8",
-}  # fmt: skip
-
-
-def _value(found: Message) -> Values | None:
-    shape, kind = shape_of(found["dims"]), _NUMPY.get(found["data_type"])
-    if shape is None or kind is None or np.prod(shape, dtype=np.int64) > LARGEST_VALUE:
-        return None
-    count = int(np.prod(shape, dtype=np.int64))
-    raw = found["raw_data"]
-    if raw and len(raw) == count * np.dtype(kind).itemsize:
-        return np.frombuffer(raw, dtype=kind).reshape(shape)
-    fields = ("int64_data", "int32_data", "float_data", "double_data")
-    typed = next((found[field] for field in fields if found[field]), None)
-    if typed is None or len(typed) != count:
-        return np.zeros(shape, dtype=kind) if count == 0 else None
-    return np.array(typed).reshape(shape)
-
-
-def _module_path(found: Message) -> str:
+def _module_path(node: Any) -> str:
     """Return a node's module path, "layer1.0.conv1", from its metadata or its name."""
-    for each in found["metadata_props"]:
-        if each["key"] == "pkg.torch.onnx.name_scopes":
+    for entry in node.metadata_props:
+        if entry.key == "pkg.torch.onnx.name_scopes":
             try:
-                scopes = ast.literal_eval(each["value"])
+                scopes = ast.literal_eval(entry.value)
                 return str(scopes[-2]) if len(scopes) > 1 else ""
             except (ValueError, SyntaxError, MemoryError, RecursionError, LookupError, TypeError):
                 break
-    name: str = found["name"]
+    name: str = node.name
     if not name.startswith("/"):
         return name
     parts: list[str] = []
@@ -231,13 +228,109 @@ def _module_path(found: Message) -> str:
     return ".".join(re.sub(r"_\d+$", "", part) for part in parts)
 
 
-ONNX = schema(Path(__file__).with_name("messages.txt").read_text("utf-8"))
-"""Of onnx.proto, IR versions 3 to 11. Of `raw_data` only what is short is read: the values of a
-shape, not the weights."""
+# --- what follows from it
 
-DTYPES = {
-    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
-    8: "string", 9: "bool", 10: "float16", 11: "float64", 12: "uint32", 13: "uint64",
-    14: "complex64", 15: "complex128", 16: "bfloat16", 17: "float8_e4m3fn", 19: "float8_e5m2",
-}  # fmt: skip
-"""Names of types by their number."""
+_LIKE_FIRST_INPUT = frozenset(
+    (
+        *("GroupNormalization", "MeanVarianceNormalization", "Trilu"),
+        *("FastGelu", "QuickGelu", "BiasGelu"),  # of ONNX Runtime
+    )
+)
+"""Ops whose outputs are like their first inputs, which onnx does not infer."""
+
+_OF_WHOLE_NUMBERS = frozenset(
+    (
+        *("Gather", "Concat", "Unsqueeze", "Squeeze", "Slice", "Cast", "Identity"),
+        *("Add", "Sub", "Mul", "Div", "Reshape"),
+    )
+)
+"""Ops by which models compute shapes from the sizes of others."""
+
+
+def _infer_shapes(model: Any, where: str) -> tuple[dict[str, TensorArgument], dict[str, Values]]:
+    """Return the tensors whose shapes follow, and the whole numbers of which shapes are made.
+
+    onnx's inference follows most of these numbers itself. Where shapes remain unknown, those that
+    it found allow others to be computed; they become constants of the model, and it infers again.
+    """
+    from onnx.shape_inference import InferenceError, infer_shapes
+
+    for node in model.graph.node:
+        if node.op_type in _LIKE_FIRST_INPUT:
+            node.op_type, node.domain = "Identity", ""
+            del node.input[1:]
+    constants = _constants(model)
+    while True:
+        try:
+            graph = infer_shapes(model, data_prop=True).graph
+        except (InferenceError, ValueError) as error:
+            declared = (*model.graph.value_info, *model.graph.output)
+            if any(info.HasField("type") for info in declared):  # It may contradict what follows.
+                for info in declared:
+                    info.ClearField("type")
+                continue
+            reason = str(error).strip().partition("\n")[0]
+            raise InputError(f"{where}: its shapes cannot be inferred: {reason}") from None
+        tensors = _known_tensors((*graph.input, *graph.value_info, *graph.output))
+        computed = _compute_sizes(model, tensors, constants)
+        constants |= computed
+        values = {value for node in graph.node for value in node.output if value}
+        if not computed or values <= tensors.keys():
+            return tensors, constants
+
+
+def _constants(model: Any) -> dict[str, Values]:
+    """Return the constants of few whole numbers."""
+    from onnx.numpy_helper import to_array
+
+    constants: dict[str, Values] = {}
+    for tensor in model.graph.initializer:
+        if tensor.data_location != tensor.EXTERNAL and _is_short(shape_of(tensor.dims)):
+            with suppress(*FAULTS):
+                constants[tensor.name] = to_array(tensor)
+    for node in model.graph.node:
+        if node.op_type == "Constant" and node.output:
+            constants |= _evaluate(node, {}, model)
+    return {name: value for name, value in constants.items() if value.dtype.kind in "iub"}
+
+
+def _is_short(shape: Sequence[int] | None) -> bool:
+    return shape is not None and math.prod(shape) <= LARGEST_VALUE
+
+
+def _compute_sizes(
+    model: Any, tensors: Mapping[str, TensorArgument], known: Mapping[str, Values]
+) -> dict[str, Values]:
+    """Return what follows from sizes and constants, and make it constant in the model."""
+    from onnx.helper import make_node
+    from onnx.numpy_helper import from_array
+
+    constants = dict(known)
+    for node in model.graph.node:
+        if len(node.output) != 1 or node.output[0] in constants:
+            continue
+        inputs = {name: constants[name] for name in node.input if name in constants}
+        if node.op_type in ("Shape", "Size") and node.input and node.input[0] in tensors:
+            inputs[node.input[0]] = like(tensors[node.input[0]].shape)
+        elif node.op_type not in _OF_WHOLE_NUMBERS:
+            continue
+        are_whole = all(value.dtype.kind in "iub" for value in inputs.values())
+        if are_whole and len(inputs) == len(set(node.input) - {""}):
+            computed = _evaluate(node, inputs, model)
+            constants |= computed
+            for name, value in computed.items():
+                node.CopyFrom(make_node("Constant", (), (name,), value=from_array(value)))
+    return {name: value for name, value in constants.items() if name not in known}
+
+
+def _evaluate(node: Any, inputs: Mapping[str, Values], model: Any) -> dict[str, Values]:
+    """Return what a node puts out, if it is few numbers; nothing if its inputs do not fit."""
+    from onnx.reference import ReferenceEvaluator
+
+    opsets = {opset.domain: opset.version for opset in model.opset_import}
+    try:
+        values: Any = ReferenceEvaluator(node, opsets=opsets).run(None, dict(inputs))
+    except Exception:  # onnx's ops raise what they like on damaged files
+        return {}
+    named = zip(map(str, node.output), values, strict=False)
+    return {name: value for name, value in named if _is_short(np.shape(value))}

@@ -24,7 +24,6 @@ from paracosm.files import read_bytes
 from paracosm.graphs.graph import Graph, TensorArgument
 from paracosm.graphs.importers.calls import Call, bytes_of, elements_of, graph_of_calls
 from paracosm.graphs.importers.onnx.model import Model, OnnxNode, read_model
-from paracosm.graphs.importers.onnx.shapes import infer_shapes
 
 
 def read_onnx(
@@ -34,10 +33,10 @@ def read_onnx(
     train: bool = False,
     optimizer: str | None = None,
 ) -> Graph:
-    """Read an ONNX model; neither the onnx package nor protobuf is needed.
+    """Read an ONNX model; the onnx package is needed.
 
-    Shapes are those of the file, else inferred. Initializers of floating-point numbers with a size
-    (and no running mean or variance) are parameters.
+    Shapes are those of the file, else those that onnx infers. Initializers of floating-point
+    numbers with a size (and no running mean or variance) are parameters.
 
     Args:
         path: the file, gzipped or not. Weights kept in files beside it are not looked for.
@@ -51,7 +50,6 @@ def read_onnx(
     if optimizer is not None and optimizer not in OPTIMIZERS:
         raise InputError(f"{where}: {unknown('optimizer', optimizer, OPTIMIZERS)}")
     model = read_model(read_bytes(path), where, sizes or {})
-    infer_shapes(model)
     parameters = _parameters(model)
     calls = [_call(node, model, parameters) for node in model.nodes if node.op != "Constant"]
     forward = len(calls)
@@ -136,7 +134,7 @@ def _provenance(
         "opset": model.opset,
         "train": train,
         "without_shape": len(open_values),
-        "unknown_sizes": sorted({size for sizes in model.free.values() for size in sizes}),
+        "unknown_sizes": sorted(model.unknown_sizes),
         "not_looked_into": sorted({call.op for call in calls} & {f"onnx.{op}" for op in OPAQUE}),
     }
     if train:

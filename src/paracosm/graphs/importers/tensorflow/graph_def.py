@@ -142,17 +142,15 @@ def _call(
 
 
 def _plain(node: TfNode) -> dict[str, Any]:
-    plain: dict[str, Any] = {}
-    for name, value in sorted(node.attributes.items()):
-        if name.startswith("_") or value is None or name in ("shared_name", "container"):
-            continue
-        if value["list"] is not None and value["list"]["i"]:
-            plain[name] = value["list"]["i"]
-        elif value["s"]:
-            plain[name] = value["s"].decode(errors="replace")
-        elif value["b"]:
-            plain[name] = True
-    return plain
+    """Return the texts, flags and lists of numbers among a node's attributes."""
+    return {
+        name: value
+        for name, value in sorted(node.attributes.items())
+        if not name.startswith("_")
+        and name not in ("shared_name", "container")
+        and value
+        and (isinstance(value, str | bool) or (isinstance(value, list) and type(value[0]) is int))
+    }
 
 
 def _phases(nodes: Sequence[TfNode]) -> dict[str, str]:

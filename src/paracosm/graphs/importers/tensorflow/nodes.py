@@ -13,7 +13,7 @@ from paracosm.errors import InputError, unknown
 from paracosm.graphs.graph import TensorArgument
 from paracosm.graphs.importers import shape_rules as rules
 from paracosm.graphs.importers.shape_rules import Shape, like, shape_of
-from paracosm.graphs.importers.wire import Message, decode, schema
+from paracosm.graphs.protobuf import message_classes, parse_message
 from paracosm.units import parse_whole
 
 _DEPTH = 50
@@ -37,6 +37,8 @@ class TfNode:
     """A node, as in the file; names in functions follow the name of their call.
 
     Inputs are values "node:0", "node:1", ...; `control` has names of nodes that must end before.
+    Attributes are plain data: texts, flags, numbers of types, shapes, lists of numbers or shapes,
+    and of constants their whole numbers, as far as they are few.
     """
 
     name: str
@@ -47,26 +49,29 @@ class TfNode:
     attributes: Mapping[str, Any]
 
 
+def messages() -> Mapping[str, Any]:
+    """Return the classes of TensorFlow's messages; a `PartitionedRun` is a RunMetadata again, its
+    graphs without its times."""
+    description = Path(__file__).with_name("messages.txt").read_text("utf-8")
+    return message_classes("tensorflow", description, "reading TensorFlow's files")
+
+
 def read_nodes(data: bytes, where: str, saved_model: bool) -> list[TfNode]:
     """Return the nodes of a GraphDef; of a SavedModel, those of its first signature."""
     fetch: list[str] = []
     if saved_model:
-        graphs = decode(data, "SavedModel", TENSORFLOW, where)["meta_graphs"]
-        if not graphs or graphs[0]["graph_def"] is None:
+        graphs = parse_message(messages()["SavedModel"], data, where).meta_graphs
+        if not graphs or not graphs[0].HasField("graph_def"):
             raise InputError(f"{where}: no SavedModel: it lacks meta_graphs.graph_def")
-        found = graphs[0]["graph_def"]
-        fetch = _outputs(graphs[0]["signature_def"])
+        graph = graphs[0].graph_def
+        fetch = _outputs(graphs[0].signature_def)
     else:
-        found = decode(data, "GraphDef", TENSORFLOW, where)
-    if not found["node"]:
+        graph = parse_message(messages()["GraphDef"], data, where)
+    if not graph.node:
         raise InputError(f"{where}: no TensorFlow graph: GraphDef.node is empty")
-    library = {
-        function["signature"]["name"]: function
-        for function in (found["library"] or {"function": []})["function"]
-        if function["signature"] is not None
-    }
+    library = {function.signature.name: function for function in graph.library.function}
     nodes: list[TfNode] = []
-    _write_out(found["node"], library, "", {}, nodes, where, 0)
+    _write_out(graph.node, library, "", {}, nodes, where, 0)
     return needed_by(nodes, fetch, where) if fetch else nodes
 
 
@@ -91,51 +96,70 @@ def dtype_of(number: int) -> str:
     return DTYPES.get(number % 100 if number > 100 else number, "unknown")
 
 
-def shape_proto(found: Message | None) -> tuple[int, ...] | None:
+def shape_of_message(message: Any) -> tuple[int, ...] | None:
     """Return a TensorShapeProto as a shape, with -1 for unknown sizes; None of unknown rank."""
-    if found is None or found["unknown_rank"]:
-        return None
-    sizes = [dim["size"] for dim in found["dim"]]
-    if shape_of([max(size, 0) for size in sizes]) is None:
+    sizes = [dim.size for dim in message.dim]
+    if message.unknown_rank or shape_of([max(size, 0) for size in sizes]) is None:
         return None
     return tuple(-1 if size < 0 else size for size in sizes)
 
 
-def constant_of(node: TfNode) -> Ints | None:
-    """Return the whole numbers of a Const that has few; None for any other."""
-    tensor = (node.attributes.get("value") or {}).get("tensor")
-    if tensor is None:
-        return None
-    shape, dtype = shape_proto(tensor["tensor_shape"]), dtype_of(tensor["dtype"])
-    shape = () if tensor["tensor_shape"] is None else shape
-    if shape is None or dtype not in ("int32", "int64") or math.prod(shape) > 4096:
-        return None
-    count, raw = math.prod(shape), tensor["tensor_content"]
-    kind = np.dtype(dtype).newbyteorder("<")
-    if raw and len(raw) == count * kind.itemsize:
-        return np.frombuffer(raw, dtype=kind).astype(np.int64).reshape(shape)
-    given = tensor["int_val"] or tensor["int64_val"]
-    if len(given) == 1:  # one value stands for all
-        return np.full(shape, given[0], dtype=np.int64)
-    if len(given) == count:
-        return np.array(given, dtype=np.int64).reshape(shape)
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The shape of a constant, and its whole numbers if it has few."""
+
+    shape: tuple[int, ...] | None
+    numbers: Ints | None
+
+
+def _plain(attribute: Any) -> Any:
+    """Return the value of an attribute as plain data; None of one that is not needed."""
+    match attribute.WhichOneof("value"):
+        case "s":
+            return attribute.s.decode(errors="replace")
+        case "list":
+            return [*attribute.list.i] or [*map(shape_of_message, attribute.list.shape)]
+        case "shape":
+            return shape_of_message(attribute.shape)
+        case "tensor":
+            tensor = attribute.tensor
+            return Constant(shape_of_message(tensor.tensor_shape), _whole_numbers(tensor))
+        case "b" | "type" as kind:
+            return getattr(attribute, kind)
     return None
 
 
-def _outputs(signatures: Mapping[str, Message]) -> list[str]:
+def _whole_numbers(tensor: Any) -> Ints | None:
+    """Return the whole numbers of a constant that has few; None for any other."""
+    shape, dtype = shape_of_message(tensor.tensor_shape), dtype_of(tensor.dtype)
+    if shape is None or dtype not in ("int32", "int64") or math.prod(shape) > 4096:
+        return None
+    count, raw = math.prod(shape), tensor.tensor_content
+    kind = np.dtype(dtype).newbyteorder("<")
+    if raw and len(raw) == count * kind.itemsize:
+        return np.frombuffer(raw, dtype=kind).astype(np.int64).reshape(shape)
+    values = tensor.int_val or tensor.int64_val
+    if len(values) == 1:  # one value stands for all
+        return np.full(shape, values[0], dtype=np.int64)
+    if len(values) == count:
+        return np.array(values, dtype=np.int64).reshape(shape)
+    return None
+
+
+def _outputs(signatures: Mapping[str, Any]) -> list[str]:
     order = sorted(signatures, key=lambda name: (name != "serving_default", name))
     for name in order:
-        if not name.startswith("__") and signatures[name]["outputs"]:
-            infos = signatures[name]["outputs"].values()
-            return sorted({info["name"].partition(":")[0] for info in infos})
+        if not name.startswith("__") and signatures[name].outputs:
+            infos = signatures[name].outputs.values()
+            return sorted({info.name.partition(":")[0] for info in infos})
     return []
 
 
 def _write_out(
-    found: Sequence[Message],
-    library: Mapping[str, Message],
+    graph: Sequence[Any],
+    library: Mapping[str, Any],
     scope: str,
-    given: Mapping[str, str],
+    bound: Mapping[str, str],
     nodes: list[TfNode],
     where: str,
     depth: int,
@@ -143,35 +167,36 @@ def _write_out(
     """Add nodes, and instead of calls the nodes of their functions."""
     if depth > _DEPTH or len(nodes) > _LARGEST:
         raise InputError(f"{where}: functions that call each other without an end")
-    ops = {node["name"]: node["op"] for node in found}
-    for node in found:
-        inputs = tuple(_value(i, ops, scope, given) for i in node["input"] if not i.startswith("^"))
-        control = tuple(scope + i[1:] for i in node["input"] if i.startswith("^"))
-        called = ((node["attr"].get("f") or {}).get("func") or {}).get("name")
-        function = library.get(called or node["op"])
-        name = scope + node["name"]
-        if function is None or (called and "Call" not in node["op"]):
-            nodes.append(TfNode(name, node["op"], node["device"], inputs, control, node["attr"]))
+    ops = {node.name: node.op for node in graph}
+    for node in graph:
+        inputs = tuple(_value(i, ops, scope, bound) for i in node.input if not i.startswith("^"))
+        control = tuple(scope + i[1:] for i in node.input if i.startswith("^"))
+        attributes = {name: _plain(value) for name, value in node.attr.items()}
+        called = node.attr["f"].func.name if "f" in attributes else ""
+        function = library.get(called or node.op)
+        name = scope + node.name
+        if function is None or (called and "Call" not in node.op):
+            nodes.append(TfNode(name, node.op, node.device, inputs, control, attributes))
             continue
-        arguments = [each["name"] for each in function["signature"]["input_arg"]]
-        bound = dict(zip(arguments, inputs, strict=False))
+        arguments = [argument.name for argument in function.signature.input_arg]
+        inner_bound = dict(zip(arguments, inputs, strict=False))
         inner = _write_out(
-            function["node_def"], library, f"{name}/", bound, nodes, where, depth + 1
+            function.node_def, library, f"{name}/", inner_bound, nodes, where, depth + 1
         )
         returned = [
-            _value(function["ret"].get(each["name"], each["name"]), inner, f"{name}/", bound)
-            for each in function["signature"]["output_arg"]
+            _value(dict(function.ret).get(output.name, output.name), inner, f"{name}/", inner_bound)
+            for output in function.signature.output_arg
         ]
         # The call itself stays, on the host: what others name as its outputs is what it returns.
-        nodes.append(TfNode(name, "IdentityN", node["device"], tuple(returned), control, {}))
+        nodes.append(TfNode(name, "IdentityN", node.device, tuple(returned), control, {}))
     return ops
 
 
-def _value(text: str, ops: Mapping[str, str], scope: str, given: Mapping[str, str]) -> str:
+def _value(text: str, ops: Mapping[str, str], scope: str, bound: Mapping[str, str]) -> str:
     """Return the value "node:position" that an input names: "node", "node:1", "node:y:0"."""
     name, *rest = text.split(":")
-    if name in given and name not in ops:
-        return given[name]
+    if name in bound and name not in ops:
+        return bound[name]
     if len(rest) == 2:
         op = ops.get(name, "").rstrip("V23456789")
         names = _OUTPUTS.get(op, ())
@@ -180,10 +205,6 @@ def _value(text: str, ops: Mapping[str, str], scope: str, given: Mapping[str, st
         rest = ["0" if number is None else str(first + number)]
     return f"{scope}{name}:{rest[0] if rest and rest[0].isdecimal() else 0}"
 
-
-TENSORFLOW = schema(Path(__file__).with_name("messages.txt").read_text("utf-8"))
-"""Of tensorflow/core/framework. A `PartitionedRun` is a RunMetadata again: its graphs without its
-times."""
 
 DTYPES = {
     1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 7: "string",
@@ -217,13 +238,12 @@ def infer_shapes(nodes: Sequence[TfNode], sizes: Mapping[str, int]) -> Known:
         rule = _RULES.get(node.op.rstrip("V23456789"), _RULES.get(node.op))
         inferred = rules.shapes_by(rule, node, shapes, values)
         # Of a variable's handle the variable is wanted, not the handle.
-        noted_key = "" if node.op == "VarHandleOp" else "_output_shapes"
-        listed = (node.attributes.get(noted_key) or {}).get("list")
-        given = [shape_proto(each) for each in listed["shape"]] if listed else []
-        for position in range(max(len(given), len(inferred))):
-            noted = given[position] if position < len(given) else None
-            known.first_open |= bool(noted and noted[0] < 0)
-            shape = _filled(noted, sizes)
+        listed = [] if node.op == "VarHandleOp" else node.attributes.get("_output_shapes")
+        noted = _as_shapes(listed)
+        for position in range(max(len(noted), len(inferred))):
+            shape = noted[position] if position < len(noted) else None
+            known.first_open |= bool(shape and shape[0] < 0)
+            shape = _filled(shape, sizes)
             if shape is None and position < len(inferred) and inferred[position] is not None:
                 shape = _filled(tuple(int(size) for size in inferred[position]), sizes)
             if shape is not None and shape_of(shape) is not None:
@@ -243,17 +263,20 @@ def _filled(shape: Shape | None, sizes: Mapping[str, int]) -> Shape | None:
     return shape if all(size >= 0 for size in shape) else None
 
 
+def _as_shapes(attribute: Any) -> list[Shape | None]:
+    """Return a list of shapes; nothing of an attribute of any other type."""
+    listed = attribute if isinstance(attribute, list) else []
+    return [shape for shape in listed if shape is None or isinstance(shape, tuple)]
+
+
 def _dtype(known: Known, node: TfNode, position: int) -> str:
-    if node.op in ("SparseSoftmaxCrossEntropyWithLogits",) or "T" not in node.attributes:
-        for key in ("dtype", "T", "DstT", "out_type", "output_type"):
-            if (number := (node.attributes.get(key) or {}).get("type")) and key != "T":
-                return dtype_of(number)
-    if number := (node.attributes.get("out_type") or {}).get("type"):
-        return dtype_of(number)
-    if position and (number := (node.attributes.get("U") or {}).get("type")):
-        return dtype_of(number)
-    if number := (node.attributes.get("T") or {}).get("type"):
-        return dtype_of(number)
+    has_type = "T" in node.attributes and node.op != "SparseSoftmaxCrossEntropyWithLogits"
+    keys = ["out_type"] if has_type else ["dtype", "DstT", "out_type", "output_type"]
+    keys += ["U", "T"] if position else ["T"]
+    for key in keys:
+        number = node.attributes.get(key)
+        if number and type(number) is int:
+            return dtype_of(number)
     first = known.tensors.get(node.inputs[0]) if node.inputs else None
     return first.dtype if first else "float32"
 
@@ -261,8 +284,9 @@ def _dtype(known: Known, node: TfNode, position: int) -> str:
 def _evaluate(
     known: Known, node: TfNode, shapes: Sequence[Shape | None], values: Sequence[Ints | None]
 ) -> None:
-    if node.op == "Const" and (constant := constant_of(node)) is not None:
-        known.constants[f"{node.name}:0"] = constant
+    constant = node.attributes.get("value")
+    if node.op == "Const" and isinstance(constant, Constant) and constant.numbers is not None:
+        known.constants[f"{node.name}:0"] = constant.numbers
     elif node.op in ("Shape", "ShapeN"):
         for position, shape in enumerate(shapes):
             if shape is not None:
@@ -280,28 +304,18 @@ def _evaluate(
 # --- rules
 
 
-def _attribute(node: TfNode, name: str) -> Any:
-    found = node.attributes.get(name) or {}
-    listed = found.get("list")
-    return listed["i"] if listed else found.get("s", b"").decode(errors="replace")
-
-
-def _flag(node: TfNode, name: str) -> Any:
-    return (node.attributes.get(name) or {}).get("b")
-
-
 def _layout(node: TfNode, rank: int) -> tuple[list[int], int]:
-    if _attribute(node, "data_format").startswith("NC"):
+    if node.attributes.get("data_format", "").startswith("NC"):
         return list(range(2, rank)), 1
     return list(range(1, rank - 1)), rank - 1
 
 
 def _moved(node: TfNode, x: Shape, kernel: Sequence[int]) -> dict[int, int]:
     axes, _ = _layout(node, len(x))
-    strides = _attribute(node, "strides")
-    dilations = _attribute(node, "dilations") or [1] * len(x)
-    padding, sizes = _attribute(node, "padding"), {}
-    explicit = _attribute(node, "explicit_paddings")
+    strides = node.attributes["strides"]
+    dilations = node.attributes.get("dilations") or [1] * len(x)
+    padding, sizes = node.attributes.get("padding"), {}
+    explicit = node.attributes.get("explicit_paddings") or ()
     for axis, width in zip(axes, kernel, strict=True):
         if padding == "SAME":
             sizes[axis] = -(-x[axis] // strides[axis])
@@ -322,14 +336,14 @@ def _conv(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[An
 
 def _pool(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     x = shapes[0]
-    window = _attribute(node, "ksize")
+    window = node.attributes["ksize"]
     axes, _ = _layout(node, len(x))
     return [rules.resized(x, _moved(node, x, [window[axis] for axis in axes]))]
 
 
 def _matmul(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     flags = (
-        _flag(node, one) or _flag(node, other)
+        node.attributes.get(one) or node.attributes.get(other)
         for one, other in (("transpose_a", "adj_x"), ("transpose_b", "adj_y"))
     )
     return [rules.product(*(rules.turned(x, flag) for x, flag in zip(shapes, flags, strict=False)))]
@@ -338,8 +352,6 @@ def _matmul(node: TfNode, shapes: Sequence[Any], values: Sequence[Any]) -> list[
 def _given_by(position: int) -> Callable[..., list[Any]]:
     return lambda node, shapes, values: [tuple(values[position])]
 
-
-_SCALAR = {"unknown_rank": False, "dim": []}  # a constant without a shape
 
 _RULES: Mapping[str, Callable[..., Any]] = {
     **dict.fromkeys(
@@ -366,10 +378,12 @@ _RULES: Mapping[str, Callable[..., Any]] = {
     **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _matmul),
     **dict.fromkeys(
         ("Mean", "Sum", "Max", "Min", "Prod", "All", "Any"),
-        lambda n, x, v: rules.reduced(x[0], np.atleast_1d(v[1]).tolist(), _flag(n, "keep_dims")),
+        lambda n, x, v: rules.reduced(
+            x[0], np.atleast_1d(v[1]).tolist(), n.attributes.get("keep_dims")
+        ),
     ),
     **dict.fromkeys(("Placeholder", "VarHandleOp", "Variable", "VariableV2", "_Arg"),
-                    lambda n, x, v: [shape_proto(n.attributes["shape"]["shape"])]),
+                    lambda n, x, v: _as_shapes([n.attributes["shape"]])),
     **dict.fromkeys(("Conv2DBackpropInput", "DepthwiseConv2dNativeBackpropInput", "Fill",
                      "AvgPoolGrad", "Conv3DBackpropInput"), _given_by(0)),
     **dict.fromkeys(("Conv2DBackpropFilter", "DepthwiseConv2dNativeBackpropFilter",
@@ -388,13 +402,12 @@ _RULES: Mapping[str, Callable[..., Any]] = {
     "Concat": lambda n, x, v: (
         [rules.concatenated(x[:-1], int(v[-1])) if n.op == "ConcatV2" else None]
     ),
-    "Const": lambda n, x, v: [shape_proto(n.attributes["value"]["tensor"]["tensor_shape"] or
-                                             _SCALAR)],
+    "Const": lambda n, x, v: [n.attributes["value"].shape],
     "ExpandDims": lambda n, x, v: np.expand_dims(like(x[0]), int(v[1])).shape,
     "FusedBatchNorm": lambda n, x, v: [x[0], *[x[1]] * 4],
     "FusedBatchNormGrad": lambda n, x, v: [x[1], x[2], x[2]],
     "Reshape": lambda n, x, v: rules.reshaped(x[0], v[1].tolist()),
-    "Squeeze": lambda n, x, v: rules.squeezed(x[0], _attribute(n, "squeeze_dims") or ()),
+    "Squeeze": lambda n, x, v: rules.squeezed(x[0], n.attributes.get("squeeze_dims") or ()),
     "SoftmaxCrossEntropyWithLogits": lambda n, x, v: [x[0][:1], x[0]],
     "SparseSoftmaxCrossEntropyWithLogits": lambda n, x, v: [x[1], x[0]],
     "Tile": lambda n, x, v: rules.tiled(x[0], v[1]),

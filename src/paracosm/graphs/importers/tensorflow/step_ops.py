@@ -24,8 +24,8 @@ from paracosm.graphs.importers.tensorflow.graph_def import (
     phase_by_name,
     resource_of,
 )
-from paracosm.graphs.importers.tensorflow.nodes import TENSORFLOW, dtype_of, shape_proto
-from paracosm.graphs.importers.wire import Message, decode
+from paracosm.graphs.importers.tensorflow.nodes import dtype_of, messages, shape_of_message
+from paracosm.graphs.protobuf import parse_message
 from paracosm.units import parse_whole
 
 
@@ -200,54 +200,52 @@ def run_metadata_ops(data: bytes, where: str, *, step_stats: bool = False) -> li
         InputError: damaged, no step was traced.
     """
     if step_stats:
-        found = decode(data, "StepStats", TENSORFLOW, where)
+        stats = parse_message(messages()["StepStats"], data, where)
     else:
-        found = decode(data, "RunMetadata", TENSORFLOW, where)["step_stats"]
-    if found is None or not any(device["node_stats"] for device in found["dev_stats"]):
+        stats = parse_message(messages()["RunMetadata"], data, where).step_stats
+    if not any(device.node_stats for device in stats.dev_stats):
         raise InputError(
             f"{where}: no step was traced: RunMetadata.step_stats is empty (run with "
             "trace_level FULL_TRACE)"
         )
     return [
-        _stats_op(node, device["device"])
-        for device in found["dev_stats"]
-        for node in device["node_stats"]
+        _stats_op(node, device.device) for device in stats.dev_stats for node in device.node_stats
     ]
 
 
-def _stats_op(found: Message, device: str) -> StepOp:
-    label = _LABEL.match(found["timeline_label"])
-    op = label["op"] if label else found["node_name"].rpartition(":")[2]
+def _stats_op(stats: Any, device: str) -> StepOp:
+    label = _LABEL.match(stats.timeline_label)
+    op = label["op"] if label else stats.node_name.rpartition(":")[2]
     inputs = label["inputs"].split(", ") if label and label["inputs"] else []
-    start, length = found["all_start_nanos"], found["all_end_rel_nanos"]
+    start, length = stats.all_start_nanos, stats.all_end_rel_nanos
     if not start:
-        start, length = found["all_start_micros"] * 1000, found["all_end_rel_micros"] * 1000
+        start, length = stats.all_start_micros * 1000, stats.all_end_rel_micros * 1000
     return StepOp(
-        name=found["node_name"],
+        name=stats.node_name,
         op=op,
-        inputs=tuple(each for each in inputs if each),
+        inputs=tuple(filter(None, inputs)),
         device=device,
         start=start,
         duration=length / 1e9,
-        outputs=tuple(_tensor(each) for each in found["output"]),
-        allocated=_allocated(found["output"]),
-        label=found["timeline_label"],
-        ended=length != 0 or (not found["all_start_nanos"] and op != "RecvTensor"),
+        outputs=tuple(_tensor(output.tensor_description) for output in stats.output),
+        allocated=_allocated(stats.output),
+        label=stats.timeline_label,
+        ended=length != 0 or (not stats.all_start_nanos and op != "RecvTensor"),
     )
 
 
-def _allocated(outputs: list[Message]) -> int | None:
-    described = outputs[0]["tensor_description"] if outputs else None
-    allocation = described and described["allocation_description"]
-    return allocation["requested_bytes"] if allocation else None
-
-
-def _tensor(found: Message) -> TensorArgument | None:
-    description = found["tensor_description"]
-    shape = None if description is None else shape_proto(description["shape"])
-    if description is None or shape is None or shape_of(shape) is None:
+def _allocated(outputs: Sequence[Any]) -> int | None:
+    description = outputs[0].tensor_description if outputs else None
+    if description is None or not description.HasField("allocation_description"):
         return None
-    return TensorArgument(shape, dtype_of(description["dtype"]))
+    return int(description.allocation_description.requested_bytes)
+
+
+def _tensor(description: Any) -> TensorArgument | None:
+    shape = shape_of_message(description.shape) if description.HasField("shape") else None
+    if shape is None or shape_of(shape) is None:
+        return None
+    return TensorArgument(shape, dtype_of(description.dtype))
 
 
 Event = dict[str, Any]

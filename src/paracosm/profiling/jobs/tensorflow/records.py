@@ -11,14 +11,14 @@ from paracosm.errors import InputError
 from paracosm.files import read_bytes
 from paracosm.graphs.importers.calls import bytes_of
 from paracosm.graphs.importers.formats import format_of
-from paracosm.graphs.importers.tensorflow.nodes import TENSORFLOW
+from paracosm.graphs.importers.tensorflow.nodes import messages
 from paracosm.graphs.importers.tensorflow.step_ops import (
     StepOp,
     is_stream,
     kernel_node,
     run_metadata_ops,
 )
-from paracosm.graphs.importers.wire import decode
+from paracosm.graphs.protobuf import parse_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +70,20 @@ def traced_step(
 
 
 def _nodes(data: bytes, where: str) -> dict[str, Node]:
-    found = decode(data, "PartitionedRun", TENSORFLOW, where)["partition_graphs"]
     nodes = {}
-    for each in (node for graph in found for node in graph["node"]):
-        attributes = each["attr"]
-        # What is sent to and from the program that called is no transfer between machines.
-        called = attributes.get("client_terminated", {"b": False})["b"]
-        tensor = attributes.get("tensor_name", {"s": b""})["s"].decode("utf-8", "replace")
-        names = (name.removeprefix("^").partition(":")[0] for name in each["input"])
-        nodes[each["name"]] = Node(
-            each["op"], tuple(names), each["device"], "" if called else tensor
-        )
+    run = parse_message(messages()["PartitionedRun"], data, where)
+    for graph in run.partition_graphs:
+        for node in graph.node:
+            attributes = dict(node.attr)
+            # What is sent to and from the program that called is no transfer between machines.
+            is_call = "client_terminated" in attributes and attributes["client_terminated"].b
+            tensor = attributes["tensor_name"].s if "tensor_name" in attributes else b""
+            nodes[node.name] = Node(
+                node.op,
+                tuple(name.removeprefix("^").partition(":")[0] for name in node.input),
+                node.device,
+                "" if is_call else tensor.decode("utf-8", "replace"),
+            )
     return nodes
 
 
