@@ -24,8 +24,8 @@ from paracosm.arrays import Codes, Floats, Ints, distinct_rows
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError, unknown
 from paracosm.files import check_columns, check_seal, read_bytes, sealing
-from paracosm.graphs.attention import counted_in_half
 from paracosm.graphs.build import Columns, Lists, assemble
+from paracosm.graphs.flops import counted_in_half
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Op
 from paracosm.units import parse_whole
 

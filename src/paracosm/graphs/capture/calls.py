@@ -1,14 +1,11 @@
 """The arguments of a dispatched op, the tensors that it reads, changes and makes, and its work.
 
-Floating-point operations: matrix products and convolutions by PyTorch's own formulas
-(torch.utils.flop_counter; a multiply-add is two), fused attention as `graphs/attention.py` says,
-causal in half. Ops that only move or fill memory, random numbers and views count none. Every other
-op counts one per element of its largest input or output: exact for element-wise ops, a lower bound
-for norms, softmax and the like, which pass over their input more than once.
+Floating-point operations are as `graphs/flops.py` says, convolutions by PyTorch's own formulas
+(torch.utils.flop_counter). Ops that only move or fill memory, random numbers and views count none.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +16,7 @@ from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
 from paracosm.errors import InputError
-from paracosm.graphs.attention import call_flops
+from paracosm.graphs.flops import aten_product_flops, call_flops
 from paracosm.graphs.graph import TensorArgument, encode_arguments
 
 COLLECTIVES = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd"})
@@ -234,11 +231,11 @@ def flops_of(
     effects: Effects,
 ) -> int:
     packet = func.overloadpacket
-    name = str(packet)
-    if (attention := call_flops(str(func), _shapes(args), args, kwargs)) is not None:
+    name, shapes = str(packet), _shapes(args)
+    if (attention := call_flops(str(func), shapes, args, kwargs)) is not None:
         return attention
-    if name in _FORMULAS:
-        return int(_FORMULAS[name](*args))
+    if (product := aten_product_flops(name.removeprefix("aten."), shapes)) is not None:
+        return product
     if packet in flop_registry:
         return int(flop_registry[packet](*args, **kwargs, out_val=outputs))
     if name in _MOVES or name in ALLOCATE or func.namespace not in ("aten", "prims"):
@@ -285,27 +282,6 @@ def _shapes(args: Sequence[Any]) -> list[tuple[int, ...] | None]:
     return [tuple(each.shape) if isinstance(each, Tensor) else None for each in args]
 
 
-def _recurrence(x: Tensor, of_inputs: Tensor, of_states: Tensor, *_: Any) -> int:
-    """Each step of each sequence multiplies its input and its state with a matrix."""
-    return 2 * x.shape[:2].numel() * (of_inputs.numel() + of_states.numel())
-
-
-def _grouped(matrices: Tensor, others: Tensor, *_: Any) -> int:
-    """Of each row of the first with one matrix of the second, or of each column with one."""
-    rows = matrices if matrices.dim() == 2 or others.dim() == 3 else matrices[0]
-    return 2 * rows.shape.numel() * others.shape[-1]
-
-
-# Products that PyTorch's registry leaves out.
-_FORMULAS: Mapping[str, Callable[..., Any]] = {
-    "aten.mkldnn_rnn_layer": _recurrence,
-    "aten.mkldnn_rnn_layer_backward": lambda *args: 2 * _recurrence(*args),
-    "aten.mv": lambda matrix, *_: 2 * matrix.numel(),
-    "aten.addmv": lambda _bias, matrix, *_: 2 * matrix.numel(),
-    "aten._grouped_mm": _grouped,
-    "aten._scaled_grouped_mm": _grouped,
-    "aten.dot": lambda vector, *_: 2 * vector.numel(),
-}
 _GATHERS = frozenset(
     f"aten.{name}" for name in ("embedding", "index", "index_select", "gather", "take")
 )

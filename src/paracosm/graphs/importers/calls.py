@@ -163,6 +163,10 @@ def check_sizes(sizes: Iterable[str], known: Collection[str], where: str) -> Non
             raise InputError(f"{where}: --size: {unknown('size', name, known)}")
 
 
+def shapes_of(tensors: Iterable[TensorArgument | None]) -> list[tuple[int, ...] | None]:
+    return [None if tensor is None else tensor.shape for tensor in tensors]
+
+
 def elements_of(tensor: TensorArgument | None) -> int:
     return 0 if tensor is None else math.prod(tensor.shape)
 

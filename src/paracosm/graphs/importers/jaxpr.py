@@ -10,8 +10,9 @@ from typing import Any
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
 from paracosm.files import read_bytes
+from paracosm.graphs.flops import elementwise_flops, product_flops
 from paracosm.graphs.graph import Graph, TensorArgument
-from paracosm.graphs.importers.calls import Call, bytes_of, elements_of, graph_of_calls
+from paracosm.graphs.importers.calls import Call, bytes_of, graph_of_calls, shapes_of
 from paracosm.graphs.importers.shape_rules import shape_of
 
 VERSION = 1
@@ -181,19 +182,17 @@ def _flops(
     inputs: Sequence[TensorArgument | None],
     outputs: Sequence[TensorArgument],
 ) -> int:
-    """Return floating-point operations: products by their formula (a multiply-add is two), moves
-    none, any other op one for each element of its largest tensor."""
     if name in _VIEWS or name in _MOVES or _COMMUNICATION.match(name):
         return 0
     if name == "dot_general" and inputs[0] is not None:
         (contracted, _), _ = params["dimension_numbers"]
         inner = math.prod(inputs[0].shape[i] for i in contracted)
-        return 2 * elements_of(outputs[0]) * int(inner)
+        return int(product_flops(outputs[0].shape, inner))
     if name == "conv_general_dilated" and inputs[1] is not None:
         weight = inputs[1].shape
         out_channels = weight[params["dimension_numbers"][1][0]]
-        return 2 * elements_of(outputs[0]) * int(math.prod(weight) // max(out_channels, 1))
-    return max((elements_of(tensor) for tensor in (*inputs, *outputs)), default=0)
+        return product_flops(outputs[0].shape, math.prod(weight) // max(out_channels, 1))
+    return elementwise_flops(shapes_of((*inputs, *outputs)))
 
 
 def _gradients(calls: Sequence[Call]) -> set[str]:

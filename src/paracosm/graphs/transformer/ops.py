@@ -3,7 +3,7 @@
 Numbers have two bytes (half precision), those in float8 one, masks of dropout one.
 """
 
-from paracosm.graphs.attention import attention_flops
+from paracosm.graphs.flops import attention_flops
 from paracosm.graphs.graph import Op, TensorArgument, encode_arguments
 
 HALF = 2

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 from paracosm.errors import InputError
-from paracosm.graphs.attention import counted_in_half
+from paracosm.graphs.flops import counted_in_half
 from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import (

@@ -188,12 +188,13 @@ class KinetoFile:
         for event in scanner.values():
             try:
                 phase = event["ph"]
+                count = self._phases.get(phase, 0)
             except (TypeError, KeyError):
                 raise scanner.broken(
                     'a list that is none of events: one without "ph" ends here'
                 ) from None
             if phase != "X":
-                self._phases[phase] = self._phases.get(phase, 0) + 1
+                self._phases[phase] = count + 1
                 event = self._paired(event, phase) if phase in ("B", "E") else None
             if event is not None:
                 try:

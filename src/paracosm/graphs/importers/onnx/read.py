@@ -1,9 +1,5 @@
 """ONNX files as graphs: the forward pass, and optionally the backward pass that would train it.
 
-Work: products by their formula (a multiply-add is two; a bias counts nothing, as in PyTorch's
-counter); views, constants and ops that only move data count none; any other op one per element of
-its largest tensor: exact for element-wise ops, a lower bound for softmax, norms and the like.
-
 ONNX has forward passes only. For every op on the way from a parameter to an output, a rule defines
 which of its inputs and outputs the gradient needs (they are kept until then), and how much it
 computes. Products have one node for each gradient, as kernel libraries do:
@@ -21,8 +17,14 @@ from typing import Any
 
 from paracosm.errors import InputError, unknown
 from paracosm.files import read_bytes
+from paracosm.graphs.flops import (
+    UPDATE_FLOPS,
+    convolution_flops,
+    elementwise_flops,
+    product_flops,
+)
 from paracosm.graphs.graph import Graph, TensorArgument
-from paracosm.graphs.importers.calls import Call, bytes_of, elements_of, graph_of_calls
+from paracosm.graphs.importers.calls import Call, bytes_of, elements_of, graph_of_calls, shapes_of
 from paracosm.graphs.importers.onnx.model import Model, OnnxNode, read_model
 
 
@@ -59,7 +61,7 @@ def read_onnx(
     if train:
         added, kept = training_calls(calls, model.tensors, parameters, model.outputs, chosen, where)
         calls += added
-        resident["optimizer"] = OPTIMIZERS[chosen][0] * sum(
+        resident["optimizer"] = OPTIMIZERS[chosen] * sum(
             bytes_of(model.tensors.get(value)) for value in parameters
         )
     return graph_of_calls(
@@ -165,30 +167,22 @@ _MOVES = frozenset(
 
 def flops_of(node: OnnxNode, tensors: Mapping[str, TensorArgument]) -> int:
     """Return the floating-point operations of a node; 0 if its shapes are unknown."""
-    inputs = [tensors.get(value) for value in node.inputs]
-    outputs = [tensors.get(value) for value in node.outputs]
     if node.op in VIEWS or node.op in _MOVES or node.op in OPAQUE:
         return 0
-    if node.op in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
-        return _product(node, inputs, outputs)
-    return max((elements_of(tensor) for tensor in (*inputs, *outputs)), default=0)
-
-
-def _product(
-    node: OnnxNode,
-    inputs: Sequence[TensorArgument | None],
-    outputs: Sequence[TensorArgument | None],
-) -> int:
-    if len(inputs) < 2 or inputs[0] is None or inputs[1] is None or not outputs:
+    inputs = shapes_of(map(tensors.get, node.inputs))
+    outputs = shapes_of(map(tensors.get, node.outputs))
+    if node.op not in _PRODUCTS:
+        return elementwise_flops((*inputs, *outputs))
+    x, weight, output = [*inputs, None, None][:2] + [*outputs, None][:1]
+    if x is None or weight is None:
         return 0
-    x, weight = inputs[0].shape, inputs[1].shape
-    if node.op == "Conv":
-        return 2 * elements_of(outputs[0]) * math.prod(weight[1:])
     if node.op == "ConvTranspose":
-        return 2 * math.prod(x) * math.prod(weight[1:])
-    if not x or not weight:
+        return convolution_flops(x, weight[1:])
+    if output is None or not x or not weight:
         return 0
-    return 2 * elements_of(outputs[0]) * x[0 if node.attributes.get("transA") else -1]
+    if node.op == "Conv":
+        return convolution_flops(output, weight[1:])
+    return product_flops(output, x[0 if node.attributes.get("transA") else -1])
 
 
 Tensors = dict[str, TensorArgument]
@@ -248,10 +242,8 @@ _STOPS = frozenset(
 )
 """Ops that no gradient passes."""
 
-OPTIMIZERS = {"sgd": (0, 2), "adam": (2, 14)}
-"""Numbers of states, and floating-point operations, for each element of a parameter: p - lr g; and
-Kingma and Ba, Adam (2015), algorithm 1: 3 and 4 for the moments, 2 for the corrections, 5 for the
-step."""
+OPTIMIZERS = {"sgd": 0, "adam": 2}
+"""How many numbers they keep for each element of a parameter."""
 
 
 def training_calls(
@@ -427,13 +419,13 @@ def _read(call: Call, rule: Rule) -> tuple[str, ...]:
 
 
 def _update(value: str, gradient: str, tensor: TensorArgument, optimizer: str) -> Call:
-    states, passes = OPTIMIZERS[optimizer]
+    states = OPTIMIZERS[optimizer]
     size = bytes_of(tensor)
     return Call(
         op=f"optimizer.{optimizer}",
         name=value.rpartition(".")[0],
         inputs=(value, gradient),
-        flops=passes * math.prod(tensor.shape),
+        flops=UPDATE_FLOPS[optimizer] * math.prod(tensor.shape),
         moved=((2 + states) * size, (1 + states) * size),
         phase="optimizer",
     )

@@ -2,16 +2,21 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from paracosm.data_files import parse_json
 from paracosm.errors import InputError
 from paracosm.files import read_bytes
-from paracosm.graphs.attention import call_flops
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.chakra.trace import arguments_of, bytes_of
+from paracosm.graphs.flops import (
+    aten_product_flops,
+    call_flops,
+    convolution_flops,
+    elementwise_flops,
+)
 from paracosm.graphs.graph import Graph, Op
 from paracosm.graphs.importers.pytorch.ops import (
     COLLECTIVE,
@@ -203,70 +208,47 @@ _MOVES = frozenset(
 
 
 def flops_of(call: ObservedCall) -> int:
-    """Return the floating-point operations of a call; 0 if the trace lacks its shapes.
-
-    Products by PyTorch's own formulas (a multiply-add is two), fused attention as
-    `graphs/attention.py` says, moves none, any other op one per element of its largest tensor.
-    """
-    name = call.name.rpartition("::")[2]
+    """Return the floating-point operations of a call; 0 if the trace lacks its shapes."""
+    name, shapes = call.name.rpartition("::")[2], call.inputs.shapes
     if name in _MOVES:
         return 0
     try:
-        if (attention := call_flops(name, call.inputs.shapes, call.inputs.values)) is not None:
+        if (attention := call_flops(name, shapes, call.inputs.values)) is not None:
             return attention
-        if (formula := _FORMULAS.get(name)) is not None:
-            return int(formula(call.inputs.shapes, call.outputs.shapes, call.inputs.values))
+        if (product := aten_product_flops(name, shapes)) is not None:
+            return product
         if "convolution" in name:
             return _convolution(name, call)
     except _WRONG_SHAPES:
         return 0
-    return max(map(_largest, (call.inputs, call.outputs)))
+    tensors = (call.inputs, call.outputs)
+    return elementwise_flops(shape for each in tensors for shape in _tensor_shapes(each))
 
 
-def _largest(tensors: Any) -> int:
-    sizes = [0]
+def _tensor_shapes(tensors: Any) -> Iterator[list[int]]:
     for kind, shape in zip(tensors.types, tensors.shapes, strict=False):
         if isinstance(kind, str) and "Tensor(" in kind:
-            sizes += _elements(shape)
-    return max(sizes)
+            yield from _shapes_in(shape)
 
 
-def _elements(shape: Any) -> list[int]:
+def _shapes_in(shape: Any) -> Iterator[list[int]]:
+    """Yield a shape, or those in a list of them."""
     if not isinstance(shape, list):
-        return []
+        return
     if all(type(size) is int for size in shape):
-        return [math.prod(shape) if 0 <= math.prod(shape) < 2**50 else 0]
-    return [count for each in shape for count in _elements(each)]
-
-
-def _matrices(a: list[int], b: list[int]) -> int:
-    return int(2 * math.prod(a) * b[-1])
-
-
-def _grouped(a: list[int], b: list[int]) -> int:
-    """Of each row of the first with one matrix of the second, or of each column with one."""
-    return _matrices(a if len(a) == 2 or len(b) == 3 else a[1:], b)
+        if 0 <= math.prod(shape) < 2**50:
+            yield shape
+        return
+    for part in shape:
+        yield from _shapes_in(part)
 
 
 def _convolution(name: str, call: ObservedCall) -> int:
-    """Two for each element of the output and of the kernel that makes it.
-
-    Gradients: as much again for each that is requested (the output mask of convolution_backward;
-    two of cudnn's and mkldnn's own).
-    """
+    """Gradients: as much again as the product for each that is requested (the output mask of
+    convolution_backward; two of cudnn's and mkldnn's own)."""
     shapes = call.inputs.shapes
     if name.endswith("_backward"):
         mask = call.inputs.values[-1] if call.inputs.values else None
-        asked = sum(map(bool, mask[:2])) if isinstance(mask, list) and len(mask) > 1 else 2
-        return int(asked * 2 * math.prod(shapes[0]) * math.prod(shapes[2][1:]))
-    return int(2 * math.prod(call.outputs.shapes[0]) * math.prod(shapes[1][1:]))
-
-
-_FORMULAS: Mapping[str, Callable[[Any, Any, Any], int]] = {
-    **dict.fromkeys(("mm", "bmm", "_scaled_mm"), lambda i, o, v: _matrices(i[0], i[1])),
-    **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), lambda i, o, v: _grouped(i[0], i[1])),
-    **dict.fromkeys(("addmm", "baddbmm", "addmm_", "baddbmm_", "_addmm_activation"),
-                    lambda i, o, v: _matrices(i[1], i[2])),
-    **dict.fromkeys(("mv", "dot", "vdot"), lambda i, o, v: 2 * math.prod(i[0])),
-    "addmv": lambda i, o, v: 2 * math.prod(i[1]),
-}  # fmt: skip
+        requested = sum(map(bool, mask[:2])) if isinstance(mask, list) and len(mask) > 1 else 2
+        return requested * convolution_flops(shapes[0], shapes[2][1:])
+    return convolution_flops(call.outputs.shapes[0], shapes[1][1:])

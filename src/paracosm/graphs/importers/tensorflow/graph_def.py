@@ -10,8 +10,21 @@ from typing import Any
 from paracosm.errors import InputError
 from paracosm.files import read_bytes
 from paracosm.graphs.check import in_issue_order, node_label
+from paracosm.graphs.flops import (
+    UPDATE_FLOPS,
+    convolution_flops,
+    elementwise_flops,
+    product_flops,
+)
 from paracosm.graphs.graph import Graph, TensorArgument
-from paracosm.graphs.importers.calls import Call, bytes_of, check_sizes, elements_of, graph_of_calls
+from paracosm.graphs.importers.calls import (
+    Call,
+    bytes_of,
+    check_sizes,
+    elements_of,
+    graph_of_calls,
+    shapes_of,
+)
 from paracosm.graphs.importers.tensorflow.nodes import (
     Known,
     TfNode,
@@ -245,9 +258,12 @@ _OPTIMIZER = re.compile(
 )
 _OTHER = re.compile(r"^(save|init|report_uninitialized_variables)(_\d+)?$")
 
-_STEPS = {"ApplyGradientDescent": 2, "ApplyMomentum": 4, "ApplyAdam": 14, "ApplyAdagrad": 6}
-"""Floating-point operations of an update, for each element: p - lr g; v = mu v + g before it; Adam
-(Kingma and Ba 2015, algorithm 1); the sum of squares, its root and the division before it."""
+_UPDATES = {
+    "ApplyGradientDescent": "sgd",
+    "ApplyMomentum": "momentum",
+    "ApplyAdam": "adam",
+    "ApplyAdagrad": "adagrad",
+}
 
 
 def resource_of(op: str) -> str:
@@ -296,8 +312,8 @@ def flops_of(
     plain = op.removeprefix("_Fused").removeprefix("Resource")
     if op in HOST or plain in _MOVES or _COPIES.search(op):
         return 0
-    if plain in _STEPS and inputs:
-        return _STEPS[plain] * max(map(elements_of, inputs))
+    if plain in _UPDATES and inputs:
+        return UPDATE_FLOPS[_UPDATES[plain]] * max(map(elements_of, inputs))
     if "Conv" in plain and len(inputs) > 1:
         return _convolution(plain, inputs, outputs)
     if plain.startswith(("MatMul", "BatchMatMul")) and len(inputs) > 1 and outputs:
@@ -308,14 +324,13 @@ def flops_of(
         rows, columns = out.shape[-2:]
         batch = max(math.prod(out.shape[:-2]), 1)
         inner = elements_of(a) * batch // max(math.prod(a.shape[:-2]), 1) // (batch * rows)
-        return 2 * batch * rows * columns * inner
-    return max(map(elements_of, (*inputs, *outputs)), default=0)
+        return product_flops((batch, rows, columns), inner)
+    return elementwise_flops(shapes_of((*inputs, *outputs)))
 
 
 def _convolution(
     op: str, inputs: Sequence[TensorArgument | None], outputs: Sequence[TensorArgument | None]
 ) -> int:
-    """Two for each element of the output and of the kernel that makes it; gradients likewise."""
     out = outputs[0] if outputs else None
     if op.endswith("BackpropInput"):
         weight, moved = inputs[1], inputs[2] if len(inputs) > 2 else None
@@ -326,4 +341,4 @@ def _convolution(
     if weight is None or moved is None:
         return 0
     kernel = weight.shape[:-2] if op.startswith("Depthwise") else weight.shape[:-1]
-    return 2 * elements_of(moved) * math.prod(kernel)
+    return convolution_flops(moved.shape, kernel)

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from paracosm.graphs.attention import CALLS, call_flops
+from paracosm.graphs.flops import CALLS, call_flops
 from paracosm.models import Workload
 from paracosm.profiling.jobs.pytorch.options import trained
 from paracosm.profiling.jobs.pytorch.transport import (

@@ -1,19 +1,87 @@
-"""Floating-point operations of fused attention, as all graphs, timings and importers count them.
+"""Floating-point operations by shape, as all graphs, timings and importers count them.
 
-Forward two products of queries x keys x width (the scores, and their sum of the values), backward
-five: the scores are computed again (Dao et al., "FlashAttention", 2022, section 3.1 and appendix
-B). Where `is_causal` is set, a kernel leaves out the scores that nobody sees: half of the products
-count (Dao et al. and Megatron report their rates so). A mask that is given as a tensor is only
-added to the scores, and all of them count.
+Products and convolutions count by their formulas, a multiply-add as two; a bias counts nothing, as
+in PyTorch's counter. Ops that only move data count none. Any other op counts one per element of its
+largest tensor: exact for element-wise ops, a lower bound for softmax, norms and the like.
+
+Fused attention has two products of queries x keys x width forward (the scores, and their sum of the
+values), five backward: the scores are computed again (Dao et al., "FlashAttention", 2022, section
+3.1 and appendix B). Where `is_causal` is set, a kernel leaves out the scores that nobody sees: half
+of the products count (Dao et al. and Megatron report their rates so). A mask that is given as a
+tensor is only added to the scores, and all of them count.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from paracosm.errors import InputError
 from paracosm.graphs.graph import Op, TensorArgument, decode_arguments
+
+Shape = Sequence[int]
+
+UPDATE_FLOPS = {"sgd": 2, "momentum": 4, "adagrad": 6, "adam": 14}
+"""Of an optimizer, for each element of a parameter: p - lr g; v = mu v + g before it; the sum of
+squares, its root and the division before it; and Kingma and Ba, Adam (2015), algorithm 1: 3 and 4
+for the moments, 2 for the corrections, 5 for the step."""
+
+
+def product_flops(output: Shape, inner: int) -> int:
+    """Return the operations of a matrix product; `inner` elements are summed for each of output."""
+    return 2 * math.prod(output) * inner
+
+
+def convolution_flops(moved: Shape, kernel: Shape) -> int:
+    """Return the operations of a convolution, or of one of its gradients.
+
+    Args:
+        moved: the output, or the input of a transposed one.
+        kernel: of the weight, what each element of `moved` is multiplied with.
+    """
+    return 2 * math.prod(moved) * math.prod(kernel)
+
+
+def elementwise_flops(shapes: Iterable[Shape | None]) -> int:
+    """Return one for each element of the largest tensor; None stands for an unknown shape."""
+    return max((math.prod(shape) for shape in shapes if shape is not None), default=0)
+
+
+def aten_product_flops(name: str, shapes: Sequence[Any]) -> int | None:
+    """Return the operations of one of PyTorch's products by the shapes of its arguments.
+
+    None where it is none; `name` has neither namespace nor overload.
+    """
+    formula = _ATEN_PRODUCTS.get(name)
+    return None if formula is None else formula(shapes)
+
+
+def _matrices(a: Shape, b: Shape) -> int:
+    return product_flops(a, b[-1])
+
+
+def _grouped(a: Shape, b: Shape) -> int:
+    """Of each row of the first with one matrix of the second, or of each column with one."""
+    return _matrices(a if len(a) == 2 or len(b) == 3 else a[1:], b)
+
+
+def _recurrence(x: Shape, of_inputs: Shape, of_states: Shape) -> int:
+    """Each step of each sequence multiplies its input and its state with a matrix."""
+    return product_flops(x[:2], math.prod(of_inputs) + math.prod(of_states))
+
+
+_ATEN_PRODUCTS: Mapping[str, Callable[[Sequence[Any]], int]] = {
+    **dict.fromkeys(("mm", "bmm", "_scaled_mm"), lambda s: _matrices(s[0], s[1])),
+    **dict.fromkeys(
+        ("addmm", "baddbmm", "addmm_", "baddbmm_", "_addmm_activation"),
+        lambda s: _matrices(s[1], s[2]),
+    ),
+    **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), lambda s: _grouped(s[0], s[1])),
+    **dict.fromkeys(("mv", "dot", "vdot"), lambda s: product_flops(s[0], 1)),
+    "addmv": lambda s: product_flops(s[1], 1),
+    "mkldnn_rnn_layer": lambda s: _recurrence(*s[:3]),
+    "mkldnn_rnn_layer_backward": lambda s: 2 * _recurrence(*s[:3]),
+}
 
 
 def attention_flops(

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention, silu
 
-from paracosm.graphs.attention import CALLS, call_flops, counted_in_half
 from paracosm.graphs.build import Node, build_graph
 from paracosm.graphs.capture.calls import Effects, flops_of
 from paracosm.graphs.capture.record import record
 from paracosm.graphs.capture.step import TrainingStep
 from paracosm.graphs.file import load_graph, save_graph
+from paracosm.graphs.flops import CALLS, call_flops, counted_in_half
 from paracosm.graphs.graph import PHASES, Graph, Op, TensorArgument, encode_arguments
 from paracosm.graphs.transformer.architecture import Transformer
 from paracosm.graphs.transformer.graph import transformer_graph
