@@ -8,10 +8,10 @@ from typing import Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paracosm.network.sharing import LAST_INSTANT, FairTraffic
 
 from paracosm.emulation.cost import Cost
 from paracosm.emulation.ports import Ports, Span
-from paracosm.network.sharing import LAST_INSTANT, FairTraffic
 
 MS = 1e-3
 Sharing = Literal["fair", "serial"]

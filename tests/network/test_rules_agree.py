@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from heapq import heappop
 from typing import Any
 
 import numpy as np
@@ -17,8 +15,10 @@ from paracosm.cluster.collectives import shares_ports
 from paracosm.cluster.link import Duplex, Link, Packets, Sharing
 from paracosm.compiled import compiled_whole
 from paracosm.network import Stations, compiled
+from paracosm.network.clock import LAST_INSTANT
+from paracosm.network.fair import FairTraffic
 from paracosm.network.packets import PacketTraffic
-from paracosm.network.sharing import LAST_INSTANT, FairTraffic, SerialPort, release, request
+from paracosm.network.serial import SerialTraffic
 from paracosm.network.stations import binding_routes
 
 Ints = npt.NDArray[np.int64]
@@ -48,96 +48,36 @@ def play(traffic: Any, time: Any, route: Any, demand: Any, done: Any, order: Any
         compiled.settle(traffic, now)
 
 
-class Flowing:
-    """The rule for fair flows or packets, as the engine uses it but for its connections."""
-
-    def __init__(
-        self, traffic: FairTraffic, routes: Sequence[Sequence[int]], capacity: Sequence[float]
-    ) -> None:
-        self._traffic = traffic
-        self._routes = [self._traffic.route(path) for path in binding_routes(routes, capacity)]
-        self.next_end = self._traffic.next_end
-        self.pop_end = self._traffic.pop_end
-        self.settle = self._traffic.settle
-
-    def request(self, route: int, message: int, demand: float, now: int) -> None:
-        if isinstance(self._traffic, PacketTraffic):
-            self._traffic.request(message, self._routes[route], demand, now, stream=route)
-        else:
-            self._traffic.request(message, self._routes[route], demand, now)
-
-
-@dataclass
-class Held:
-    """What holds ports, or waits for them."""
-
-    number: int
-    route: Any
-    occupancy: float
-    began: float = -1
-
-
-@dataclass
-class Way:
-    sim: Any
-    outgoing: SerialPort
-    incoming: SerialPort
-    ports: tuple[SerialPort, ...]
-    plain: bool
-
-
-class Serial:
-    """The rule for ports that are held alone, with the queue of events that the engine has."""
-
-    def __init__(self, routes: Sequence[Sequence[int]], capacity: Sequence[float]) -> None:
-        ports = [SerialPort() for _ in capacity]
-        self.now = 0
-        self.near: list[Any] = []
-        self.complete = None
-        self._ways = []
-        for path in routes:
-            through = tuple(ports[station] for station in path)
-            self._ways.append(Way(self, through[0], through[1], through, len(path) == 2))
-
-    def next_end(self) -> int:
-        return int(self.near[0][0]) if self.near else LAST_INSTANT
-
-    def request(self, route: int, message: int, demand: float, now: int) -> None:
-        self.now = now
-        request(Held(message, self._ways[route], int(demand)))
-
-    def pop_end(self, now: int) -> int:
-        if self.next_end() != now:
-            return -1
-        _, number, _, held = heappop(self.near)
-        self.now = now
-        release(held.route)
-        return int(number)
-
-    def settle(self, now: int) -> None:
-        pass
+Traffic = FairTraffic | SerialTraffic
 
 
 def play_in_python(
-    traffic: Flowing | Serial, messages: list[Message]
+    traffic: Traffic,
+    routes: Sequence[Sequence[int]],
+    messages: list[Message],
+    copied: bool = False,
 ) -> tuple[list[int], list[int]]:
-    """Do as `play`."""
-    done, asked = [0] * len(messages), 0
+    """Do as `play`; `copied`: go on with a copy after every instant, and use up another one."""
+    done, asked = dict[int, int](), 0
     order: list[int] = []
     while True:
         now = traffic.next_end()
         if asked < len(messages):
             now = min(now, messages[asked][0])
         if now == LAST_INSTANT:
-            return done, order
+            return [done[message] for message in range(len(messages))], order
         while (message := traffic.pop_end(now)) >= 0:
             done[message] = now
             order.append(message)
         while asked < len(messages) and messages[asked][0] == now:
             _, route, demand = messages[asked]
-            traffic.request(route, asked, demand, now)
+            path: Any = traffic.route(routes[route])
+            traffic.request(asked, path, demand, now, stream=route)
             asked += 1
         traffic.settle(now)
+        if copied:
+            play_in_python(traffic.copy(), routes, [])
+            traffic = traffic.copy()
 
 
 def both(
@@ -153,15 +93,16 @@ def both(
     traffic = compiled.make_traffic(sharing, routes, capacity, room)
     done, order = np.zeros(len(messages), np.int64), np.zeros(len(messages), np.int64)
     assert play(traffic, time, route, demand, done, order) == len(messages)
+    rule: Traffic = SerialTraffic(capacity)
+    if sharing != "serial":
+        routes = binding_routes(routes, capacity)
+        rule = FairTraffic(capacity)
     if isinstance(sharing, Packets):
-        rule: Flowing | Serial = Flowing(PacketTraffic(sharing.quantum, capacity), routes, capacity)
-    elif sharing == "fair":
-        rule = Flowing(FairTraffic(capacity), routes, capacity)
-    else:
-        rule = Serial(routes, capacity)
-    found = play_in_python(rule, messages)
-    assert found == (done.tolist(), order.tolist())
-    return found
+        rule = PacketTraffic(sharing.quantum, capacity)
+    expected = done.tolist(), order.tolist()
+    assert play_in_python(rule.copy(), routes, messages) == expected
+    assert play_in_python(rule, routes, messages, copied=True) == expected
+    return expected
 
 
 bandwidths = st.sampled_from([1e6, 2.5e6, 1e7 / 3, 1e8, 1.25e9])

@@ -28,7 +28,7 @@ from paracosm.engine.transfers import (
     deliver,
 )
 from paracosm.errors import InputError, shown, unknown
-from paracosm.network.sharing import request
+from paracosm.network.serial import request
 from paracosm.timing.distribution import Distribution
 from paracosm.timing.parse import load_recording, save_recording
 

@@ -1,7 +1,7 @@
 """Messages: on their way through the ports of two nodes, and in the mailbox of their target.
 
 If the network is shared serially, as it is without one and with a user-defined network, a transfer
-holds its ports alone (`paracosm.network.sharing` has the rule), and is one event, at its end. On a
+holds its ports alone (`paracosm.network.serial` has the rule), and is one event, at its end. On a
 cluster whose links are shared fairly, transfers flow concurrently, or in turn if it serves packets
 (`Flows`).
 
@@ -33,8 +33,10 @@ from paracosm.engine.processes import (
     WaitQueue,
 )
 from paracosm.errors import InputError, unknown
+from paracosm.network.clock import LAST_INSTANT
+from paracosm.network.fair import FairConnection, FairTraffic
 from paracosm.network.packets import PacketTraffic
-from paracosm.network.sharing import LAST_INSTANT, FairConnection, FairTraffic, SerialPort, release
+from paracosm.network.serial import SerialPort, release
 from paracosm.network.stations import Stations
 
 # The messages of a worker that never had to keep one, and the transfers of a way where none ever
@@ -448,7 +450,7 @@ _PER_SECOND = 1e12
 class Flows:
     """The flows through the ports of a simulated cluster.
 
-    `paracosm.network.sharing` and `packets` compute when flows end, in whole picoseconds. Here
+    `paracosm.network.fair` and `packets` compute when flows end, in whole picoseconds. Here
     their instants become events. A *timer* is scheduled for the next end; when rates change so that
     an earlier flow ends first, another one is set, and the old one has no effect. Begins and ends
     at an instant are followed by one more event, after all others of the instant: the new rates.

@@ -26,8 +26,9 @@ import numpy as np
 
 from paracosm.arrays import Codes, Ints
 from paracosm.compiled import columns, inlined, subroutine
+from paracosm.network.clock import FAR, FORGIVEN, LAST_INSTANT
+from paracosm.network.fair import SAME
 from paracosm.network.heaps import place_event, place_item, pop_event, pop_item
-from paracosm.network.sharing import FORGIVEN, LAST_INSTANT, SAME
 from paracosm.network.stations import binding_routes
 
 NOBODY = -1
@@ -218,7 +219,7 @@ def earliest_end(fair: Any, slot: Any, now: Any) -> Any:
         path = fair.paths[record.path]
         got = path.virtual + path.rate * (now - path.since)
         end = now + (record.until - got) * record.weight * path.period * (1.0 - 1e-9)
-    return np.int64(max(np.float64(now), min(end, 9.2e18)))
+    return np.int64(max(np.float64(now), min(end, FAR)))
 
 
 @inlined
@@ -474,7 +475,7 @@ def whole_instant(since: Any, lasts: Any) -> Any:
     """Return the first whole picosecond `lasts` after `since`; the last instant if that is far."""
     due = LAST_INSTANT
     lasts = max(0.0, lasts)
-    if lasts < 9.2e18 - since:
+    if lasts < FAR - since:
         whole = np.int64(lasts)
         due = since + whole
         if lasts - whole > FORGIVEN:

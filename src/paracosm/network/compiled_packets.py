@@ -13,6 +13,7 @@ import numpy as np
 from paracosm.arrays import Ints
 from paracosm.compiled import columns, inlined, subroutine
 from paracosm.network import compiled_fair
+from paracosm.network.clock import FAR, FORGIVEN, LAST_INSTANT
 from paracosm.network.compiled_fair import (
     ALONE,
     DONE,
@@ -26,7 +27,6 @@ from paracosm.network.compiled_fair import (
     whole_instant,
 )
 from paracosm.network.heaps import place_event, place_item, pop_item
-from paracosm.network.sharing import FORGIVEN, LAST_INSTANT
 
 NOBODY = -1
 
@@ -147,7 +147,7 @@ def next_end(queues: Any) -> Any:
 def earliest_end(queues: Any, slot: Any, now: Any) -> Any:
     """Return a lower bound of the end of a message: as if it were alone."""
     flow = queues.fair.messages[slot]
-    end = np.int64(min(flow.until, 9.2e18))
+    end = np.int64(min(flow.until, FAR))
     if flow.path >= 0:
         end = queues.messages[slot].earliest
     return max(now, end)

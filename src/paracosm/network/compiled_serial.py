@@ -14,8 +14,8 @@ import numpy as np
 
 from paracosm.arrays import Codes, Ints
 from paracosm.compiled import columns, inlined
+from paracosm.network.clock import FAR, LAST_INSTANT
 from paracosm.network.heaps import place_event, place_item, pop_event, pop_item
-from paracosm.network.sharing import LAST_INSTANT
 
 NOBODY = -1
 
@@ -104,7 +104,7 @@ def request(serial: Any, route: Any, message: Any, demand: Any, now: Any, weight
     record = serial.messages[slot]
     counts[FREE] = record.free
     record.message, record.number, record.route = message, counts[REQUESTS], route
-    record.lasts = np.int64(min(demand, 9.2e18))
+    record.lasts = np.int64(min(demand, FAR))
     record.end = NOBODY
     counts[REQUESTS] += 1
     _start(serial, slot, now)

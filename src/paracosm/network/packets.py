@@ -1,7 +1,7 @@
 """Packets in Python: streams at a port are served in turn, a quantum at a time.
 
 A stream is what one node sends to one other; its messages travel in order. Its long-run rate is the
-max-min fair one (`paracosm.network.sharing`), and one port limits it, of several the first. **That
+max-min fair one (`paracosm.network.fair`), and one port limits it, of several the first. **That
 port serves the streams that it limits in turn, `quantum` bytes of each, at their combined rate.**
 Ports that do not limit a stream let it pass at once; docs/cluster-file.md compares the rule with
 the others and has its sources. As in Shreedhar, Varghese, "Efficient Fair Queuing using Deficit
@@ -22,15 +22,10 @@ from collections import deque
 from collections.abc import Hashable, Iterable
 from heapq import heapify, heappop, heappush
 from math import ceil, floor, inf
+from typing import Self
 
-from paracosm.network.sharing import (
-    FORGIVEN,
-    LAST_INSTANT,
-    FairConnection,
-    FairRoute,
-    FairTraffic,
-    whole_instant,
-)
+from paracosm.network.clock import FORGIVEN, LAST_INSTANT, whole_instant
+from paracosm.network.fair import FairConnection, FairRoute, FairTraffic
 
 
 class _Message:
@@ -78,6 +73,14 @@ class _Queue:
         self.last: _Message | None = None
         self.ended: tuple[Hashable, int, float] = (None, -1, 0.0)
         self.is_changed = False
+
+    def become(self, old: "_Queue", messages: dict[_Message, _Message]) -> None:
+        """Take over all of another queue, with other messages in place of its own."""
+        self.waiting = deque(messages[message] for message in old.waiting)
+        self.level, self.rate, self.since, self.ahead = old.level, old.rate, old.since, old.ahead
+        self.last = old.last and messages[old.last]
+        self.until, self.due, self.ended = old.until, old.due, old.ended
+        self.is_changed = old.is_changed
 
     def serve(self, now: int) -> None:
         """Distribute what the port has served by now, before which no message has ended."""
@@ -128,12 +131,12 @@ class _Queue:
         served = self.ahead + self.rate * (now - self.since)
         self.since, self.ahead = now, max(0.0, served - self.until)
         if message.left > message.turn + slack:
-            for each in self.waiting:
-                each.left -= each.turn
-                each.turn = quantum
+            for other in self.waiting:
+                other.left -= other.turn
+                other.turn = quantum
             rounds = ceil((message.left - slack) / quantum) - 1
-            for each in self.waiting:
-                each.left -= rounds * quantum
+            for other in self.waiting:
+                other.left -= rounds * quantum
         while self.waiting[0] is not message:
             self._end_turn()
         self.waiting.popleft()
@@ -184,6 +187,23 @@ class PacketTraffic(FairTraffic):
         self._under_way: dict[int, _Message] = {}
         self._late: list[tuple[int, int, int]] = []  # served, but not there yet: a heap by instant
         super().__init__(capacities)
+
+    def copy(self) -> Self:
+        new = super().copy()
+        routes = dict(zip(self._routes.values(), new._routes.values(), strict=True))
+        queues = {old: _Queue(old.quantum) for old in self._queues}
+        new._queues = list(queues.values())
+        new._in_use = {queues[old]: None for old in self._in_use}
+        new._under_way, messages = {}, dict[_Message, _Message]()
+        for name, old in self._under_way.items():
+            message = _Message(old.number, old.earliest, old.stream, old.left, old.turn)
+            message.queue = old.queue and queues[old.queue]
+            message.route = old.route and routes[old.route]
+            new._under_way[name] = messages[old] = message
+        for old_queue, queue in queues.items():
+            queue.become(old_queue, messages)
+        new._late = self._late.copy()
+        return new
 
     def add_station(self, capacity: float) -> None:
         super().add_station(capacity)

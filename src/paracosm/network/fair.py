@@ -1,207 +1,23 @@
-"""Serial and fair sharing in Python, for simulations that open connections as they go.
+"""Max-min fair flows in Python, for simulations that open connections as they go.
 
-**Serial** (Zhang, Tanimura, Nakada, "A Hybrid Simulator to Analyze Gradient Staleness Effect",
-sections 3.2 and 3.3): a transfer holds the send port of its source and the receive port of its
-target, both for the same time; over a half-duplex link all four ports of the two nodes.
-
-    **A request waits at one busy port that it needs. When ports become free, the requests that wait
-    at them are examined in the order in which they were made; each starts, or moves on to another
-    busy port that it needs, until the ports are busy again.**
-
-So a port never idles while a request could start, and **of all requests that could start, the
-earliest does**. Both ends of a transfer are freed before any request is examined: with the sender
-first, one with a long queue to one target would monopolise it; with the receiver first, a sender's
-own requests would overtake one another. There are no scans: waiting and being found again costs
-O(1), and O(log w) for the few that wait out of order.
-
-**Fair**: max-min fair flows in whole picoseconds, with the arithmetic of
-`paracosm.network.compiled_fair`; results are equal to the bit. A compiled loop knows all routes in
-advance; here a station is left out of a connection as long as that is the only one there and
-another of its stations is no wider: around one server, all workers are one route. When a second
-connection comes to such a station, the first one gets it back, in mid-flow if need be.
+Time is in whole picoseconds, with the arithmetic of `paracosm.network.compiled_fair`; results are
+equal to the bit. A compiled loop knows all routes in advance; here a station is left out of a
+connection as long as that is the only one there and another of its stations is no wider: around one
+server, all workers are one route. When a second connection comes to such a station, the first one
+gets it back, in mid-flow if need be.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
+from copy import copy
 from heapq import heapify, heappop, heappush
-from typing import Any, Protocol
+from typing import Self
 
-
-class Clock(Protocol):
-    """A simulation's time, and its heap of events (time, number, call, argument)."""
-
-    now: float
-    near: list[Any]
-    complete: Callable[[Any], Any]
-    """To be called with a claim when it has had its ports for as long as it asked."""
-
-
-class Way(Protocol):
-    """What a transfer holds: `ports`, two or, where it is not `plain`, more."""
-
-    @property
-    def sim(self) -> Clock: ...
-    @property
-    def plain(self) -> bool: ...
-    @property
-    def incoming(self) -> SerialPort: ...
-    @property
-    def outgoing(self) -> SerialPort: ...
-    @property
-    def ports(self) -> Sequence[SerialPort]: ...
-
-
-class Claim(Protocol):
-    """What asks for ports: a transfer.
-
-    Attributes:
-        number: counts up with the requests.
-        occupancy: for how long it holds its ports.
-        began: when it got them.
-    """
-
-    number: int
-    occupancy: float
-    began: float
-
-    @property
-    def route(self) -> Way: ...
-
-
-# The requests at a port where none ever waited: a deque takes half a kilobyte.
-_NOTHING: deque[Any] = deque(maxlen=0)
-_NOBODY: list[tuple[int, Any]] = []
-
-
-class SerialPort:
-    """One direction of a node's connection to the network.
-
-    Requests wait in the order in which they were made. They nearly always arrive in that order, and
-    wait in a deque; the few that move here from another port, and are older than the deque's last
-    one, wait in a heap next to it.
-
-    Attributes:
-        busy: the transfer that holds it, or None.
-        waiting: how many requests wait for it.
-    """
-
-    __slots__ = ("_in_order", "_late", "busy", "waiting")
-
-    def __init__(self) -> None:
-        self.busy: Any = None
-        self.waiting = 0
-        self._in_order = _NOTHING
-        self._late = _NOBODY
-
-    def park(self, claim: Claim) -> None:
-        """Enqueue a request."""
-        self.waiting += 1
-        in_order = self._in_order
-        if in_order and in_order[-1].number > claim.number:
-            heappush(self._late, (claim.number, claim))
-        elif in_order is not _NOTHING:
-            in_order.append(claim)
-        else:
-            self._in_order = deque((claim,))
-            self._late = []
-
-    @property
-    def first(self) -> int:
-        """The number of the earliest request that waits here."""
-        late, in_order = self._late, self._in_order
-        if late and (not in_order or late[0][0] < in_order[0].number):
-            return late[0][0]
-        number: int = in_order[0].number
-        return number
-
-    def leave(self, claim: Claim) -> None:
-        """Remove a request if it waits here."""
-        before = len(self._in_order) + len(self._late)
-        if self._in_order:
-            self._in_order = deque(each for each in self._in_order if each is not claim)
-        if self._late:
-            self._late = [each for each in self._late if each[1] is not claim]
-            heapify(self._late)
-        self.waiting -= before - len(self._in_order) - len(self._late)
-
-    def pop(self) -> Any:
-        """Remove and return the earliest request that waits here."""
-        self.waiting -= 1
-        late, in_order = self._late, self._in_order
-        if late and (not in_order or late[0][0] < in_order[0].number):
-            return heappop(late)[1]
-        return in_order.popleft()
-
-
-def request(claim: Claim) -> None:
-    """Give a transfer its ports and schedule its end, or enqueue it at one that is busy."""
-    route = claim.route
-    if route.plain:
-        # The same as below for two ports, without the loops.
-        incoming, outgoing = route.incoming, route.outgoing
-        if outgoing.busy is not None:
-            outgoing.park(claim)
-            return
-        if incoming.busy is not None:
-            incoming.park(claim)
-            return
-        incoming.busy = outgoing.busy = claim
-    else:
-        for port in route.ports:
-            if port.busy is not None:
-                port.park(claim)
-                return
-        for port in route.ports:
-            port.busy = claim
-    sim = route.sim
-    now = claim.began = sim.now
-    heappush(sim.near, (now + claim.occupancy, claim.number, sim.complete, claim))
-
-
-def release(route: Way) -> None:
-    """Free the ports of a route, and start or move on the requests that wait there."""
-    incoming, outgoing = route.incoming, route.outgoing
-    incoming.busy = outgoing.busy = None
-    if not route.plain:
-        for port in route.ports:
-            port.busy = None
-    elif not outgoing.waiting:
-        # The loop below where only the receive port is asked for. Nobody can come to wait at the
-        # send port meanwhile: it is free.
-        while incoming.waiting and incoming.busy is None:
-            request(incoming.pop())
-        return
-    while True:
-        oldest = None
-        for port in route.ports:
-            if port.waiting and port.busy is None and (oldest is None or port.first < oldest.first):
-                oldest = port
-        if oldest is None:
-            return
-        request(oldest.pop())
-
-
-LAST_INSTANT = 2**63 - 1
-"""Picoseconds, 106 days; what would be later is there too."""
-
-FORGIVEN = 1 / 1024
-"""Picoseconds: rounding errors must not cost a whole one."""
+from paracosm.network.clock import LAST_INSTANT, whole_instant
 
 SAME = 1 + 1e-12
 """The ratio of two rates that are the same but for rounding."""
-
-_FAR = 9.2e18  # ps
-
-
-def whole_instant(since: int, lasts: float) -> int:
-    """Return the first whole picosecond `lasts` after `since`; the last instant if that is far."""
-    lasts = max(0.0, lasts)
-    if not lasts < _FAR - since:
-        return LAST_INSTANT
-    whole = int(lasts)
-    return since + whole + (lasts - whole > FORGIVEN)
 
 
 class _Station:
@@ -262,6 +78,19 @@ class FairRoute:
         self.due = LAST_INSTANT
         self.is_touched = self.is_near = self.is_changed = False
 
+    def copy(self, stations: tuple[_Station, ...]) -> FairRoute:
+        """Return the same route, with its flows, through the stations of a copy."""
+        new = FairRoute(self.number, stations)
+        new.flows = self.flows.copy()
+        new.shared, new.limit = self.shared, self.limit
+        new.rate, new.virtual = self.rate, self.virtual
+        new.since, new.version, new.due = self.since, self.version, self.due
+        new.is_touched, new.is_changed = self.is_touched, self.is_changed
+        if new.flows:
+            for station in stations:
+                station.used[new] = None
+        return new
+
 
 class FairConnection:
     """The path from one node to another: all of its stations, and the route without idle ones.
@@ -297,6 +126,28 @@ class FairTraffic:
         for capacity in capacities:
             self.add_station(capacity)
 
+    def copy(self) -> Self:
+        """Return traffic that goes on as this does if nothing else is requested.
+
+        It has routes of its own, which its `route` returns, and no connections.
+        """
+        new = copy(self)
+        new._stations = [_Station(old.number, old.bandwidth) for old in self._stations]
+        new._routes = {
+            path: old.copy(tuple(new._stations[number] for number in path))
+            for path, old in self._routes.items()
+        }
+        same = dict(zip(self._routes.values(), new._routes.values(), strict=True))
+        new._order = [
+            (due, number, version, same[route])
+            for due, number, version, route in self._order
+            if version == route.version
+        ]
+        heapify(new._order)
+        new._touched = [same[route] for route in self._touched]
+        new._done = self._done.copy()
+        return new
+
     def add_station(self, capacity: float) -> None:
         """Add a station of `capacity` bytes/s; stations are numbered as they are added."""
         self._stations.append(_Station(len(self._stations), capacity * 1e-12))
@@ -328,8 +179,10 @@ class FairTraffic:
         connection.message = message
         self.request(message, connection.route, demand, now)
 
-    def request(self, message: int, route: FairRoute, demand: float, now: int) -> None:
-        """Start `demand` bytes over a route; `settle` sets the rate."""
+    def request(
+        self, message: int, route: FairRoute, demand: float, now: int, stream: Hashable = None
+    ) -> None:
+        """Start `demand` bytes over a route; `settle` sets the rate. Flows belong to no stream."""
         self._enter(message, self._requests, route, demand, now)
         self._requests += 1
 
