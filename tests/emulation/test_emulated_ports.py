@@ -8,10 +8,11 @@ from typing import Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from paracosm.network.sharing import LAST_INSTANT, FairTraffic
 
 from paracosm.emulation.cost import Cost
 from paracosm.emulation.ports import Ports, Span
+from paracosm.network.clock import LAST_INSTANT
+from paracosm.network.fair import FairTraffic
 
 MS = 1e-3
 Sharing = Literal["fair", "serial"]
@@ -294,21 +295,33 @@ def test_shares_are_those_of_the_network(
     )
 )
 def test_turns_are_those_of_a_clock_that_ticks(asked: list[tuple[int, int, str]]) -> None:
-    """Tick by tick: what ends is free again, then all that wait are looked at in their order."""
+    """Tick by tick: each end, in the order of asking, frees its ways for those that wait."""
     ports = Ports("serial")
     found = [
         ports.ask(0, number, 1, 0.0, float(ready), Cost(0.0, float(busy), link))
         for number, (ready, busy, link) in enumerate(asked)
     ]
-    waiting = sorted(range(len(asked)), key=lambda number: asked[number][0])
-    free, ends, now = {"out": 0, "in": 0}, dict[int, int](), 0
-    while len(ends) < len(asked):
+    order = sorted(range(len(asked)), key=lambda number: asked[number][0])
+    held, ends, waiting, now = dict[str, int](), dict[int, int](), list[int](), 0
+
+    def start() -> None:
         for number in waiting.copy():
-            ready, busy, link = asked[number]
-            ways = [way for way in free if link.endswith(way) or " " not in link]
-            if ready <= now and all(free[way] <= now for way in ways):
+            _, busy, link = asked[number]
+            ways = [way for way in ("out", "in") if link.endswith(way) or " " not in link]
+            if held.keys().isdisjoint(ways):
+                held.update(dict.fromkeys(ways, number))
                 ends[number] = now + busy
-                free |= dict.fromkeys(ways, now + busy)
                 waiting.remove(number)
+
+    while len(ends) < len(asked):
+        for number in order:
+            if ends.get(number) == now:
+                for way in [way for way, holder in held.items() if holder == number]:
+                    del held[way]
+                start()
+        for number in order:
+            if asked[number][0] == now:
+                waiting.append(number)
+                start()
         now += 1
     assert [span.done for span in found] == [ends[number] for number in range(len(asked))]

@@ -20,6 +20,8 @@ class Cost:
     after: float = 0.0  # seconds that pass then, in which a message holds no link
     own: str = ""  # the link of a message's two ends, where that is slower than `link`
     share: float = 1.0  # of `link` that it has when alone there; less over a slower link of its own
+    # Of `link`, in bytes/s, or of `own` where there is none; packets need it, other rules do not
+    bandwidth: float | None = None
 
 
 FREE = Cost(0.0, 0.0)

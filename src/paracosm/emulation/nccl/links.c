@@ -1,4 +1,5 @@
-/* Who shares a link and how: rates are max-min fair, or what became ready first goes first. */
+/* Who shares a link and how, as in paracosm.network: rates are max-min fair, or of all that could
+   start what became ready first does. */
 #include "links.h"
 
 #include <math.h>
@@ -92,19 +93,6 @@ static void pass(double seconds)
                 each->left -= seconds * each->rate;
 }
 
-/* Take what is through off its links; the least is, whatever rounding leaves of it. */
-static void end_least(void)
-{
-    double least = INFINITY;
-    for (struct transfer *each = first; each; each = each->next)
-        if (each->progress == MOVES)
-            least = fmin(least, each->left);
-    least = fmax(least, FORGIVEN);
-    for (struct transfer *each = first; each; each = each->next)
-        if (each->progress == MOVES && each->left <= least)
-            leave(each);
-}
-
 /* Return what became ready first of all that has not been tried yet, NULL where all has. */
 static struct transfer *next_waiting(void)
 {
@@ -134,6 +122,28 @@ static void start(bool serial)
     }
 }
 
+/* Take what is through off its links, one after the other, each for what waits there; the least is,
+   whatever rounding leaves of it. */
+static void end_least(bool serial)
+{
+    double least = INFINITY;
+    for (struct transfer *each = first; each; each = each->next)
+        if (each->progress == MOVES)
+            least = fmin(least, each->left);
+    least = fmax(least, FORGIVEN);
+    for (;;) {
+        struct transfer *ended = NULL;
+        for (struct transfer *each = first; each; each = each->next)
+            if (each->progress == MOVES && each->left <= least &&
+                (!ended || each->ready < ended->ready))
+                ended = each;
+        if (!ended)
+            return;
+        leave(ended);
+        start(serial);
+    }
+}
+
 double links_run(double until, bool serial)
 {
     for (;;) {
@@ -157,7 +167,7 @@ double links_run(double until, bool serial)
         pass(at - now);
         now = fmax(at, now);
         if (at == end)
-            end_least();
+            end_least(serial);
         for (struct transfer *each = first; each; each = each->next)
             if (each->progress == WAITS_FIXED && each->ready <= now)
                 each->progress = WAITS_LINK;
