@@ -125,6 +125,7 @@ def test_alone_by_flags(name: str) -> None:
 
 
 SERIAL = {"sharing": "serial"}
+PACKETS = {"sharing": "packets(40kB)"}
 HELD = {"pipelined": False}
 HALF = {"duplex": "half"}
 MACHINES = {"topology": "hierarchical", "group_size": 2, "cards": 2, "links": OUTER}
@@ -179,6 +180,21 @@ TOGETHER: dict[str, tuple[dict[str, Any], tuple[Ask, ...], list[float]]] = {
     ),
     # A collective needs both directions. 20 ms latency; until then the send has all of "out" (80 ms
     # are left); half each until 180 ms, and the collective has 20 ms left then.
+    # 40 kB of each in turn, then the last 20: 180 and 200 ms; another stream that comes later, too.
+    "packets, two sends": (cluster(**PACKETS), (SEND, SEND_2), [0.19, 0.21]),
+    "packets, one receiver": (cluster(**PACKETS), (SEND, SEND), [0.11, 0.21]),
+    "packets, both ways": (cluster(**PACKETS), (SEND, RECV), [0.11, 0.11]),
+    "packets, two groups": (cluster(**PACKETS), (PAIR, OTHER_PAIR), [0.2, 0.22]),
+    # As fair: the slow link is the limit of the one, the port that of the other.
+    "packets, override": (
+        *(cluster(links=SLOW_1, **PACKETS), (SEND, SEND_2)),
+        [0.41, 0.1 / 0.75 + 0.01],
+    ),
+    "packets, out of the machine": (
+        *(cluster(**MACHINES, **PACKETS), (SEND_2, SEND_3)),
+        # 500 kB/s: 40 kB take 80 ms
+        [0.38, 0.42],
+    ),
     "fair, a send and a group": (cluster(), (SEND, OTHER_PAIR), [0.18 + 0.01, 0.2]),
     "serial, a send and a group": (cluster(**SERIAL), (SEND, OTHER_PAIR), [0.11, 0.2]),
 }
@@ -250,6 +266,11 @@ def test_what_has_no_model_is_refused_by_name(given: dict[str, Any], message: st
     with pytest.raises(InputError, match=message) as caught:
         check(fields)
     assert "\n" not in str(caught.value)
+
+
+def test_packets_have_no_model_in_the_shim_of_nccl() -> None:
+    with pytest.raises(InputError, match=r"sharing packets\(40kB\): with nccl links are fair or"):
+        job(cluster(**PACKETS), nccl=True).resolve_cluster()
 
 
 def check(fields: dict[str, Any]) -> None:

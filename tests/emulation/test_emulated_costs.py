@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,8 +36,11 @@ def job(**given: Any) -> EmulateConfig:
     return EmulateConfig(script="train.py", **given)
 
 
-def approx(fixed: float, busy: float, link: str, after: float = 0.0) -> Cost:
-    return Cost(pytest.approx(fixed), pytest.approx(busy), link, pytest.approx(after))
+def approx(
+    fixed: float, busy: float, link: str, after: float = 0.0, bandwidth: float | None = 1e6
+) -> Cost:
+    times = pytest.approx(fixed), pytest.approx(busy)
+    return Cost(*times, link, pytest.approx(after), bandwidth=bandwidth)
 
 
 def whole(cost: Cost) -> float:
@@ -89,7 +93,7 @@ def test_the_cheapest_algorithm_of_a_size_is_split_and_not_the_cheapest_of_nothi
 def test_links_of_machines_have_names() -> None:
     communication = communication_of(job(cluster=MACHINES, algorithm="ring"))
     inner = communication.cost("all_reduce", (4, 5, 6, 7), 4_000_000, 4, -1)
-    assert inner == approx(6e-5, 6 * 0.1, "inner")
+    assert inner == approx(6e-5, 6 * 0.1, "inner", bandwidth=1e7)
     outer = communication.cost("all_reduce", (0, 4, 8, 12), 4_000_000, 4, -1)
     assert outer == approx(6e-3, 6 * 1.0, "outer")
     world = tuple(range(16))
@@ -158,8 +162,11 @@ def test_delays_add_exactly_to_what_factors_multiply(
     what_if += [f"{kind}: {factor}x slower"] if factor != 1 else []
     changed = communication_of(job(**LINKS, what_if=what_if))
     assert changed.added(kind) == added
-    assert changed.cost(kind, EVERYONE, size, 0, 1) == Cost(
-        *(plain.fixed * factor + added, plain.busy * factor, plain.link, plain.after * factor)
+    assert changed.cost(kind, EVERYONE, size, 0, 1) == replace(
+        plain,
+        fixed=plain.fixed * factor + added,
+        busy=plain.busy * factor,
+        after=plain.after * factor,
     )
 
 

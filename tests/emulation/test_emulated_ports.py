@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paracosm.cluster.link import Packets
 from paracosm.emulation.cost import Cost
 from paracosm.emulation.ports import Ports, Span
+from paracosm.errors import InputError
 from paracosm.network.clock import LAST_INSTANT
 from paracosm.network.fair import FairTraffic
 
@@ -144,6 +146,14 @@ def test_a_slower_link_of_two_ranks_leaves_room_for_others() -> None:
     assert ends("fair", (0.0, slow)) == [5.0]
     assert ends("fair", (0.0, slow), (0.0, Cost(0, 4.0, "nic out"))) == [5.0, 5.0]
     assert ends("fair", (0.0, slow), (0.0, slow)) == [9.0, 9.0]
+
+
+def test_packets_need_the_bandwidth_of_a_link_and_all_rules_an_end_in_106_days() -> None:
+    with pytest.raises(InputError, match=r"packets\(1kB\).*Cost\.bandwidth"):
+        Ports(Packets(1000.0)).ask(0, 0, 1, 0.0, 0.0, Cost(0, 1.0, "nic"))
+    for sharing in ("fair", "serial"):
+        with pytest.raises(InputError, match="106 days"):
+            Ports(sharing).ask(0, 0, 1, 0.0, 0.0, Cost(0, 1e7, "nic"))
 
 
 def test_messages_of_a_pair_follow_on_each_other_and_not_on_latencies() -> None:

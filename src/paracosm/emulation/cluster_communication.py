@@ -9,10 +9,11 @@ from math import isfinite, isinf
 
 from paracosm.cluster import Cluster, Link
 from paracosm.cluster.collectives import collective_times
-from paracosm.cluster.link import Hierarchical, Topology
+from paracosm.cluster.link import Hierarchical
 from paracosm.emulation.cost import FREE, IN, OUT, Cost
 from paracosm.emulation.group_cache import GroupCache
 from paracosm.errors import InputError
+from paracosm.network import Stations
 
 # Kinds whose time depends on who the root is: it comes first among the workers.
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
@@ -28,7 +29,8 @@ class ClusterCommunication:
     algorithm takes for latencies that hold no port; the rest needs the rank's link, all of it. A
     message needs it for `Link.occupancy`, and is there `Link.propagation` later. A rank has one
     link, "nic"; in a hierarchical cluster "inner" within its machine and "outer" to others. A
-    message needs one direction of it, or both where the link is half duplex.
+    message needs one direction of it, or both where the link is half duplex. How wide it is say the
+    stations of the cluster.
     """
 
     is_measured = False
@@ -36,10 +38,9 @@ class ClusterCommunication:
     def __init__(self, cluster: Cluster, algorithms: Mapping[str, str]) -> None:
         self.cluster = cluster
         self.algorithms = algorithms
+        self.stations = Stations(cluster)
         latencies = _latencies(cluster)
-        self._groups = GroupCache(
-            lambda members: _Group(cluster, latencies, algorithms, members, self.message)
-        )
+        self._groups = GroupCache(lambda members: _Group(self, latencies, members))
         self._messages: dict[tuple[int, int, int, int], Cost] = {}
 
     def cost(self, kind: str, members: Sequence[int], size: int, rank: int, peer: int) -> Cost:
@@ -54,30 +55,40 @@ class ClusterCommunication:
             self._messages[key] = _finite(self._message(*key), "message", size)
         return self._messages[key]
 
+    def port(self, *ranks: int) -> str:
+        """Return the name of the link that a rank has to all others of `ranks`."""
+        topology = self.cluster.topology
+        if not isinstance(topology, Hierarchical):
+            return "nic"
+        return "inner" if len({topology.group(rank) for rank in ranks}) == 1 else "outer"
+
+    def width(self, rank: int, port: str) -> float:
+        """Return the bytes/s of a rank's link."""
+        return self.stations.port_capacity(self.cluster.workers[rank], port == "outer")
+
     def _message(self, source: int, target: int, size: int, rank: int) -> Cost:
         cluster = self.cluster
-        link = cluster.link(cluster.workers[source], cluster.workers[target])
+        connection = self.stations.connect(cluster.workers[source], cluster.workers[target])
+        link = connection.link
         busy, after = link.occupancy(size), link.propagation(size)
-        if not _is_shared(cluster, link.bandwidth):
+        if not connection.stations:
             return Cost(0.0, busy, "", after)
-        port = _port(cluster, source, target)
-        capacity = _capacity(cluster, rank, port)
+        port = self.port(source, target)
+        width = self.width(rank, port)
         way = "" if link.duplex == "half" else OUT if rank == source else IN
-        if link.bandwidth >= capacity or cluster.sharing == "serial":
-            return Cost(0.0, busy, port + way, after)
+        if link.bandwidth >= width or cluster.sharing == "serial":
+            return Cost(0.0, busy, port + way, after, bandwidth=width)
         own = f"{port} with {target if rank == source else source}{way}"
-        if isinf(capacity):
-            return Cost(0.0, busy, "", after, own)
-        return Cost(0.0, busy, port + way, after, own, link.bandwidth / capacity)
+        if isinf(width):
+            return Cost(0.0, busy, "", after, own, bandwidth=link.bandwidth)
+        return Cost(0.0, busy, port + way, after, own, link.bandwidth / width, width)
 
 
 @dataclass(frozen=True)
 class _Group:
-    cluster: Cluster
+    model: ClusterCommunication
     latencies: Cluster
-    algorithms: Mapping[str, str]
     members: tuple[int, ...]
-    message: Callable[[int, int, int, int], Cost]
     costs: dict[tuple[str, int, int, int], Cost] = field(default_factory=dict)
     ways: dict[tuple[str, int], list[tuple[TimeOf, TimeOf]]] = field(default_factory=dict)
 
@@ -96,68 +107,37 @@ class _Group:
         if kind in ("send", "recv"):
             following = self.members[(self.members.index(rank) + 1) % len(self.members)]
             other = following if peer < 0 else peer
-            return self.message(*((rank, other) if kind == "send" else (other, rank)), size, rank)
+            source, target = (rank, other) if kind == "send" else (other, rank)
+            return self.model.message(source, target, size, rank)
         time_of, latency_of = min(self._ways(kind, peer), key=lambda way: way[0](size))
         fixed = latency_of(0)
-        link = self._port
-        if not _is_shared(self.cluster, _capacity(self.cluster, rank, link)):
-            link = ""
-        return Cost(fixed, max(time_of(size) - fixed, 0.0), link)
+        busy = max(time_of(size) - fixed, 0.0)
+        width = self.model.width(rank, self._port)
+        if isinf(width) and self.model.cluster.sharing != "serial":
+            return Cost(fixed, busy)
+        return Cost(fixed, busy, self._port, bandwidth=width)
 
     def _ways(self, kind: str, root: int) -> list[tuple[TimeOf, TimeOf]]:
         first = self.members.index(root) if kind in _ROOTED and root >= 0 else 0
         if (kind, first) not in self.ways:
             workers = self.members[first:] + self.members[:first]
-            algorithm = self.algorithms.get(kind, "auto")
-            whole = collective_times(self.cluster, workers, kind, algorithm)
+            algorithm = self.model.algorithms.get(kind, "auto")
+            whole = collective_times(self.model.cluster, workers, kind, algorithm)
             latencies = whole
-            if self.latencies is not self.cluster:
+            if self.latencies is not self.model.cluster:
                 latencies = collective_times(self.latencies, workers, kind, algorithm)
             self.ways[kind, first] = [(whole[name], latencies[name]) for name in whole]
         return self.ways[kind, first]
 
     @cached_property
     def _port(self) -> str:
-        return _port(self.cluster, *self.members)
+        return self.model.port(*self.members)
 
 
 def _finite(cost: Cost, what: str, size: int) -> Cost:
     if not isfinite(cost.fixed + cost.busy + cost.after):
         raise InputError(f"{what} of {size:,} bytes takes forever: check bandwidth and latency")
     return cost
-
-
-def _port(cluster: Cluster, *ranks: int) -> str:
-    if not isinstance(cluster.topology, Hierarchical):
-        return "nic"
-    crosses = any(_crosses(cluster.topology, ranks[0], rank) for rank in ranks)
-    return "outer" if crosses else "inner"
-
-
-def _is_shared(cluster: Cluster, bandwidth: float) -> bool:
-    """Whether the bandwidth is shared; under serial sharing it always is, however high."""
-    return cluster.sharing == "serial" or not isinf(bandwidth)
-
-
-def _capacity(cluster: Cluster, rank: int, port: str) -> float:
-    topology, name = cluster.topology, cluster.workers[rank]
-    is_outer = isinstance(topology, Hierarchical) and port == "outer"
-    common = topology.outer if isinstance(topology, Hierarchical) and is_outer else topology.link
-    if not cluster.overrides:
-        return common.bandwidth
-    number = {worker: each for each, worker in enumerate(cluster.workers)}
-    own = [
-        link.bandwidth
-        for a, b, link in cluster.overrides
-        if name in (a, b) and _crosses(topology, number[a], number[b]) == is_outer
-    ]
-    return max([common.bandwidth, *own])
-
-
-def _crosses(topology: Topology, a: int, b: int) -> bool:
-    if not isinstance(topology, Hierarchical):
-        return False
-    return a // topology.group_size != b // topology.group_size
 
 
 def _latencies(cluster: Cluster) -> Cluster:

@@ -293,10 +293,8 @@ class EmulateConfig(ClusterFields):
             cluster = first_workers(cluster, self.world)
         except InputError as error:
             raise self._world_error(str(error)) from None
-        if isinstance(cluster.sharing, Packets):
-            raise InputError(
-                f"sharing {cluster.sharing}: messages of emulated ranks share links fair or serial"
-            )
+        if self.nccl and isinstance(cluster.sharing, Packets):
+            raise InputError(f"sharing {cluster.sharing}: with nccl links are fair or serial")
         if shares_ports(cluster):
             raise InputError(
                 "cards, leaf_switches: one real rank does not show what the others of its machine "

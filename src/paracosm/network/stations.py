@@ -106,8 +106,8 @@ class Stations:
         here, there = self.cluster.node(source).name, self.cluster.node(target).name
         outer = self.leaves_group(source, target)
         ports = (
-            (f"{self.ports_of(here, outer)}.send", self._port_capacity(here, outer)),
-            (f"{self.ports_of(there, outer)}.receive", self._port_capacity(there, outer)),
+            (f"{self.ports_of(here, outer)}.send", self.port_capacity(here, outer)),
+            (f"{self.ports_of(there, outer)}.receive", self.port_capacity(there, outer)),
         )
         found = [self._number(name, width) for name, width in ports if not isinf(width)]
         return (*found, self._number(f"{source} to {target}, alone", link.bandwidth))
@@ -122,7 +122,7 @@ class Stations:
         if here == there or (self.sharing != "serial" and isinf(link.bandwidth)):
             return ()
         outer = self.leaves_group(source, target)
-        sending, receiving = self._port_capacity(here, outer), self._port_capacity(there, outer)
+        sending, receiving = self.port_capacity(here, outer), self.port_capacity(there, outer)
         sender, receiver = self.ports_of(here, outer), self.ports_of(there, outer)
         half = link.duplex == "half"
         found = [
@@ -156,19 +156,7 @@ class Stations:
             return f"{node}.outer"
         return f"card{card} of group{topology.group(self._place[node])}"
 
-    def _uplinks(self, here: str, there: str) -> list[int]:
-        """Return the stations between two leaf switches; none below one."""
-        topology = self.cluster.topology
-        if not isinstance(topology, Hierarchical) or topology.leaf is None:
-            return []
-        up, down = (topology.group(self._place[node]) // topology.leaf for node in (here, there))
-        if up == down:
-            return []
-        width = topology.uplink * topology.outer.bandwidth
-        ways = (f"leaf{up}.uplink", f"leaf{down}.downlink")
-        return [self._number(way, width) for way in ways]
-
-    def _port_capacity(self, node: str, outer: bool) -> float:
+    def port_capacity(self, node: str, outer: bool) -> float:
         """Return the bandwidth of the fastest link of a node, within its group or out of it."""
         topology = self.cluster.topology
         link = topology.outer if outer and isinstance(topology, Hierarchical) else topology.link
@@ -182,6 +170,18 @@ class Stations:
                 width = max(width, link.bandwidth)
             self._width[node, outer] = width
         return width
+
+    def _uplinks(self, here: str, there: str) -> list[int]:
+        """Return the stations between two leaf switches; none below one."""
+        topology = self.cluster.topology
+        if not isinstance(topology, Hierarchical) or topology.leaf is None:
+            return []
+        up, down = (topology.group(self._place[node]) // topology.leaf for node in (here, there))
+        if up == down:
+            return []
+        width = topology.uplink * topology.outer.bandwidth
+        ways = (f"leaf{up}.uplink", f"leaf{down}.downlink")
+        return [self._number(way, width) for way in ways]
 
     def _has_others(self, node: str, outer: bool, special: Collection[str]) -> bool:
         """Whether not all links of a node, or of the card that it shares, are overridden."""

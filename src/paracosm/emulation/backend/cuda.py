@@ -182,10 +182,10 @@ class CudaStreams:
             under_way[:] = [
                 each for each in under_way if not (each.is_awaited or _is_over(each.over))
             ]
-            if self._sharing == "fair" and any(each.lane != lane.number for each in under_way):
+            if self._sharing != "serial" and any(each.lane != lane.number for each in under_way):
                 raise self._refuse(
-                    "sharing: fair, for collectives of several groups under way at one time on a "
-                    "CUDA device, which take turns there (--sharing serial)"
+                    f"sharing: {self._sharing}, for collectives of several groups under way at one "
+                    "time on a CUDA device, which take turns there (--sharing serial)"
                 )
 
     def _spin(self, stream: Any, after: Any, seconds: float) -> tuple[Any, tuple[Any, Any, float]]:
