@@ -11,7 +11,7 @@ import pytest
 from paracosm.cluster import Link
 from paracosm.engine import Simulator, Transfer, Worker
 from paracosm.errors import InputError
-from paracosm.network import sharing
+from paracosm.network import serial
 
 
 class Mute(Worker):
@@ -246,14 +246,14 @@ def test_a_delay_must_be_seconds(value: float) -> None:
 
 def test_thousands_at_one_port_are_not_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten times as many requests must take about ten times as many looks, not a hundred."""
-    original, count = sharing.request, 0
+    original, count = serial.request, 0
 
-    def counted(claim: sharing.Claim) -> None:
+    def counted(claim: serial.Claim) -> None:
         nonlocal count
         count += 1
         original(claim)
 
-    monkeypatch.setattr(sharing, "request", counted)
+    monkeypatch.setattr(serial, "request", counted)
 
     def looks(senders: int) -> int:
         nonlocal count
