@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paracosm.replays import replay_traces, summarise_replays
-from paracosm.report.answers import answer
+from paracosm.report.runs import answer
 
 LAYERS, OPS = 24, 40  # of a step: layers, each with so many ops and a collective
 ADD = "at::native::AddFunctor<float>, at::detail::Array<char*, 3> >"

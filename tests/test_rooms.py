@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cluster": set(),
     "timing": set(),
     "timeline": set(),
-    "results": set(),
+    "results": {"timeline"},
     "network": {"cluster", "timing"},
     "engine": {"network", "cluster", "timing", "timeline"},
     "models": set(),

@@ -54,7 +54,7 @@ class Result(Generic[S]):
     @property
     def sentence(self) -> str:
         """The answer in one sentence."""
-        from paracosm.report.answers import answer
+        from paracosm.report.runs import answer
 
         return answer(self.summary)
 
@@ -300,9 +300,9 @@ class Sweep(Result[S]):
         """The best run, for kinds with a measure of quality, and the number of runs."""
         if self._sentence is not None:
             return self._sentence
-        from paracosm.report.runs import view_of
+        from paracosm.report.runs import compared
 
-        found = view_of(self._runs[0].numbers).compare(self._runs)
+        found = compared(self._runs)
         ran = found or f"{len(self._points):,} runs of kind {self._summary.kind}."
         return f"{ran} {len(self._failed):,} more failed." if self._failed else ran
 

@@ -18,7 +18,7 @@ from paracosm.prediction.parameter_servers.config import ThroughputConfig
 from paracosm.prediction.run import run_prediction
 from paracosm.profiling.jobs import DOWNLINK, SERVER, UPLINK, WORKER, JobProfile
 from paracosm.profiling.jobs.file import save_job_profile
-from paracosm.report.answers import answer
+from paracosm.report.runs import answer
 from paracosm.training.config import TrainConfig
 from paracosm.training.train import train
 

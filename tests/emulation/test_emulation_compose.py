@@ -32,7 +32,7 @@ from paracosm.emulation.records import (
 from paracosm.emulation.run import run_emulation
 from paracosm.emulation.summary import summarise
 from paracosm.errors import InputError
-from paracosm.report.answers import answer
+from paracosm.report.runs import answer
 from paracosm.validation import validated
 
 MS = 1e-3

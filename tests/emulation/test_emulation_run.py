@@ -10,8 +10,7 @@ from paracosm.emulation import run
 from paracosm.emulation.config import EmulateConfig
 from paracosm.emulation.result import EmulationResult
 from paracosm.emulation.run import Ended, run_emulation
-from paracosm.report.answers import emulation_answer
-from paracosm.report.emulate_words import FIGURES, emulate_tables
+from paracosm.emulation.view import FIGURES, sentence, tables
 from paracosm.results import EmulationSummary
 from paracosm.validation import validated
 
@@ -55,10 +54,10 @@ def test_the_unchanged_job_runs_first_and_stands_beside(runs: list[EmulateConfig
     assert (
         FIGURES["Unchanged"](summary) == "100 ms (100 ms to 100 ms); 1.040 times with the changes"
     )
-    assert emulation_answer(summary).startswith(
+    assert sentence(summary).startswith(
         f"In a world of 8, an iteration takes 104 ms with {'; '.join(CHANGES)} instead of 100 ms"
     )
-    table = next(each for each in emulate_tables(summary) if each.title.startswith("With and"))
+    table = next(each for each in tables(summary) if each.title.startswith("With and"))
     assert [row[:2] for row in table.rows] == [
         ("unchanged", "100 ms"),
         ("; ".join(CHANGES), "104 ms"),

@@ -17,13 +17,13 @@ from paracosm.planning.plan import run_plan
 from paracosm.planning.runs import SharedBlocks
 from paracosm.planning.scheduled import iterations, run_scheduled
 from paracosm.planning.train_config import ProfileTrainConfig, StrategyTrainConfig
-from paracosm.report.train import FIGURES
 from paracosm.results import FailureSummary, TrainingSummary
 from paracosm.simulation.rollback import Restore
 from paracosm.simulation.schedule import Schedule, ssgd
 from paracosm.studies import KINDS
 from paracosm.training import TrainConfig, TrainingResult
 from paracosm.training.numerics.scheduled import train_on_schedule
+from paracosm.training.view import FIGURES
 
 COSTS = {"checkpoint_cost": "10ms", "checkpoint_every": "100ms", "restart_cost": "50ms"}
 

@@ -13,7 +13,7 @@ from paracosm.cli import main
 from paracosm.errors import InputError
 from paracosm.faults import daly_interval, expected_makespan
 from paracosm.planning.strategy_plan import StrategyPlanConfig, run_strategy_plan
-from paracosm.report.answers import answer
+from paracosm.report.runs import answer
 
 FLAGS = {
     "model": "mpt-125m",

@@ -15,7 +15,7 @@ from paracosm.graphs.transformer.architecture import ARCHITECTURES, architecture
 from paracosm.models.registry import MODELS
 from paracosm.prediction.config import PredictConfig
 from paracosm.prediction.run import run_prediction
-from paracosm.report.answers import answer
+from paracosm.report.runs import answer
 
 
 @pytest.fixture(autouse=True)

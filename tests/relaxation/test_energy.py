@@ -12,7 +12,7 @@ from paracosm.relaxation import relax
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.problems import load_problem
 from paracosm.relaxation.run import run_relaxation
-from paracosm.report.answers import answer
+from paracosm.report.runs import answer
 
 PROBLEM = load_problem("laplace2d:4", seed=1)
 POWER = {"busy": "250 W", "idle": "60 W", "off": "5 W"}

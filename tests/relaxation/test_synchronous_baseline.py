@@ -11,7 +11,7 @@ from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.run import run_relaxation
 from paracosm.relaxation.spec import spec_of
 from paracosm.relaxation.synchronous_baseline import MOST, SWEEPS, TIMES, baseline_spec, compare
-from paracosm.report.answers import answer
+from paracosm.report.runs import answer
 
 ASKED = {"problem": "laplace2d:10", "processors": 5, "time": "normal(10, 3)", "tolerance": 1e-4}
 

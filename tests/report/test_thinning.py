@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paracosm.report.chart import extremes, histogram, quantiles
+from paracosm.report.chart import extremes
+from paracosm.results.charts import histogram, quantiles
 
 values = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=400).map(np.array)
 

@@ -12,7 +12,7 @@ from written_page import figures_of, page_of, text_of
 
 from paracosm.cli.run_verb import show_summary
 from paracosm.report import write_images
-from paracosm.report.answers import answer
+from paracosm.report.runs import answer
 from paracosm.results import ThroughputSummary
 from paracosm.studies.run_folder import RunFolder
 from paracosm.timeline import Timeline

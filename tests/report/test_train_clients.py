@@ -13,15 +13,15 @@ import pytest
 from written_page import figures_of, page_of, text_of
 
 from paracosm.report.runs import described
-from paracosm.report.shared_charts import recorded_shares
-from paracosm.report.train_clients import (
+from paracosm.results.view import Run
+from paracosm.studies.run_folder import RunFolder
+from paracosm.training.client_charts import (
     participations,
     staleness_by_participation,
     staleness_by_speed,
     waits_caused,
 )
-from paracosm.results.view import Run
-from paracosm.studies.run_folder import RunFolder
+from paracosm.training.view import recorded_shares
 
 STEP = 0.02  # seconds of virtual time between updates
 

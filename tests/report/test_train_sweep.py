@@ -14,17 +14,12 @@ from written_page import figures_of, page_of, text_of
 
 from paracosm.report.figures import plotly_figure
 from paracosm.report.runs import described
-from paracosm.report.sweep_charts import quantity, sweep_charts
-from paracosm.report.sweeps import Goal, Trial, Trials, comparisons_of_best
-from paracosm.report.train_sweep import (
-    failure_of,
-    rounded_up,
-    sweep_sentence,
-    training_metrics,
-    trials_of,
-)
+from paracosm.report.sweep_charts import as_numbers, sweep_charts
 from paracosm.results import TrainingSummary
 from paracosm.results.chart import Area, Chart, Curve, Dots
+from paracosm.results.comparison import comparisons_of_best
+from paracosm.results.view import Goal, Trial, Trials
+from paracosm.training.comparison import compare, failure_of, quantities, rounded_up, trials_of
 
 CHANCE = {"accuracy": 0.1, "loss": 2.3, "examples": 400}
 LOST = {"final_loss": 2.4, "final_accuracy": 0.1}
@@ -50,7 +45,7 @@ def trial(
 
 
 def training_charts(trials: Trials) -> list[Chart]:
-    return sweep_charts(trials, training_metrics(trials))
+    return sweep_charts(trials, quantities(trials))
 
 
 def by_workers(algorithm: str, times: dict[int, float | None], **changes: Any) -> list[Trial]:
@@ -64,7 +59,7 @@ def test_the_best_is_named_with_how_much_and_up_to_where_it_pays() -> None:
     runs = by_workers("ssgd", {1: 40.0, 4: 11.0, 16: 9.0, 64: 8.5})
     runs += by_workers("asgd", {1: 40.0, 4: 10.0, 16: 8.0, 64: None})
     # 16 workers: 8 s, a fifth of 40 s; 64 take 8.5 s at best. ssgd takes 8.5 s.
-    assert sweep_sentence(Trials(runs, GOAL)) == (
+    assert compare(Trials(runs, GOAL)) == (
         "Accuracy >= 0.95 is reached soonest with asgd, 16 workers: 8 s, 5 times as fast as 1 "
         "worker and 1.1 times as fast as ssgd, 64 workers. More than 16 do not pay."
     )
@@ -72,7 +67,7 @@ def test_the_best_is_named_with_how_much_and_up_to_where_it_pays() -> None:
 
 def test_workers_that_still_pay_are_said() -> None:
     runs = by_workers("ssgd", {1: 40.0, 4: 11.0, 16: 4.0})
-    assert sweep_sentence(Trials(runs, GOAL)) == (
+    assert compare(Trials(runs, GOAL)) == (
         "Accuracy >= 0.95 is reached soonest with ssgd, 16 workers: 4 s, 10 times as fast as 1 "
         "worker. More workers pay up to 16, the most that were tried."
     )
@@ -86,7 +81,7 @@ def test_runs_are_named_by_no_more_than_tells_them_apart() -> None:
         # Nothing was computed here, so that it neither reaches the goal nor misses it.
         trial(None, {"algorithm": "ssgd", "workers": 16, "lr": 0.2, "batch": 32}, **none),
     ]
-    assert sweep_sentence(Trials(runs, GOAL)) == (
+    assert compare(Trials(runs, GOAL)) == (
         "Accuracy >= 0.95 is reached soonest with asgd, 8 workers: 3 s, 2 times as fast as 4 "
         "workers. More workers pay up to 8, the most that were tried."
     )
@@ -94,7 +89,7 @@ def test_runs_are_named_by_no_more_than_tells_them_apart() -> None:
 
 def test_designs_that_take_as_long_are_as_fast() -> None:
     runs = [trial(5.0, {"what_if": each}) for each in ("none", "links: bandwidth 2x")]
-    assert sweep_sentence(Trials(runs, GOAL)) == (
+    assert compare(Trials(runs, GOAL)) == (
         "Accuracy >= 0.95 is reached soonest with unchanged: 5 s, as fast as links: bandwidth 2x."
     )
 
@@ -102,7 +97,7 @@ def test_designs_that_take_as_long_are_as_fast() -> None:
 def test_seeds_count_with_their_median_and_those_that_never_come_as_later_than_all() -> None:
     slow = [trial(time, {"lr": 0.1, "seed": seed}) for seed, time in enumerate([6.0, 5.0, 7.0])]
     rash = [trial(time, {"lr": 0.2, "seed": seed}) for seed, time in enumerate([2.0, None, None])]
-    assert sweep_sentence(Trials(slow + rash, GOAL)) == (
+    assert compare(Trials(slow + rash, GOAL)) == (
         "Accuracy >= 0.95 is reached soonest with lr 0.1: 6 s (median of 3 seeds)."
     )
 
@@ -111,7 +106,7 @@ def test_what_does_not_learn_stands_beside_what_does() -> None:
     runs = by_workers("asgd", {1: 4.0})
     runs += by_workers("asgd", {16: None, 32: None}, **LOST)
     runs += by_workers("staleness-aware", {1: 4.0, 16: 2.0, 32: 1.0})
-    said = sweep_sentence(Trials(runs, GOAL))
+    said = compare(Trials(runs, GOAL))
     assert said is not None
     assert said.endswith(
         "asgd does not learn with 16 or 32 workers, where staleness-aware does (2 of 6 runs)."
@@ -121,7 +116,7 @@ def test_what_does_not_learn_stands_beside_what_does() -> None:
 def test_a_few_seeds_that_do_not_learn_are_counted() -> None:
     runs = [trial(4.0, {"lr": lr, "seed": seed}) for lr in (0.1, 0.2) for seed in (0, 1, 2)]
     runs[5] = trial(None, runs[5].varied, status="diverged")
-    said = sweep_sentence(Trials(runs, GOAL))
+    said = compare(Trials(runs, GOAL))
     assert said is not None
     assert said.endswith("1 of 6 runs do not learn.")
 
@@ -129,7 +124,7 @@ def test_a_few_seeds_that_do_not_learn_are_counted() -> None:
 def test_without_a_target_the_lowest_loss_is_said_too() -> None:
     fast = trial(1.0, {"algorithm": "asgd"}, final_loss=0.3, final_accuracy=0.9)
     slow = trial(2.0, {"algorithm": "ssgd"}, final_loss=0.2, final_accuracy=0.93)
-    assert sweep_sentence(Trials([fast, slow], Goal("training loss 0.4", False))) == (
+    assert compare(Trials([fast, slow], Goal("training loss 0.4", False))) == (
         "Training loss 0.4 is reached soonest with asgd: 1 s, 2 times as fast as ssgd. Lowest at "
         "the end: ssgd, loss 0.2 (93 % accuracy) after 20 s."
     )
@@ -139,7 +134,7 @@ def test_where_nothing_was_computed_throughput_decides() -> None:
     none = {"final_loss": None, "final_accuracy": None, "chance": None}
     rates = {1: 1000.0, 2: 1900.0, 4: 2000.0}
     runs = [trial(None, {"workers": w}, rate=rate, **none) for w, rate in rates.items()]
-    assert sweep_sentence(Trials(runs, None)) == (
+    assert compare(Trials(runs, None)) == (
         "Highest throughput with 4 workers: 2,000 examples/s, 2 times as fast as 1 worker. "
         "More than 2 do not pay."
     )
@@ -155,7 +150,7 @@ def test_energy_is_drawn_where_the_nodes_power_is_known() -> None:
 
 def test_nothing_is_compared_where_only_the_seed_differs() -> None:
     runs = Trials([trial(1.0, {"seed": 0}), trial(2.0, {"seed": 1})], GOAL)
-    assert sweep_sentence(runs) is None
+    assert compare(runs) is None
     assert training_charts(runs) == []
 
 
@@ -186,7 +181,7 @@ def test_seeds_are_a_median_with_a_band() -> None:
         "never get there (1 too slow)."
     )
     (dots,) = (mark for mark in chart.marks if isinstance(mark, Dots))
-    assert dots.labels[2].endswith("16 workers: 3 s, median of 3 seeds (2 s to 3 s); 1 of 3 never")
+    assert dots.labels[2].endswith("16 workers: 3 s, median of 3 seeds (2 to 3 s); 1 of 3 never")
 
 
 def test_what_never_gets_there_is_a_cross_beyond_all_that_do() -> None:
@@ -249,11 +244,11 @@ def test_what_is_no_quantity_stands_side_by_side() -> None:
     ("values", "expected"),
     [
         ([0.1, 0.2], ("", [0.1, 0.2])),
-        (["1ms", "20ms"], ("ms", [1.0, 20.0])),
-        (["0s", "2ms"], ("ms", [0.0, 2.0])),
-        (["1Gbit/s", "25Gbit/s"], ("Gbit/s", [1.0, 25.0])),
+        (["1ms", "20ms"], ("s", [0.001, 0.02])),
+        (["0s", "2ms"], ("s", [0.0, 0.002])),
+        (["1Gbit/s", "25Gbit/s"], ("B/s", [1.25e8, 3.125e9])),
         (["100Mbit/s", "inf"], None),
-        (["1MB", "25MB"], ("MB", [1.0, 25.0])),
+        (["1MB", "25MB"], ("B", [1e6, 25e6])),
         (["iid", "shared"], None),
         ([True, False], None),
         (["1ms", "1MB"], None),
@@ -262,7 +257,7 @@ def test_what_is_no_quantity_stands_side_by_side() -> None:
 def test_quantities_have_places_on_an_axis(
     values: list[Any], expected: tuple[str, list[float]] | None
 ) -> None:
-    found = quantity(values)
+    found = as_numbers(values)
     if expected is None:
         assert found is None
     else:

@@ -15,8 +15,17 @@ from paracosm.cli.options import RunFlags, StudyFile, check_folder, with_run_fla
 from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError, on_one_line
 from paracosm.files import Lock
-from paracosm.report.answers import answer
-from paracosm.report.runs import TROUBLES, described, endings_of, remarks_of, verdict, view_of
+from paracosm.report.runs import (
+    TROUBLES,
+    answer,
+    compared,
+    described,
+    endings_of,
+    remarks_of,
+    tables_of,
+    verdict,
+    view_of,
+)
 from paracosm.results import Summary, to_json
 from paracosm.results.kind import Kind
 from paracosm.results.view import Figure, View
@@ -211,7 +220,7 @@ def show_summary(
         if text not in said:
             facts.append((subject, str(text)))
     say(aligned([("", ""), *facts]))
-    for part in view.tables(summary):
+    for part in tables_of(summary):
         say()
         say(aligned([(part.title, *(f">{word}" for word in part.header[1:])), *part.rows]))
     told = summary.status not in view.endings or ended.why == said_first
@@ -228,9 +237,9 @@ def show_summary(
 def show_sweep(rows: Sequence[SweepRow], out: Path) -> None:
     """Print a line for each run of a sweep."""
     say, view = printer(), view_of(rows[0].summary)
-    compared = view.compare(described([RunFolder.open(out / row.point) for row in rows]))
-    if compared is not None:
-        say(compared)
+    best = compared(described([RunFolder.open(out / row.point) for row in rows]))
+    if best is not None:
+        say(best)
         say()
     columns = [*_varied_columns(rows), *_figure_columns(view, rows)]
     headers = [f">{header}" for header, _ in columns]

@@ -28,7 +28,11 @@ KIND = Kind(
     help="Run an unmodified training script as one rank of a world of emulated ranks.",
     example="emulate --world-size 16 --bandwidth 10Gbit/s train.py",
     forms=(Form("paracosm.emulation.config:EmulateConfig", _run, _check),),
-    answers=(Answer(EmulationSummary),),
+    answers=(
+        Answer(
+            EmulationSummary, "paracosm.emulation.view:VIEW", "paracosm.emulation.view:sentence"
+        ),
+    ),
     objective=lambda config: "iteration_time",
     unit=lambda config: "iterations",
     ends=frozenset({"done", "noisy"}),

@@ -51,7 +51,14 @@ KIND = Kind(
         Form("paracosm.planning.config:PlanConfig", _plan),
         Form("paracosm.planning.strategy_plan:StrategyPlanConfig", _plan_strategies),
     ),
-    answers=(Answer(PlanSummary), Answer(StrategyPlanSummary)),
+    answers=(
+        Answer(PlanSummary, "paracosm.planning.view:VIEW", "paracosm.planning.view:sentence"),
+        Answer(
+            StrategyPlanSummary,
+            "paracosm.planning.strategy_view:VIEW",
+            "paracosm.planning.strategy_view:sentence",
+        ),
+    ),
     objective=lambda config: "time",
     numbers=_of_best,
     names=("time", "cost"),

@@ -21,6 +21,8 @@ def _unit(config: Any) -> str:
     return "predictions" if config.predictions else "new ops"
 
 
+VIEW = "paracosm.prediction.view:VIEW"
+
 KIND = Kind(
     verb="predict",
     noun="a prediction",
@@ -31,7 +33,11 @@ KIND = Kind(
         Form("paracosm.prediction.config:PredictConfig", _run),
         Form("paracosm.prediction.parameter_servers.config:ThroughputConfig", _run),
     ),
-    answers=(Answer(IterationSummary), Answer(JobSummary), Answer(ThroughputSummary)),
+    answers=(
+        Answer(IterationSummary, VIEW, "paracosm.prediction.view:iteration_sentence"),
+        Answer(JobSummary, VIEW, "paracosm.prediction.view:job_sentence"),
+        Answer(ThroughputSummary, VIEW, "paracosm.prediction.parameter_servers.view:sentence"),
+    ),
     objective=lambda config: "examples_per_second",
     maximizes=True,
     unit=_unit,

@@ -22,7 +22,11 @@ KIND = Kind(
     help="Solve on simulated processors: iterates and residuals are real, time is simulated.",
     example='relax --problem laplace2d:20 --processors 20 --time "normal(10, 3)" --tolerance 1e-6',
     forms=(Form("paracosm.relaxation.config:RelaxConfig", _run),),
-    answers=(Answer(RelaxationSummary),),
+    answers=(
+        Answer(
+            RelaxationSummary, "paracosm.relaxation.view:VIEW", "paracosm.relaxation.view:sentence"
+        ),
+    ),
     objective=lambda config: "virtual_time",
     reached=lambda summary, name: name in ("residual", "error") or summary.status == "converged",
     unit=lambda config: "relaxations",

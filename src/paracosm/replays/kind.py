@@ -24,6 +24,8 @@ KIND = Kind(
     help="Replay traces of PyTorch's profiler, unchanged and with what-if changes.",
     example='replay rank0.json.gz rank1.json.gz --what-if "links: bandwidth 2x"',
     forms=(Form("paracosm.replays.config:ReplayConfig", _run),),
-    answers=(Answer(ReplaySummary),),
+    answers=(
+        Answer(ReplaySummary, "paracosm.replays.view:VIEW", "paracosm.replays.view:sentence"),
+    ),
     objective=lambda config: "replayed.iteration_time",
 )

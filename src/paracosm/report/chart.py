@@ -1,8 +1,10 @@
-"""What charts have in common: colours, units, thinning, which of them say anything."""
+"""How charts look on a page: colours, units, thinning, which of them say anything."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ from paracosm.results.chart import (
     Level,
     Mark,
     Section,
+    Sections,
     Style,
 )
 
@@ -27,19 +30,11 @@ from paracosm.results.chart import (
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("solid", "dash", "dot")  # the palette once more, from the seventh run on
 GREY = "#808080"  # of marks without a run; legible on dark and white pages
-WIDE = 10.0  # times the lowest value, from which on an axis is logarithmic
-
-PALEST = 0.45  # shade of the first of several
 
 
 def style_of(run: int, styles: Sequence[Style] = ()) -> Style:
     """Return the style of a run; without any given, its place in the report selects it."""
     return styles[run] if styles else Style(run, dash=run // len(COLORS))
-
-
-def shade_of(rank: int, count: int) -> float:
-    """Return one of `count` distinguishable shades, the last at full strength."""
-    return 1.0 if count < 2 else PALEST + (1 - PALEST) * rank / (count - 1)
 
 
 def color_of(mark: Mark, styles: Sequence[Style] = ()) -> str:
@@ -64,44 +59,29 @@ def dash_of(curve: Curve, styles: Sequence[Style] = ()) -> str:
     return DASHES[style_of(curve.run, styles).dash % len(DASHES) if is_of_run else 0]
 
 
-def row_chart(
-    name: str,
-    title: str,
-    x: Axis,
-    rows: Iterable[str],
-    marks: Iterable[Mark],
-    caption: str = "",
-    *,
-    pixels: int,
-    label: str = "",
-    wide: bool = True,
-) -> Chart:
-    """Return a chart with a row of `pixels` height for each name."""
-    y = Axis(label, names=tuple(rows))
-    height = 110 + pixels * len(y.names)
-    return Chart(name, title, x, y, tuple(marks), caption, height=height, wide=wide)
+def drawn_sections(sections: Sections, styles: Sequence[Style]) -> list[Section]:
+    """Return the sections with an informative chart (not None, a single bar or dot), as drawn:
+    lines thinned, values in units that suit them.
+    """
+    parts = []
+    for title, charts in sections.items():
+        known = [chart for chart in charts if chart is not None and _is_informative(chart)]
+        drawn = [_in_units(replace(chart, styles=tuple(styles))) for chart in _evened(known)]
+        parts += [Section(title, tuple(drawn))] if drawn else []
+    return parts
 
 
-HISTOGRAMS = 20  # rows of a chart of histograms
-
-
-def histogram_height(runs: int) -> int:
-    """Return the height of the histograms, a row for each run, and of the figure beside them."""
-    return max(320, 110 + 30 * min(runs, HISTOGRAMS))
-
-
-def shown_sections(parts: Iterable[tuple[str, Iterable[Chart | None]]]) -> list[Section]:
-    """Return the sections with an informative chart: not None, a single bar or dot."""
-    found = (
-        (title, tuple(chart for chart in charts if chart is not None and _is_informative(chart)))
-        for title, charts in parts
-    )
-    return [Section(title, charts) for title, charts in found if charts]
-
-
-def overview_of(charts: Iterable[Chart | None]) -> Section | None:
-    """Return the section that comes first of several runs; None where it has no chart."""
-    return next(iter(shown_sections([("What it depends on", charts)])), None)
+def _evened(charts: Sequence[Chart]) -> list[Chart]:
+    """Return charts, the narrow ones that stand side by side with the same height."""
+    evened: list[Chart] = []
+    beside = False  # whether the last one leaves room for a second
+    for chart in charts:
+        if beside and not chart.wide:
+            height = max(evened[-1].height, chart.height)
+            evened[-1], chart = replace(evened[-1], height=height), replace(chart, height=height)
+        evened.append(chart)
+        beside = not beside and not chart.wide
+    return evened
 
 
 def _is_informative(chart: Chart) -> bool:
@@ -121,6 +101,49 @@ def _is_informative(chart: Chart) -> bool:
     return len(places) + max(0, len(edges) - 1) > 1
 
 
+X_FIELDS, Y_FIELDS = ("x", "begin", "end"), ("y",)
+"""The fields of marks that hold horizontal and vertical values."""
+
+
+def _in_units(chart: Chart) -> Chart:
+    """Return a chart with its lines thinned and its values in the units that suit them."""
+    marks = [_thinned(mark) if isinstance(mark, Curve) else mark for mark in chart.marks]
+    axes = []
+    for axis, fields in ((chart.x, X_FIELDS), (chart.y, Y_FIELDS)):
+        if axis.unit:
+            shown = [mark for mark in marks if mark.series not in chart.hidden]
+            factor, axis = _scaled(axis, _largest(shown or marks, fields))
+            marks = [_times(mark, fields, factor) for mark in marks]
+        axes.append(axis)
+    return replace(chart, x=axes[0], y=axes[1], marks=tuple(marks))
+
+
+def _scaled(axis: Axis, largest: float) -> tuple[float, Axis]:
+    factor, unit = UNITS[axis.unit](largest)
+    limits = None if axis.limits is None else (axis.limits[0] * factor, axis.limits[1] * factor)
+    return factor, replace(axis, label=f"{axis.label} ({unit})", unit="", limits=limits)
+
+
+def _values(mark: Mark, fields: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(mark, name) for name in fields if hasattr(mark, name)}
+
+
+def _largest(marks: Sequence[Mark], fields: Sequence[str]) -> float:
+    values = [np.ravel(each) for mark in marks for each in _values(mark, fields).values()]
+    known = np.concatenate(values) if values else np.zeros(0)
+    return float(known[np.isfinite(known)].max(initial=0.0))
+
+
+def _times(mark: Mark, fields: Sequence[str], factor: float) -> Mark:
+    values = {name: value * factor for name, value in _values(mark, fields).items()}
+    return replace(mark, **values)
+
+
+def _thinned(curve: Curve) -> Curve:
+    kept = extremes(curve.y)
+    return replace(curve, x=curve.x[kept], y=curve.y[kept])
+
+
 def time_unit(longest: float) -> tuple[float, str]:
     """Return the factor and the name of the unit that suits times up to `longest` seconds."""
     for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
@@ -135,6 +158,18 @@ def size_unit(largest: float) -> tuple[float, str]:
         if largest >= 10**power:
             return 10.0**-power, unit
     return 1.0, "B"
+
+
+def rate_unit(largest: float) -> tuple[float, str]:
+    """Return the factor and the name of the unit that suits up to `largest` bytes a second."""
+    for power, unit in ((9, "Gbit/s"), (6, "Mbit/s"), (3, "kbit/s")):
+        if 8 * largest >= 10**power:
+            return 8 * 10.0**-power, unit
+    return 8.0, "bit/s"
+
+
+UNITS = {"s": time_unit, "B": size_unit, "B/s": rate_unit}
+"""Unit of an axis -> the one that suits its largest value."""
 
 
 def extremes(y: Floats, points: int = 2000) -> NDArray[np.intp]:
@@ -153,32 +188,3 @@ def extremes(y: Floats, points: int = 2000) -> NDArray[np.intp]:
         inside = y[known]
         kept += [part[0], known[inside.argmin()], known[inside.argmax()], part[-1]]
     return np.unique(kept)
-
-
-def histogram(
-    values: Floats, most: int = 100, counts: Floats | None = None
-) -> tuple[Floats, Floats]:
-    """Return the edges and the shares of a histogram of whole numbers, each its own bin; other
-    values count for the nearest one. Where they range over more than `most` numbers, a bin holds
-    several; its share is then the mean over the numbers in it, so that histograms with different
-    bins compare. `counts`, of the same shape, are the multiplicities of the values (default: 1).
-    Values that are not finite are left out.
-    """
-    known = np.isfinite(values)
-    values, counts = values[known], None if counts is None else counts[known]
-    if not len(values):
-        return np.array([-0.5, 0.5]), np.zeros(1)
-    low, high = np.rint(values.min()), np.rint(values.max())
-    width = np.ceil((high - low + 1) / most)
-    bins = int(np.ceil((high - low + 1) / width))
-    edges = low - 0.5 + width * np.arange(bins + 1)
-    sums, _ = np.histogram(values, edges, weights=counts)
-    return edges, sums / (sums.sum() * width)
-
-
-def quantiles(values: Floats, most: int = 200) -> NDArray[np.intp]:
-    """Return the indices of at most `most` values, evenly by rank, the lowest and highest kept."""
-    order = np.argsort(values, kind="stable")
-    if len(values) <= most:
-        return order
-    return order[np.linspace(0, len(values) - 1, most).round().astype(np.intp)]

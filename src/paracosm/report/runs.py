@@ -3,55 +3,51 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paracosm.errors import InputError
-from paracosm.report import (
-    emulate_words,
-    plan,
-    predict_words,
-    relax,
-    replay,
-    strategy_plan,
-    train,
-    tune,
-)
-from paracosm.report.chart import style_of
-from paracosm.report.sweeps import design_name, differing, scalar_arguments
+from paracosm.report.chart import drawn_sections, style_of
+from paracosm.report.sweep_charts import sweep_charts
 from paracosm.results import Summary
 from paracosm.results.chart import Chart, Section
-from paracosm.results.kind import imported
-from paracosm.results.view import Grade, Run, Verdict, View
+from paracosm.results.comparison import (
+    design_name,
+    differing,
+    runs_side_by_side,
+    scalar_arguments,
+)
+from paracosm.results.kind import Answer, imported
+from paracosm.results.view import Grade, Run, Table, Trials, Verdict, View
 
 if TYPE_CHECKING:
     from paracosm.studies import RunFolder
 
-VIEWS: Mapping[str, View] = {
-    "training": train.VIEW,
-    "relaxation": relax.VIEW,
-    "iteration": predict_words.VIEW,
-    "job": predict_words.VIEW,
-    "throughput": predict_words.VIEW,
-    "emulation": emulate_words.VIEW,
-    "replay": replay.VIEW,
-    "plan": plan.VIEW,
-    "strategy plan": strategy_plan.VIEW,
-    "tuning": tune.VIEW,
-}
-"""By the kind of the summary, of kinds whose room has no view of its own."""
+
+def answer(summary: Summary) -> str:
+    """Return the answer of a run in one or two sentences, or a note that it is unfinished.
+
+    The terminal, the page and a result in Python begin with it.
+    """
+    if summary.status == "unfinished":
+        return "The run is unfinished: still running, or killed."
+    place = _declared(summary).sentence
+    sentence = None if place is None else imported(place)(summary)
+    return sentence or f"The run ended with status {summary.status}."
 
 
 def view_of(summary: Summary) -> View:
     """Return the view of a run with this summary, a plain one for kinds without their own."""
-    from paracosm.studies.kinds import KINDS  # which loads pydantic
+    place = _declared(summary).view
+    view: View = View(figures={}) if place is None else imported(place)
+    return view
 
-    answer = KINDS.answer_to(summary)
-    if answer is not None and answer.view is not None:
-        view: View = imported(answer.view)
-        return view
-    return VIEWS.get(summary.kind) or View(figures={})
+
+def _declared(summary: Summary) -> Answer:
+    from paracosm.studies.kinds import answer_to  # which loads pydantic
+
+    return answer_to(summary)
 
 
 def described(folders: Sequence[RunFolder]) -> list[Run]:
@@ -70,9 +66,8 @@ def described(folders: Sequence[RunFolder]) -> list[Run]:
         if leaves[folder] > 1:
             folder = f"{run.path.parent.name}/{folder}"
         runs[place] = replace(run, name=name if times[name] == 1 else f"{name} ({folder})")
-    if (styles_of := view_of(runs[0].numbers).styles) is not None:
-        runs = [replace(run, style=s) for run, s in zip(runs, styles_of(runs), strict=True)]
-    return runs
+    styles = view_of(runs[0].numbers).styles(runs) or [run.style for run in runs]
+    return [replace(run, style=style) for run, style in zip(runs, styles, strict=True)]
 
 
 def _run_of(index: int, folder: RunFolder) -> Run:
@@ -128,8 +123,9 @@ def verdict(view: View, summary: Summary) -> Verdict:
 
 
 def _why(view: View, summary: Summary) -> str:
-    if (ending := view.endings.get(summary.status)) is not None:
-        return ending(summary)
+    ending = view.endings.get(summary.status)
+    if ending is not None and (sentence := ending(summary)):
+        return sentence
     match summary.status:
         case "unfinished":
             return (
@@ -159,23 +155,34 @@ def remarks_of(summary: Summary) -> dict[str, str]:
     return {subject: text for subject, text in remarks.items() if text}
 
 
+def tables_of(summary: Summary) -> list[Table]:
+    """Return the tables of a run that have rows."""
+    return [table for table in view_of(summary).tables(summary) if table.rows]
+
+
+def compared(runs: Sequence[Run]) -> str | None:
+    """Say which of several runs is best; None for kinds that do not compare."""
+    return view_of(runs[0].numbers).compare(_trials(runs))
+
+
+def _trials(runs: Sequence[Run]) -> Trials:
+    return (view_of(runs[0].numbers).trials or runs_side_by_side)(runs)
+
+
 def all_sections(runs: Sequence[Run]) -> tuple[list[Section], list[Section]]:
     """Return the sections before the table of several runs, and those after it."""
-    view = view_of(runs[0].numbers)
-    overview = view.overview(runs) if len(runs) > 1 else None
-    first = [] if overview is None else [overview]
-    return _with_styles(first, runs), _with_styles(view.sections(runs), runs)
-
-
-def _with_styles(sections: Sequence[Section], runs: Sequence[Run]) -> list[Section]:
-    styles = tuple(run.style for run in runs)
-    return [
-        replace(part, charts=tuple(replace(chart, styles=styles) for chart in part.charts))
-        for part in sections
-    ]
+    view, styles = view_of(runs[0].numbers), [run.style for run in runs]
+    first: list[Chart] = []
+    if len(runs) > 1:
+        trials = _trials(runs)
+        first = sweep_charts(trials, view.quantities(trials))
+    return (
+        drawn_sections({"What it depends on": first}, styles),
+        drawn_sections(view.sections(runs), styles),
+    )
 
 
 def all_charts(runs: Sequence[Run]) -> list[Chart]:
     """Return every chart of runs, in the order of their report."""
-    first, then = all_sections(runs)
-    return [chart for section in (*first, *then) for chart in section.charts]
+    before, after = all_sections(runs)
+    return [chart for section in (*before, *after) for chart in section.charts]

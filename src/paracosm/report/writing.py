@@ -15,15 +15,17 @@ import numpy as np
 import yaml
 
 from paracosm.files import replacing
-from paracosm.report.answers import answer
 from paracosm.report.chart import color_of, dash_of
 from paracosm.report.figures import plotly_figure
 from paracosm.report.runs import (
     TROUBLES,
     all_sections,
+    answer,
+    compared,
     described,
     endings_of,
     remarks_of,
+    tables_of,
     view_of,
 )
 from paracosm.results.chart import (
@@ -39,7 +41,6 @@ from paracosm.results.chart import (
     Style,
 )
 from paracosm.results.view import Grade, Run, Table, Verdict, known_summary
-from paracosm.units import format_duration
 
 if TYPE_CHECKING:
     from paracosm.studies import RunFolder
@@ -83,9 +84,8 @@ def write_report(
 
 
 def _lead(runs: Sequence[Run]) -> str:
-    view = view_of(runs[0].numbers)
     if len(runs) > 1:
-        return lead(view.compare(runs)) + troubles(runs)
+        return lead(compared(runs)) + troubles(runs)
     verdict, summary = runs[0].verdict, runs[0].numbers
     if summary.status == "noisy":
         return lead(verdict.why, verdict.level) + lead(answer(summary))
@@ -112,7 +112,7 @@ def _details(runs: Sequence[Run]) -> str:
     view = view_of(runs[0].numbers)
     remarks = [remarks_of(run.numbers) for run in runs]
     origins = [view.origins(run.numbers) for run in runs]
-    tables = view.tables(runs[0].numbers) if len(runs) == 1 else []
+    tables = tables_of(runs[0].numbers) if len(runs) == 1 else []
     blocks = {
         "Breakdown": "".join(map(text_table, tables)),
         "Remarks": comparison(remarks, runs) if any(remarks) else "",
@@ -144,37 +144,17 @@ def _study_file(run: Run) -> str:
     )
 
 
-LEVELS = (0.99, 0.98, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
-
-
 def key_numbers(runs: Sequence[Run]) -> dict[str, list[str]]:
     """Return label -> one text per run, empty where it has no such number."""
+    view = view_of(runs[0].numbers)
+    rows = {label: [write(run.numbers) for run in runs] for label, write in view.figures.items()}
+    shown = {label: texts for label, texts in rows.items() if any(t is not None for t in texts)}
+    further = view.figures_of_runs(runs)
     table: dict[str, list[str]] = {}
-    for label, write in view_of(runs[0].numbers).figures.items():
-        texts = [write(run.numbers) for run in runs]
-        if any(text is not None for text in texts):
-            table[label] = [text or "" for text in texts]
-        if label == "Virtual time" and (level := _common_level(runs)) is not None:
-            table[f"Virtual time to {level:.0%} accuracy"] = [_time_to(run, level) for run in runs]
+    for label, texts in shown.items():
+        table[label] = [text or "" for text in texts]
+        table |= {each: further[each] for each in further if each.startswith(f"{label} ")}
     return table
-
-
-def _common_level(runs: Sequence[Run]) -> float | None:
-    """Return the highest round accuracy that two of the runs reached, or the only run."""
-    best = sorted((_best(run) for run in runs), reverse=True)
-    reached = best[min(1, len(best) - 1)]
-    return next((level for level in LEVELS if level <= reached), None)
-
-
-def _best(run: Run) -> float:
-    values = run.series("accuracy").value
-    return float(np.nanmax(values)) if np.isfinite(values).any() else 0.0
-
-
-def _time_to(run: Run, level: float) -> str:
-    accuracy = run.series("accuracy")
-    reached = np.flatnonzero(accuracy.value >= level)
-    return format_duration(float(accuracy.virtual_time[reached[0]])) if len(reached) else "never"
 
 
 def page(title: str, subtitle: str, body: str, figures: Mapping[str, Any]) -> str:

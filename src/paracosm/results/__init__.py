@@ -8,7 +8,6 @@ from paracosm.results.json_object import (
     without_digest,
 )
 from paracosm.results.summaries import (
-    SUMMARIES,
     Chance,
     ClientsSummary,
     EmulationSummary,
@@ -35,7 +34,6 @@ from paracosm.results.summaries import (
 )
 
 __all__ = [
-    "SUMMARIES",
     "Chance",
     "ClientsSummary",
     "EmulationSummary",

@@ -6,6 +6,7 @@ can be switched on and off in its chart.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -32,7 +33,8 @@ Symbol = Literal["dot", "cross", "triangle", "diamond"]
 class Axis:
     """An axis."""
 
-    label: str  # what it shows, with its unit
+    label: str  # what it shows, with its unit unless `unit` says it
+    unit: str = ""  # "s" or "B": the page shows values in the multiple that suits them
     log: bool = False  # initially logarithmic
     switch: str = ""  # label of a switch between linear and logarithmic; empty: no switch
     percent: bool = False  # fractions, shown as percentages
@@ -144,3 +146,7 @@ class Section:
 
     title: str
     charts: tuple[Chart, ...]
+
+
+Sections = Mapping[str, Iterable[Chart | None]]
+"""Charts by the headings over them; None, and charts with nothing to see, are left out."""

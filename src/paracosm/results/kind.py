@@ -301,11 +301,6 @@ class Kinds(Mapping[str, Kind]):
         """Add a kind, under its verb."""
         self._kinds[kind.verb] = kind
 
-    def answer_to(self, summary: Summary) -> Answer | None:
-        """Return how a summary is shown; None where its kind is not here."""
-        kind = self.get(summary.verb)
-        return None if kind is None else kind.answer_of(summary.kind)
-
     def question(self, verb: str) -> str:
         """Return the question of a kind; that of a room is read from its source, as importing all
         rooms takes seconds.

@@ -872,13 +872,3 @@ class TuningSummary(Summary):
     suggested_intervals: Mapping[str, float | None]
     validation: Mapping[str, Json]
     remarks: Sequence[str]
-
-
-SUMMARIES: Mapping[str, type[Summary]] = {
-    each.kind: each
-    for each in (
-        *(TrainingSummary, RelaxationSummary, IterationSummary, JobSummary, ThroughputSummary),
-        *(ReplaySummary, EmulationSummary, ProfileSummary, TuningSummary),
-        *(PlanSummary, StrategyPlanSummary),
-    )
-}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from paracosm.results.chart import Section, Style
+from paracosm.results.chart import Sections, Style
 from paracosm.results.metrics import Series
 from paracosm.results.summaries import Summary
 from paracosm.units import format_duration, format_energy, format_size
@@ -83,12 +83,16 @@ FORMS: Mapping[str, Callable[[Any], str]] = {
 """Unit of a figure -> how a value is written."""
 
 
-def figure(key: str, form: str | Callable[[Any], str] = "") -> Figure:
-    """Return the figure that writes the summary's `key` in a unit of `FORMS` or by a function."""
-    write = FORMS[form] if isinstance(form, str) else form
+def figure(key: str, form: str | Callable[[Any], str | None] = "") -> Figure:
+    """Return the figure that writes the summary's `key` ("staleness.mean" of what is nested) in a
+    unit of `FORMS` or by a function.
+    """
+    write: Callable[[Any], str | None] = FORMS[form] if isinstance(form, str) else form
 
     def text(summary: Mapping[str, Any]) -> str | None:
-        value = summary.get(key)
+        value: Any = summary
+        for name in key.split("."):
+            value = None if value is None else value.get(name)
         return None if value is None else write(value)
 
     return text
@@ -125,13 +129,60 @@ def table(
 
 
 @dataclass(frozen=True)
+class Goal:
+    """What the times and updates of several runs are counted to."""
+
+    text: str  # "accuracy >= 0.95", "training loss 0.4"
+    is_target: bool  # the runs' own target; else a loss that all reach that learn
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One of several runs: what it varies, and how soon it got to the goal."""
+
+    varied: Mapping[str, Any]  # by argument, those that the run takes no notice of left out
+    summary: Any
+    failure: str | None = None  # why it failed: "diverged", "at chance"
+    time: float | None = None  # virtual seconds to the goal; None where it never came there
+    updates: int | None = None  # to the goal
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Several runs, in the order of the report, and what their times are counted to."""
+
+    runs: Sequence[Trial]
+    goal: Goal | None = None  # None where there is none, or no run came near it
+
+    @property
+    def variables(self) -> dict[str, list[Any]]:
+        """The arguments that differ, the seed among them, each with its values in order."""
+        values: dict[str, dict[Any, None]] = {}
+        for trial in self.runs:
+            for name, value in trial.varied.items():
+                values.setdefault(name, {})[value] = None
+        return {name: list(different) for name, different in values.items()}
+
+
+@dataclass(frozen=True)
 class Quantity:
-    """A number of a summary, drawn against what several runs vary."""
+    """A number of each of several runs, drawn against what they vary."""
 
     name: str  # of the chart
     title: str
-    value: Callable[[Any], float | None]  # of a summary, in SI units; None where it has none
-    unit: str  # "s", "B", "%", "J", or what is counted
+    value: Callable[[Trial], float | None]  # in SI units; None where the run has none
+    unit: str  # of `FORMS`, or what is counted
+    missing: str = "have none"  # what is said of runs without a value
+    marks_failures: bool = True  # whether runs that failed are crossed out
+
+    def write(self, value: float) -> str:
+        """Return a value with its unit."""
+        return FORMS[self.unit](value) if self.unit in FORMS else f"{few(value)} {self.unit}"
+
+
+def unless_failed(value: Callable[[Any], float | None]) -> Callable[[Trial], float | None]:
+    """Return the value of a summary, for runs that did not fail."""
+    return lambda trial: None if trial.failure else value(trial.summary)
 
 
 Known = Mapping[str, Any]
@@ -142,8 +193,9 @@ def _durations(summary: Any) -> dict[str, str]:
     return dict(summary.get("durations") or {})
 
 
-def _no_section(runs: Sequence[Run]) -> list[Section]:
-    return []
+def no_sections(runs: Sequence[Run]) -> Sections:
+    """Return no section."""
+    return {}
 
 
 @dataclass(frozen=True)
@@ -151,18 +203,24 @@ class View:
     """The texts and charts of runs of one kind."""
 
     figures: Mapping[str, Figure]  # by label, in order of display
-    sections: Callable[[Sequence[Run]], list[Section]] = _no_section
-    overview: Callable[[Sequence[Run]], Section | None] = lambda runs: None  # of several, first
-    compare: Callable[[Sequence[Run]], str | None] = lambda runs: None  # several, in a sentence
-    styles: Callable[[Sequence[Run]], Sequence[Style]] | None = None  # None: by place
+    sections: Callable[[Sequence[Run]], Sections] = no_sections
+    # several runs beside each other; None: each with its arguments that differ, as it ended
+    trials: Callable[[Sequence[Run]], Trials] | None = None
+    quantities: Callable[[Trials], Sequence[Quantity]] = lambda trials: ()  # drawn of several
+    compare: Callable[[Trials], str | None] = lambda trials: None  # several, in a sentence
+    # None: by place
+    styles: Callable[[Sequence[Run]], Sequence[Style] | None] = lambda runs: None
     subject: Callable[[Known], str | None] = lambda known: None
     name: Callable[[Known], str | None] = lambda known: None
     so_far: Callable[[Callable[[str], Series]], dict[str, Any]] = lambda series: {}  # from metrics
     origins: Callable[[Any], dict[str, str]] = _durations  # where numbers come from
     remarks: Callable[[Any], Mapping[str, str | None]] = lambda summary: {}  # by subject, not empty
-    tables: Callable[[Any], list[Table]] = lambda summary: []
-    # status -> the sentence on why a run ended so
-    endings: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)
+    tables: Callable[[Any], list[Table]] = lambda summary: []  # those without rows are left out
+    # further key figures that depend on which runs are compared, with a text for each; a label
+    # begins with that of the figure before it
+    figures_of_runs: Callable[[Sequence[Run]], Mapping[str, list[str]]] = lambda runs: {}
+    # status -> a sentence on why a run ended so
+    endings: Mapping[str, Callable[[Any], str | None]] = field(default_factory=dict)
     # what is wrong with a run that ended normally: it learnt nothing, for example
     doubt: Callable[[Any], Verdict | None] = lambda summary: None
 
@@ -181,6 +239,16 @@ def joined(values: Any, separator: str = ", ") -> str:
 def counted(count: int, noun: str) -> str:
     """Return "1 worker" or "1,024 workers"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def short_duration(seconds: float) -> str:
+    """Return a duration to four digits."""
+    return format_duration(float(f"{seconds:.4g}"))
+
+
+def few(number: float) -> str:
+    """Return a number to four digits, "12,346" where it is large."""
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.4g}"
 
 
 def percent(share: float) -> str:

@@ -4,7 +4,10 @@ here.
 
 from __future__ import annotations
 
-from paracosm.results.kind import Kinds
+from collections.abc import Mapping
+
+from paracosm.results import ProfileSummary, Summary, TuningSummary
+from paracosm.results.kind import Answer, Kinds
 
 KINDS = Kinds(
     {
@@ -17,3 +20,21 @@ KINDS = Kinds(
     }
 )
 """By the key of the study, which is the verb of the command line too."""
+
+OTHER_ANSWERS: Mapping[str, Answer] = {
+    "tuning": Answer(
+        TuningSummary,
+        view="paracosm.relaxation.tuning_view:VIEW",
+        sentence="paracosm.relaxation.tuning_view:sentence",
+    ),
+    "profile": Answer(ProfileSummary, sentence="paracosm.profiling.view:sentence"),
+}
+"""How summaries are shown that are not of a kind of run, by their own kinds."""
+
+
+def answer_to(summary: Summary) -> Answer:
+    """Return how a summary is shown."""
+    kind = KINDS.get(summary.verb)
+    if kind is None:
+        return OTHER_ANSWERS.get(summary.kind) or Answer(type(summary))
+    return kind.answer_of(summary.kind)

@@ -33,9 +33,9 @@ from paracosm.files import (
     unwritable,
 )
 from paracosm.machine import processor_name, usable_cores
-from paracosm.results import SUMMARIES, Summary, to_builtin, to_json, with_digest, without_digest
+from paracosm.results import Summary, to_builtin, to_json, with_digest, without_digest
 from paracosm.results.metrics import Series
-from paracosm.studies.kinds import KINDS
+from paracosm.studies.kinds import KINDS, OTHER_ANSWERS
 from paracosm.studies.metrics_file import (
     MetricsWriter,
     read_metrics,
@@ -338,7 +338,7 @@ class RunFolder:
 def _summaries_of(verb: str) -> list[type[Summary]]:
     """Return the classes of the summaries of a kind, first that of an unfinished run."""
     if verb == TUNE:
-        return [SUMMARIES["tuning"]]
+        return [OTHER_ANSWERS["tuning"].summary]
     return [answer.summary for answer in KINDS[verb].answers]
 
 

@@ -42,7 +42,11 @@ KIND = Kind(
         Form("paracosm.training.config:TrainConfig", _run),
         Form("paracosm.training.config:ScheduleTrainConfig", _run),
     ),
-    answers=(Answer(TrainingSummary),),
+    answers=(
+        Answer(
+            TrainingSummary, "paracosm.training.view:VIEW", "paracosm.training.sentence:sentence"
+        ),
+    ),
     objective=lambda config: "final_loss" if config.target is None else "reached_at",
     unit=lambda config: "updates",
     total=_updates,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from paracosm.report import replay
+from paracosm.replays.view import PARTS
+from paracosm.report.runs import remarks_of, tables_of
 from paracosm.results import ReplaySummary
 
 
 def scenario(what_if: str, time: float, ranks: int = 1) -> dict[str, Any]:
-    parts = dict.fromkeys(replay.PARTS, 0.0) | {"compute": time}
+    parts = dict.fromkeys(PARTS, 0.0) | {"compute": time}
     return {
         "what_if": what_if,
         "iteration_time": time,
@@ -32,7 +33,7 @@ def summary(*what_ifs: dict[str, Any], together: dict[str, Any] | None = None) -
 
 
 def test_what_ifs_stand_beside_the_replay_and_ranks_are_those_of_the_last() -> None:
-    times, ranks = replay.VIEW.tables(
+    times, ranks = tables_of(
         summary(scenario("a", 1.01), scenario("b", 4.04), together=scenario("a; b", 2.02))
     )
     assert times.rows == (
@@ -47,14 +48,14 @@ def test_what_ifs_stand_beside_the_replay_and_ranks_are_those_of_the_last() -> N
 
 
 def test_of_many_ranks_the_table_shows_some() -> None:
-    _, ranks = replay.VIEW.tables(summary())
+    _, ranks = tables_of(summary())
     assert ranks.title == "Ranks, unchanged"
     assert [row[0] for row in ranks.rows[-2:]] == ["rank 15", "4 more"]
     assert all(len(row) == len(ranks.header) for row in ranks.rows)
 
 
 def test_remarks_name_the_bottleneck_before_and_after_and_clocks_that_were_set() -> None:
-    assert replay.VIEW.remarks(summary(scenario("a", 1.01))) == {
+    assert remarks_of(summary(scenario("a", 1.01))) == {
         "bottleneck": "unchanged: computation",
         "then": "a: computation",
         "clocks": "the clock of rank 3 was corrected by 2 ms",
@@ -62,5 +63,5 @@ def test_remarks_name_the_bottleneck_before_and_after_and_clocks_that_were_set()
 
 
 def test_a_replay_that_is_not_finished_has_nothing_to_say() -> None:
-    assert replay.VIEW.tables(ReplaySummary.from_dict({"status": "unfinished"})) == []
-    assert replay.VIEW.remarks(ReplaySummary.from_dict({"status": "unfinished"})) == {}
+    assert tables_of(ReplaySummary.from_dict({"status": "unfinished"})) == []
+    assert remarks_of(ReplaySummary.from_dict({"status": "unfinished"})) == {}

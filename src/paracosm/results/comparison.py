@@ -1,14 +1,14 @@
-"""Several runs side by side: what they vary, and which design is best by a cost."""
+"""Several runs beside each other: what they vary, and which design is best by a cost."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, isfinite
 from statistics import median
 from typing import Any
 
-from paracosm.results.view import Run
+from paracosm.results.view import Run, Trial, Trials, counted
 
 PAYS = 1.1  # times as fast as with fewer workers, below which more of them do not pay
 
@@ -51,49 +51,13 @@ NAMES = ("algorithm", "model", "data", "method", "problem", "strategy")
 def argument(name: str, value: Any) -> str:
     """Return "16 workers", "lr 0.1", "asgd"."""
     if name == "workers":
-        return f"{value:,} worker{'' if value == 1 else 's'}"
+        return counted(value, "worker")
     if name == "what_if":
         return "unchanged" if value == "none" else str(value)
     words = name.replace("_", " ")
     if isinstance(value, bool):
         return words if value else f"no {words}"
     return str(value) if name in NAMES else f"{words} {value}"
-
-
-@dataclass(frozen=True)
-class Goal:
-    """What the times and updates of several runs are counted to."""
-
-    text: str  # "accuracy >= 0.95", "training loss 0.4"
-    is_asked: bool  # whether it is the runs' own target; else a loss that all reach that learn
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One of several runs: what it varies, and how soon it got to the goal."""
-
-    varied: Mapping[str, Any]  # by argument, those that the run takes no notice of left out
-    summary: Any
-    failure: str | None = None  # why it failed: "diverged", "at chance"
-    time: float | None = None  # virtual seconds to the goal; None where it never came there
-    updates: int | None = None  # to the goal
-
-
-@dataclass(frozen=True)
-class Trials:
-    """Several runs, in the order of the report, and what their times are counted to."""
-
-    runs: Sequence[Trial]
-    goal: Goal | None = None  # None where there is none, or no run came near it
-
-    @property
-    def variables(self) -> dict[str, list[Any]]:
-        """The arguments that differ, the seed among them, each with its values in order."""
-        found: dict[str, dict[Any, None]] = {}
-        for trial in self.runs:
-            for name, value in trial.varied.items():
-                found.setdefault(name, {})[value] = None
-        return {name: list(values) for name, values in found.items()}
 
 
 def runs_side_by_side(runs: Sequence[Run]) -> Trials:
@@ -108,12 +72,12 @@ def runs_side_by_side(runs: Sequence[Run]) -> Trials:
 
 def varied_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Return what runs differ in; files say how many workers there are, and examples in a batch."""
-    asked = []
+    arguments = []
     for run in runs:
-        found = {name: run.numbers.get(name) for name in ("workers", "batch")}
-        own = {name: value for name, value in found.items() if value is not None}
-        asked.append(scalar_arguments(run) | own)
-    return differing(asked)
+        known = {name: run.numbers.get(name) for name in ("workers", "batch")}
+        known = {name: value for name, value in known.items() if value is not None}
+        arguments.append(scalar_arguments(run) | known)
+    return differing(arguments)
 
 
 def design_of(varied: Mapping[str, Any], *without: str) -> tuple[tuple[str, Any], ...]:
@@ -146,7 +110,7 @@ def with_fewest_arguments(trials: Trials) -> Trials:
 
 
 def best_sentence(
-    runs: Sequence[Run],
+    trials: Trials,
     what: str,
     cost: Callable[[Any], float | None],
     write: Callable[[float], str],
@@ -154,12 +118,12 @@ def best_sentence(
     """Say which design has the least cost, by how much, and up to how many workers pay.
 
     Args:
-        runs: several.
+        trials: several.
         what: how the sentence begins: "An iteration is shortest with".
         cost: of a summary; None where the run failed.
         write: writes a cost.
     """
-    trials = with_fewest_arguments(runs_side_by_side(runs))
+    trials = with_fewest_arguments(trials)
     designs = by_design(trials)
     costs = {
         name: median_of(each, lambda trial: None if trial.failure else cost(trial.summary))

@@ -1,4 +1,4 @@
-"""Tunings: what is said of them, and the landscape of their trials."""
+"""What a page shows of tunings of checkpoints: the answer, and the landscape of their trials."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import numpy as np
 from paracosm.errors import InputError
 from paracosm.factory import describe_error
 from paracosm.files import read_bytes
-from paracosm.report.answers import tuned
-from paracosm.report.chart import WIDE, shown_sections
 from paracosm.results import TuningSummary
-from paracosm.results.chart import Axis, Chart, Curve, Dots, Floats, Mark, Section
+from paracosm.results.chart import Axis, Chart, Curve, Dots, Floats, Mark, Sections
+from paracosm.results.charts import WIDE, ranges
 from paracosm.results.view import Figure, Run, Table, View, figure, joined
 from paracosm.units import format_between, format_duration
 
@@ -38,14 +37,30 @@ Trials = Mapping[str, Floats]
 """The columns of the trials."""
 
 
+def sentence(summary: TuningSummary) -> str:
+    """Say which values are best, and how long a run takes with them."""
+    values = ", ".join(f"{name}={_tuned(name, summary.best[name])}" for name in summary.space)
+    ratio = summary.best["in_search"]["time_over_fault_free"]["median"]
+    best = "Interrupted, not validated: best" if summary.status == "interrupted" else "Best"
+    return (
+        f"{best} of {summary.trials:,} trials: {values}, {ratio:.3g} times the time without faults."
+    )
+
+
+def _tuned(name: str, value: float) -> str:
+    """Return a value of a tuned parameter with its unit: omega is a duration."""
+    return format_duration(value) if name == "omega" else f"{value:g}"
+
+
 def _best(summary: TuningSummary) -> str:
-    return ", ".join(f"{name} {tuned(name, summary.best[name])}" for name in summary.space)
+    return ", ".join(f"{name} {_tuned(name, summary.best[name])}" for name in summary.space)
 
 
 def _near(summary: TuningSummary) -> str:
     bounds = {name: found for name, found in summary.near_best.items() if found[0] < found[1]}
     return ", ".join(
-        f"{name} {tuned(name, low)} to {tuned(name, high)}" for name, (low, high) in bounds.items()
+        f"{name} {_tuned(name, low)} to {_tuned(name, high)}"
+        for name, (low, high) in bounds.items()
     )
 
 
@@ -54,9 +69,9 @@ FIGURES: Mapping[str, Figure] = {
     "Policy": lambda summary: summary.best["checkpoint"] and f'"{summary.best["checkpoint"]}"',
     "Within 1 % of it": lambda summary: _near(summary) or None,
     "Fresh seeds": figure("fresh_seeds", lambda seeds: f"{seeds[0]:,} to {seeds[1]:,}"),
-    "Trials": figure("trials", "{:,}".format),
+    "Trials": figure("trials", "n"),
     "Seeds": figure("seeds", lambda seeds: f"{seeds[0]:,} to {seeds[1]:,}"),
-    "Without faults": figure("fault_free_time", lambda time: format_duration(time["median"])),
+    "Without faults": figure("fault_free_time.median", "s"),
 }
 
 
@@ -79,22 +94,20 @@ def _tables(summary: TuningSummary) -> list[Table]:
         *("with fresh seeds", "omega", "time / without faults"),
         *("quartiles", "time", "not converged"),
     )
-    return [Table("With fresh seeds", header, rows)] if rows else []
+    return [Table("With fresh seeds", header, rows)]
 
 
-def sections(runs: Sequence[Run]) -> list[Section]:
+def sections(runs: Sequence[Run]) -> Sections:
     """Return the landscape of one tuning: its first two parameters, and each alone."""
     summary = runs[0].numbers
     if len(runs) > 1 or not isinstance(summary, TuningSummary):
-        return []
+        return {}
     trials = _trials(runs[0], summary)
     if trials is None:
-        return []
+        return {}
     names = list(summary.space)
     charts = [_map(summary, trials, *names[:2])] if len(names) > 1 else []
-    return shown_sections(
-        [("The landscape", [*charts, *(_slice(summary, trials, name) for name in names)])]
-    )
+    return {"The landscape": [*charts, *(_slice(summary, trials, name) for name in names)]}
 
 
 _MEASURED = ("trial", "failures", "time_over_fault_free", "lower_quartile", "upper_quartile")
@@ -143,10 +156,10 @@ def _slice(summary: TuningSummary, trials: Trials, name: str) -> Chart:
     failed = trials["failures"] > 0.5
     ended = ~failed & np.isfinite(trials["upper_quartile"])
     x, low, high = (trials[each][ended] for each in (name, "lower_quartile", "upper_quartile"))
-    gap = np.full(len(x), np.nan)
-    bars = np.column_stack([x, x, gap]).ravel(), np.column_stack([low, high, gap]).ravel()
     places = (name, "time_over_fault_free")
-    marks: list[Mark] = [Curve(*bars, 0, "quartiles", faint=True)] if len(x) else []
+    marks: list[Mark] = []
+    if len(x):
+        marks.append(Curve(*ranges(x, low, high), 0, "quartiles", faint=True))
     marks += _dots(trials, ~failed, places, "median", 0)
     top, bottom = float(np.max(high, initial=1.0)), float(np.min(low, initial=1.0))
     at_top = {**trials, "time_over_fault_free": np.full(len(failed), top)}

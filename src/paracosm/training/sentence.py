@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from paracosm.results import TrainingSummary
+from paracosm.results.view import counted, percent
 from paracosm.units import format_duration, format_energy
 
 _ERRORS = 2.0  # standard errors above the accuracy of guessing that may still be chance
@@ -28,23 +29,19 @@ def is_at_chance(summary: TrainingSummary) -> bool:
     return is_near and (loss is None or not loss < _SHARE * chance.loss)
 
 
-def training_sentence(summary: TrainingSummary) -> str:
+def sentence(summary: TrainingSummary) -> str:
     """State the result of a run, or why it has none."""
     if summary.status == "diverged":
         return _diverged(summary)
-    began = "The run was interrupted: " if summary.status == "interrupted" else ""
     if is_at_chance(summary):
-        said = _does_not_learn(summary)
+        text = _does_not_learn(summary)
     elif summary.status == "stopped":
-        said = _stopped(summary)
+        text = _stopped(summary)
     else:
-        said = _done(summary)
-    return f"{began}{said if began else said[0].upper() + said[1:]}"
-
-
-def percent(share: float) -> str:
-    """Return "98.3 %"."""
-    return f"{100 * share:.3g} %"
+        text = _done(summary)
+    if summary.status == "interrupted":
+        return f"The run was interrupted: {text}"
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def _done(summary: TrainingSummary) -> str:
@@ -127,7 +124,7 @@ def final_quality(summary: TrainingSummary) -> str:
 def _spent(summary: TrainingSummary) -> str:
     """Return "3,000 updates, 17.2 s", with the time of the unchanged run where there is one."""
     updates, time, before = summary.updates, summary.virtual_time, summary.unchanged
-    parts = [] if updates is None else [f"{updates:,} update{'' if updates == 1 else 's'}"]
+    parts = [] if updates is None else [counted(updates, "update")]
     if time is not None:
         took = "" if before is None else f" (unchanged: {format_duration(before.virtual_time)})"
         parts.append(f"{format_duration(time)}{took}")

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from paracosm.report.answers import answer
-from paracosm.report.plan import VIEW
+from paracosm.report.runs import answer, tables_of
 from paracosm.results import Planned, PlannedDesign, PlanSummary, TunedWorkers
 
 NEVER = Planned(median=None, low=None, high=None)
@@ -136,7 +135,7 @@ def test_a_target_that_nobody_reached_has_best_values_and_what_to_try() -> None:
 
 
 def test_tables_keep_throughput_and_updates_apart() -> None:
-    kept, dropped, tuned = VIEW.tables(BOTH)
+    kept, dropped, tuned = tables_of(BOTH)
     assert [row[0] for row in kept.rows] == [
         "8 workers, ssp(slack=3), lr 0.1",
         "1 worker, asgd, lr 0.2",
@@ -149,7 +148,7 @@ def test_tables_keep_throughput_and_updates_apart() -> None:
 
 def test_other_predictors_are_columns_where_they_were_asked() -> None:
     said = replace(EIGHT, baselines={"constant_updates": 12.0, "goodput": None})
-    header = VIEW.tables(plan(said))[0].header
+    header = tables_of(plan(said))[0].header
     assert header[-1] == "updates of one worker"
 
 

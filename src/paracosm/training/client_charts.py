@@ -9,21 +9,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from paracosm.report.chart import WIDE, histogram, histogram_height
-from paracosm.report.shared_charts import Measure, histograms_by_run
-from paracosm.report.sweeps import scalar_arguments
-from paracosm.results.chart import Area, Axis, Chart, Curve, Dots, Floats
-from paracosm.results.view import Run
+from paracosm.results.chart import Axis, Chart, Curve, Dots, Floats, Mark
+from paracosm.results.charts import (
+    band,
+    histogram,
+    histogram_chart,
+    histograms_by_run,
+    is_wide,
+)
+from paracosm.results.comparison import scalar_arguments
+from paracosm.results.view import Run, counted
 
 Groups = tuple[Floats, Floats, list[str]]
 
 GROUPS = 20  # of clients with about equal participation
 LOW, HIGH = 10, 90  # percentiles
-
-PARTICIPATION = Measure(
-    *("participation", "Participation of clients"),
-    *("participations", "gradients or changes applied", "clients"),
-)
 
 
 def client_charts(runs: Sequence[Run]) -> list[Chart | None]:
@@ -32,11 +32,8 @@ def client_charts(runs: Sequence[Run]) -> list[Chart | None]:
     fast = Axis("relative speed of a client", switch="speed")
     return [
         _participation(runs),
-        _staleness(
-            *(runs, staleness_by_participation, "staleness_participation"),
-            *("Staleness by participation", often),
-        ),
-        _staleness(runs, staleness_by_speed, "staleness_speed", "Staleness by speed", fast),
+        _staleness(runs, staleness_by_participation, "participation", often),
+        _staleness(runs, staleness_by_speed, "speed", fast),
         _waiting(runs),
     ]
 
@@ -53,16 +50,22 @@ def participations(run: Run) -> Floats:
 
 
 def _participation(runs: Sequence[Run]) -> Chart:
-    histograms, idle = {}, []
-    for run in runs:
-        counts = participations(run)
-        if len(counts):
-            histograms[run.index] = histogram(counts)
-            never = int(np.sum(counts == 0))
-            idle.append(f"{never:,} of {len(counts):,} clients never took part.")
-    caption = idle[0] if len(idle) == len(runs) == 1 else ""
-    height = histogram_height(len(runs))
-    return histograms_by_run(runs, histograms, PARTICIPATION, height, caption)
+    counts = {run.index: each for run in runs if len(each := participations(run))}
+    rows = histograms_by_run(
+        runs, lambda run: histogram(counts[run.index]) if run.index in counts else None
+    )
+    caption = ""
+    if len(runs) == 1 and counts:
+        (own,) = counts.values()
+        caption = f"{int(np.sum(own == 0)):,} of {len(own):,} clients never took part."
+    return histogram_chart(
+        "participation",
+        "Participation of clients",
+        "participations (gradients or changes applied)",
+        "clients",
+        *rows,
+        caption,
+    )
 
 
 def staleness_by_participation(run: Run) -> Groups | None:
@@ -110,42 +113,40 @@ def _staleness_by(run: Run, values: Floats, write: Callable[[str], str]) -> Grou
         x.append(own.mean())
         spread.append((low, middle, high))
         least, most = f"{own.min():,.4g}", f"{own.max():,.4g}"
+        values_text = write(least if least == most else f"{least} to {most}")
         labels.append(
-            f"{_clients(len(own))}, {write(least if least == most else f'{least} to {most}')}: "
+            f"{counted(len(own), 'client')}, {values_text}: "
             f"staleness {middle:.3g} ({low:.3g} to {high:.3g})"
         )
     return np.array(x), np.array(spread).T, labels
 
 
-def _clients(count: int) -> str:
-    return f"{count:,} client{'' if count == 1 else 's'}"
-
-
 def _staleness(
-    runs: Sequence[Run], by: Callable[[Run], Groups | None], name: str, title: str, x_axis: Axis
+    runs: Sequence[Run], by: Callable[[Run], Groups | None], name: str, axis: Axis
 ) -> Chart | None:
-    marks: list[Area | Curve | Dots] = []
+    marks: list[Mark] = []
+    places: list[float] = []
+    is_stale = False
     for run in runs:
-        found = by(run)
-        if found is None:
+        groups = by(run)
+        if groups is None:
             continue
-        x, (low, middle, high), labels = found
-        outline = np.concatenate([x, x[::-1]]), np.concatenate([low, high[::-1]])
+        x, (low, middle, high), labels = groups
+        places += x.tolist()
+        is_stale |= bool(high.any())
         if len(x) > 1:
-            marks.append(Area(*outline, (*labels, *labels[::-1]), run.index, "10 to 90 %"))
+            marks.append(band(x, low, high, labels, run.index, "10 to 90 %"))
             marks.append(Curve(x, middle, run.index, "median"))
         marks.append(Dots(x, middle, tuple(labels), run.index, "median"))
-    if not any(mark.y.any() for mark in marks):
+    if not is_stale:
         return None
-    shown = np.concatenate([mark.x for mark in marks])
     return Chart(
-        name=name,
-        title=title,
-        x=replace(x_axis, log=bool(shown.min() > 0 and shown.max() >= WIDE * shown.min())),
+        name=f"staleness_{name}",
+        title=f"Staleness by {name}",
+        x=replace(axis, log=min(places) > 0 and is_wide(places)),
         y=Axis("staleness (updates)"),
         marks=tuple(marks),
         caption="Each dot is a group of clients with similar values.",
-        height=histogram_height(len(runs)),
     )
 
 
@@ -176,7 +177,8 @@ def waits_caused(run: Run) -> Floats:
 
 
 def _waiting(runs: Sequence[Run]) -> Chart | None:
-    marks: list[Area | Curve | Dots] = []
+    marks: list[Mark] = []
+    most = 0
     for run in runs:
         caused = waits_caused(run)
         if len(caused) < 2:
@@ -185,18 +187,17 @@ def _waiting(runs: Sequence[Run]) -> Chart | None:
         shown = np.unique(np.geomspace(1, len(caused), 200).round().astype(int))
         half = int(np.searchsorted(share, 0.5)) + 1
         marks.append(Curve(shown.astype(np.float64), share[shown - 1], run.index, "waiting"))
-        label = f"half of the waiting is due to {_clients(half)} of {len(caused):,}"
+        label = f"half of the waiting is due to {counted(half, 'client')} of {len(caused):,}"
         at = np.array([float(half)]), share[half - 1 : half]
         marks.append(Dots(*at, (label,), run.index, "half of it", "diamond"))
+        most = max(most, len(caused))
     if not marks:
         return None
-    most = max(float(mark.x.max()) for mark in marks)
     return Chart(
         name="waiting_caused",
         title="Waiting caused by clients",
-        x=Axis("clients, most waiting caused first", log=most >= WIDE),
+        x=Axis("clients, most waiting caused first", log=is_wide((1, most))),
         y=Axis("share of all waiting", percent=True, limits=(0.0, 1.05)),
         marks=tuple(marks),
         caption="In a round all wait for the last client.",
-        height=histogram_height(len(runs)),
     )

@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paracosm.report.chart import time_unit
-from paracosm.report.sweep_charts import Metric
-from paracosm.report.sweeps import (
-    Goal,
-    Trial,
-    Trials,
+from paracosm.results import TrainingSummary
+from paracosm.results.comparison import (
     by_design,
     comparisons_of_best,
     design_name,
@@ -24,10 +20,9 @@ from paracosm.report.sweeps import (
     varied_of,
     with_fewest_arguments,
 )
-from paracosm.report.train_words import final_quality, is_at_chance
-from paracosm.results import TrainingSummary
-from paracosm.results.view import Run
-from paracosm.units import format_duration, format_energy
+from paracosm.results.view import Goal, Quantity, Run, Trial, Trials
+from paracosm.training.sentence import final_quality, is_at_chance
+from paracosm.units import format_duration
 
 if TYPE_CHECKING:
     from paracosm.results.metrics import Series
@@ -97,7 +92,7 @@ def rounded_up(value: float) -> float:
     return next(each for each in candidates if each >= value)
 
 
-def sweep_sentence(trials: Trials) -> str | None:
+def compare(trials: Trials) -> str | None:
     """Say which design is best, by how much, and where it stops paying; None for one design."""
     computed = [each for each in trials.runs if each.summary.final_loss is not None]
     trials = with_fewest_arguments(replace(trials, runs=computed) if computed else trials)
@@ -134,7 +129,7 @@ def _seconds_an_example(trial: Trial) -> float | None:
 
 
 def _lowest(trials: Trials) -> str:
-    if trials.goal is None or trials.goal.is_asked:
+    if trials.goal is None or trials.goal.is_target:
         return ""
     designs = by_design(trials)
     losses = {
@@ -211,40 +206,42 @@ def _capitalised(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def training_metrics(trials: Trials) -> list[Metric]:
+def quantities(trials: Trials) -> list[Quantity]:
     """Return what is drawn of training runs against what they vary."""
-    found = [
-        Metric(
-            *("final_loss", "Final training loss", "training loss"),
-            lambda trial: None if trial.failure == "diverged" else trial.summary.final_loss,
-            "loss {:.4g}".format,
-        )
-    ]
+    to_goal = []
     if trials.goal is not None:
-        factor, unit = time_unit(max((trial.time or 0.0 for trial in trials.runs), default=0.0))
-        found += [
-            Metric(
-                *("time_to_goal", f"Time to {trials.goal.text}", f"virtual time ({unit})"),
-                lambda trial: None if trial.time is None else trial.time * factor,
-                lambda value: format_duration(value / factor),
-            ),
-            Metric(
-                *("updates_to_goal", f"Updates to {trials.goal.text}", "updates"),
+        text, missing = trials.goal.text, "never get there"
+        to_goal = [
+            Quantity("time_to_goal", f"Time to {text}", lambda trial: trial.time, "s", missing),
+            Quantity(
+                "updates_to_goal",
+                f"Updates to {text}",
                 lambda trial: trial.updates,
-                "{:,.0f} updates".format,
+                "updates",
+                missing,
             ),
         ]
     return [
-        *found,
-        Metric(
-            *("throughput", "Throughput", "examples/s"),
-            lambda trial: trial.summary.examples_per_second,
-            "{:,.0f} examples/s".format,
+        Quantity(
+            "final_loss",
+            "Final training loss",
+            lambda trial: None if trial.failure == "diverged" else trial.summary.final_loss,
+            "training loss",
+            "learn nothing",
         ),
-        Metric(
-            *("energy", "Energy of the run", "J"),
+        *to_goal,
+        Quantity(
+            "throughput",
+            "Throughput",
+            lambda trial: trial.summary.examples_per_second,
+            "examples/s",
+            marks_failures=False,
+        ),
+        Quantity(
+            "energy",
+            "Energy of the run",
             lambda trial: trial.summary.energy,
-            format_energy,
-            "have no power in their cluster file",
+            "J",
+            marks_failures=False,
         ),
     ]

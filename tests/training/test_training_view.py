@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from paracosm.report.answers import answer
-from paracosm.report.runs import verdict, view_of
-from paracosm.report.train import FIGURES, VIEW
-from paracosm.report.train_words import is_at_chance
+from paracosm.report.runs import answer, remarks_of, verdict, view_of
 from paracosm.results import Chance, TrainingSummary
 from paracosm.results.view import Verdict
+from paracosm.training.sentence import is_at_chance
+from paracosm.training.view import FIGURES
 
 # Of scikit-learn's digits: 1437 examples to train on in nearly equal classes, 40 of the 360 test
 # examples are of the commonest class.
@@ -164,13 +163,13 @@ def test_the_unchanged_run_stands_among_the_key_figures() -> None:
         }
     )
     assert FIGURES["Unchanged"](summary) == "virtual time 2 s, examples/s 1,500"
-    assert VIEW.remarks(summary) == {"what if": "links: bandwidth 2x; latency: 1 ms"}
+    assert remarks_of(summary) == {"what if": "links: bandwidth 2x; latency: 1 ms"}
 
 
 def test_without_changes_nothing_is_said_of_them() -> None:
     summary = TrainingSummary.from_dict({"virtual_time": 2.0})
     assert FIGURES["Unchanged"](summary) is None
-    assert VIEW.remarks(summary) == {}
+    assert remarks_of(summary) == {}
 
 
 def test_clients_stand_among_the_key_figures() -> None:

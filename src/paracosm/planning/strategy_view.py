@@ -1,0 +1,167 @@
+"""What a page shows of plans of strategies: the answer, tables, the frontier of time and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from paracosm.cluster.description import cluster_text
+from paracosm.planning.view import cost_text, money
+from paracosm.prediction.view import search_text, step_text, strategies_table
+from paracosm.results import PlannedStrategy, StrategyPlanSummary
+from paracosm.results.chart import Axis, Chart, Curve, Mark, Sections
+from paracosm.results.charts import line
+from paracosm.results.view import Figure, Known, Run, Table, View, counted, figure, table
+from paracosm.units import format_duration
+
+DAY = 86400.0
+
+
+def sentence(summary: StrategyPlanSummary) -> str:
+    """Name the fastest strategy, what limits it, and the cheapest one."""
+    best, cheapest = summary.designs[summary.fastest], summary.designs[summary.cheapest]
+    text = (
+        f"{_large(summary.tokens)} tokens of {summary.model} take {_long_time(best.time)} on "
+        f"{best.workers:,} x {summary.hardware}, for {cost_text(summary, best.cost)}"
+        f"{step_text(summary)}: "
+        f"{best.strategy}, micro-batches of {best.micro_batch}; most of the time is {best.limit}"
+    )
+    if cheapest is best:
+        return f"{text}. Nothing is cheaper."
+    return (
+        f"{text}. Cheapest on {counted(cheapest.workers, 'worker')}: "
+        f"{cost_text(summary, cheapest.cost)}, {_long_time(cheapest.time)}."
+    )
+
+
+def _large(number: float) -> str:
+    """Return "1 trillion", "8.03 billion", "4,096"."""
+    for name, size in (("trillion", 1e12), ("billion", 1e9), ("million", 1e6)):
+        if number >= size:
+            return f"{number / size:.3g} {name}"
+    return f"{number:,.0f}"
+
+
+def _long_time(seconds: float) -> str:
+    """Return a duration such as "12.3 days" or "3.2 h"."""
+    for unit, length in (("years", 365.25 * DAY), ("days", DAY), ("h", 3600.0)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:,.3g} {unit}"
+    return format_duration(float(f"{seconds:.3g}"))
+
+
+FIGURES: Mapping[str, Figure] = {
+    "Model": lambda summary: f"{summary.model}, {_large(summary.parameters)} parameters",
+    "Dtype": figure("dtype"),
+    "Optimizer": figure("optimizer"),
+    "Hardware": figure("hardware"),
+    "Tokens": figure("tokens", _large),
+    "Batch": lambda summary: (
+        f"{_large(summary.batch_tokens)} tokens, in sequences of {summary.sequence:,}"
+    ),
+    "Price": figure("price"),
+    "Failures": lambda summary: summary.mtbf or "none",
+    "Strategies": search_text,
+}
+
+
+def _tables(summary: StrategyPlanSummary) -> list[Table]:
+    workers = {"workers": lambda design: f"{design.workers:,}"}
+    fastest_first = sorted(summary.designs, key=lambda design: (-design.workers, design.place))
+    return [
+        table(
+            "By workers",
+            _fastest(summary),
+            {
+                **workers,
+                "time": figure("time", _long_time),
+                "cost": lambda design: cost_text(summary, design.cost),
+                "tokens/s": figure("tokens_per_second", "{:,.0f}".format),
+                "goodput": figure("effective", "%"),
+                "efficient": lambda design: "yes" if design.is_efficient else "",
+                "most of it": figure("limit"),
+                "strategy": lambda design: (
+                    f"{design.strategy}, micro-batches of {design.micro_batch}"
+                ),
+            },
+        ),
+        strategies_table(
+            "Fastest strategies",
+            fastest_first,
+            {"Fastest strategies": lambda design: f"{design.workers:,} workers"},
+        ),
+    ]
+
+
+def _fastest(summary: StrategyPlanSummary) -> list[PlannedStrategy]:
+    """Return the fastest strategy of each number of workers."""
+    return [design for design in summary.designs if design.place == 1]
+
+
+def sections(runs: Sequence[Run]) -> Sections:
+    """Return the frontier of time and cost, and speed by workers."""
+    runs = [run for run in runs if run.numbers.get("designs")]
+    return {"Time and cost": [_frontier(runs), _speed(runs)]} if runs else {}
+
+
+SERIES = "fastest for this number of workers"
+
+
+def _frontier(runs: Sequence[Run]) -> Chart:
+    marks: list[Mark] = []
+    for run in runs:
+        plan: StrategyPlanSummary = run.numbers
+        designs = _fastest(plan)
+        days, costs = [d.time / DAY for d in designs], [d.cost for d in designs]
+        efficient = [place for place, design in enumerate(designs) if design.is_efficient]
+        x, y = np.array(days)[efficient], np.array(costs)[efficient]
+        labels = [
+            f"{d.workers:,} workers, {d.strategy}: {_long_time(d.time)}, {cost_text(plan, d.cost)}"
+            for d in designs
+        ]
+        marks.append(Curve(x, y, run.index, "frontier"))
+        marks += line(run, days, costs, SERIES, labels)[1:]
+    plan = runs[0].numbers
+    return Chart(
+        name="frontier",
+        title=f"Cost against time of {_large(plan.tokens)} tokens",
+        x=Axis("days", log=True, switch="time"),
+        y=Axis(f"cost ({money(plan)})", switch="cost"),
+        marks=tuple(marks),
+        caption=(
+            "One point per number of workers; none is both faster and cheaper than one on the line."
+        ),
+    )
+
+
+def _speed(runs: Sequence[Run]) -> Chart:
+    marks: list[Mark] = []
+    for run in runs:
+        designs = _fastest(run.numbers)
+        rates = [design.tokens_per_second / design.workers for design in designs]
+        labels = [f"{design.workers:,} workers: {design.strategy}" for design in designs]
+        marks += line(run, [design.workers for design in designs], rates, SERIES, labels)
+    return Chart(
+        name="tokens_workers",
+        title="Tokens/s per worker",
+        x=Axis("workers", log=True, switch="workers"),
+        y=Axis("tokens/s per worker", switch="throughput"),
+        marks=tuple(marks),
+        caption="The fastest strategy for each number of workers, without failures.",
+    )
+
+
+def _name(known: Known) -> str | None:
+    model, hardware = known.get("model"), known.get("hardware")
+    return None if model is None or hardware is None else f"{model} on {hardware}"
+
+
+VIEW = View(
+    figures=FIGURES,
+    sections=sections,
+    name=_name,
+    subject=figure("hardware"),
+    remarks=lambda summary: {"cluster": cluster_text(summary.cluster or {})},
+    tables=_tables,
+)

@@ -1,0 +1,472 @@
+"""What a page says of predictions: the answer, key figures, remarks, tables."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice, takewhile
+from pathlib import PurePath
+from typing import Any
+
+from paracosm.cluster.description import cluster_text
+from paracosm.prediction.charts import ranks_name, sections
+from paracosm.prediction.parameter_servers import view as servers
+from paracosm.prediction.worker_charts import ideal_examples
+from paracosm.results import (
+    IterationSummary,
+    JobSummary,
+    RankedStrategy,
+    StrategyPlanSummary,
+    StrategySearch,
+    Summary,
+    ThroughputRow,
+    ThroughputSummary,
+)
+from paracosm.results.charts import PARTS, shown_parts
+from paracosm.results.comparison import best_sentence
+from paracosm.results.summaries import Measured, OneReplica
+from paracosm.results.view import (
+    Figure,
+    Known,
+    Quantity,
+    Table,
+    Trials,
+    View,
+    counted,
+    figure,
+    percent,
+    table,
+    unless_failed,
+)
+from paracosm.units import format_between, format_duration, format_energy
+
+HALF = 0.5  # of ideal: the efficiency up to which numbers of workers are counted as good
+ROWS = 10  # of a table of ops or places
+RANK_ROWS = 16  # kinds of ranks in a table
+MOST = 0.5  # share of the time, estimated, that is worth a remark
+LEAST = 0.005  # share of an iteration below which a cause of its time has no column
+
+
+def iteration_sentence(summary: IterationSummary) -> str:
+    """Say how long an iteration on one device takes, and what limits it."""
+    interval = summary.interval
+    time, within = format_between(
+        interval.low, summary.iteration_time, interval.high, format_duration
+    )
+    return (
+        f"An iteration of {summary.model} takes {time} ({within}){step_text(summary)}. "
+        f"{summary.bottleneck}"
+    )
+
+
+def job_sentence(summary: JobSummary) -> str:
+    """Say what the most workers give, from where on more of them lose, and what would help."""
+    rows, last = summary.throughput, summary.throughput[-1] if summary.throughput else None
+    rate = summary.examples_per_second
+    chosen = "" if summary.search is None else ", the fastest strategy that fits"
+    how = f"({summary.strategy}{chosen})"
+    time, workers = format_duration(summary.iteration_time), counted(summary.workers, "worker")
+    if rate is None or last is None:
+        text = f"With {workers} {how} an iteration takes {time}{step_text(summary)}."
+    else:
+        share = "" if last.efficiency is None else f", {percent(last.efficiency)} of ideal"
+        give = "gives" if summary.workers == 1 else "give"
+        digits = f"{rate:,.0f}" if rate >= 1000 else _few_digits(rate)
+        text = (
+            f"{workers} {give} {digits} examples/s{share}: an iteration takes {time} "
+            f"{how}{step_text(summary)}."
+        )
+    efficient = _efficient_up_to(rows)
+    energy = None if last is None else last.energy
+    gain = None if last is None else (last.if_twice_as_fast or {}).get("links")
+    sentences = [
+        text,
+        None if energy is None else f"An iteration takes {format_energy(energy)}.",
+        None if efficient is None else f"Efficiency is at least {HALF:.0%} {efficient}.",
+        summary.bottleneck,
+        None if gain is None else f"Links twice as fast: {gain:+.0%}.",
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def step_text(summary: IterationSummary | JobSummary | StrategyPlanSummary) -> str:
+    """Return ", in bfloat16 with adamw", what a step computes with, as far as it is known."""
+    dtype = "" if summary.dtype is None else f", in {summary.dtype}"
+    match summary.optimizer:
+        case None:
+            return dtype
+        case "none":
+            return f"{dtype}, without an update"
+    return f"{dtype} with {summary.optimizer}" if dtype else f", with {summary.optimizer}"
+
+
+def _efficient_up_to(rows: Sequence[ThroughputRow]) -> str | None:
+    """Say up to which of several numbers of workers at least half of the ideal is kept."""
+    known = [row for row in rows if row.efficiency is not None]
+    if len(known) < 2:
+        return None
+    good = list(takewhile(lambda row: (row.efficiency or 0.0) >= HALF, known))
+    if not good:
+        return "with none of these numbers of workers"
+    most = ", the most that were tried" if len(good) == len(known) else ""
+    return f"up to {counted(good[-1].workers, 'worker')}{most}"
+
+
+def _interval(summary: Any) -> str | None:
+    interval = summary.get("interval")
+    if interval is None:
+        return None
+    low, high = interval["low"], interval["high"]
+    return format_between(low, summary["iteration_time"], high, format_duration)[1]
+
+
+def _measured(measured: Measured) -> str:
+    time, spread = format_between(
+        measured["p10"], measured["iteration_time"], measured["p90"], format_duration
+    )
+    return f"{time} ({spread})"
+
+
+def _coverage(coverage: Mapping[str, float]) -> str | None:
+    shares = {source: f"{s:.1%}" if s >= 0.0005 else "<0.1%" for source, s in coverage.items()}
+    return ", ".join(f"{share} {source}" for source, share in shares.items()) or None
+
+
+def _unchanged(summary: Known) -> str | None:
+    before = summary.get("unchanged") or {}
+    for key, write in (
+        ("iteration_time", format_duration),
+        ("steps_per_second", "{:.4g} steps/s".format),
+    ):
+        if before.get(key) is not None and summary.get(key) is not None:
+            ratio = summary[key] / before[key] - 1 if before[key] else 0.0
+            return f"{write(before[key])} (with the changes {_signed(ratio)})"
+    return None
+
+
+def _of_job(text: Callable[[JobSummary], str | None]) -> Figure:
+    return lambda summary: text(summary) if isinstance(summary, JobSummary) else None
+
+
+def _joules(summary: Known) -> float | None:
+    return rows[-1].energy if (rows := summary.get("throughput")) else None
+
+
+def _energy(summary: Summary) -> str | None:
+    joules = _joules(summary)
+    what = "a step" if isinstance(summary, ThroughputSummary) else "an iteration"
+    return None if joules is None else f"{format_energy(joules)} {what}"
+
+
+FIGURES: Mapping[str, Figure] = {
+    "Batch": figure("batch", "n"),
+    "Shape": figure("shape"),
+    "Dtype": figure("dtype"),
+    "Optimizer": figure("optimizer"),
+    "Strategy": figure("strategy"),
+    "Workers": figure("workers", "n"),
+    **servers.FIGURES,
+    "Examples an iteration": _of_job(lambda s: f"{s.examples:,}" if s.examples else None),
+    "Iteration time": figure("iteration_time", "s"),
+    "Unchanged": _unchanged,
+    "Interval": _interval,
+    "Measured": figure("measured", _measured),
+    "Error": figure("measured.error", "{:+.1%}".format),
+    "Energy": _energy,
+    "Examples/s": figure("examples_per_second", lambda rate: _few_digits(rate)),
+    "Efficiency": figure("efficiency", "%"),
+    f"At least {HALF:.0%} efficient": _of_job(lambda s: _efficient_up_to(s.throughput)),
+    "Peak memory": figure("peak_memory", "B"),
+    "Fits into memory": figure("fits", lambda fits: "yes" if fits else "no"),
+    "Coverage": figure("coverage", _coverage),
+}
+
+
+def _number(key: str) -> Any:
+    return unless_failed(lambda summary: summary.get(key))
+
+
+QUANTITIES = (
+    Quantity("throughput", "Throughput", _number("examples_per_second"), "examples/s"),
+    Quantity("steps", "Steps of all workers", _number("steps_per_second"), "steps/s"),
+    Quantity("iteration", "Iteration time", _number("iteration_time"), "s"),
+    Quantity("varied_efficiency", "Efficiency", _number("efficiency"), "%"),
+    Quantity("peak_memory", "Peak memory", _number("peak_memory"), "B"),
+    Quantity("energy", "Energy of an iteration, or a step", unless_failed(_joules), "J"),
+)
+
+
+def _compare(trials: Trials) -> str | None:
+    """Say which of several runs has the highest throughput."""
+    rates = {"examples_per_second": "examples/s", "steps_per_second": "steps/s"}
+    key = next((key for key in rates if all(t.summary.get(key) for t in trials.runs)), None)
+    if key is None:
+        return None
+    return best_sentence(
+        trials,
+        "Highest throughput with",
+        lambda summary: 1 / summary[key],
+        lambda cost: f"{_few_digits(1 / cost)} {rates[key]}",
+    )
+
+
+def _name(known: Known) -> str | None:
+    model, batch = known.get("model"), known.get("batch")
+    if model is None:
+        return servers.name(known)
+    parts = [PurePath(str(model)).stem if str(model).endswith(".graph") else str(model)]
+    parts += [] if batch is None else [f"batch {batch}"]
+    if isinstance(workers := known.get("workers"), int):
+        strategy, rows = str(known.get("strategy") or ""), list(known.get("throughput") or [])
+        if len(rows) > 1:  # what the strategy says of data parallelism is of the last of them
+            strategy = re.sub(r"\bdp=\d+", "dp", strategy)
+        first = f"{rows[0]['workers']:,} to " if len(rows) > 1 else ""
+        parts += [strategy, f"{first}{workers:,} workers"]
+    return ", ".join(part for part in parts if part)
+
+
+def _remarks(summary: Summary) -> Mapping[str, str | None]:
+    match summary:
+        case ThroughputSummary():
+            return {**_of_cluster(summary), **servers.remarks(summary)}
+        case JobSummary():
+            defaults = (summary.strategy_defaults or {}).items()
+            devices = summary.devices.items()
+            return {
+                **_of_cluster(summary),
+                "strategy by default": ", ".join(f"{key}={value}" for key, value in defaults),
+                "strategies": None if summary.search is None else search_text(summary.search),
+                "memory": " ".join(summary.misfits[1:3]),
+                "one replica": _replica(summary.replica),
+                "baselines, one replica": _baselines(summary, summary.replica.iteration_time),
+                "devices": "; ".join(f"{device}: {origin}" for device, origin in devices),
+                **_of_timings(summary),
+            }
+        case IterationSummary():
+            return {
+                "bottleneck": summary.bottleneck,
+                "baselines, the iteration": _baselines(summary, summary.iteration_time),
+                "machine": _machine(summary.measured),
+                **_of_timings(summary),
+            }
+    return {}
+
+
+def _of_cluster(summary: JobSummary | ThroughputSummary) -> dict[str, str | None]:
+    return {
+        "what if": "; ".join(summary.what_if or ()),
+        "bottleneck": summary.bottleneck,
+        "unchanged bottleneck": (summary.unchanged or {}).get("bottleneck"),
+        "cluster": cluster_text(summary.cluster or {}),
+    }
+
+
+def search_text(search: StrategySearch | StrategyPlanSummary) -> str:
+    """State how many strategies were considered, and whether another can be faster."""
+    rest = "no other can be faster" if search.complete else "others may be faster"
+    return (
+        f"{search.candidates:,} considered, {search.too_large:,} too large for the memory, "
+        f"{search.predicted:,} predicted; {rest}"
+    )
+
+
+def _replica(replica: OneReplica) -> str:
+    time, rate = format_duration(replica.iteration_time), replica.examples_per_second
+    if (replica.split or 1) > 1:
+        return f"{time} of computing on each of the {replica.split} devices that split it"
+    measured = replica.measured
+    return (
+        f"{time} on one device"
+        + ("" if measured is None else f" (measured: {format_duration(measured)})")
+        + ("" if rate is None else f", {_few_digits(rate)} examples/s")
+    )
+
+
+def _baselines(summary: IterationSummary | JobSummary, time: float) -> str:
+    errors = {} if summary.measured is None else summary.measured.baseline_errors
+    return ", ".join(
+        f"{name} {format_duration(seconds)}" + (f" ({_signed(errors[name])})" if errors else "")
+        for name, seconds in (summary.baselines or {}).items()
+        # On a CPU ops add up: such a baseline is the prediction itself.
+        if not math.isclose(seconds, time)
+    )
+
+
+def _machine(measured: Measured | None) -> str | None:
+    slower = None if measured is None else measured.slower
+    if measured is None or slower is None or abs(slower) < 0.005:
+        return None
+    error = measured.error_at_its_speed
+    at_it = "" if error is None else f": at that speed the prediction is {_signed(error)} off"
+    return f"{_signed(slower)} time for the same work when the iteration was measured{at_it}"
+
+
+def _of_timings(summary: IterationSummary | JobSummary) -> dict[str, str | None]:
+    other_device = summary.captured_for not in (None, summary.device)
+    differences = f" ({summary.differences})" if summary.differences else ""
+    return {
+        "graph": f"{summary.model}: from {summary.source}" if summary.source else None,
+        "to measure": _to_measure(summary),
+        "timings of": f"{summary.environment or ''}{differences}",
+        "captured for": f"{summary.captured_for}: the timed device may run other ops"
+        if other_device
+        else None,
+        "profiled now": _profiled(summary),
+        "not timed": _untimed(summary.untimed or ()),
+    }
+
+
+def _to_measure(summary: IterationSummary | JobSummary) -> str | None:
+    """Suggest a measurement where most of the time is estimated for this machine."""
+    coverage, count = summary.coverage or {}, summary.estimated_ops or 0
+    share = sum(coverage.get(source, 0.0) for source in ("interpolated", "estimated", "unknown"))
+    here = summary.differences == ""
+    if not here or not count or share <= MOST or summary.not_profiled:
+        return None
+    return f"{count:,} ops, {share:.0%} of the time: --exact times them here, on this machine"
+
+
+def _profiled(summary: IterationSummary | JobSummary) -> str:
+    count = summary.profiled or 0
+    parts = [f"{count:,} ops, added to the database"] if count else []
+    refused = (summary.not_profiled or {}).items()
+    return "; ".join([*parts, *(f"not {op}: {reason}" for op, reason in islice(refused, 3))])
+
+
+def _untimed(names: Sequence[str]) -> str | None:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"{', '.join(names[:5])}{more}: host-only ops, counted as launches" if names else None
+
+
+def _tables(summary: Summary) -> list[Table]:
+    match summary:
+        case ThroughputSummary():
+            return servers.tables(summary)
+        case JobSummary():
+            ranked = [] if summary.search is None else summary.search.ranked
+            several = summary.throughput if len(summary.throughput) > 1 else []
+            return [
+                strategies_table("Fastest strategies", ranked, {}),
+                _scaling(several),
+                _ranks(summary.breakdown["ranks"]),
+                *_times(summary, ", one replica"),
+            ]
+        case IterationSummary():
+            return _times(summary, "")
+    return []
+
+
+def strategies_table(
+    title: str, ranked: Sequence[RankedStrategy], first: Mapping[str, Figure]
+) -> Table:
+    """Return a table of strategies with their shares of an iteration, the best first; behind
+    other columns, if any.
+    """
+
+    def share(cause: str) -> Callable[[RankedStrategy], str]:
+        return lambda each: f"{each.causes.get(cause, 0.0) / each.iteration_time:.0%}"
+
+    causes = dict.fromkeys(
+        cause
+        for each in ranked
+        for cause, seconds in each.causes.items()
+        if seconds >= LEAST * each.iteration_time
+    )
+    an_example: Mapping[str, Figure] = {
+        "an example": lambda each: f"{each.iteration_time / each.examples:.4g} s"
+    }
+    return table(
+        title,
+        ranked,
+        {
+            **first,
+            "strategy" if first else title: figure("strategy"),
+            "micro-batch": figure("micro_batch", "n"),
+            "iteration": figure("iteration_time", "s"),
+            **({} if first else an_example),
+            "memory": figure("peak_memory", "B"),
+            **{cause: share(cause) for cause in causes},
+        },
+    )
+
+
+def _scaling(rows: Sequence[ThroughputRow]) -> Table:
+    def share(part: str) -> Callable[[ThroughputRow], str | None]:
+        return lambda row: f"{(row.breakdown or {})[part] / (row.iteration_time or 1.0):.1%}"
+
+    has_bubble = any((row.breakdown or {})["bubble"] > 0 for row in rows)
+    parts = {"exposed": "exposed_communication", "waiting": "waiting"}
+    parts |= {"bubble": "bubble"} if has_bubble else {}
+    return table(
+        "Scaling",
+        rows,
+        {
+            "workers": figure("workers", "n"),
+            "iteration": figure("iteration_time", "s"),
+            "examples/s": figure("examples_per_second", _few_digits),
+            "ideal": lambda row: _few_digits(ideal_examples(row)),
+            "efficiency": figure("efficiency", "%"),
+            **{header: share(part) for header, part in parts.items()},
+        },
+    )
+
+
+def _ranks(ranks: Sequence[Mapping[str, Any]]) -> Table:
+    return table(
+        "Time by rank",
+        ranks,
+        {
+            "rank": ranks_name,
+            **{PARTS[part][0]: figure(part, "s") for part in shown_parts(ranks)},
+            "peak memory": figure("peak_memory", "B"),
+        },
+        RANK_ROWS,
+        lambda rest: f"{sum(each['ranks'] for each in rest):,} other ranks",
+    )
+
+
+def _times(summary: IterationSummary | JobSummary, of_what: str) -> list[Table]:
+    """Return the largest times by phase, op type and place, and the sum of the others."""
+    titles = {"phase": "Time by phase", "op": "Time by op type", "place": "Time by place"}
+    tables = []
+    for what, title in titles.items():
+        times = (summary.breakdown or {}).get(what) or {}
+        total = sum(times.values()) or 1.0
+        shown = dict(islice(times.items(), ROWS))
+        if len(times) > ROWS:
+            others = counted(len(times) - ROWS, "other")
+            shown[others] = sum(times.values()) - sum(shown.values())
+        rows = [(name, seconds, seconds / total) for name, seconds in shown.items()]
+        columns: Mapping[str, Figure] = {
+            what: lambda row: row[0],
+            "time": lambda row: format_duration(row[1]),
+            "share": lambda row: f"{row[2]:.1%}",
+        }
+        tables.append(table(f"{title}{of_what}", rows, columns))
+    return tables
+
+
+def _few_digits(rate: float | None) -> str | None:
+    return None if rate is None else f"{rate:,.1f}" if rate >= 10 else f"{rate:.3g}"
+
+
+def _signed(error: float) -> str:
+    return f"{error:+.1%}"
+
+
+VIEW = View(
+    figures=FIGURES,
+    sections=sections,
+    quantities=lambda trials: QUANTITIES,
+    compare=_compare,
+    subject=figure("environment"),
+    name=_name,
+    remarks=_remarks,
+    tables=_tables,
+    endings={
+        "interrupted": lambda summary: (
+            f"The run was interrupted. These are the predictions up to {summary.workers:,} workers."
+        )
+    },
+)
