@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from paracosm.cluster.cluster import ring, switch
 from paracosm.cluster.link import Link
 from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
-from paracosm.relaxation.matrix_files import read_matrix_market
 from paracosm.relaxation.problems import load_problem
 from paracosm.relaxation.run import relax, relax_map, run_relaxation
 from paracosm.validation import validated
@@ -49,13 +47,8 @@ def describe_error(error: Exception, words: list[str] | str) -> None:
     [
         (with_entry(2, 2, 0.0), ["diagonal", "zero in 1 row: 3 (counted from 1)"]),
         (A - csr_array(np.diag([4.0] * 7 + [0] * 9)), ["7 rows: 1, 2, 3, 4, 5, ..."]),
-        (A[:, :15], ["must be square, not 16 x 15"]),
-        (np.ones(16), ["two dimensions, not 1"]),
-        (np.zeros((0, 0)), ["no rows"]),
         (with_entry(5, 6, nan), ["1 entry is NaN or infinite", "row 6, column 7", "(nan)"]),
         (with_entry(5, 5, inf), ["NaN or infinite", "(inf)", "row 6, column 6"]),
-        (A * 1j, ["complex"]),
-        (np.full((2, 2), "a"), ["real numbers"]),
         (csr_array(([1.0], ([0], [0])), shape=(2, 2)), ["1 row is empty: 2"]),
     ],
 )
@@ -283,65 +276,6 @@ def test_what_shows_before_a_matrix_is_made(given: dict[str, Any], words: str) -
     describe_error(raised.value, words)
 
 
-HEADER = "%%MatrixMarket matrix coordinate"
-DENSE = "%%MatrixMarket matrix array real"
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (f"{HEADER} complex general\n1 1 1\n1 1 2 0\n", "complex"),
-        (f"{HEADER} pattern general\n1 1 1\n1 1\n", "only the pattern"),
-        (f"{HEADER} real general\n2 2 3\n1 1 4\n2 2 4\n", "cut off: 2 of 3 entries are there"),
-        (f"{HEADER} real general\n2 3 2\n1 1 4\n2 2 4\n", "must be square, not 2 x 3"),
-        (f"{HEADER} real general\n2 2 1\n1 1 4\n", "row is empty: 2"),
-        (f"{HEADER} real general\n2 2 2\n1 1 4\n2 1 4\n", "zero in 1 row: 2"),
-        (f"{HEADER} real general\n2 2 2\n1 1 nan\n2 2 4\n", "NaN or infinite"),
-        (f"{HEADER} real general\n2 2 2\n1 1 4\n3 2 4\n", "m.mtx"),
-        (f"{HEADER} real general\n1 1 1\n1 1 1d3\n", 'line 3: "1 1 1d3" is no entry'),
-        (f"{HEADER} real general\n1 1 1\n1 1 0x1p3", 'line 3: "1 1 0x1p3" is no entry'),
-        (f"{HEADER} real general\n1 1 1\r1 1 1\r", "m.mtx"),
-        (f"{HEADER} integer general\n1 1 1\n\n1 1 4e1\n", "line 4"),
-        (
-            f"{HEADER} real symmetric\n2 2 3\n1 1 4\n2 1 1\n1 2 1\n",
-            "both entries (2, 1) and (1, 2)",
-        ),
-        (f"{HEADER} real symmetric\n2 3 3\n1 1 4\n2 1 1\n2 2 1\n", "not square"),
-        ("1 1 4\n", "not a Matrix Market file"),
-        ("", "not a Matrix Market file"),
-    ],
-)
-@pytest.mark.parametrize("compressed", [False, True])
-def test_matrix_market_files(tmp_path: Path, text: str, words: str, compressed: bool) -> None:
-    path = tmp_path / ("m.mtx.gz" if compressed else "m.mtx")
-    path.write_bytes(gzip.compress(text.encode()) if compressed else text.encode())
-    config = RelaxConfig(matrix=path, processors=1)
-    with pytest.raises(InputError) as raised:
-        run_relaxation(config)
-    message = str(raised.value)
-    assert "\n" not in message
-    assert "m.mtx" in message
-    assert words in message
-
-
-@pytest.mark.parametrize(
-    ("text", "matrix"),
-    [
-        (f"{HEADER} real general\n2 2 3\n1 1 .5\n 2 2\t+5.\n\n1 1 -1E-1", [[0.4, 0], [0, 5]]),
-        (f"{HEADER} integer symmetric\n2 2 2\r\n1 1 4\r\n2 1 -1\r\n", [[4, -1], [-1, 0]]),
-        (f"{HEADER} real skew-symmetric\n2 2 1\n2 1 3\n", [[0, -3], [3, 0]]),
-        (f"{DENSE} general\n2 3\n1\n2\n3\n4\n5\n6\n", [[1, 3, 5], [2, 4, 6]]),
-        (f"{DENSE} symmetric\n2 2\n1\n2\n3\n", [[1, 2], [2, 3]]),
-        (f"{DENSE} skew-symmetric\n3 3\n1\n2\n3\n", [[0, -1, -2], [1, 0, -3], [2, 3, 0]]),
-    ],
-)
-def test_what_a_matrix_market_file_holds(tmp_path: Path, text: str, matrix: Any) -> None:
-    path = tmp_path / "m.mtx"
-    path.write_bytes(text.encode())
-    found = read_matrix_market(path)
-    assert (found if isinstance(found, np.ndarray) else found.toarray()).tolist() == matrix
-
-
 def test_numpy_files(tmp_path: Path) -> None:
     path = tmp_path / "b.npy"
     np.save(path, np.ones(16))
@@ -357,17 +291,6 @@ def test_numpy_files(tmp_path: Path) -> None:
         with pytest.raises(InputError) as raised:
             load_problem("laplace2d:4", rhs=str(path))
         describe_error(raised.value, ["b.npy", words])
-
-
-def test_gzipped_files_are_read_and_cut_ones_refused(tmp_path: Path) -> None:
-    whole = MATRICES / "gr_30_30.mtx.gz"
-    run = run_relaxation(RelaxConfig(matrix=whole, max_sweeps=3))
-    assert (run.summary["unknowns"], run.summary["nonzeros"]) == (900, 7744)
-    cut = tmp_path / "cut.mtx.gz"
-    cut.write_bytes(whole.read_bytes()[:-2000])
-    with pytest.raises(InputError) as raised:
-        run_relaxation(RelaxConfig(matrix=cut))
-    describe_error(raised.value, ["cut.mtx.gz", "cut off"])
 
 
 def test_a_diverging_iteration_is_stopped_and_keeps_its_metrics() -> None:

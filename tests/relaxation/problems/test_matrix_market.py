@@ -54,11 +54,6 @@ def write(folder, text, name="matrix.mtx"):
     return path
 
 
-def test_symmetric_storage_is_expanded(tmp_path):
-    text = "%%MatrixMarket matrix coordinate integer symmetric\n2 2 3\n1 1 5\n2 1 -1\n2 2 7\n"
-    assert load_matrix(write(tmp_path, text)).A.toarray().tolist() == [[5, -1], [-1, 7]]
-
-
 def test_duplicates_add_up_and_stored_zeros_go(tmp_path):
     text = GENERAL + "% a comment\n\n2 2 4\n1 1 1\n1 1 2\n2 2 4\n1 2 0.0\n"
     A = load_matrix(write(tmp_path, text)).A
@@ -66,9 +61,26 @@ def test_duplicates_add_up_and_stored_zeros_go(tmp_path):
     assert A.nnz == 2
 
 
-def test_a_dense_file_is_a_matrix(tmp_path):
-    text = "%%MatrixMarket matrix array real general\n2 2\n1\n2\n3\n4\n"  # column by column
-    assert load_matrix(write(tmp_path, text)).A.toarray().tolist() == [[1, 3], [2, 4]]
+HEADER = "%%MatrixMarket matrix coordinate"
+DENSE = "%%MatrixMarket matrix array real"
+
+
+@pytest.mark.parametrize(
+    ("text", "matrix"),
+    [
+        (f"{HEADER} real general\n2 2 3\n1 1 .5\n 2 2\t+5.\n\n1 1 -1E-1", [[0.4, 0], [0, 5]]),
+        (f"{HEADER} integer symmetric\n2 2 2\r\n1 1 4\r\n2 1 -1\r\n", [[4, -1], [-1, 0]]),
+        (f"{HEADER} real skew-symmetric\n2 2 1\n2 1 3\n", [[0, -3], [3, 0]]),
+        (f"{DENSE} general\n2 3\n1\n2\n3\n4\n5\n6\n", [[1, 3, 5], [2, 4, 6]]),
+        (f"{DENSE} symmetric\n2 2\n1\n2\n3\n", [[1, 2], [2, 3]]),
+        (f"{DENSE} skew-symmetric\n3 3\n1\n2\n3\n", [[0, -1, -2], [1, 0, -3], [2, 3, 0]]),
+    ],
+)
+def test_what_a_file_holds(tmp_path, text, matrix):
+    path = tmp_path / "m.mtx"
+    path.write_bytes(text.encode())
+    read = read_matrix_market(path)
+    assert (read if isinstance(read, np.ndarray) else read.toarray()).tolist() == matrix
 
 
 @pytest.mark.parametrize(
@@ -77,8 +89,8 @@ def test_a_dense_file_is_a_matrix(tmp_path):
         ("", "not a Matrix Market file"),
         ("1 2\n3 4\n", "not a Matrix Market file"),
         ("%%MatrixMarket tensor coordinate real general\n", "is not one of"),
-        ("%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1 0\n", "are complex"),
-        ("%%MatrixMarket matrix coordinate pattern general\n1 1 1\n1 1\n", "only the pattern"),
+        (f"{HEADER} complex general\n1 1 1\n1 1 1 0\n", "are complex"),
+        (f"{HEADER} pattern general\n1 1 1\n1 1\n", "only the pattern"),
         (GENERAL, "cut off before the line of sizes"),
         (GENERAL + "% nothing else", "cut off before the line of sizes"),
         (GENERAL + "2 2\n1 1 1\n", 'must be "rows columns entries", not "2 2"'),
@@ -87,6 +99,14 @@ def test_a_dense_file_is_a_matrix(tmp_path):
         (GENERAL + "2 2 1\n1 1 1\n2 2 1\n", "more entries (2) than in its header (1)"),
         (GENERAL + "2 2 2\n1 1 1\n3 2 1\n", "matrix.mtx: "),
         (GENERAL + "2 2 2\n1 1 1\n2 2 x\n", "matrix.mtx: "),
+        (GENERAL + "1 1 1\n1 1 1d3\n", 'line 3: "1 1 1d3" is no entry'),
+        (GENERAL + "1 1 1\n1 1 0x1p3", 'line 3: "1 1 0x1p3" is no entry'),
+        (f"{HEADER} integer general\n1 1 1\n\n1 1 4e1\n", "line 4"),
+        (
+            f"{HEADER} real symmetric\n2 2 3\n1 1 4\n2 1 1\n1 2 1\n",
+            "both entries (2, 1) and (1, 2)",
+        ),
+        (f"{HEADER} real symmetric\n2 3 3\n1 1 4\n2 1 1\n2 2 1\n", "not square"),
         (
             "%%MatrixMarket matrix array real symmetric\n3 3\n1\n2\n3\n4\n5\n",
             "cut off: 5 of 6 entries",
@@ -111,11 +131,11 @@ def test_a_dense_file_is_a_matrix(tmp_path):
             "skew-symmetric, and yet its diagonal is not zero in row 2",
         ),
         (
-            "%%MatrixMarket matrix coordinate unsigned-integer general\n1 1 1\n1 1 -4\n",
+            f"{HEADER} unsigned-integer general\n1 1 1\n1 1 -4\n",
             'line 3: "1 1 -4" is no entry: give row column value, the value a whole number',
         ),
         (
-            "%%MatrixMarket matrix coordinate quaternion general\n1 1 1\n1 1 4\n",
+            f"{HEADER} quaternion general\n1 1 1\n1 1 4\n",
             'the first line: unknown type of entries "quaternion": ',
         ),
         (
@@ -123,12 +143,12 @@ def test_a_dense_file_is_a_matrix(tmp_path):
             'unknown format "coordinates": did you mean "coordinate"?',
         ),
         (
-            "%%MatrixMarket matrix coordinate real hermitean\n1 1 1\n1 1 4\n",
+            f"{HEADER} real hermitean\n1 1 1\n1 1 4\n",
             'unknown symmetry "hermitean": did you mean "hermitian"?',
         ),
-        ("%%MatrixMarket matrix coordinate complex hermitian\n1 1 1\n1 1 1 0\n", "are complex"),
+        (f"{HEADER} complex hermitian\n1 1 1\n1 1 1 0\n", "are complex"),
         ("%%MatrixMarket matrix array complex general\n1 1\n1 0\n", "are complex"),
-        ("%%MatrixMarket matrix coordinate pattern symmetric\n1 1 1\n1 1\n", "only the pattern"),
+        (f"{HEADER} pattern symmetric\n1 1 1\n1 1\n", "only the pattern"),
         ("%%MatrixMarket matrix coordinate real\n1 1 1\n1 1 4\n", "is not one of"),
         (GENERAL + "2 2 2\n0 0 1\n1 1 1\n", "row 0 and column 0 of a matrix of 2 x 2: they count"),
     ],

@@ -267,7 +267,7 @@ def test_damaged_traces_are_read_or_refused_in_a_line(
     [
         ('{"traceEvents": [{"ph": "X", "cat": "cpu_op" "name": 1}]}', "byte 45: not JSON"),
         ('{"traceEvents": [{"name": "a"}]}', "byte 30: a list that is none of events: one without"),
-        ('{"traceEvents": [{"ph": []}]}', 'byte 27: a list that is none of events: one without'),
+        ('{"traceEvents": [{"ph": []}]}', "byte 27: a list that is none of events: one without"),
         ('{"traceEvents": [3]}', 'byte 18: a list that is none of events: one without "ph"'),
         ('{"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 1}]}', "lacks 'name'"),
         ('{"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 1, "name": 5}]}', "are none: 5"),
