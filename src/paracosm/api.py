@@ -11,12 +11,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from paracosm.errors import InputError, unknown
-from paracosm.result import Folder, Kept, Result, Sweep, checked, read_path
+from paracosm.result import Folder, Kept, Result, Sweep, checked, read_path, result_in
 from paracosm.results import (
     EmulationSummary,
     PlanSummary,
@@ -26,6 +25,7 @@ from paracosm.results import (
     StrategyPlanSummary,
     Summary,
     TrainingSummary,
+    TuningSummary,
 )
 
 if TYPE_CHECKING:
@@ -130,52 +130,28 @@ def _study(source: Folder | Mapping[str, Any]) -> Study:
     return load_study(read_path(source, "study"))
 
 
-def tune(
-    source: Folder | Mapping[str, Any],
-    space: str,
-    *,
-    minimize: str | None = None,
-    maximize: str | None = None,
-    trials: int = 30,
-    seeds: int = 3,
-    storage: str | None = None,
-    **options: Any,
-) -> Sweep[Any]:
+def tune(source: Folder | Mapping[str, Any], space: str, **options: Any) -> Result[TuningSummary]:
     """Find the arguments of a study with which a number of its summary is best.
 
         paracosm.tune("train.yaml", "lr=0.01..1 log, algorithm=asgd|ssgd", out="runs/tuned")
 
-    The points of the sweep are the runs of all trials, and then those of the best with fresh seeds.
+    The result is a `Sweep`: its points are the runs of all trials, and then those of the best with
+    fresh seeds. With `minimize="time_over_fault_free"`, relaxations under faults are compared with
+    the same ones without, in memory; then `table` has a row for each trial.
 
     Args:
         source: a study of one run: a file, or the mapping that it would hold.
         space: what is varied, as in `--tune`.
-        minimize, maximize: the number, such as "final_loss"; by default what such runs are about.
-        trials: points of the search; `seeds` runs of each.
-        storage: an Optuna storage that gets the trials, such as "sqlite:///tuning.db".
-        options: `seed`, `out`, `force`, `jobs`, `backend`, `scheduler`.
+        options: arguments of the command, such as `minimize`, `trials` and `seeds`; and `seed`,
+            `out`, `force`, `jobs`, `backend`, `scheduler`.
 
     Raises:
-        InputError: an argument that there is not, or that cannot be.
+        InputError: an argument is unknown or invalid.
     """
-    from paracosm.studies import tune as tuning
-
-    if others := sorted(options.keys() - set(_OWN)):
-        raise InputError(f"tune: {unknown('argument', others[0], _OWN)}")
-    for name, given in (("trials", trials), ("seeds", seeds)):
-        checked(given, Integral, name, "a number")
-    checked(space, str, "space", "a text")
-    for name, text in (("minimize", minimize), ("maximize", maximize), ("storage", storage)):
-        checked(text, (str, type(None)), name, "a text")
-    own = _own(options)
-    asked = _study(source).with_arguments(own["seed"], {})
-    folder, keep = _folder(own["out"], own["force"])
-    objective = tuning.objective_of(asked, space, minimize, maximize)
-    found = tuning.tune(
-        *(asked, space, objective, folder), trials=trials, seeds=seeds,
-        backend=own["where"], force=own["force"], storage=storage,
-    )  # fmt: skip
-    return cast("Sweep[Any]", _reported(Sweep(folder, keep, found.sentence), own["out"]))
+    study = _study(source)
+    seed = study.seed if options.get("seed") is None else options["seed"]
+    config = {"study": {**study.as_written(), "seed": 0}, "tune": space}
+    return _run("tune", config, {**options, "seed": seed})
 
 
 def replay(
@@ -344,10 +320,14 @@ def _run_study(asked: Any, where: str, options: Mapping[str, Any]) -> Result[Any
 
 def _run_point(point: Any, own: Mapping[str, Any]) -> Result[Any]:
     from paracosm.studies import Hooks, RunFolder, run_point
+    from paracosm.studies.run_folder import TRIALS
 
     folder, keep = _folder(own["out"], own["force"])
-    summary = run_point(point, folder, own["force"], Hooks(backend=own["where"])).summary
-    return _reported(Result(summary, folder, [RunFolder.open(folder)], keep), own["out"])
+    outcome = run_point(point, folder, own["force"], Hooks(backend=own["where"]))
+    if TRIALS in outcome.files:
+        return _reported(result_in(folder, keep), own["out"])
+    result = Result(outcome.summary, folder, [RunFolder.open(folder)], keep)
+    return _reported(result, own["out"])
 
 
 def _folder(out: Folder | None, force: bool) -> tuple[Path, object]:

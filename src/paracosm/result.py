@@ -238,20 +238,14 @@ class Result(Generic[S]):
 class Sweep(Result[S]):
     """The runs of a study with a grid: `points`, and a `table` of varied arguments and results."""
 
-    def __init__(self, path: Path, keep: object = None, sentence: str | None = None) -> None:
-        from paracosm.studies import RunFolder, read_sweep
+    def __init__(self, path: Path, keep: object = None) -> None:
+        from paracosm.studies import RunFolder, read_sweep, runs_in
 
-        self._sentence = sentence
-
-        rows = read_sweep(path)
-        failed = {row["point"]: str(row["error"]) for row in rows if "code" in row}
-        rows = [row for row in rows if "code" not in row]
-        if not rows:
-            why = "".join(f": {name}: {error}" for name, error in [*failed.items()][:1])
-            raise InputError(f"{path}: no run of this sweep is finished yet{why}")
-        folders = [RunFolder.open(path / row["point"]) for row in rows]
+        runs, failed = runs_in(path)
+        folders = [RunFolder.open(run) for run in runs]
         self._points: list[Result[S]] = [opened(folder, keep) for folder in folders]
-        self._varied = [row["varied"] for row in rows]
+        self._varied = [row["varied"] for row in read_sweep(path) if row["point"] not in failed]
+        self._tuning = opened(RunFolder.open(path), keep) if _is_tuning(path) else None
         super().__init__(self._points[0].summary, path, folders, keep)
         self._failed = failed
 
@@ -298,8 +292,8 @@ class Sweep(Result[S]):
     @property
     def sentence(self) -> str:
         """The best run, for kinds with a measure of quality, and the number of runs."""
-        if self._sentence is not None:
-            return self._sentence
+        if self._tuning is not None:
+            return self._tuning.sentence
         from paracosm.report.runs import compared
 
         found = compared(self._runs)
@@ -311,7 +305,7 @@ class Sweep(Result[S]):
 
 
 class Tuned(Result[TuningSummary]):
-    """What `paracosm relax tune` found; `table` has a row for each trial."""
+    """The result of a tuning whose trials have no run folders; `table` has a row for each."""
 
     @property
     def table(self) -> pa.Table:
@@ -334,12 +328,16 @@ def open_result(folder: Folder) -> Result[Any]:
         InputError: the folder has no result, is damaged, or was written by another version of
             Paracosm.
     """
+    return result_in(read_path(folder, "open"))
+
+
+def result_in(path: Path, keep: object = None) -> Result[Any]:
+    """Return the result in a folder; the temporary one that it is in lives as long."""
     from paracosm.studies import RunFolder
 
-    path = read_path(folder, "open")
     if (path / "sweep.json").is_file():
-        return Sweep(path)
-    return opened(RunFolder.open(path), None)
+        return Sweep(path, keep)
+    return opened(RunFolder.open(path), keep)
 
 
 def opened(run: RunFolder, keep: object) -> Result[Any]:
@@ -349,6 +347,11 @@ def opened(run: RunFolder, keep: object) -> Result[Any]:
     summary: Any = described([run])[0].numbers
     kind = Tuned if (run.path / TRIALS).is_file() else Result
     return kind(summary, run.path, [run], keep)
+
+
+def _is_tuning(path: Path) -> bool:
+    """Whether a sweep is the trials of a tuning that has ended; those of version 0.1 say less."""
+    return (path / "summary.json").is_file()
 
 
 class Kept:

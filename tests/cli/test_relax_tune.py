@@ -41,8 +41,8 @@ def test_a_search_prints_the_best_with_its_spread_and_leaves_its_files(
     assert re.search(r"fresh seeds +3 to 5", printed)
     assert f"report: {out / 'report.html'}\n" in printed
     run = RunFolder.open(out)
-    assert run.study["tune"]["problem"] == "laplace2d:5"
-    assert run.study["tune"]["tune"] == {"alpha": "1.05..20", "omega": "1..500"}
+    assert run.study["tune"]["study"]["relax"]["problem"] == "laplace2d:5"
+    assert run.study["tune"]["tune"] == "alpha=1.05..20, omega=1..500"
     page = (out / "report.html").read_text()
     said = printed.splitlines()[0]
     assert said == (
@@ -84,6 +84,11 @@ def test_a_study_file_says_what_flags_say(tmp_path: Path, capsys: Capture) -> No
     by_file = json.loads(capsys.readouterr().out)
     assert main([*FLAGS, *SEARCH, *COST, "--json"]) == 0
     assert by_file == json.loads(capsys.readouterr().out)
+    named = ["--minimize", "time_over_fault_free", "--json", "--out", str(tmp_path / "out")]
+    assert main(["tune", str(study), *SEARCH, *named]) == 0
+    assert by_file == json.loads(capsys.readouterr().out)
+    assert main(["tune", str(tmp_path / "out" / "study.yaml"), "--json"]) == 0
+    assert by_file == json.loads(capsys.readouterr().out)
 
 
 def test_a_search_without_success_is_exit_code_one(capsys: Capture) -> None:
@@ -95,7 +100,7 @@ def test_a_search_without_success_is_exit_code_one(capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (FLAGS, "--tune is missing: name what to vary"),
+        (FLAGS, "tune: must be given: what to vary"),
         ([*FLAGS, "--tune", "alfa=1..2"], 'did you mean "alpha"?'),
         ([*FLAGS, "--tune", "alpha=1.05..2"], "omega"),
         ([*FLAGS, *SEARCH, "--checkpoint", "alpha=2"], "alpha is to be tuned: leave it out"),

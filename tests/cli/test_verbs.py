@@ -15,12 +15,17 @@ import pytest
 
 from paracosm.cli import doctor, main, verbs
 from paracosm.cli.verbs import VERBS, parameters_of
+from paracosm.studies.kinds import KINDS
 
 Capture = pytest.CaptureFixture[str]
 
 
-def test_every_verb_is_a_function_named_by_its_last_word_and_has_an_example() -> None:
+def test_every_verb_is_a_kind_or_a_function_named_by_its_last_word_and_has_an_example() -> None:
     for verb, module in VERBS.items():
+        if module.endswith(".kind"):
+            assert all(example.startswith(f"{verb} ") for example in KINDS[verb].examples)
+            assert KINDS[verb].examples
+            continue
         last = verb.split()[-1]
         taken = iskeyword(last) or hasattr(builtins, last)
         function = getattr(import_module(module), f"{last}_" if taken else last)
@@ -64,7 +69,16 @@ def test_the_program_alone_says_which_verb_answers_which_question(capsys: Captur
     assert main([]) == 0
     printed = capsys.readouterr().out
     named = {line.rpartition("paracosm ")[2] for line in printed.splitlines() if "?  " in line}
-    assert named == {"train", "relax", "predict", "profile ops", "emulate", "replay", "plan"}
+    assert named == {
+        "train",
+        "relax",
+        "predict",
+        "profile ops",
+        "emulate",
+        "replay",
+        "plan",
+        "tune",
+    }
 
 
 @pytest.mark.parametrize(

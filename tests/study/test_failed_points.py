@@ -10,7 +10,7 @@ from paracosm.backends import HERE, Backend
 from paracosm.cli import main
 from paracosm.data_files import parse_yaml
 from paracosm.errors import InputError
-from paracosm.studies import FailedPoint, Study, run_sweep, tune
+from paracosm.studies import FailedPoint, Hooks, Study, read_sweep, run_point, run_sweep
 
 Capture = pytest.CaptureFixture[str]
 
@@ -166,15 +166,15 @@ def test_a_point_that_kills_its_processes_is_recorded_too(capsys: Capture) -> No
 @pytest.mark.parametrize("backend", [HERE, pytest.param(Backend(jobs=2), marks=pytest.mark.slow)])
 def test_a_trial_of_tune_that_fails_is_worse_than_any_other(backend: Backend) -> None:
     text = "train: {algorithm: 'own.py:Small', updates: 6, compute: 1s, workers: 2}"
-    study = Study.model_validate(parse_yaml(text, "study"))
-    objective = tune.objective_of(study, "workers=2|3", None, None)
-    tuned = tune.tune(
-        study, "workers=2|3", objective, Path("out"), trials=6, seeds=1, backend=backend
-    )
-    assert tuned.best.arguments["workers"] == "2"
-    failed = [point for point in tuned.failed if "workers=3" in point.point]
+    arguments = {"study": parse_yaml(text, "study"), "tune": "workers=2|3", "trials": 6, "seeds": 1}
+    (point,) = Study.model_validate({"tune": arguments}).points("test")
+    summary = run_point(point, Path("out"), hooks=Hooks(backend=backend)).summary
+    assert summary["best"]["workers"] == "2"
+    failed = [row for row in read_sweep(Path("out")) if "error" in row]
     assert failed
-    assert all("two are enough" in point.error for point in failed)
+    assert all("two are enough" in row["error"] for row in failed)
+    assert all("workers=3" in row["point"] for row in failed)
+    assert f"{len(failed)} runs failed: " in summary["remarks"][0]
 
 
 def test_the_failed_ones_are_in_their_places() -> None:

@@ -27,8 +27,8 @@ def test_every_argument_of_a_kind_is_described(kind: str) -> None:
 
 
 NONE = (
-    "a study has one of the keys train, plan, predict, emulate, replay, relax, with the arguments "
-    "of the run"
+    "a study has one of the keys train, plan, predict, emulate, replay, relax, tune, with the "
+    "arguments of the run"
 )
 
 

@@ -23,7 +23,7 @@ import yaml
 
 from paracosm.errors import InputError
 from paracosm.studies.metrics_file import read_metrics, schema
-from paracosm.studies.run import sweeping
+from paracosm.studies.run import claimed
 from paracosm.studies.run_folder import JOURNAL, RunFolder
 from paracosm.timeline import Timeline
 
@@ -316,7 +316,7 @@ def test_at_whatever_step_a_sweep_is_killed_it_can_be_given_again(
     wanted = {"train": {}, "over": {"seed": [0, 1]}}
 
     def sweep(path: Path) -> None:
-        with suppress(InputError), sweeping(wanted, path):
+        with suppress(InputError), claimed(path, wanted):
             (path / "sweep.json").write_text("[]")
             if error is not None:
                 raise error
@@ -324,9 +324,9 @@ def test_at_whatever_step_a_sweep_is_killed_it_can_be_given_again(
     for step in itertools.count(1):
         path = tmp_path / f"at{step}-"
         was_killed = killed_at(step, path, sweep)
-        with sweeping(wanted, path):
+        with claimed(path, wanted):
             pass
-        with pytest.raises(InputError, match="something other"), sweeping({}, path):
+        with pytest.raises(InputError, match="something other"), claimed(path, {}):
             pass
         if not was_killed:
             break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ import paracosm
 from paracosm.backends import Backend
 from paracosm.cli import main
 from paracosm.errors import InputError
-from paracosm.results import RelaxationSummary
-from paracosm.studies import Study, load_study, read_sweep, run_point
-from paracosm.studies.tune import Objective, Tuning, objective_of, read_space, tune
+from paracosm.report.runs import answer
+from paracosm.results import RelaxationSummary, TuningSummary
+from paracosm.results.tuning import Parameter
+from paracosm.studies import Hooks, RunFolder, Study, load_study, read_sweep, run_point
+from paracosm.studies.tuning.runs import Objective, objective_of, space_of
 
 RELAX: dict[str, Any] = {"problem": "laplace2d:4", "time": "uniform(1, 3)", "baseline": False}
 SPACE = "processors=1..8 log, read=start|completion"
@@ -37,9 +40,18 @@ def training(**changes: Any) -> Study:
     return accepted({"train": {"updates": 10, **changes}})
 
 
-def tuned(study: Study, out: Path, space: str = SPACE, trials: int = 6, **more: Any) -> Tuning:
-    objective = objective_of(study, space, None, None)
-    return tune(study, space, objective, out, trials=trials, seeds=2, **more)
+def tuned(
+    study: Study, out: Path, space: str = SPACE, hooks: Hooks | None = None, **more: Any
+) -> TuningSummary:
+    """Return the result of a tuning in a folder."""
+    content = {**study.as_written(), "seed": 0}
+    force = more.pop("force", False)
+    arguments = {"study": content, "tune": space, "trials": 6, "seeds": 2, **more}
+    tuning = Study.model_validate({"seed": study.seed, "tune": arguments})
+    (point,) = tuning.points("test")
+    summary = run_point(point, out, force, hooks).summary
+    assert isinstance(summary, TuningSummary)
+    return summary
 
 
 def trials_in(out: Path) -> list[dict[str, str]]:
@@ -49,14 +61,13 @@ def trials_in(out: Path) -> list[dict[str, str]]:
 
 def test_a_space_is_read_by_the_types_of_the_arguments() -> None:
     text = "lr=0.01..1 log, workers=2..16, latency=1..50ms, algorithm=asgd|ssp(slack=1, decay=0.5)"
-    space = read_space(training(), text)
-    kinds = optuna.distributions
-    assert {name: each.distribution for name, each in space.items()} == {
-        "lr": kinds.FloatDistribution(0.01, 1.0, log=True),
-        "workers": kinds.IntDistribution(2, 16),
-        "latency": kinds.FloatDistribution(1, 50),
-        "algorithm": kinds.CategoricalDistribution(["asgd", "ssp(slack=1, decay=0.5)"]),
-    }
+    space = space_of(training(), text)
+    assert [*space.values()] == [
+        Parameter("lr", 0.01, 1.0, log=True),
+        Parameter("workers", 2, 16, whole=True),
+        Parameter("latency", 1, 50, unit="ms"),
+        Parameter("algorithm", choices=("asgd", "ssp(slack=1, decay=0.5)")),
+    ]
     assert space["latency"].written(2.56789) == "2.568ms"
     assert space["lr"].written(0.123456) == 0.1235
     assert space["workers"].written(7) == 7
@@ -79,7 +90,7 @@ def test_a_space_is_read_by_the_types_of_the_arguments() -> None:
 )
 def test_a_space_that_cannot_be_read_is_refused(text: str, message: str) -> None:
     with pytest.raises(InputError, match=r"^[^\n]*$") as refused:
-        read_space(training(), text)
+        space_of(training(), text)
     assert message in str(refused.value)
 
 
@@ -190,48 +201,58 @@ def test_trials_are_the_runs_of_the_study_and_the_best_is_the_least(tmp_path: Pa
     assert tuned_study.arguments == {
         **RELAX, "processors": int(best["processors"]), "read": best["read"],
     }  # fmt: skip
-    assert found.best.arguments == tuned_study.arguments
     last = read_sweep(out)[-4:]
     assert [(row["point"][:5], row["varied"]["seed"]) for row in last] == [
         ("best,", 5), ("best,", 6), ("given", 5), ("given", 6),
     ]  # fmt: skip
-    assert found.reached == sum(row["virtual_time"] for row in last[:2]) / 2
+    assert found.validation["best"]["virtual_time"] == (
+        sum(row["virtual_time"] for row in last[:2]) / 2
+    )
 
 
 def test_a_tuning_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
-    counted = 0
-
-    def interrupting(point: object) -> None:
-        nonlocal counted
-        counted += 1
-        if counted == 11:
+    def interrupting(done: int, time: float | None) -> None:
+        if done == 11:
             raise KeyboardInterrupt
 
     whole = tuned(relaxation(), tmp_path / "whole")
     out = tmp_path / "out"
-    with pytest.raises(KeyboardInterrupt):
-        tuned(relaxation(), out, finished=interrupting)
+    part = tuned(relaxation(), out, hooks=Hooks(interrupting))
+    assert (part.status, part.trials, part.validation) == ("interrupted", 4, {})
+    assert trials_in(out) == trials_in(tmp_path / "whole")[:4]
     kept = {path: path.stat().st_mtime_ns for path in out.glob("*/summary.json")}
     assert len(kept) == 11
-    again = tuned(relaxation(), out)
-    assert (again.sentence, again.reached) == (whole.sentence, whole.reached)
+    assert tuned(relaxation(), out) == whole
     assert trials_in(out) == trials_in(tmp_path / "whole")
     assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
-    with pytest.raises(InputError, match="holds something other"):
-        tuned(relaxation(), out, trials=7)
+    for trials in (6, 7):
+        with pytest.raises(InputError, match="not empty"):
+            tuned(relaxation(), out, trials=trials)
+
+
+def test_an_interrupt_before_the_end_of_a_trial_leaves_what_ran(tmp_path: Path) -> None:
+    def interrupting(done: int, time: float | None) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        tuned(relaxation(), out, hooks=Hooks(interrupting))
+    assert RunFolder.open(out).status == "unfinished"
+    assert tuned(relaxation(), out).status == "done"
 
 
 def test_optuna_opens_the_storage_and_a_tuning_is_in_it_once(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path / 'x.db'}"
-    for _ in range(2):
-        found = tuned(relaxation(), tmp_path / "out", trials=5, storage=storage)
+    for force in (False, True):
+        found = tuned(relaxation(), tmp_path / "out", trials=5, storage=storage, force=force)
     (name,) = optuna.get_all_study_names(storage)
     study = optuna.load_study(study_name=name, storage=storage)
     assert len(study.trials) == 5
     assert study.best_value == min(
         float(row["virtual_time"]) for row in trials_in(tmp_path / "out")
     )
-    assert study.best_params["read"] == found.best.arguments["read"]
+    assert study.best_params["read"] == found.best["read"]
     with pytest.raises(InputError, match=r"^--storage: x\.db: cannot be opened"):
         tuned(relaxation(), tmp_path / "other", storage="x.db")
     assert not (tmp_path / "other").exists()
@@ -269,8 +290,8 @@ def test_what_cannot_run_leaves_the_folder_free(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_several_jobs_find_what_one_does(tmp_path: Path) -> None:
     one = tuned(relaxation(), tmp_path / "one", trials=9)
-    two = tuned(relaxation(), tmp_path / "two", trials=9, backend=Backend(jobs=2))
-    assert one.sentence == two.sentence
+    two = tuned(relaxation(), tmp_path / "two", trials=9, hooks=Hooks(backend=Backend(jobs=2)))
+    assert one == two
     assert trials_in(tmp_path / "one") == trials_in(tmp_path / "two")
 
 
@@ -293,14 +314,16 @@ def test_the_command_prints_the_best_and_writes_the_report_of_a_sweep(
     assert printed.startswith("Best of 5 trials: processors=")
     assert f"next: paracosm relax {out}/best.yaml" in printed
     assert "processors" in (out / "report.html").read_text()
-    assert len(paracosm.open(out).points) == 7
-    assert main(flags) == 2
-    assert "a folder to write: --out" in capsys.readouterr().err
+    result = paracosm.open(out)
+    assert len(result.points) == 7
+    assert result.sentence == printed.splitlines()[0]
+    assert main([*flags, "--json"]) == 0  # without a folder the runs are not kept
+    assert json.loads(capsys.readouterr().out) == RunFolder.open(out).summary
 
 
 def test_python_finds_what_the_command_does(tmp_path: Path) -> None:
     found = paracosm.tune({"seed": 3, "relax": RELAX}, SPACE, trials=6, seeds=2)
-    assert found.sentence == tuned(relaxation(), tmp_path / "out").sentence
+    assert found.sentence == answer(tuned(relaxation(), tmp_path / "out"))
     assert found.table.num_rows == 2 * (6 + 2)
     with pytest.raises(InputError, match="unknown argument"):
         paracosm.tune({"relax": RELAX}, SPACE, sedes=2)

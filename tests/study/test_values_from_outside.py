@@ -40,6 +40,7 @@ SOUND: dict[str, dict[str, Any]] = {
         "max_workers": 8,
     },
     "ReplayConfig": {"traces": ["rank0.json.gz"]},
+    "TuneConfig": {"study": {"relax": {"problem": "laplace2d:4"}}, "tune": "max_sweeps=1..2"},
 }  # fmt: skip
 """Sound arguments of each form of a study."""
 

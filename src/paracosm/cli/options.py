@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -24,10 +24,6 @@ from paracosm.units import parse_duration, parse_whole
 Value = TypeVar("Value")
 
 StudyFile = Annotated[Path | None, Argument(help="a study file; flags override its values")]
-StudyOrProfile = Annotated[
-    Path | None,
-    Argument(help="a study file, whose values flags override; or a job profile, as --profile"),
-]
 Seed = Annotated[int | None, Option(min=0, help="seed of all random streams [0]")]
 Out = Annotated[Path | None, Option(help="run folder to write: metrics, timeline, report.html")]
 Force = Annotated[bool, Option("--force", help="replace the run in the folder")]
@@ -44,9 +40,6 @@ Scalars = Annotated[
 ]
 Mlflow = Annotated[
     str | None, Option("--mlflow", help="MLflow server or folder for the metrics: http://host:5000")
-]
-Storage = Annotated[
-    str | None, Option(help="Optuna storage that gets the trials: sqlite:///tuning.db")
 ]
 ForceFile = Annotated[bool, Option("--force", help="replace the file")]
 Json = Annotated[bool, Option("--json", help="print the summary as JSON, and nothing else")]
@@ -93,10 +86,13 @@ def with_fields_of(
 
 
 def with_run_flags(
-    *models: type[BaseModel], positional: Collection[str] = (), scalars: bool = False
+    *models: type[BaseModel],
+    positional: Collection[str] = (),
+    scalars: bool = False,
+    others: Sequence[inspect.Parameter] = (),
 ) -> Callable[[Command], Command]:
-    """Replace a command's `**arguments` with the fields of `models` and of `RunFlags`. The first
-    model that has a flag defines it; `scalars` says whether runs have metrics.
+    """Replace a command's `**arguments` with the fields of `models`, `others` and `RunFlags`. The
+    first model that has a flag defines it; `scalars` says whether runs have metrics.
     """
     own = inspect.signature(RunFlags, eval_str=True).parameters.values()
     run = [
@@ -106,7 +102,7 @@ def with_run_flags(
     ]
     flags = {f.name: f for model in reversed(models) for f in _flags_of(model, positional)}
     order = dict.fromkeys(f.name for model in models for f in _flags_of(model, positional))
-    return with_flags([*(flags[name] for name in order), *run])
+    return with_flags([*(flags[name] for name in order), *others, *run])
 
 
 def _flags_of(model: type[BaseModel], positional: Collection[str]) -> list[inspect.Parameter]:
@@ -114,7 +110,7 @@ def _flags_of(model: type[BaseModel], positional: Collection[str]) -> list[inspe
     return [
         _flag(name, field, [w for w in synonyms if synonyms[w] == name], _panel(model, name))
         for name, field in model.model_fields.items()
-        if name not in positional
+        if name not in positional and get_origin(field.annotation) is not dict
     ]
 
 
@@ -194,6 +190,10 @@ def _flag(
 def flag(name: str, kind: Any, option: Any, default: Any = None) -> inspect.Parameter:
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, keyword, default=default, annotation=Annotated[kind, option])
+
+
+LOG = flag("log", bool, Option("--log", help="print a line for every event"), False)
+"""Of kinds of run with a log of events."""
 
 
 def duration(flag: str, text: str) -> float:

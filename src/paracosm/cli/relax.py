@@ -1,9 +1,7 @@
-"""`paracosm relax`: simulation of an asynchronous iteration."""
+"""`paracosm relax tune` and `paracosm relax measure`."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,138 +12,51 @@ from paracosm.cli.display import counter, printer, show_result
 from paracosm.cli.options import (
     ForceFile,
     Quiet,
-    RunFlags,
-    Storage,
     StudyFile,
-    check_folder,
     check_output,
     listed,
     make_folder,
     numbers,
     with_run_flags,
 )
-from paracosm.cli.run_verb import run_verb, show_summary, write_report_of
+from paracosm.cli.run_verb import run_verb
 from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError
 from paracosm.relaxation.config import RelaxConfig
-from paracosm.results import to_builtin
 from paracosm.studies import Study, load_study
+from paracosm.studies.tuning.config import TuneConfig
 from paracosm.units import format_duration
-from paracosm.validation import validated
 
 if TYPE_CHECKING:
     from paracosm.relaxation.threads import Measurement
-    from paracosm.studies.tuning_runs import Parameter
 
 
-@with_run_flags(RelaxConfig, scalars=True)
-def relax(
-    study: StudyFile = None,
-    **arguments: Any,
-) -> int:
-    """Solve on simulated processors: iterates and residuals are real, time is simulated.
-
-    Example: paracosm relax --problem laplace2d:20 --method jacobi --processors 20
-    --time "normal(10, 3)" --tolerance 1e-6 --out runs/jacobi20
-    """
-    return run_verb("relax", study, arguments)
+OBJECTIVE = "time_over_fault_free"
 
 
-@with_run_flags(RelaxConfig)
-def tune(
-    study: StudyFile = None,
-    *,
-    space: Annotated[
-        str | None,
-        Option(
-            "--tune",
-            help="what to vary: alpha, omega (of the checkpoint policy), relaxation (the method's "
-            'factor), processors, blocks: "alpha=1.05..20, omega=1..500"',
-        ),
-    ] = None,
-    seeds: Annotated[int, Option(min=1, max=10_000, help="runs of each trial")] = 20,
-    trials: Annotated[int, Option(min=1, max=10_000, help="points of the search")] = 60,
-    limit: Annotated[
-        float,
-        Option(
-            help=(
-                "longest run, in multiples of the fault-free time; beyond it a run counts as not "
-                "converged"
-            )
-        ),
-    ] = 20.0,
-    storage: Storage = None,
-    **arguments: Any,
-) -> int:
+@with_run_flags(RelaxConfig, TuneConfig, positional=("minimize", "maximize"))
+def tune(study: StudyFile = None, **arguments: Any) -> int:
     """Find alpha and omega, and more, that minimise the time to tolerance under faults.
+
+    What can be varied: alpha and omega (of the checkpoint policy), relaxation (the method's
+    factor), processors, blocks.
 
     Example: paracosm relax tune --problem laplace2d:10 --processors 10 --time "normal(10, 1)"
     --fault "uniform(-100, 100) every 1000s" --checkpoint "cost=1s"
     --tune "alpha=1.05..20, omega=1..500" --trials 30 --out runs/tune
     """
-    from paracosm.studies.tuning import count_runs, tuning_folder, write_tuning
-    from paracosm.studies.tuning import tune as search
-    from paracosm.studies.tuning_runs import parse_space
-
-    flags = RunFlags.taken(arguments)
-    out, hidden = flags.out, flags.json or flags.quiet
-    check_folder(out, flags.force, "tuning")
-    if space is None:
-        raise InputError(
-            '--tune is missing: name what to vary: --tune "alpha=1.05..20, omega=1..500"'
-        )
-    varied = parse_space(space)
-    config, first = _study_to_tune(study, arguments, flags.seed, varied)
-    where = flags.where.sending(to_builtin(config.model_dump()))
-    total = count_runs(config, varied, seeds, trials)
-    asked = to_builtin(config.model_dump(exclude_unset=True))
-    folder = None if out is None else tuning_folder(out, asked, varied, first, flags.force)
-    with counter(total, hidden=hidden, unit="runs") as shown:
-        counts = itertools.count(1)
-
-        def ran(count: int) -> None:
-            for done in itertools.islice(counts, count):
-                shown(done)
-
-        try:
-            tuning = search(
-                config, varied, seeds=seeds, trials=trials, seed=first, limit=limit,
-                backend=where, ran=ran, storage=storage,
-            )  # fmt: skip
-        except BaseException:
-            if folder is not None:
-                folder.discard()
-            raise
-    if folder is not None and out is not None:
-        write_tuning(tuning, folder)
-        write_report_of([out])
-    if not flags.quiet:
-        show_summary(tuning.summary(), out, flags.json)
-    return INTERRUPTED if tuning.status == "interrupted" else int(tuning.status != "done")
-
-
-def _study_to_tune(
-    file: Path | None, arguments: Mapping[str, Any], seed: int | None, space: tuple[Parameter, ...]
-) -> tuple[RelaxConfig, int]:
-    """Return the study that a file and flags describe, and the first seed."""
-    from paracosm.studies.tuning_runs import complete_checkpoint
-
-    where = "command line" if file is None else str(file)
-    study = Study.model_validate({"relax": {}}) if file is None else load_study(file)
-    if study.kind != "relax" or study.is_sweep:
-        what = "with a grid" if study.kind == "relax" else f"of {study.kind}"
-        raise InputError(
-            f"{where}: cannot tune a study {what}: give a study of relax without a grid"
-        )
-    given = {key: value for key, value in arguments.items() if value is not None}
-    study = study.with_arguments(seed, given)
-    asked = dict(study.arguments)
-    policy = asked.pop("checkpoint", None)
-    if isinstance(policy, Mapping):
-        policy = ", ".join(f"{key}={value}" for key, value in policy.items())
-    if (complete := complete_checkpoint(policy, space)) is not None:
-        asked["checkpoint"] = complete
-    return validated(RelaxConfig, asked, where), study.seed
+    of_relax = {
+        name: arguments.pop(name)
+        for name in RelaxConfig.model_fields
+        if arguments.get(name) is not None
+    }
+    tuned = Study.model_validate({"relax": {}}) if study is None else load_study(study)
+    if tuned.kind != "relax":
+        raise InputError(f"{study}: cannot tune a study of {tuned.kind}: give a study of relax")
+    if arguments.get("seed") is None:
+        arguments["seed"] = tuned.seed
+    content = {**tuned.with_arguments(None, of_relax).as_written(), "seed": 0}
+    return run_verb("tune", None, {**arguments, "study": content, "minimize": OBJECTIVE})
 
 
 def measure(

@@ -11,7 +11,7 @@ from typer import Argument, Option
 from paracosm.cli.options import Quiet, make_folder
 from paracosm.errors import InputError
 from paracosm.files import read_bytes
-from paracosm.studies import RunFolder, read_sweep
+from paracosm.studies import RunFolder, runs_in
 from paracosm.timeline import write_trace
 
 
@@ -33,7 +33,7 @@ def report(
 
     folders, failed = [], dict[str, str]()
     for path in runs:
-        names, why_not = _expand(path)
+        names, why_not = runs_in(path)
         folders += [RunFolder.open(name) for name in names]
         failed |= why_not
     page = out or runs[0] / "report.html"
@@ -53,19 +53,6 @@ def _check_replaced(path: Path, begin: bytes, what: str) -> None:
     """Refuse to replace a file that does not begin as what this command writes does."""
     if path.is_file() and path.stat().st_size and read_bytes(path, len(begin)) != begin:
         raise InputError(f"{path} exists and is not a {what}: give another --out")
-
-
-def _expand(path: Path) -> tuple[list[Path], dict[str, str]]:
-    """Return the runs of a sweep's folder in its order, and why other points could not run; any
-    other folder is returned unchanged.
-    """
-    if not (path / "sweep.json").is_file():
-        return [path], {}
-    rows = read_sweep(path)
-    runs = [path / row["point"] for row in rows if "code" not in row]
-    if not runs:
-        raise InputError(f"{path}: no run of this sweep is finished yet")
-    return runs, {row["point"]: str(row["error"]) for row in rows if "code" in row}
 
 
 def trace(

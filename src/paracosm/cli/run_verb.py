@@ -6,12 +6,13 @@ import itertools
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+from typer import Argument
 
 from paracosm.cli.display import aligned, counter, printer, progress_bar
-from paracosm.cli.options import RunFlags, StudyFile, check_folder, with_run_flags
+from paracosm.cli.options import LOG, RunFlags, check_folder, with_run_flags
 from paracosm.cli.verbs import INTERRUPTED
 from paracosm.errors import InputError, on_one_line
 from paracosm.files import Lock
@@ -27,7 +28,7 @@ from paracosm.report.runs import (
     view_of,
 )
 from paracosm.results import Summary, to_json
-from paracosm.results.kind import Kind
+from paracosm.results.kind import Kind, imported
 from paracosm.results.view import Figure, View
 from paracosm.studies import (
     KINDS,
@@ -40,40 +41,45 @@ from paracosm.studies import (
     load_study,
     run_point,
     run_sweep,
+    runs_in,
 )
+from paracosm.studies.run_folder import BEST
 from paracosm.studies.scalars import check_mlflow, check_scalars, log_to_mlflow, write_scalars
 
 
 def verb_of(kind: Kind) -> Callable[..., int]:
-    """Return the command of a kind of run that has no module of its own here."""
+    """Return the command of a kind of run."""
+    file = Annotated[Path | None, Argument(help=kind.file)]
 
-    def command(study: StudyFile = None, **arguments: Any) -> int:
+    def command(study: Path | None = None, **arguments: Any) -> int:
         return run_verb(kind.verb, study, arguments)
 
-    command.__doc__ = f"{kind.help}\n\nExample: paracosm {kind.example}"
-    return with_run_flags(*kind.models, scalars=kind.has_metrics)(command)
+    command.__doc__ = f"{kind.help}\n\n" + "\n\n".join(
+        f"Example: paracosm {example}" for example in kind.examples
+    )
+    command.__annotations__["study"] = file
+    flags = [LOG] if kind.logs else []
+    return with_run_flags(*kind.models, scalars=kind.has_metrics, others=flags)(command)
 
 
-def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: bool = False) -> int:
+def run_verb(verb: str, file: Path | None, arguments: Mapping[str, Any]) -> int:
     """Run the study that a file and flags describe, show the result, and return the exit code.
-    `arguments` are those of `RunFlags` and of the kind's model, None where not given.
+
+    Args:
+        verb: of the kind of run.
+        file: a study file, or one that stands for an argument.
+        arguments: those of `RunFlags`, of the kind's models, and perhaps `log`; None where not
+            given.
     """
-    given = {key: value for key, value in arguments.items() if value is not None}
-    flags = RunFlags.taken(given)
-    where = str(study) if study is not None else "command line"
-    wanted = Study.model_validate({kind: {}}) if study is None else load_study(study)
-    if wanted.kind != kind:
-        raise InputError(
-            f"{study}: this is {_a_study(wanted.kind)}, not {_a_study(kind)}: run it with paracosm "
-            f"{wanted.kind} {study}"
-        )
-    wanted = wanted.with_arguments(flags.seed, given)
-    alone = not wanted.is_sweep
-    if flags.out is None and not alone:
-        what = " and ".join(wanted.counts)
-        what = f"a list of {what} is a sweep, which" if what else "a study with a grid"
-        raise InputError(f"{where}: {what} needs a folder to write: give --out")
-    points = wanted.points(where)
+    values = {name: value for name, value in arguments.items() if value is not None}
+    flags, log = RunFlags.taken(values), bool(values.pop("log", False))
+    where = str(file) if file is not None else "command line"
+    study = _study_in(file, verb, values).with_arguments(flags.seed, values)
+    if flags.out is None and study.is_sweep:
+        names = " and ".join(study.counts)
+        subject = f"a list of {names} is a sweep, which" if names else "a study with a grid"
+        raise InputError(f"{where}: {subject} needs a folder to write: give --out")
+    points = study.points(where)
     check_folder(flags.out, flags.force)
     if flags.tensorboard is not None:
         check_scalars(flags.tensorboard, flags.force)
@@ -84,30 +90,41 @@ def run_verb(kind: str, study: Path | None, arguments: Mapping[str, Any], log: b
         (flags.mlflow and not flags.out, "--mlflow needs a run folder: give --out"),
         (log and flags.json, "--log and --json both write to standard output: give one of them"),
         (log and flags.quiet, "--log prints and --quiet does not: give one of them"),
-        (log and not alone, "--log works on a single run, and the study has a grid: leave it out"),
+        (
+            log and study.is_sweep,
+            "--log works on a single run, and the study has a grid: leave it out",
+        ),
     ):
         if conflict:
             raise InputError(message)
-    if alone:
+    if not study.is_sweep:
         return _run_one(points[0], flags, log)
     assert flags.out is not None
-    return _run_sweep_of(wanted, points, flags.out, flags)
+    return _run_sweep_of(study, points, flags.out, flags)
+
+
+def _study_in(file: Path | None, verb: str, values: Mapping[str, Any]) -> Study:
+    """Return the study of a file, if any, which may stand for an argument of such runs."""
+    if file is None:
+        return Study.model_validate({verb: {}})
+    adopt = KINDS[verb].adopt
+    adopted: dict[str, Any] | None = None if adopt is None else imported(adopt)(file)
+    if adopted is not None:
+        seed = adopted.pop("seed", 0)
+        for name in adopted.keys() & values.keys():
+            raise InputError(f"{file} is a {name}, and --{name} names another: give one of them")
+        return Study.model_validate({"seed": seed, verb: adopted})
+    study = load_study(file)
+    if study.kind != verb:
+        raise InputError(
+            f"{file}: this is {_a_study(study.kind)}, not {_a_study(verb)}: run it with paracosm "
+            f"{study.kind} {file}"
+        )
+    return study
 
 
 def _a_study(kind: str) -> str:
     return f"{'an' if kind == 'emulate' else 'a'} {kind} study"
-
-
-def study_or_profile(path: Path | None, arguments: dict[str, Any]) -> Path | None:
-    """Return the study file of a verb, if any; a job profile becomes the argument `profile`."""
-    from paracosm.profiling.jobs.file import is_job_profile
-
-    if path is None or not is_job_profile(path):
-        return path
-    if arguments.get("profile") is not None:
-        raise InputError(f"{path} is a job profile, and --profile names another: give one of them")
-    arguments["profile"] = str(path)
-    return None
 
 
 def _run_one(point: Point, flags: RunFlags, log: bool) -> int:
@@ -124,8 +141,8 @@ def _run_one(point: Point, flags: RunFlags, log: bool) -> int:
         hooks = Hooks(progress, announce, log, flags.where)
         summary = run_point(point, out, flags.force, hooks).summary
     if out is not None:
-        write_report_of([out])
-    if out is not None:
+        runs, failed = runs_in(out)
+        write_report_of(runs, out, failed)
         _write_elsewhere({"": RunFolder.open(out)}, flags)
     if not flags.quiet:
         show_summary(summary, out, flags.json, said)
@@ -228,10 +245,17 @@ def show_summary(
         say(ended.why, style=STYLES[ended.level])
     if out is not None:
         say(f"report: {out / 'report.html'}")
-        drawn = f"paracosm trace {out} (timeline), " if (out / "timeline.parquet").exists() else ""
-        say(f"next: {drawn}paracosm report {out} OTHER (comparison)")
+        say(f"next: {_next_command(out)}")
     else:
         say("next: the same with --out runs/NAME writes a report with figures")
+
+
+def _next_command(out: Path) -> str:
+    """Return what to type after a run."""
+    if (out / BEST).exists():
+        return f"paracosm {load_study(out / BEST).kind} {out / BEST} --out runs/best"
+    trace = f"paracosm trace {out} (timeline), " if (out / "timeline.parquet").exists() else ""
+    return f"{trace}paracosm report {out} OTHER (comparison)"
 
 
 def show_sweep(rows: Sequence[SweepRow], out: Path) -> None:

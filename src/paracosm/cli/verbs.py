@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any
@@ -24,21 +23,23 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
+import paracosm
 from paracosm.errors import InputError, shown
 from paracosm.files import check_name
+from paracosm.results.kind import constant_in
 from paracosm.units import WIDEST, is_too_wide
 
 VERBS: Mapping[str, str] = {
-    "train": "paracosm.cli.train",
-    "relax": "paracosm.cli.relax",
+    "train": "paracosm.training.kind",
+    "relax": "paracosm.relaxation.kind",
     "relax measure": "paracosm.cli.relax",
     "relax tune": "paracosm.cli.relax",
     "profile ops": "paracosm.cli.profile_ops",
     "profile job": "paracosm.cli.profile_job",
     "profile import": "paracosm.cli.profile_job",
-    "predict": "paracosm.cli.predict",
-    "plan": "paracosm.cli.plan",
-    "tune": "paracosm.cli.tune",
+    "predict": "paracosm.prediction.kind",
+    "plan": "paracosm.planning.kind",
+    "tune": "paracosm.studies.tuning.kind",
     "replay": "paracosm.cli.replay",
     "graph capture": "paracosm.cli.graph_capture",
     "graph show": "paracosm.cli.graph",
@@ -61,7 +62,9 @@ VERBS: Mapping[str, str] = {
     "report": "paracosm.cli.report",
     "trace": "paracosm.cli.report",
 }
-"""Verb -> module; the function has the name of the verb's last word (`import_` for import)."""
+"""Verb -> module with its kind of run; or with a function that has the name of the verb's last word
+(`import_` for import).
+"""
 
 INTERRUPTED = 130
 """Exit code of a verb that Ctrl-C ended: 128 and the number of its signal."""
@@ -165,7 +168,7 @@ def _kinds() -> Mapping[str, Any]:
 
 def _command(verb: str) -> Any:
     commands: Mapping[str, Any] = {}
-    if verb in VERBS:
+    if not _is_kind(verb):
         module = import_module(VERBS[verb])
         function = getattr(module, _function(verb))
         commands = getattr(module, "COMMANDS", {})
@@ -191,12 +194,16 @@ def _function(verb: str) -> str:
     return f"{last}_" if iskeyword(last) or hasattr(builtins, last) else last
 
 
+def _is_kind(verb: str) -> bool:
+    return VERBS.get(verb, ".kind").endswith(".kind")
+
+
 def _stand_in(verb: str) -> TyperCommand:
     """Return a command with only name and help: importing all modules takes a second."""
-    spec = find_spec(VERBS[verb])
-    assert spec is not None
-    assert spec.origin is not None
-    source = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    file = Path(paracosm.__file__).parent.joinpath(*VERBS[verb].split(".")[1:]).with_suffix(".py")
+    if _is_kind(verb):
+        return TyperCommand(verb, help=constant_in(file, "help"))
+    source = ast.parse(file.read_text(encoding="utf-8"))
     name = _function(verb)
     function = next(
         node for node in source.body if isinstance(node, ast.FunctionDef) and node.name == name

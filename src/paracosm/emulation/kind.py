@@ -26,7 +26,7 @@ KIND = Kind(
     noun="an emulation",
     question="How does my own script behave as one rank of N?",
     help="Run an unmodified training script as one rank of a world of emulated ranks.",
-    example="emulate --world-size 16 --bandwidth 10Gbit/s train.py",
+    examples=("emulate --world-size 16 --bandwidth 10Gbit/s train.py",),
     forms=(Form("paracosm.emulation.config:EmulateConfig", _run, _check),),
     answers=(
         Answer(

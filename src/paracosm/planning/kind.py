@@ -46,7 +46,17 @@ KIND = Kind(
     noun="a plan",
     question="How long does it take to reach a target, and what does it cost?",
     help="Predict how long and how much money a model takes to train, on a cluster you don't have.",
-    example='plan job.profile --workers 1,2,4..32 --bandwidth 10Gbit/s --target "loss <= 0.1"',
+    examples=(
+        (
+            "plan job.profile --model mlp --data digits --workers 1,2,4..32 --bandwidth 10Gbit/s "
+            '--algorithm "asgd, ssgd, ssp(slack=3)" --lr 0.05,0.1,0.2 --target "test_loss <= 0.1" '
+            '--price "2.5/h a worker" --out runs/plan'
+        ),
+        (
+            "plan --model llama-8b --hardware h100-sxm --tokens 1e12 --batch-tokens 4e6 "
+            '--max-workers 1024 --price "2.2/h"'
+        ),
+    ),
     forms=(
         Form("paracosm.planning.config:PlanConfig", _plan),
         Form("paracosm.planning.strategy_plan:StrategyPlanConfig", _plan_strategies),
@@ -64,7 +74,8 @@ KIND = Kind(
     names=("time", "cost"),
     ends=frozenset({"done", "not reached"}),
     of_many=True,
-    takes_profile=True,
+    file="a study file, whose values flags override; or a job profile, as --profile",
+    adopt="paracosm.profiling.jobs.file:profile_argument",
 )
 
 

@@ -28,7 +28,10 @@ KIND = Kind(
     noun="a prediction",
     question="How many examples/s, and what is the bottleneck?",
     help="Predict iteration time, throughput and memory, on one device or on a whole cluster.",
-    example="predict --model resnet50 --strategy ddp --workers 1,2,4..64 --bandwidth 10Gbit/s",
+    examples=(
+        "predict --model resnet34 --shape 3x32x32 --out runs/resnet34",
+        "predict job.profile --workers 1..16 --bandwidth 10Gbit/s",
+    ),
     forms=(
         Form("paracosm.prediction.config:PredictConfig", _run),
         Form("paracosm.prediction.parameter_servers.config:ThroughputConfig", _run),
@@ -42,5 +45,6 @@ KIND = Kind(
     maximizes=True,
     unit=_unit,
     total=lambda config: config.predictions,
-    takes_profile=True,
+    file="a study file, whose values flags override; or a job profile, as --profile",
+    adopt="paracosm.profiling.jobs.file:profile_argument",
 )

@@ -20,7 +20,12 @@ KIND = Kind(
     noun="a relaxation",
     question="Does an asynchronous iteration converge, and how fast?",
     help="Solve on simulated processors: iterates and residuals are real, time is simulated.",
-    example='relax --problem laplace2d:20 --processors 20 --time "normal(10, 3)" --tolerance 1e-6',
+    examples=(
+        (
+            'relax --problem laplace2d:20 --method jacobi --processors 20 --time "normal(10, 3)" '
+            "--tolerance 1e-6 --out runs/jacobi20"
+        ),
+    ),
     forms=(Form("paracosm.relaxation.config:RelaxConfig", _run),),
     answers=(
         Answer(
@@ -29,6 +34,7 @@ KIND = Kind(
     ),
     objective=lambda config: "virtual_time",
     reached=lambda summary, name: name in ("residual", "error") or summary.status == "converged",
+    comparisons={"time_over_fault_free": "paracosm.relaxation.tuning:TimeOverFaultFree"},
     unit=lambda config: "relaxations",
     success="converged",
     ends=frozenset({"converged", "stopped", "diverged"}),

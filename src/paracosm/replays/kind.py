@@ -22,7 +22,7 @@ KIND = Kind(
     noun="a replay",
     question="What if the links of a traced job were faster?",
     help="Replay traces of PyTorch's profiler, unchanged and with what-if changes.",
-    example='replay rank0.json.gz rank1.json.gz --what-if "links: bandwidth 2x"',
+    examples=('replay rank0.json.gz rank1.json.gz --what-if "links: bandwidth 2x"',),
     forms=(Form("paracosm.replays.config:ReplayConfig", _run),),
     answers=(
         Answer(ReplaySummary, "paracosm.replays.view:VIEW", "paracosm.replays.view:sentence"),

@@ -39,6 +39,7 @@ class Hooks:
     log: bool = False  # print a line for every event
     backend: Backend = HERE  # where what one run consists of is computed
     journal: Path | None = None  # where a resumable run stores its progress
+    force: bool = False  # whether what a run consists of is computed again
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Kind:
     noun: str  # name of such a run in a sentence
     question: str  # that such runs answer
     help: str  # what the command does, in a sentence
-    example: str  # a command
+    examples: tuple[str, ...]  # commands, without the name of the program
     forms: tuple[Form, ...]  # the first is that of arguments which fit several
     answers: tuple[Answer, ...]  # the first is that of an unfinished run
     # the number of the summary that such runs are about, which a tuning minimises by default
@@ -113,7 +114,13 @@ class Kind:
     # whether a run consists of many: it distributes them over processes, and can be resumed
     of_many: bool = False
     on_clusters: bool = False  # whether one run computes on a cluster
-    takes_profile: bool = False  # whether a job profile can stand in place of a study file
+    # numbers to tune that compare each run with another one, in memory -> "module:name" of what
+    # makes the `Evaluator`, from the arguments, what is varied, and the limit
+    comparisons: Mapping[str, str] = field(default_factory=dict)
+    file: str = "a study file; flags override its values"  # that the command takes
+    # "module:name" of a function that returns the arguments which another file stands for, and
+    # perhaps the seed; None for a study file of this kind
+    adopt: str | None = None
 
     @property
     def models(self) -> tuple[type[BaseModel], ...]:
@@ -311,7 +318,12 @@ class Kinds(Mapping[str, Kind]):
         spec = find_spec(kind.partition(":")[0])
         assert spec is not None
         assert spec.origin is not None
-        for node in ast.walk(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))):
-            if isinstance(node, ast.keyword) and node.arg == "question":
-                return str(ast.literal_eval(node.value))
-        return self[verb].question
+        return constant_in(Path(spec.origin), "question")
+
+
+def constant_in(file: Path, name: str) -> str:
+    """Return a text that a kind is made with, read from the source of its module."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.keyword) and node.arg == name:
+            return str(ast.literal_eval(node.value))
+    raise LookupError(f"{file} has no {name}")

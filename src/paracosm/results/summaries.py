@@ -856,19 +856,34 @@ class ProfileSummary(Summary):
 
 
 class TuningSummary(Summary):
-    """Of `paracosm relax tune`; times are in units of the fault-free time of the same seed."""
+    """The best values of a tuning.
+
+    Attributes:
+        objective: the name of what is minimised or maximised; "time_over_fault_free" is the time to
+            tolerance in units of the same seed's without faults.
+        space: what was varied: bounds, or several values.
+        trials: number of them.
+        seeds, fresh_seeds: first and last one.
+        best: number of the best trial, its values, and what it came to in the search.
+        validation: what the best and what it is compared with came to with fresh seeds, by name.
+        answer: which of these is best.
+        limit, fault_free_time, time_between_faults, near_best, suggested_intervals: of relaxations
+            under faults.
+    """
 
     verb: ClassVar[str] = "tune"
     kind: Literal["tuning"] = "tuning"
-    space: Mapping[str, Sequence[float]]
+    objective: str = "time_over_fault_free"
+    space: Mapping[str, Sequence[Any]]
     trials: int
     seeds: Sequence[int]
     fresh_seeds: Sequence[int]
-    limit: float
-    fault_free_time: Json
-    time_between_faults: float | None
     best: Json
-    near_best: Mapping[str, Sequence[float]]
-    suggested_intervals: Mapping[str, float | None]
     validation: Mapping[str, Json]
     remarks: Sequence[str]
+    answer: str | None = None
+    limit: float | None = None
+    fault_free_time: Json | None = None
+    time_between_faults: float | None = None
+    near_best: Mapping[str, Sequence[float]] | None = None
+    suggested_intervals: Mapping[str, float | None] | None = None

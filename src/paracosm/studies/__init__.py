@@ -3,7 +3,7 @@
 from paracosm.results.kind import Hooks, Outcome
 from paracosm.results.metrics import Series
 from paracosm.studies.kinds import KINDS
-from paracosm.studies.run import FailedPoint, SweepRow, read_sweep, run_point, run_sweep
+from paracosm.studies.run import FailedPoint, SweepRow, read_sweep, run_point, run_sweep, runs_in
 from paracosm.studies.run_folder import RunFolder
 from paracosm.studies.study import Point, Study, load_study
 
@@ -21,4 +21,5 @@ __all__ = [
     "read_sweep",
     "run_point",
     "run_sweep",
+    "runs_in",
 ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paracosm.results import ProfileSummary, Summary, TuningSummary
+from paracosm.results import ProfileSummary, Summary
 from paracosm.results.kind import Answer, Kinds
 
 KINDS = Kinds(
@@ -17,16 +17,12 @@ KINDS = Kinds(
         "emulate": "paracosm.emulation.kind:KIND",
         "replay": "paracosm.replays.kind:KIND",
         "relax": "paracosm.relaxation.kind:KIND",
+        "tune": "paracosm.studies.tuning.kind:KIND",
     }
 )
 """By the key of the study, which is the verb of the command line too."""
 
 OTHER_ANSWERS: Mapping[str, Answer] = {
-    "tuning": Answer(
-        TuningSummary,
-        view="paracosm.relaxation.tuning_view:VIEW",
-        sentence="paracosm.relaxation.tuning_view:sentence",
-    ),
     "profile": Answer(ProfileSummary, sentence="paracosm.profiling.view:sentence"),
 }
 """How summaries are shown that are not of a kind of run, by their own kinds."""

@@ -49,7 +49,8 @@ def run_point(
     if where != HERE and not (kind.of_many or (kind.on_clusters and where.is_remote)):
         flag = "--jobs" if where.jobs > 1 else "--backend"
         raise InputError(f"{flag} needs a study with a grid: leave it out")
-    hooks = replace(hooks, backend=where.sending(to_builtin(point.as_study())))
+    there = where.sending(to_builtin(point.as_study()))
+    hooks = replace(hooks, backend=there, force=force)
     if out is None:
         return _with_defaults(kind.run(point.config, point.seed, None, hooks), point)
     with RunFolder.create(out, point.as_study(), force, resume=kind.of_many) as folder:
@@ -125,25 +126,42 @@ def run_sweep(
         InputError: `out` holds something other than this sweep, or no point can run.
         KeyboardInterrupt: the sweep was interrupted.
     """
-    with sweeping(to_builtin(study.as_written()), out, backend, force, finished) as run:
-        return run(points)
+    with claimed(out, to_builtin(study.as_written()), force):
+        return runner(out, backend, force, finished)(points)
 
 
 @contextmanager
-def sweeping(
-    wanted: Any,
-    out: Path,
-    backend: Backend = HERE,
-    force: bool = False,
-    finished: Callable[[Point], None] | None = None,
-) -> Iterator[Callable[[list[Point]], list[SweepRow | FailedPoint]]]:
-    """Yield what runs points, call by call, in the folder of one sweep (`run_sweep`); `wanted` is
-    what its `study.yaml` holds."""
+def claimed(out: Path, wanted: Any, force: bool = False) -> Iterator[None]:
+    """Hold the folder of a sweep, whose `study.yaml` has what is `wanted`, while its points run."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         lock = Lock(out)
     except OSError as error:
         raise unwritable(f"{out}: cannot write a sweep here", error) from None
+    try:
+        with lock:
+            _claim(out, wanted, force)
+            try:
+                yield
+            except InputError:
+                if not any(file.is_dir() for file in out.iterdir()):
+                    remove_run_files(out)
+                raise
+    except InputError:
+        with suppress(OSError):  # it holds something
+            out.rmdir()
+        raise
+
+
+def runner(
+    out: Path,
+    backend: Backend = HERE,
+    force: bool = False,
+    finished: Callable[[Point], None] | None = None,
+) -> Callable[[list[Point]], list[SweepRow | FailedPoint]]:
+    """Return what runs points, call by call, in the folder of a sweep that is this process's own
+    (`run_sweep`).
+    """
     points: list[Point] = []
     rows: dict[str, SweepRow | FailedPoint] = {}
 
@@ -179,19 +197,7 @@ def sweeping(
         _check_any_can_run(list(rows.values()))
         return [rows[point.name] for point in more]
 
-    try:
-        with lock:
-            _claim(out, wanted, force)
-            try:
-                yield run
-            except InputError:
-                if not any(file.is_dir() for file in out.iterdir()):
-                    remove_run_files(out)
-                raise
-    except InputError:
-        with suppress(OSError):  # it holds something
-            out.rmdir()
-        raise
+    return run
 
 
 _Ran = tuple[str, dict[str, bytes], tuple[str, int] | None]  # name, files, why it failed
@@ -248,6 +254,24 @@ def read_sweep(folder: Path) -> list[Mapping[str, Any]]:
     ):
         raise InputError(f"{folder / SWEEP}: cannot be read")
     return rows
+
+
+def runs_in(folder: Path) -> tuple[list[Path], dict[str, str]]:
+    """Return the runs of a sweep's folder in its order, and why other points could not run; any
+    other folder is returned unchanged.
+
+    Raises:
+        InputError: no run is finished yet.
+    """
+    if not (folder / SWEEP).is_file():
+        return [folder], {}
+    rows = read_sweep(folder)
+    failed = {row["point"]: str(row["error"]) for row in rows if "code" in row}
+    runs = [folder / row["point"] for row in rows if row["point"] not in failed]
+    if not runs:
+        why = "".join(f": {name}: {error}" for name, error in [*failed.items()][:1])
+        raise InputError(f"{folder}: no run of this sweep is finished yet{why}")
+    return runs, failed
 
 
 def _is_name(point: object) -> bool:

@@ -35,7 +35,7 @@ from paracosm.files import (
 from paracosm.machine import processor_name, usable_cores
 from paracosm.results import Summary, to_builtin, to_json, with_digest, without_digest
 from paracosm.results.metrics import Series
-from paracosm.studies.kinds import KINDS, OTHER_ANSWERS
+from paracosm.studies.kinds import KINDS
 from paracosm.studies.metrics_file import (
     MetricsWriter,
     read_metrics,
@@ -50,10 +50,7 @@ if TYPE_CHECKING:
 
 UNFINISHED = "unfinished"
 
-TUNE = "tune"
-"""A search for the best arguments of many relaxations, whose trials are in a table beside it."""
-
-TRIALS = "trials.csv"
+TRIALS = "trials.csv"  # of a tuning
 BEST = "best.yaml"  # the study with the best values
 
 FORMAT = 2
@@ -282,7 +279,7 @@ class RunFolder:
     def results(self) -> Summary:
         """The typed summary; of an unfinished run, one without numbers."""
         file, verb = self.path / "summary.json", self.kind or "train"
-        classes = _summaries_of(verb)
+        classes = [answer.summary for answer in KINDS[verb].answers]
         name = (self.summary or {}).get("kind") or classes[0].kind
         named = next((each for each in classes if each.kind == name), None)
         if named is None:
@@ -299,7 +296,7 @@ class RunFolder:
     @property
     def kind(self) -> str | None:
         """The verb of the run: "train", "replay", ...; None if unknown."""
-        return next((kind for kind in (*KINDS, TUNE) if kind in self.study), None)
+        return next((kind for kind in KINDS if kind in self.study), None)
 
     def metrics(self, name: str | None = None) -> pa.Table:
         """Return the long table, all of it or the rows of one metric, in the order of writing.
@@ -333,13 +330,6 @@ class RunFolder:
         from paracosm.timeline import Timeline
 
         return Timeline.load(file)
-
-
-def _summaries_of(verb: str) -> list[type[Summary]]:
-    """Return the classes of the summaries of a kind, first that of an unfinished run."""
-    if verb == TUNE:
-        return [OTHER_ANSWERS["tuning"].summary]
-    return [answer.summary for answer in KINDS[verb].answers]
 
 
 def claim_folder(folder: Path, force: bool) -> None:

@@ -303,6 +303,7 @@ _OF_NO_ANSWER = frozenset(
     {
         *("db", "data_dir", "output", "timeline", "timeline_ranks", "port", "keep_going"),
         *("lookahead", "loss_limit", "evaluate_every", "evaluate_examples", "alone"),
+        *("limit", "storage"),
     }
 )
 """Arguments that say where things are, what is shown, and when a run gives up."""

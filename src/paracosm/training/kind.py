@@ -37,7 +37,12 @@ KIND = Kind(
     noun="a training run",
     question="Does the model still learn with that many workers?",
     help="Train on a cluster you don't have: gradients are real, time and network simulated.",
-    example="train --algorithm asgd --workers 8 --updates 300 --out runs/first",
+    examples=(
+        (
+            "train --algorithm asgd --workers 16 --latency 1ms --bandwidth 10Gbit/s --updates 500 "
+            "--out runs/asgd16"
+        ),
+    ),
     forms=(
         Form("paracosm.training.config:TrainConfig", _run),
         Form("paracosm.training.config:ScheduleTrainConfig", _run),

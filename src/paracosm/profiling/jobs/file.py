@@ -190,6 +190,11 @@ def is_job_profile(path: str | Path) -> bool:
         return path.suffix == ".profile"
 
 
+def profile_argument(path: Path) -> dict[str, Any] | None:
+    """Return the argument that a job profile is in place of a study file; None for other files."""
+    return {"profile": str(path)} if is_job_profile(path) else None
+
+
 def _schema(path: Path) -> pyarrow.Schema:
     import pyarrow
     from pyarrow import parquet

@@ -1,8 +1,9 @@
-"""What a page shows of tunings of checkpoints: the answer, and the landscape of their trials."""
+"""What is shown of tunings: the answer; of relaxations under faults, the landscape of trials."""
 
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,19 +38,36 @@ Trials = Mapping[str, Floats]
 """The columns of the trials."""
 
 
-def sentence(summary: TuningSummary) -> str:
-    """Say which values are best, and how long a run takes with them."""
-    values = ", ".join(f"{name}={_tuned(name, summary.best[name])}" for name in summary.space)
-    ratio = summary.best["in_search"]["time_over_fault_free"]["median"]
-    best = "Interrupted, not validated: best" if summary.status == "interrupted" else "Best"
-    return (
-        f"{best} of {summary.trials:,} trials: {values}, {ratio:.3g} times the time without faults."
-    )
-
-
-def _tuned(name: str, value: float) -> str:
+def _tuned(name: str, value: float | str) -> str:
     """Return a value of a tuned parameter with its unit: omega is a duration."""
-    return format_duration(value) if name == "omega" else f"{value:g}"
+    if isinstance(value, str):
+        return value
+    return format_duration(value) if name == "omega" else f"{value:.6g}"
+
+
+def sentence(summary: TuningSummary) -> str:
+    """Say which values are best, and what a run comes to with them."""
+    values = ", ".join(f"{name}={_tuned(name, summary.best[name])}" for name in summary.space)
+    trials, name = f"{summary.trials:,} trials", summary.objective
+    searched = summary.best["in_search"][name]
+    best = "Interrupted, not validated: best" if summary.status == "interrupted" else "Best"
+    if name == "time_over_fault_free":
+        ratio = searched["median"]
+        return f"{best} of {trials}: {values}, {ratio:.3g} times the time without faults."
+    fresh = {key: _reached(numbers[name]) for key, numbers in summary.validation.items()}
+    if summary.answer == "given":
+        return (
+            f"The study as given is the best: with fresh seeds {name} {fresh['given']}, and "
+            f"{fresh['best']} with the best of {trials}: {values}."
+        )
+    if not fresh:
+        return f"{best} of {trials}: {values}; {name} {_reached(searched)}."
+    as_given = f", {fresh['given']} as given" if "given" in fresh else ""
+    return f"{best} of {trials}: {values}; with fresh seeds {name} {fresh['best']}{as_given}."
+
+
+def _reached(number: float | None) -> str:
+    return f"{number:.4g}" if number is not None and math.isfinite(number) else "not reached"
 
 
 def _best(summary: TuningSummary) -> str:
@@ -57,16 +75,16 @@ def _best(summary: TuningSummary) -> str:
 
 
 def _near(summary: TuningSummary) -> str:
-    bounds = {name: found for name, found in summary.near_best.items() if found[0] < found[1]}
     return ", ".join(
         f"{name} {_tuned(name, low)} to {_tuned(name, high)}"
-        for name, (low, high) in bounds.items()
+        for name, (low, high) in (summary.near_best or {}).items()
+        if low < high
     )
 
 
 FIGURES: Mapping[str, Figure] = {
     "Best": _best,
-    "Policy": lambda summary: summary.best["checkpoint"] and f'"{summary.best["checkpoint"]}"',
+    "Policy": lambda summary: (policy := summary.best.get("checkpoint")) and f'"{policy}"',
     "Within 1 % of it": lambda summary: _near(summary) or None,
     "Fresh seeds": figure("fresh_seeds", lambda seeds: f"{seeds[0]:,} to {seeds[1]:,}"),
     "Trials": figure("trials", "n"),
@@ -76,7 +94,9 @@ FIGURES: Mapping[str, Figure] = {
 
 
 def _tables(summary: TuningSummary) -> list[Table]:
-    intervals = {"best": summary.best.get("omega"), **summary.suggested_intervals}
+    if summary.fault_free_time is None:
+        return []
+    intervals = {"best": summary.best.get("omega"), **(summary.suggested_intervals or {})}
     rows = tuple(
         (
             COMPARED[name],
@@ -100,7 +120,7 @@ def _tables(summary: TuningSummary) -> list[Table]:
 def sections(runs: Sequence[Run]) -> Sections:
     """Return the landscape of one tuning: its first two parameters, and each alone."""
     summary = runs[0].numbers
-    if len(runs) > 1 or not isinstance(summary, TuningSummary):
+    if len(runs) > 1 or not isinstance(summary, TuningSummary) or not summary.fault_free_time:
         return {}
     trials = _trials(runs[0], summary)
     if trials is None:
@@ -166,7 +186,9 @@ def _slice(summary: TuningSummary, trials: Trials, name: str) -> Chart:
     marks += _dots(at_top, failed, places, "most runs did not converge", 3)
     marks += _dots(trials, trials["trial"] == summary.best["trial"], places, "best", 1)
     if name == "omega":
-        for color, (whose, interval) in enumerate(summary.suggested_intervals.items(), start=4):
+        for color, (whose, interval) in enumerate(
+            (summary.suggested_intervals or {}).items(), start=4
+        ):
             if interval is not None:
                 ends = np.full(2, float(interval)), np.array([bottom, top])
                 marks.append(Curve(*ends, 0, COMPARED[whose], color=color))
@@ -194,12 +216,26 @@ def _dots(
     return [Dots(x, y, labels, 0, series, symbol, color)]
 
 
+def _subject(known: Mapping[str, Any]) -> str | None:
+    """Return the problem, which version 0.1 has among the arguments of the tuning."""
+    study = known.get("study")
+    arguments = study.get("relax") if isinstance(study, Mapping) else known
+    problem = arguments.get("problem") if isinstance(arguments, Mapping) else None
+    return None if problem is None else str(problem)
+
+
+def _why_failed(summary: TuningSummary) -> str:
+    if summary.fault_free_time is not None:
+        return "No trial's median run converged: widen the ranges."
+    return f"The median run did not come to a {summary.objective}: widen the ranges."
+
+
 VIEW = View(
     figures=FIGURES,
     sections=sections,
-    subject=lambda known: known.get("problem"),
+    subject=_subject,
     name=lambda known: f"tuning of {joined(known['space'])}" if known.get("space") else None,
     remarks=lambda summary: {f"remark {n}": r for n, r in enumerate(summary.remarks, start=1)},
     tables=_tables,
-    endings={"failed": lambda summary: "No trial's median run converged: widen the ranges."},
+    endings={"failed": _why_failed},
 )

@@ -19,35 +19,61 @@ from paracosm.errors import InputError, MissingExtraError
 from paracosm.faults import CheckpointPolicy
 from paracosm.relaxation.config import RelaxConfig
 from paracosm.relaxation.run import run_relaxation
+from paracosm.relaxation.settings import Setting, Simulations
+from paracosm.relaxation.tuning import TimeOverFaultFree, complete_checkpoint
 from paracosm.report import write_images
-from paracosm.studies import RunFolder
-from paracosm.studies.tuning import Tuning, count_runs, tune, tuning_folder, write_tuning
-from paracosm.studies.tuning_runs import (
-    Parameter,
-    Setting,
-    Simulations,
-    complete_checkpoint,
-    parse_space,
-)
+from paracosm.results import TuningSummary
+from paracosm.results.kind import Hooks
+from paracosm.results.tuning import Parameter
+from paracosm.studies import RunFolder, Study, run_point
+from paracosm.studies.tuning import TuneConfig, Tuning, tune
 
 FAULT = ["uniform(-100, 100) every 1000s"]
 
 
-def config(**changes: object) -> RelaxConfig:
+def case(**changes: object) -> dict[str, object]:
     """The case of the notes' section 4 with many faults, unless `changes` say otherwise."""
-    case: dict[str, object] = {"problem": "laplace2d:10", "processors": 10, "time": "normal(10, 1)"}
-    return RelaxConfig.model_validate({**case, "fault": FAULT, **changes})
+    arguments = {"problem": "laplace2d:10", "processors": 10, "time": "normal(10, 1)"}
+    return {**arguments, "fault": FAULT, **changes}
+
+
+def config(**changes: object) -> RelaxConfig:
+    return RelaxConfig.model_validate(case(**changes))
+
+
+def study(relax: dict[str, object], space: str, **arguments: Any) -> dict[str, Any]:
+    """Return the arguments of a tuning."""
+    return {
+        "study": {"relax": relax},
+        "tune": space,
+        "minimize": "time_over_fault_free",
+        **arguments,
+    }
+
+
+def search(
+    relax: dict[str, object],
+    space: str,
+    seed: int = 0,
+    hooks: Hooks | None = None,
+    **arguments: Any,
+) -> Tuning:
+    return tune(TuneConfig.model_validate(study(relax, space, **arguments)), seed, hooks=hooks)
+
+
+def space_of(text: str) -> dict[str, Parameter]:
+    return TimeOverFaultFree(case(), text).space
 
 
 # ---------------------------------------------------------------------- what is varied
 
 
 def test_a_space_is_read_as_it_is_written() -> None:
-    assert parse_space("alpha=1.05..20, omega=500ms..2min,processors=4..64") == (
-        Parameter("alpha", 1.05, 20.0),
-        Parameter("omega", 0.5, 120.0),
-        Parameter("processors", 4, 64),
-    )
+    assert [*space_of("alpha=1.05..20, omega=500ms..2min,processors=4..64").values()] == [
+        Parameter("alpha", 1.05, 20.0, log=True),
+        Parameter("omega", 0.5, 120.0, log=True),
+        Parameter("processors", 4, 64, log=True, whole=True),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -55,19 +81,21 @@ def test_a_space_is_read_as_it_is_written() -> None:
     [
         ("", 'cannot read ""'),
         ("alpha", 'cannot read "alpha"'),
-        ("alpha=2", 'cannot read "alpha=2"'),
+        ("alpha=2", "give a range"),
+        ("alpha=2|3", "give a range"),
         ("alpha=1..2, alpha=2..3", "alpha is given twice"),
         ("alhpa=1..2", 'did you mean "alpha"?'),
         ("alpha=2..1", "ascending"),
         ("alpha=0..1", "above 0"),
-        ("omega=1..inf", "finite"),
+        ("omega=1..inf", "give a range"),
+        ("alpha=1..1e400", "finite"),
         ("omega=1kg..2", "kg"),
         ("processors=1.5..4", "whole numbers"),
     ],
 )
 def test_a_space_that_cannot_be_read_is_refused(text: str, message: str) -> None:
     with pytest.raises(InputError, match=r"^[^\n]*$") as refused:
-        parse_space(text)
+        space_of(text)
     assert message in str(refused.value)
 
 
@@ -80,7 +108,7 @@ def test_a_space_that_cannot_be_read_is_refused(text: str, message: str) -> None
 def test_a_value_lies_where_its_share_says(
     name: str, low: float, width: float, share: float
 ) -> None:
-    parameter = Parameter(name, low, low + width)
+    parameter = Parameter(name, low, low + width, log=name == "alpha")
     value = parameter.at(share)
     assert parameter.low <= value <= parameter.high
     # Rounding to four digits moves a value by a factor of 1 + 5e-4 at most.
@@ -89,16 +117,16 @@ def test_a_value_lies_where_its_share_says(
 
 
 def test_the_middle_of_a_logarithmic_range_is_the_geometric_mean() -> None:
-    assert Parameter("omega", 1, 100).at(0.5) == 10
+    assert Parameter("omega", 1, 100, log=True).at(0.5) == 10
     assert Parameter("relaxation", 1, 2).at(0.5) == 1.5
-    assert Parameter("processors", 2, 32).at(0.5) == 8
+    assert Parameter("processors", 2, 32, log=True, whole=True).at(0.5) == 8
 
 
 def test_a_checkpoint_is_completed_with_what_is_tuned() -> None:
-    space = parse_space("alpha=1.5..3, omega=2..3")
+    space = [*space_of("alpha=1.5..3, omega=2..3").values()]
     assert complete_checkpoint(None, space) == "alpha=1.5, omega=2"
     assert complete_checkpoint("cost=1s", space[1:]) == "cost=1s, omega=2"
-    assert complete_checkpoint("alpha=2, omega=1", parse_space("relaxation=1..2")) == (
+    assert complete_checkpoint("alpha=2, omega=1", space_of("relaxation=1..2").values()) == (
         "alpha=2, omega=1"
     )
     with pytest.raises(InputError, match="alpha is to be tuned: leave it out"):
@@ -151,9 +179,9 @@ def test_an_update_takes_time_in_proportion_to_its_rows() -> None:
         found = runs.outcomes(Setting(processors=processors), (0, 1))
         assert found.ratios == pytest.approx(np.full(2, 10 / processors))
     # Blocks of half the rows take half the time.
-    case = {"fault": None, "processors": 4, "synchronous": True}
-    coarse = config(**case, time="constant(10)", pattern="rotating(blocks=4)")
-    fine = config(**case, time="constant(5)", pattern="rotating(blocks=8)")
+    common = {"fault": None, "processors": 4, "synchronous": True}
+    coarse = config(**common, time="constant(10)", pattern="rotating(blocks=4)")
+    fine = config(**common, time="constant(5)", pattern="rotating(blocks=8)")
     found = Simulations(coarse).outcomes(Setting(blocks=8), (0,))
     assert found.times[0] == run_relaxation(fine, 0).summary["virtual_time"]
 
@@ -163,75 +191,80 @@ def test_an_update_takes_time_in_proportion_to_its_rows() -> None:
 
 def test_sor_on_one_processor_is_tuned_to_youngs_omega() -> None:
     # Young (1954): 2 / (1 + sin(pi h)) for the 5-point Laplacian in natural order.
-    case = config(fault=None, processors=1, time="constant(1)", method="sor(1.2)", rhs="ones")
-    found = tune(case, parse_space("relaxation=1..1.95"), seeds=1, trials=30)
+    relax = case(fault=None, processors=1, time="constant(1)", method="sor(1.2)", rhs="ones")
+    found = search(relax, "relaxation=1..1.95", seeds=1, trials=30)
     assert found.best.values["relaxation"] == pytest.approx(
         2 / (1 + math.sin(math.pi / 11)), abs=0.05
     )
     assert found.validation.keys() == {"best"}
-    assert found.validation["best"].ratio.median < 0.4
-    assert found.suggestions == {}
+    assert found.validation["best"].objective < 0.4
+    assert found.summary().suggested_intervals == {}
 
 
 @pytest.fixture(scope="module")
 def landscape() -> Tuning:
     """Checkpoints that cost, x read at completion: the notes' case, and bad alphas besides."""
-    case = config(checkpoint="alpha=2, omega=10, cost=1s", read="completion")
-    return tune(case, parse_space("alpha=0.95..20, omega=1..500"), seeds=8, trials=24)
+    relax = case(checkpoint="cost=1s", read="completion")
+    return search(relax, "alpha=0.95..20, omega=1..500", seeds=8, trials=24)
 
 
 def test_the_best_policy_costs_little_and_no_policy_costs_much(landscape: Tuning) -> None:
     assert landscape.status == "done"
-    assert landscape.validation["best"].ratio.median < 1.1
-    assert landscape.validation["best"].failures == 0
-    assert landscape.validation["no checkpoints"].ratio.median > 2
+    assert landscape.validation["best"].objective < 1.1
+    assert landscape.validation["best"].columns["failures"] == 0
+    assert landscape.validation["no checkpoints"].objective > 2
     assert set(landscape.seeds).isdisjoint(landscape.fresh_seeds)
 
 
 def test_alpha_at_most_one_fails_and_from_1_11_to_10_is_fine(landscape: Tuning) -> None:
     for trial in landscape.trials:
         if trial.values["alpha"] <= 1:
-            assert trial.measured.failures > 0.5
+            assert trial.measured.columns["failures"] > 0.5
         if 1.11 <= trial.values["alpha"] <= 10:
-            assert trial.measured.failures == 0
+            assert trial.measured.columns["failures"] == 0
             # First order: one checkpoint every omega, and half of it lost at every fault.
             omega = trial.values["omega"]
             expected = 1 + 1 / omega + omega / 2 / 1000
-            assert trial.measured.ratio.median == pytest.approx(expected, rel=0.08)
+            assert trial.measured.objective == pytest.approx(expected, rel=0.08)
 
 
 def test_the_best_omega_is_near_youngs_where_checkpoints_cost(landscape: Tuning) -> None:
-    assert landscape.suggestions["young"] == pytest.approx(math.sqrt(2 * 1 * 1000), rel=1e-3)
-    ratio = landscape.best.values["omega"] / landscape.suggestions["young"]
+    suggested = landscape.summary()["suggested_intervals"]["young"]
+    assert suggested == pytest.approx(math.sqrt(2 * 1 * 1000), rel=1e-3)
+    ratio = landscape.best.values["omega"] / suggested
     assert 1 / 2.5 < ratio < 2.5
-    young = landscape.validation["young"].ratio.median
-    assert landscape.validation["best"].ratio.median < 1.03 * young
+    young = landscape.validation["young"].objective
+    assert landscape.validation["best"].objective < 1.03 * young
 
 
 def test_the_best_is_the_least_of_all_and_its_neighbours_are_named(landscape: Tuning) -> None:
-    least = min(trial.measured.ratio.median for trial in landscape.trials)
-    assert landscape.best.measured.ratio.median == least
-    near = [t for t in landscape.trials if t.measured.ratio.median <= 1.01 * least]
-    for name, (low, high) in landscape.near_best.items():
+    least = min(trial.measured.objective for trial in landscape.trials)
+    assert landscape.best.measured.objective == least
+    near = [t for t in landscape.trials if t.measured.objective <= 1.01 * least]
+    for name, (low, high) in landscape.summary()["near_best"].items():
         values = [trial.values[name] for trial in near]
         assert (low, high) == (min(values), max(values))
 
 
-SMALL = {"problem": "laplace2d:5", "processors": 3, "fault": ["uniform(-100, 100) every 200s"]}
+SMALL: dict[str, object] = {
+    "problem": "laplace2d:5", "processors": 3, "time": "normal(10, 1)",
+    "fault": ["uniform(-100, 100) every 200s"],
+}  # fmt: skip
 SPACE = "alpha=1.05..20, omega=1..500"
 
 
-def small(jobs: int = 1, **changes: Any) -> Tuning:
-    changes = {"seeds": 4, "trials": 8, "backend": Backend(jobs=jobs), **changes}
-    return tune(config(**SMALL), parse_space(SPACE), **changes)
+def small(jobs: int = 1, progress: Any = None, **changes: Any) -> Tuning:
+    hooks = Hooks(progress, backend=Backend(jobs=jobs))
+    return search(SMALL, SPACE, hooks=hooks, **{"seeds": 4, "trials": 8, **changes})
 
 
 def test_a_search_can_be_made_again_and_counts_its_runs() -> None:
     counted: list[int] = []
-    first, second = small(ran=counted.append), small()
+    first, second = small(progress=lambda done, time: counted.append(done)), small()
     assert first == second
     assert small(seed=1) != first
-    assert sum(counted) == count_runs(config(**SMALL), parse_space(SPACE), 4, 8)
+    total = TuneConfig.model_validate(study(SMALL, SPACE, seeds=4, trials=8)).total
+    assert counted == [*range(1, total + 1)]
 
 
 def test_optuna_opens_the_storage_and_a_tuning_is_in_it_once(tmp_path: Path) -> None:
@@ -239,11 +272,11 @@ def test_optuna_opens_the_storage_and_a_tuning_is_in_it_once(tmp_path: Path) -> 
     for _ in range(2):
         found = small(storage=storage)
     (name,) = optuna.get_all_study_names(storage)
-    study = optuna.load_study(study_name=name, storage=storage)
-    assert [trial.value for trial in study.trials] == [
-        trial.measured.ratio.median for trial in found.trials
+    stored = optuna.load_study(study_name=name, storage=storage)
+    assert [trial.value for trial in stored.trials] == [
+        trial.measured.objective for trial in found.trials
     ]
-    assert study.best_trial.number == found.best.number
+    assert stored.best_trial.number == found.best.number
 
 
 @pytest.mark.slow
@@ -252,15 +285,11 @@ def test_several_jobs_find_what_one_does() -> None:
 
 
 def test_an_interrupt_keeps_the_best_so_far() -> None:
-    counted = 0
-
-    def interrupting(count: int) -> None:
-        nonlocal counted
-        counted += count
-        if counted >= 4 * 5 + 2:  # without faults, four trials, and half of the fifth
+    def interrupting(done: int, time: float | None) -> None:
+        if done >= 4 * 5 + 2:  # without faults, four trials, and half of the fifth
             raise KeyboardInterrupt
 
-    found = small(ran=interrupting)
+    found = small(progress=interrupting)
     assert found.status == "interrupted"
     assert len(found.trials) == 4
     assert found.trials == small().trials[:4]
@@ -268,17 +297,17 @@ def test_an_interrupt_keeps_the_best_so_far() -> None:
 
 
 def test_an_interrupt_before_the_first_trial_leaves_nothing() -> None:
-    def interrupting(count: int) -> None:
+    def interrupting(done: int, time: float | None) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        small(ran=interrupting)
+        small(progress=interrupting)
 
 
 def test_a_search_without_success_says_so() -> None:
-    found = tune(config(**SMALL), parse_space("alpha=0.9..1, omega=1..5"), seeds=3, trials=3)
+    found = search(SMALL, "alpha=0.9..1, omega=1..5", seeds=3, trials=3).summary()
     assert found.status == "failed"
-    assert any("stagnates" in sentence for sentence in found.remarks())
+    assert any("stagnates" in sentence for sentence in found.remarks)
 
 
 def test_optuna_says_nothing_and_is_left_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
@@ -302,7 +331,7 @@ def test_without_optuna_the_command_that_installs_it_is_named(
     ("changes", "space", "message"),
     [
         ({"fault": None}, SPACE, "give a fault"),
-        ({}, "alpha=1.05..2", "omega: set it in the checkpoint policy"),
+        ({}, "alpha=1.05..2", "omega"),
         ({"timeline": 3}, SPACE, "timeline: a tuning records none"),
         ({"tolerance": None, "max_time": 10}, SPACE, "required to tune the time to tolerance"),
         ({"method": "richardson(0.5)"}, SPACE, "without faults the iteration does not converge"),
@@ -318,47 +347,51 @@ def test_what_cannot_be_tuned_is_refused(
     changes: dict[str, object], space: str, message: str
 ) -> None:
     with pytest.raises(InputError, match=r"^[^\n]*$") as refused:
-        tune(config(**changes), parse_space(space), seeds=2, trials=2)
+        search(case(**changes), space, seeds=2, trials=2)
     assert message in str(refused.value)
 
 
 # ---------------------------------------------------------------------- the files
 
 
-def test_the_files_hold_the_search(tmp_path: Path, landscape: Tuning) -> None:
+def in_folder(out: Path, relax: dict[str, object], space: str, force: bool = False) -> RunFolder:
+    arguments = study(relax, space, seeds=2, trials=4)
+    (point,) = Study.model_validate({"tune": arguments}).points("test")
+    run_point(point, out, force)
+    return RunFolder.open(out)
+
+
+def test_the_files_hold_the_search(tmp_path: Path) -> None:
     out = tmp_path / "tune"
-    folder = tuning_folder(out, {"problem": "laplace2d:10"}, landscape.space, 0)
-    write_tuning(landscape, folder)
-    run = RunFolder.open(out)
-    assert run.results == landscape.summary()
-    assert run.study["tune"]["problem"] == "laplace2d:10"
+    run = in_folder(out, SMALL, SPACE)
+    summary = run.results
+    assert isinstance(summary, TuningSummary)
+    assert run.study["tune"]["study"] == {"relax": SMALL}
     assert run.environment["seed"] == 0
     with (out / "trials.csv").open() as stream:
         rows = list(csv.DictReader(stream))
-    assert [float(row["omega"]) for row in rows] == [
-        trial.values["omega"] for trial in landscape.trials
-    ]
-    assert min(float(row["time_over_fault_free"]) for row in rows) == (
-        landscape.best.measured.ratio.median
-    )
+    best = min(rows, key=lambda row: (float(row["time_over_fault_free"]), float(row["mean"])))
+    assert len(rows) == summary.trials == 4
+    assert float(best["omega"]) == summary.best["omega"]
+    assert float(best["time"]) == summary.best["in_search"]["time"]["median"]
     with pytest.raises(InputError, match="not empty"):
-        tuning_folder(out, {}, landscape.space, 0)
+        in_folder(out, SMALL, SPACE)
     (out / "mine").touch()
-    tuning_folder(out, {}, landscape.space, 0, force=True).discard()
-    assert [path.name for path in out.iterdir()] == ["mine"]
+    in_folder(out, SMALL, SPACE, force=True)
+    assert (out / "mine").exists()
 
 
 @pytest.mark.parametrize(
-    ("space", "figures"),
+    ("space", "policy", "figures"),
     [
-        ("omega=1..500", ["omega"]),
-        ("alpha=0.9..1, omega=1..5", ["landscape", "alpha", "omega"]),
-        ("alpha=1.05..9, omega=1..500", ["landscape", "alpha", "omega"]),
+        ("omega=1..500", "alpha=2, cost=1s", ["omega"]),
+        ("alpha=0.9..1, omega=1..5", "cost=1s", ["landscape", "alpha", "omega"]),
+        ("alpha=1.05..9, omega=1..500", "cost=1s", ["landscape", "alpha", "omega"]),
     ],
 )
-def test_every_landscape_can_be_drawn(tmp_path: Path, space: str, figures: list[str]) -> None:
-    policy = "alpha=2, omega=10, cost=1s"
-    found = tune(config(**SMALL, checkpoint=policy), parse_space(space), seeds=2, trials=4)
-    write_tuning(found, tuning_folder(tmp_path / "tune", {}, found.space, 0))
-    written = write_images([RunFolder.open(tmp_path / "tune")], tmp_path / "images")
+def test_every_landscape_can_be_drawn(
+    tmp_path: Path, space: str, policy: str, figures: list[str]
+) -> None:
+    run = in_folder(tmp_path / "tune", {**SMALL, "checkpoint": policy}, space)
+    written = write_images([run], tmp_path / "images")
     assert [file.stem for file in written] == figures
