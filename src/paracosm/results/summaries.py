@@ -30,193 +30,134 @@ class AfterStart(JsonObject):
 
 
 class ThroughputRow(JsonObject):
-    """The throughput of a job with one number of workers: the same for all kinds of runs.
+    """The throughput of a job with one number of workers: the same for all kinds of runs."""
 
-    Attributes:
-        workers: their number.
-        steps_per_second: minibatches of all workers together; None where the batch is not known.
-        examples_per_second: None where the batch is not known.
-        ideal: steps per second of the same number of workers that never wait.
-        efficiency: the throughput over the ideal one.
-        bottleneck: a sentence, or the name of a resource.
-        iteration_time, interval, breakdown: of an iteration.
-        peak_memory: the highest of all ranks; `fits` whether it fits, None if unknown, and
-            `misfits` names the ranks that do not.
-        standard_error: of the steps per second; `spread` their standard deviation between
-            measurements of `measure` seconds, None where there was time for one.
-        after_start: the result of such a measurement right after the start; None unless requested.
-        in_step, apart: steps per second of workers that begin their steps together, and evenly
-            spread; `drift` seconds by which a small lead of one half over the other grows per step.
-            None where it does not apply.
-        if_twice_as_fast: relative gain by resource.
-        utilisation: share of the time in which each resource is busy; of several servers the
-            busiest, `utilisation_by_server` has all.
-        energy: joules of all nodes in an iteration, or for a step of one worker; None where the
-            cluster file says no power.
-    """
-
-    workers: int
+    workers: int  #: their number
+    #: minibatches of all workers together; None where the batch is not known
     steps_per_second: float | None
-    examples_per_second: float | None
-    ideal: float | None = None
-    efficiency: float | None = None
-    bottleneck: str | None = None
+    examples_per_second: float | None  #: None where the batch is not known
+    ideal: float | None = None  #: steps per second of the same number of workers that never wait
+    efficiency: float | None = None  #: the throughput over the ideal one
+    bottleneck: str | None = None  #: a sentence, or the name of a resource
+    #: iteration_time, interval, breakdown: of an iteration
     iteration_time: float | None = None
     interval: Interval | None = None
     breakdown: Seconds | None = None
+    #: the highest of all ranks; `fits` whether it fits, None if unknown, and `misfits` names
+    #: the ranks that do not
     peak_memory: int | None = None
     fits: bool | None = None
     misfits: Sequence[str] | None = None
+    #: of the steps per second; `spread` their standard deviation between measurements of
+    #: `measure` seconds, None where there was time for one
     standard_error: float | None = None
     spread: float | None = None
     measure: float | None = None
+    #: the result of such a measurement right after the start; None unless requested
     after_start: AfterStart | None = None
+    #: in_step, apart: steps per second of workers that begin their steps together, and evenly
+    #: spread; `drift` seconds by which a small lead of one half over the other grows per step.
+    #: None where it does not apply.
     in_step: float | None = None
     apart: float | None = None
     drift: float | None = None
-    if_twice_as_fast: Mapping[str, float] | None = None
+    if_twice_as_fast: Mapping[str, float] | None = None  #: relative gain by resource
+    #: share of the time in which each resource is busy; of several servers the busiest,
+    #: `utilisation_by_server` has all
     utilisation: Mapping[str, float] | None = None
     utilisation_by_server: Mapping[str, Sequence[float]] | None = None
+    #: joules of all nodes in an iteration, or for a step of one worker; None where the cluster
+    #: file says no power
     energy: float | None = None
 
 
 class Summary(JsonObject):
-    """The fields of every summary.
-
-    Attributes:
-        status: "done", "converged", "stopped", "diverged", "failed", "interrupted"; "unfinished"
-            while the run is not finished.
-        what_if: the requested changes; the subclasses' `unchanged` then has the result without
-            them.
-        defaults: the arguments at their defaults that the answer may depend on, as a study has
-            them; None where the result does not come from a run of a study.
-    """
+    """The fields of every summary."""
 
     kind: str
+    #: "done", "converged", "stopped", "diverged", "failed", "interrupted"; "unfinished" while
+    #: the run is not finished
     status: str
+    #: the requested changes; the subclasses' `unchanged` then has the result without them
     what_if: Sequence[str] | None = None
+    #: the arguments at their defaults that the answer may depend on, as a study has them; None
+    #: where the result does not come from a run of a study
     defaults: Mapping[str, str] | None = None
-    verb: ClassVar[str] = ""  # of the kind of run, if it has one
+    verb: ClassVar[str] = ""  #: of the kind of run, if it has one
 
 
 class FailureSummary(JsonObject):
     """The cost of failures to a job. Effective, lost, saving and restarting are shares of all
     workers' time, and add up to 1.
 
-    Attributes:
-        job_mtbf: mean time between failures that stop the whole job; None without any.
-        worker_mtbf: between failures of one worker that stop no other; None without any.
-        interval: of work between two checkpoints; None where nothing is saved.
-        stops, failures: number of stops of the whole job, and of failures of single workers.
-        absences: number of times that a worker left of its own accord.
-        checkpoints: that were saved.
-        lost: work since the last checkpoint, and steps lost with their worker or completed too
-            late.
-        saving: checkpoints, while no worker computes.
-        restarting: of the whole job, or of single workers.
-        waiting: the part of it that workers wait for the failed node.
-        throughput: steps per second while the job runs, including those lost later.
-        goodput: steps per second that are not lost, over all the time.
-        lost_gradients: discarded with a failed worker, or with the whole job.
-        slowdowns: periods in which a node was slow.
-        lost_messages, resent_messages: number of lost and of resent messages.
-        faults: the individual faults requested.
-
     The last five are None over a predicted schedule.
     """
 
-    job_mtbf: float | None
+    job_mtbf: float | None  #: mean time between failures that stop the whole job; None without any
+    #: between failures of one worker that stop no other; None without any
     worker_mtbf: float | None
-    interval: float | None
+    interval: float | None  #: of work between two checkpoints; None where nothing is saved
     checkpoint_cost: float
     restart_cost: float | None
+    #: stops, failures: number of stops of the whole job, and of failures of single workers
     stops: int
     failures: int
-    checkpoints: int
+    checkpoints: int  #: that were saved
     effective: float
+    #: work since the last checkpoint, and steps lost with their worker or completed too late
     lost: float
-    saving: float
-    restarting: float
-    waiting: float
-    throughput: float
-    goodput: float
-    absences: int = 0
-    lost_gradients: int | None = None
-    slowdowns: int | None = None
+    saving: float  #: checkpoints, while no worker computes
+    restarting: float  #: of the whole job, or of single workers
+    waiting: float  #: the part of it that workers wait for the failed node
+    throughput: float  #: steps per second while the job runs, including those lost later
+    goodput: float  #: steps per second that are not lost, over all the time
+    absences: int = 0  #: number of times that a worker left of its own accord
+    lost_gradients: int | None = None  #: discarded with a failed worker, or with the whole job
+    slowdowns: int | None = None  #: periods in which a node was slow
+    #: lost_messages, resent_messages: number of lost and of resent messages
     lost_messages: int | None = None
     resent_messages: int | None = None
-    faults: Sequence[str] | None = None
+    faults: Sequence[str] | None = None  #: the individual faults requested
 
 
 class ClientsSummary(JsonObject):
-    """The clients that shared the workers of a training.
+    """The clients that shared the workers of a training."""
 
-    Attributes:
-        clients: how many there are.
-        took_part: how many took part at least once.
-        participations: number of times that a client was picked.
-        dropped_out: of these, lost while computing; `gone`: left before its message arrived;
-            `late`: unfinished when the round ended.
-    """
-
-    clients: int
-    took_part: int
-    participations: int
+    clients: int  #: how many there are
+    took_part: int  #: how many took part at least once
+    participations: int  #: number of times that a client was picked
+    #: of these, lost while computing; `gone`: left before its message arrived; `late`:
+    #: unfinished when the round ended
     dropped_out: int
     gone: int
     late: int
 
 
 class Chance(JsonObject):
-    """The quality of guessing, for examples with class labels.
+    """The quality of guessing, for examples with class labels."""
 
-    Attributes:
-        accuracy: share of the commonest class among `examples` of the test set: the accuracy of
-            always guessing it.
-        loss: cross-entropy of the classes' shares over the training set, in nats: the lowest loss
-            of a model that ignores its input.
-    """
-
+    #: share of the commonest class among `examples` of the test set: the accuracy of always
+    #: guessing it
     accuracy: float
+    #: cross-entropy of the classes' shares over the training set, in nats: the lowest loss of
+    #: a model that ignores its input
     loss: float
     examples: int
 
 
 class CompressionSummary(JsonObject):
-    """The compression of messages.
+    """The compression of messages."""
 
-    Attributes:
-        codec: with its parameters.
-        message: bytes that a worker sends to all servers or contributes to an all-reduce; `ratio`
-            times fewer than `uncompressed`.
-    """
-
-    codec: str
+    codec: str  #: with its parameters
+    #: bytes that a worker sends to all servers or contributes to an all-reduce; `ratio` times
+    #: fewer than `uncompressed`
     message: float
     uncompressed: float
     ratio: float
 
 
 class TrainingSummary(Summary):
-    """Of `paracosm train`.
-
-    Attributes:
-        lr: the configured learning rate.
-        chance: the quality of guessing; None where targets are not classes or nothing was computed.
-        target: the target of the run, None without one; `reached_at` and `reached_updates` are
-            virtual time and number of updates when it was reached, None if it was not, and `best`
-            the best value of its metric.
-        failures: their cost; None where nothing fails.
-        staleness: by tensor, where a run tracks versions of each.
-        learning_rate: its schedule, in words; None if constant.
-        epsilon: of the differential privacy of the parameters; `privacy` states delta, the
-            protected unit, and assumptions. None without privacy.
-        clients: their participation; None where each worker is one client.
-        bytes_sent: of received messages, answers, and completed all-reduces; None over a given
-            schedule, and in timing-only mode where sizes have no effect and none is given.
-        compression: of messages; None if uncompressed.
-        energy: joules of all nodes; None without power in the cluster file.
-    """
+    """Of `paracosm train`."""
 
     verb: ClassVar[str] = "train"
     kind: Literal["training"] = "training"
@@ -242,21 +183,31 @@ class TrainingSummary(Summary):
     lookahead: str | None
     durations: Mapping[str, str]
     divergence: Json | None
-    lr: str | None = None
+    lr: str | None = None  #: the configured learning rate
+    #: the quality of guessing; None where targets are not classes or nothing was computed
     chance: Chance | None = None
+    #: the target of the run, None without one; `reached_at` and `reached_updates` are virtual
+    #: time and number of updates when it was reached, None if it was not, and `best` the best
+    #: value of its metric
     target: str | None = None
     reached_at: float | None = None
     reached_updates: int | None = None
     best: float | None = None
+    #: by tensor, where a run tracks versions of each
     staleness: Mapping[str, Staleness] | None = None
-    failures: FailureSummary | None = None
-    learning_rate: str | None = None
+    failures: FailureSummary | None = None  #: their cost; None where nothing fails
+    learning_rate: str | None = None  #: its schedule, in words; None if constant
+    #: of the differential privacy of the parameters; `privacy` states delta, the protected
+    #: unit, and assumptions. None without privacy.
     epsilon: float | None = None
     privacy: str | None = None
+    #: their participation; None where each worker is one client
     clients: ClientsSummary | None = None
+    #: of received messages, answers, and completed all-reduces; None over a given schedule,
+    #: and in timing-only mode where sizes have no effect and none is given
     bytes_sent: float | None = None
-    compression: CompressionSummary | None = None
-    energy: float | None = None
+    compression: CompressionSummary | None = None  #: of messages; None if uncompressed
+    energy: float | None = None  #: joules of all nodes; None without power in the cluster file
     unchanged: TrainingSummary | None = None
 
 
@@ -269,78 +220,52 @@ class Planned(JsonObject):
 
 
 class PlannedDesign(JsonObject):
-    """A design of a training job, and the results of its runs.
-
-    Attributes:
-        verdict: "reached" where all seeds were run; otherwise why they were not: "diverged",
-            "learns nothing", "slow", "worse", "not reached", "open"; `why` is a sentence.
-        seeds: number of seeds run.
-        reached: share of them that reached the target.
-        time: virtual seconds to the target; `updates` to it, and their throughput.
-        cost: median, in the price's money, or in worker-hours.
-        speedup, relative_cost: relative to the plan's reference, medians of the ratios of runs with
-            the same seed; the plan compares designs by these.
-        staleness: mean over gradients and tensors, of the first seed.
-        best: the best value of the target's metric, over seeds.
-        steepness: step size times curvature; `steepest` its bound at this staleness; None where the
-            bound does not apply.
-        is_efficient: no other design is both faster and no more expensive.
-        baselines: seconds to the target according to other predictors, by name.
-        effective: share of the workers' time left by failures, median over seeds; None where
-            nothing fails.
-    """
+    """A design of a training job, and the results of its runs."""
 
     workers: int
     algorithm: str
     lr: float
+    #: "reached" where all seeds were run; otherwise why they were not: "diverged", "learns
+    #: nothing", "slow", "worse", "not reached", "open"; `why` is a sentence
     verdict: str
     why: str
-    seeds: int
-    reached: float
-    time: Planned
+    seeds: int  #: number of seeds run
+    reached: float  #: share of them that reached the target
+    time: Planned  #: virtual seconds to the target; `updates` to it, and their throughput
     updates: Planned
     steps_per_second: float | None
     updates_per_second: float | None
-    cost: float | None
+    cost: float | None  #: median, in the price's money, or in worker-hours
+    #: speedup, relative_cost: relative to the plan's reference, medians of the ratios of runs
+    #: with the same seed; the plan compares designs by these
     speedup: float | None
     relative_cost: float | None
-    staleness: float | None
-    best: float | None
+    staleness: float | None  #: mean over gradients and tensors, of the first seed
+    best: float | None  #: the best value of the target's metric, over seeds
+    #: step size times curvature; `steepest` its bound at this staleness; None where the bound
+    #: does not apply
     steepness: float | None
     steepest: float | None
-    is_efficient: bool
+    is_efficient: bool  #: no other design is both faster and no more expensive
+    #: seconds to the target according to other predictors, by name
     baselines: Mapping[str, float | None] | None = None
+    #: share of the workers' time left by failures, median over seeds; None where nothing fails
     effective: float | None = None
 
 
 class TunedWorkers(JsonObject):
-    """The best design for a number of workers, and the cost of tuning its learning rate.
-
-    Attributes:
-        design: index of the design; None where none reached the target.
-        tuning_time: virtual seconds of the first seed's runs of all its designs in sequence, each
-            as far as it was run; `tuning_cost` their cost on the cluster.
-    """
+    """The best design for a number of workers, and the cost of tuning its learning rate."""
 
     workers: int
-    design: int | None
+    design: int | None  #: index of the design; None where none reached the target
+    #: virtual seconds of the first seed's runs of all its designs in sequence, each as far as
+    #: it was run; `tuning_cost` their cost on the cluster
     tuning_time: float
     tuning_cost: float
 
 
 class PlanSummary(Summary):
-    """Of `paracosm plan`.
-
-    Attributes:
-        currency: of costs; empty for worker-hours.
-        fastest, cheapest, reference: indices of designs; None where none reached the target. The
-            reference is the best design with the fewest workers. The fastest has the largest
-            `speedup`, the cheapest the least `relative_cost`.
-        as_fast, as_cheap: indices of the designs that the seeds do not tell apart from the fastest
-            and from the cheapest; None where there is none, or a single seed.
-        curvature: the largest eigenvalue of the Hessian found.
-        runs, updates_made: the effort of the plan.
-    """
+    """Of `paracosm plan`."""
 
     verb: ClassVar[str] = "plan"
     kind: Literal["plan"] = "plan"
@@ -353,18 +278,24 @@ class PlanSummary(Summary):
     seeds: int
     most_updates: int
     price: str | None
-    currency: str
+    currency: str  #: of costs; empty for worker-hours
     designs: Sequence[PlannedDesign]
+    #: fastest, cheapest, reference: indices of designs; None where none reached the target.
+    #: The reference is the best design with the fewest workers. The fastest has the largest
+    #: `speedup`, the cheapest the least `relative_cost`.
     fastest: int | None
     cheapest: int | None
     reference: int | None
     by_workers: Sequence[TunedWorkers]
-    curvature: float | None
+    curvature: float | None  #: the largest eigenvalue of the Hessian found
+    #: runs, updates_made: the effort of the plan
     runs: int
     updates_made: int
     cluster: Json
     wall_time: float
     durations: Mapping[str, str]
+    #: as_fast, as_cheap: indices of the designs that the seeds do not tell apart from the
+    #: fastest and from the cheapest; None where there is none, or a single seed
     as_fast: Sequence[int] | None = None
     as_cheap: Sequence[int] | None = None
     unchanged: PlanSummary | None = None
@@ -389,22 +320,17 @@ class Staleness(JsonObject):
 
 
 class RelaxationTwin(JsonObject):
-    """The same iteration, synchronous.
-
-    Attributes:
-        level: of the residual, up to which both are compared; None: to the end of each.
-        run_time, twin_time: virtual seconds to it; None where one of them diverged.
-        energy: joules to its end, as of the run; None where no power is known.
-    """
+    """The same iteration, synchronous."""
 
     status: str
     residual: float
     sweeps: float
     virtual_time: float
-    level: float | None
+    level: float | None  #: of the residual, up to which both are compared; None: to the end of each
+    #: run_time, twin_time: virtual seconds to it; None where one of them diverged
     run_time: float | None
     twin_time: float | None
-    energy: float | None = None
+    energy: float | None = None  #: joules to its end, as of the run; None where no power is known
 
 
 class RelaxationSummary(Summary):
@@ -465,15 +391,12 @@ class Measured(JsonObject):
 
 
 class _TimedGraph(Summary):
-    """Fields of a graph whose ops have durations.
-
-    Attributes:
-        dtype: of most of the work; `optimizer` "none" for a step that updates nothing, `shape` that
-            of one example, and `source` where the graph is from. None where that is not known.
-    """
+    """Fields of a graph whose ops have durations."""
 
     model: str
     batch: int | None
+    #: of most of the work; `optimizer` "none" for a step that updates nothing, `shape` that of
+    #: one example, and `source` where the graph is from. None where that is not known.
     dtype: str | None = None
     optimizer: str | None = None
     shape: str | None = None
@@ -526,46 +449,30 @@ class OneReplica(JsonObject):
 
 
 class RankedStrategy(JsonObject):
-    """A predicted strategy that fits into memory.
-
-    Attributes:
-        micro_batch: examples per pass; `examples` per iteration of all workers.
-        limit: the largest part of the iteration; `causes` has the seconds of all parts.
-    """
+    """A predicted strategy that fits into memory."""
 
     strategy: str
-    micro_batch: int
+    micro_batch: int  #: examples per pass; `examples` per iteration of all workers
     examples: int
     iteration_time: float
     peak_memory: int | None
-    limit: str
+    limit: str  #: the largest part of the iteration; `causes` has the seconds of all parts
     causes: Seconds
 
 
 class StrategySearch(JsonObject):
-    """How a strategy was found.
+    """How a strategy was found."""
 
-    Attributes:
-        ranked: the fastest per example, best first.
-        candidates, predicted: numbers of considered and predicted strategies.
-        too_large: number that do not fit into memory.
-        complete: whether no other can be faster than the first.
-    """
-
-    ranked: Sequence[RankedStrategy]
+    ranked: Sequence[RankedStrategy]  #: the fastest per example, best first
+    #: candidates, predicted: numbers of considered and predicted strategies
     candidates: int
     predicted: int
-    too_large: int
-    complete: bool
+    too_large: int  #: number that do not fit into memory
+    complete: bool  #: whether no other can be faster than the first
 
 
 class JobSummary(_TimedGraph):
-    """Of `paracosm predict`: a job on a cluster. Numbers are those of the most workers.
-
-    Attributes:
-        strategy_defaults: keys of the strategy that nobody gave, with their values.
-        search: how the strategy was found; None if it was given.
-    """
+    """Of `paracosm predict`: a job on a cluster. Numbers are those of the most workers."""
 
     verb: ClassVar[str] = "predict"
     kind: Literal["job"] = "job"
@@ -583,42 +490,27 @@ class JobSummary(_TimedGraph):
     classes: int
     provenance: Json
     devices: Mapping[str, str]
+    #: keys of the strategy that nobody gave, with their values
     strategy_defaults: Mapping[str, str] | None = None
     unchanged: Json | None = None
-    search: StrategySearch | None = None
+    search: StrategySearch | None = None  #: how the strategy was found; None if it was given
 
 
 class PlannedStrategy(RankedStrategy):
-    """A strategy for a number of workers.
-
-    Attributes:
-        place: among those for its number of workers, 1 the fastest.
-        tokens_per_second: without failures.
-        time: seconds for all tokens, failures included.
-        cost: in the price's money, or in worker-hours.
-        effective: share of the time left by failures and checkpoints; None where nothing fails.
-        is_efficient: no other strategy is both faster and no more expensive.
-    """
+    """A strategy for a number of workers."""
 
     workers: int
-    place: int
-    tokens_per_second: float
-    time: float
-    cost: float
+    place: int  #: among those for its number of workers, 1 the fastest
+    tokens_per_second: float  #: without failures
+    time: float  #: seconds for all tokens, failures included
+    cost: float  #: in the price's money, or in worker-hours
+    #: share of the time left by failures and checkpoints; None where nothing fails
     effective: float | None
-    is_efficient: bool
+    is_efficient: bool  #: no other strategy is both faster and no more expensive
 
 
 class StrategyPlanSummary(Summary):
-    """Of `paracosm plan` for a model, hardware and a number of tokens.
-
-    Attributes:
-        currency: of costs; empty for worker-hours.
-        designs: by number of workers, then by place.
-        fastest, cheapest: indices of designs.
-        candidates, predicted, too_large, complete: as those of a `StrategySearch`, of all workers.
-        cluster: with the most workers.
-    """
+    """Of `paracosm plan` for a model, hardware and a number of tokens."""
 
     verb: ClassVar[str] = "plan"
     kind: Literal["strategy plan"] = "strategy plan"
@@ -631,17 +523,20 @@ class StrategyPlanSummary(Summary):
     batch_tokens: float
     sequence: int
     price: str | None
-    currency: str
+    currency: str  #: of costs; empty for worker-hours
     mtbf: str | None
-    designs: Sequence[PlannedStrategy]
+    designs: Sequence[PlannedStrategy]  #: by number of workers, then by place
+    #: fastest, cheapest: indices of designs
     fastest: int
     cheapest: int
+    #: candidates, predicted, too_large, complete: as those of a `StrategySearch`, of all
+    #: workers
     candidates: int
     predicted: int
     too_large: int
     complete: bool
     durations: Mapping[str, str]
-    cluster: Json | None = None
+    cluster: Json | None = None  #: with the most workers
 
 
 class Saturation(JsonObject):
@@ -674,36 +569,26 @@ class ThroughputSummary(Summary):
 
 
 class Scenario(JsonObject):
-    """A replay of a traced job, with or without a change.
-
-    Attributes:
-        breakdown: rank -> seconds of its iteration by part.
-        straggler: the rank that is last most often; None without collectives between ranks.
-        error: relative to the trace; only of the unchanged one.
-    """
+    """A replay of a traced job, with or without a change."""
 
     what_if: str
     iteration_time: float
     speedup: float | None
-    breakdown: Mapping[str, Seconds]
+    breakdown: Mapping[str, Seconds]  #: rank -> seconds of its iteration by part
+    #: the rank that is last most often; None without collectives between ranks
     straggler: Json | None
     bottleneck: str
-    error: float | None = None
+    error: float | None = None  #: relative to the trace; only of the unchanged one
 
 
 class LateRank(JsonObject):
-    """How often a rank is last to collectives, and the seconds that others then wait.
-
-    Attributes:
-        steps: in which others wait longest for this rank.
-        lateness: total seconds; `mean` and `most` per collective.
-    """
+    """How often a rank is last to collectives, and the seconds that others then wait."""
 
     rank: int
     last: int
     collectives: int
-    steps: int
-    lateness: float
+    steps: int  #: in which others wait longest for this rank
+    lateness: float  #: total seconds; `mean` and `most` per collective
     mean: float
     most: float
 
@@ -719,21 +604,16 @@ class LateStep(JsonObject):
 
 
 class LateCollective(JsonObject):
-    """The rank that is last to a collective of every step: the `place`-th of its group.
-
-    Attributes:
-        rank: that is last most often, `last` of `times`.
-        mean: mean seconds that the others wait; `most` the maximum.
-    """
+    """The rank that is last to a collective of every step: the `place`-th of its group."""
 
     kind: str
     group: str
     ranks: int
     place: int
     times: int
-    rank: int
+    rank: int  #: that is last most often, `last` of `times`
     last: int
-    mean: float
+    mean: float  #: mean seconds that the others wait; `most` the maximum
     most: float
     most_rank: int
     most_step: int | None
@@ -748,17 +628,7 @@ class Lateness(JsonObject):
 
 
 class ReplaySummary(Summary):
-    """Of `paracosm replay`; `what_ifs` has each change alone, `together` all of them at once.
-
-    Attributes:
-        parts: number of parts in which a large trace was replayed.
-        lateness: None without collectives between ranks.
-        steps_left_out: by number, why a step is not in the mean.
-        all_faulty: no step is whole, and these are in the mean as they are.
-        notes: by trace, what was left out of it or is taken for something that it need not be.
-        behind: seconds by which a device is behind its host at the end of the last step, where
-            steps are as long as the device takes; 0 where they are as long as the host takes.
-    """
+    """Of `paracosm replay`; `what_ifs` has each change alone, `together` all of them at once."""
 
     verb: ClassVar[str] = "replay"
     kind: Literal["replay"] = "replay"
@@ -774,11 +644,14 @@ class ReplaySummary(Summary):
     clocks_moved: Mapping[str, float]
     missing: Mapping[str, Sequence[str]]
     durations: Mapping[str, str]
-    parts: int = 1
-    lateness: Lateness | None = None
-    steps_left_out: Mapping[str, str] | None = None
-    all_faulty: bool = False
+    parts: int = 1  #: number of parts in which a large trace was replayed
+    lateness: Lateness | None = None  #: None without collectives between ranks
+    steps_left_out: Mapping[str, str] | None = None  #: by number, why a step is not in the mean
+    all_faulty: bool = False  #: no step is whole, and these are in the mean as they are
+    #: by trace, what was left out of it or is taken for something that it need not be
     notes: Mapping[str, Sequence[str]] | None = None
+    #: seconds by which a device is behind its host at the end of the last step, where steps
+    #: are as long as the device takes; 0 where they are as long as the host takes
     behind: float = 0.0
 
 
@@ -794,12 +667,7 @@ class IterationTimes(JsonObject):
 
 
 class EmulationSummary(Summary):
-    """Of `paracosm emulate`. Of several real ranks the numbers are those of the slowest one.
-
-    Attributes:
-        twice_bandwidth: seconds of an iteration with links of twice the bandwidth; None where the
-            job was not put together from a measurement, or waits for little.
-    """
+    """Of `paracosm emulate`. Of several real ranks the numbers are those of the slowest one."""
 
     verb: ClassVar[str] = "emulate"
     kind: Literal["emulation"] = "emulation"
@@ -832,6 +700,8 @@ class EmulationSummary(Summary):
     beside: Json | None = None
     unchanged: EmulationSummary | None = None
     ratio: float | None = None
+    #: seconds of an iteration with links of twice the bandwidth; None where the job was not
+    #: put together from a measurement, or waits for little
     twice_bandwidth: float | None = None
 
 
