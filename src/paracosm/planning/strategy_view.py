@@ -12,7 +12,7 @@ from paracosm.prediction.view import search_text, step_text, strategies_table
 from paracosm.results import PlannedStrategy, StrategyPlanSummary
 from paracosm.results.chart import Axis, Chart, Curve, Mark, Sections
 from paracosm.results.charts import line
-from paracosm.results.view import Figure, Known, Run, Table, View, counted, figure, table
+from paracosm.results.view import Figure, Run, Table, View, counted, figure, table, template
 from paracosm.units import format_duration
 
 DAY = 86400.0
@@ -152,15 +152,10 @@ def _speed(runs: Sequence[Run]) -> Chart:
     )
 
 
-def _name(known: Known) -> str | None:
-    model, hardware = known.get("model"), known.get("hardware")
-    return None if model is None or hardware is None else f"{model} on {hardware}"
-
-
 VIEW = View(
     figures=FIGURES,
     sections=sections,
-    name=_name,
+    name=template("{model} on {hardware}"),
     subject=figure("hardware"),
     remarks=lambda summary: {"cluster": cluster_text(summary.cluster or {})},
     tables=_tables,

@@ -16,7 +16,7 @@ from paracosm.results import (
     TunedWorkers,
 )
 from paracosm.results.chart import Axis, Chart, Curve, Dots, Level, Mark, Sections
-from paracosm.results.view import Figure, Known, Run, Table, View, counted, figure, table
+from paracosm.results.view import Figure, Run, Table, View, counted, figure, table, template
 from paracosm.units import format_between, format_duration, format_number
 
 SHOWN = 3  # designs whose best values are named where none reached the target
@@ -361,21 +361,11 @@ def _curves(run: Run, of: int) -> Chart:
     )
 
 
-def _run_name(known: Known) -> str | None:
-    model, target = known.get("model"), known.get("target")
-    return None if model is None or target is None else f"{model}, {target}"
-
-
-def _subject(known: Known) -> str | None:
-    model, data = known.get("model"), known.get("data")
-    return None if model is None or data is None else f"{model} on {data}"
-
-
 VIEW = View(
     figures=FIGURES,
     sections=sections,
-    subject=_subject,
-    name=_run_name,
+    subject=template("{model} on {data}"),
+    name=template("{model}, {target}"),
     tables=_tables,
     remarks=_remarks,
     endings={"not reached": sentence},

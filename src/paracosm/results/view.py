@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import Formatter
 from typing import Any, Literal
 
 from paracosm.results.chart import Sections, Style
@@ -223,6 +224,17 @@ class View:
     endings: Mapping[str, Callable[[Any], str | None]] = field(default_factory=dict)
     # what is wrong with a run that ended normally: it learnt nothing, for example
     doubt: Callable[[Any], Verdict | None] = lambda summary: None
+
+
+def template(pattern: str) -> Callable[[Known], str | None]:
+    """Return the text of a pattern such as "{model} on {data}"; None where one is not known."""
+    names = [name for _, name, _, _ in Formatter().parse(pattern) if name]
+
+    def text(known: Known) -> str | None:
+        missing = any(known.get(name) is None for name in names)
+        return None if missing else pattern.format_map(known)
+
+    return text
 
 
 def known_summary(summary: Summary) -> dict[str, Any]:

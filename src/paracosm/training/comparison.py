@@ -33,32 +33,26 @@ NAMED = 3  # designs named in a sentence
 
 def trials_of(runs: Sequence[Run]) -> Trials:
     """Compare runs: by their common target, else by the lowest loss that all reach that learn."""
-    found = [
-        Trial(varied, run.numbers, failure_of(run.numbers))
-        for varied, run in zip(varied_of(runs), runs, strict=True)
-        if isinstance(run.numbers, TrainingSummary)
-    ]
-    targets = {trial.summary.target for trial in found}
-    target = next(iter(targets)) if len(targets) == 1 else None
-    if target is not None:
-        reached = [(each.summary.reached_at, each.summary.reached_updates) for each in found]
-        goal = Goal(target, True)
+    runs = [run for run in runs if isinstance(run.numbers, TrainingSummary)]
+    targets = {run.numbers.target for run in runs}
+    if len(targets) == 1 and None not in targets:
+        goal: Goal | None = Goal(targets.pop(), True)
+        reached = [(run.numbers.reached_at, run.numbers.reached_updates) for run in runs]
     else:
         losses = [run.series("loss") for run in runs]
         best = [
-            float(np.nanmin(loss.value))
-            for loss, trial in zip(losses, found, strict=True)
-            if trial.failure is None and np.nanmin(loss.value, initial=np.inf) < _start(loss)
+            lowest
+            for loss, run in zip(losses, runs, strict=True)
+            if failure_of(run.numbers) is None
+            and (lowest := np.nanmin(loss.value, initial=np.inf)) < _start(loss)
         ]
-        if not best:
-            return Trials(found, None)
-        level = rounded_up(max(best))
+        level = rounded_up(float(max(best))) if best else -inf
         reached = [_first_passage(loss, level) for loss in losses]
-        goal = Goal(f"training loss {level:g}", False)
+        goal = Goal(f"training loss {level:g}", False) if best else None
     return Trials(
         [
-            replace(trial, time=time, updates=updates)
-            for trial, (time, updates) in zip(found, reached, strict=True)
+            Trial(varied, run.numbers, failure_of(run.numbers), time, updates)
+            for varied, run, (time, updates) in zip(varied_of(runs), runs, reached, strict=True)
         ],
         goal,
     )
@@ -98,27 +92,28 @@ def compare(trials: Trials) -> str | None:
     trials = with_fewest_arguments(replace(trials, runs=computed) if computed else trials)
     if len(by_design(trials)) < 2:
         return None
-    parts = [_fastest(trials), _lowest(trials), *_failing(trials)]
-    return " ".join(part for part in parts if part) or None
+    return " ".join(filter(None, [_fastest(trials), _lowest(trials), _failing(trials)])) or None
 
 
 def _fastest(trials: Trials) -> str:
     """Say which design is soonest at the goal; where nothing was computed, which does most."""
     designs = by_design(trials)
-    if trials.goal is None and any(each.summary.final_loss is not None for each in trials.runs):
-        return ""
     if trials.goal is None:
+        if any(trial.summary.final_loss is not None for trial in trials.runs):
+            return ""
         costs = {name: median_of(each, _seconds_an_example) for name, each in designs.items()}
-    else:
-        costs = {name: median_of(each, lambda trial: trial.time) for name, each in designs.items()}
+        if not any(map(isfinite, costs.values())):
+            return ""
+        best = "Highest throughput with"
+        return comparisons_of_best(designs, costs, best, lambda cost: f"{1 / cost:,.0f} examples/s")
+    goal = _capitalised(trials.goal.text)
+    costs = {name: median_of(each, lambda trial: trial.time) for name, each in designs.items()}
     if not any(map(isfinite, costs.values())):
-        return "" if trials.goal is None else f"{_capitalised(trials.goal.text)} is never reached."
-    if trials.goal is None:
-        return comparisons_of_best(
-            designs, costs, "Highest throughput with", lambda cost: f"{1 / cost:,.0f} examples/s"
-        )
+        return f"{goal} is never reached."
     return comparisons_of_best(
-        *(designs, costs, f"{_capitalised(trials.goal.text)} is reached soonest with"),
+        designs,
+        costs,
+        f"{goal} is reached soonest with",
         lambda cost: format_duration(float(f"{cost:.3g}")),
     )
 
@@ -144,62 +139,47 @@ def _lowest(trials: Trials) -> str:
     return f"Lowest at the end: {design_name(best)}, {final_quality(shown)} after {took}."
 
 
-def _failing(trials: Trials) -> list[str]:
-    failed = [trial for trial in trials.runs if trial.failure is not None]
+def _failing(trials: Trials) -> str:
+    """Say which algorithms do not learn, where, and which others do there."""
+    failed = sum(trial.failure is not None for trial in trials.runs)
     if not failed:
-        return []
-    designs = by_design(trials)
-    lost = {
-        name
-        for name, each in designs.items()
-        if 2 * sum(t.failure is not None for t in each) > len(each)
-    }
-    count = f"{len(failed):,} of {len(trials.runs):,} runs"
-    if not lost:
-        return [f"{count} do not learn."]
-    said = []
-    algorithms = dict.fromkeys(dict(name).get("algorithm") for name in lost)
-    for algorithm in algorithms:
-        own = [name for name in lost if dict(name).get("algorithm") == algorithm]
-        rests = {design_of(dict(name), "algorithm") for name in own}
-        instead = [
-            other
-            for other in dict.fromkeys(dict(name).get("algorithm") for name in designs)
-            if other != algorithm
-            and rests
-            <= {
-                design_of(dict(n), "algorithm")
-                for n in designs.keys() - lost
-                if dict(n).get("algorithm") == other
-            }
+        return ""
+    count = f"{failed:,} of {len(trials.runs):,} runs"
+    learns: dict[Any, set[Any]] = {}  # by algorithm, what else makes a design
+    fails: dict[Any, list[Any]] = {}
+    for design, seeds in by_design(trials).items():
+        algorithm = dict(design).get("algorithm")
+        rest = design_of(dict(design), "algorithm")
+        if 2 * sum(trial.failure is not None for trial in seeds) > len(seeds):
+            fails.setdefault(algorithm, []).append(rest)
+        else:
+            learns.setdefault(algorithm, set()).add(rest)
+    parts = []
+    for algorithm, rests in fails.items():
+        others = [
+            str(other) for other in learns if other != algorithm and learns[other] >= {*rests}
         ]
-        where = _places([name for name in designs if name in own])
-        who = "Nothing is learnt" if algorithm is None else f"{algorithm} does not learn"
-        others = (
-            f", where {_joined_words(map(str, instead), 'and')} "
-            f"{'does' if len(instead) == 1 else 'do'}"
-            if instead
-            else ""
-        )
-        said.append(f"{who}{where}{others}")
-    return [f"{'; '.join(said)} ({count})."]
+        verb = "does" if len(others) == 1 else "do"
+        where = f", where {_in_words(others, 'and')} {verb}" if others else ""
+        subject = "Nothing is learnt" if algorithm is None else f"{algorithm} does not learn"
+        parts.append(f"{subject}{_places(rests)}{where}")
+    return f"{'; '.join(parts)} ({count})." if parts else f"{count} do not learn."
 
 
 def _places(designs: Sequence[Any]) -> str:
     """Return " with 16 or 32 workers" for designs of one algorithm."""
-    rests = [design_of(dict(name), "algorithm") for name in designs]
-    if not any(rests):
+    if not any(designs):
         return ""
-    if all(len(rest) == 1 and rest[0][0] == "workers" for rest in rests):
-        return f" with {_joined_words([f'{rest[0][1]:,}' for rest in rests], 'or')} workers"
-    if len(rests) > NAMED:
-        return f" in {len(rests):,} designs"
-    return f" with {_joined_words(map(design_name, rests), 'or')}"
+    if all(len(design) == 1 and design[0][0] == "workers" for design in designs):
+        return f" with {_in_words([f'{design[0][1]:,}' for design in designs], 'or')} workers"
+    if len(designs) > NAMED:
+        return f" in {len(designs):,} designs"
+    return f" with {_in_words(map(design_name, designs), 'or')}"
 
 
-def _joined_words(words: Iterable[str], joined: str) -> str:
+def _in_words(words: Iterable[str], conjunction: str) -> str:
     *first, last = words
-    return f"{', '.join(first)} {joined} {last}" if first else last
+    return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 
 def _capitalised(text: str) -> str:

@@ -25,7 +25,7 @@ from paracosm.results.node_charts import (
     node_group,
     utilisation_chart,
 )
-from paracosm.results.view import Figure, Known, Run, Verdict, View, figure
+from paracosm.results.view import Figure, Known, Run, Verdict, View, figure, template
 from paracosm.training.client_charts import client_charts
 from paracosm.training.comparison import compare, quantities, trials_of
 from paracosm.training.sentence import is_at_chance, sentence
@@ -130,11 +130,6 @@ def _time_to_accuracy(runs: Sequence[Run]) -> dict[str, list[str]]:
     times = [accuracy.virtual_time[accuracy.value >= level] for accuracy in accuracies]
     texts = [format_duration(float(time[0])) if len(time) else "never" for time in times]
     return {f"Virtual time to {level:.0%} accuracy": texts}
-
-
-def _subject(known: Known) -> str | None:
-    model, data = known.get("model"), known.get("data")
-    return None if model is None or data is None else f"{model} on {data}"
 
 
 def _name(known: Known) -> str | None:
@@ -321,7 +316,7 @@ VIEW = View(
     quantities=quantities,
     compare=compare,
     styles=_styles,
-    subject=_subject,
+    subject=template("{model} on {data}"),
     name=_name,
     so_far=_so_far,
     origins=_origins,
