@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from written_page import figures_of, page_of, text_of
 
 from paracosm.cli.run_verb import show_summary
-from paracosm.report import write_images
 from paracosm.results import IterationSummary
 from paracosm.studies.run_folder import RunFolder
 from paracosm.timeline import Timeline
@@ -162,18 +160,3 @@ def test_where_most_is_estimated_here_the_flag_that_measures_it_is_named(
     show_summary(IterationSummary.from_dict(summary), None, json=False)
     printed = capsys.readouterr().out
     assert ("72 ops, 80% of the time: --exact times them here, on this machine" in printed) is said
-
-
-def test_the_terminal_shows_figures_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    show_summary(IterationSummary.from_dict(SUMMARY), None, json=False)
-    printed = capsys.readouterr().out
-    assert re.search(r"iteration time +1.2 s", printed)
-    assert re.search(r"Time by phase +time +share", printed)
-    assert re.search(r"backward +800 ms +66.7%", printed)
-    assert re.search(r"2 others +439.5 us +0.1%", printed)
-
-
-def test_every_figure_as_a_file(tmp_path: Path) -> None:
-    files = write_images([make_prediction(tmp_path / "run")], tmp_path / "images", "svg")
-    assert [file.stem for file in files] == FIGURES
-    assert all(file.stat().st_size > 4000 for file in files)

@@ -13,7 +13,6 @@ from written_page import figures_of, page_of, text_of
 
 from paracosm.cli.run_verb import show_summary
 from paracosm.emulation.records import Collective, Group, Iteration, Note
-from paracosm.report import write_images
 from paracosm.studies.run_folder import RunFolder
 
 FIGURES = ["iteration_times", "iteration_parts", "collectives", "timeline"]
@@ -320,10 +319,3 @@ def test_many_notes_groups_and_fractions_stay_short(
     assert re.search(r"more notes +12, in summary.json", text)
     assert "25 others" in text  # 41 groups, of which 16 are shown
     assert re.search(r"Process groups +size +backend +collectives +bytes\n0 +8 +gloo +420", text)
-
-
-def test_every_figure_as_a_file(tmp_path: Path) -> None:
-    run = make_emulation(tmp_path / "run", with_delays=True, beside=BESIDE)
-    files = write_images([run], tmp_path / "images", "svg")
-    assert {file.stem for file in files} >= {*FIGURES, "iteration_time_by_delay"}
-    assert all(file.stat().st_size > 4000 for file in files)

@@ -11,7 +11,6 @@ import pytest
 from written_page import figures_of, page_of, text_of
 
 from paracosm.cli.run_verb import show_summary
-from paracosm.report import write_images
 from paracosm.report.runs import answer
 from paracosm.results import ThroughputSummary
 from paracosm.studies.run_folder import RunFolder
@@ -238,9 +237,3 @@ def test_one_number_of_workers_has_no_curve_and_no_spread_is_left_out(tmp_path: 
     page = page_of(tmp_path, run)
     assert list(figures_of(page)) == ["throughput_by_workers", "timeline"]
     assert "Saturates" not in text_of(page)
-
-
-def test_images_are_drawn(tmp_path: Path) -> None:
-    written = write_images([make_run(tmp_path / "run")], tmp_path / "images")
-    assert [path.name for path in written][:2] == ["throughput_by_workers.png", "efficiency.png"]
-    assert all(path.stat().st_size > 5000 for path in written)
