@@ -72,7 +72,6 @@ def _iteration_times(runs: Sequence[Run]) -> Chart | None:
     if not times:
         return None
     restarted = any((np.diff(step) <= 0).any() for step, _ in times.values())
-    highest = max(float(values.max()) for _, values in times.values())
 
     def curve(
         run: Run, name: str, values: tuple[Floats, Floats], color: int | None = None
@@ -93,7 +92,7 @@ def _iteration_times(runs: Sequence[Run]) -> Chart | None:
         name="iteration_times",
         title="Iteration times",
         x=Axis("iteration, of all runs of the script" if restarted else "iteration"),
-        y=Axis("time", "s", limits=(0.0, 1.05 * highest or 1.0)),
+        y=Axis("time", "s", from_zero=True),
         marks=tuple(marks),
         caption=(
             "The script ran once for each delay; the first iteration of each holds its start-up "

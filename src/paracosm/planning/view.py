@@ -175,7 +175,6 @@ def _remarks(summary: PlanSummary) -> dict[str, str | None]:
     unchanged, curvature = summary.unchanged, summary.curvature
     return {
         "designs": ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items()),
-        "what if": "; ".join(summary.what_if or ()),
         "unchanged": None if unchanged is None else sentence(unchanged),
         "curvature": None
         if curvature is None

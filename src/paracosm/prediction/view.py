@@ -255,7 +255,6 @@ def _remarks(summary: Summary) -> Mapping[str, str | None]:
 
 def _of_cluster(summary: JobSummary | ThroughputSummary) -> dict[str, str | None]:
     return {
-        "what if": "; ".join(summary.what_if or ()),
         "bottleneck": summary.bottleneck,
         "unchanged bottleneck": (summary.unchanged or {}).get("bottleneck"),
         "cluster": cluster_text(summary.cluster or {}),

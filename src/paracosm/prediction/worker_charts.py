@@ -31,8 +31,7 @@ def scaling_charts(runs: Sequence[Run]) -> list[Chart | None]:
     rows, x, several = _rows(runs, JobSummary)
     if not several:
         return []
-    longest = max(row.iteration_time or 0.0 for each in rows.values() for row in each)
-    time, exposed = Axis("time", "s"), Axis("share of the iteration", percent=True)
+    exposed = Axis("share of the iteration", percent=True, limits=(0.0, 1.0))
     return [
         _examples(rows, x),
         _efficiency(rows, x),
@@ -41,7 +40,7 @@ def scaling_charts(runs: Sequence[Run]) -> list[Chart | None]:
             "Iteration time",
             rows,
             x,
-            replace(time, limits=(0.0, 1.05 * longest)),
+            Axis("time", "s", from_zero=True),
             lambda row: row.iteration_time,
             format_duration,
         ),
@@ -50,7 +49,7 @@ def scaling_charts(runs: Sequence[Run]) -> list[Chart | None]:
             "Exposed communication",
             rows,
             x,
-            replace(exposed, limits=(0.0, 1.0)),
+            exposed,
             lambda row: (row.breakdown or {})["exposed_communication"] / (row.iteration_time or 1),
             "{:.1%}".format,
         ),
@@ -136,10 +135,9 @@ def _efficiency(rows: Rows, x: Axis) -> Chart:
 
 
 def _energy(rows: Rows, x: Axis, title: str) -> Chart | None:
-    highest = max(row.energy or 0.0 for each in rows.values() for row in each)
-    if not highest:
+    if not any(row.energy for each in rows.values() for row in each):
         return None  # the cluster file says no power
-    y = Axis("J", limits=(0.0, 1.05 * highest))
+    y = Axis("J", from_zero=True)
     return _chart("energy_by_workers", title, rows, x, y, lambda row: row.energy, format_energy)
 
 

@@ -194,9 +194,9 @@ def _remarks(summary: RelaxationSummary) -> dict[str, str | None]:
     }
 
 
-def _what_if(summary: RelaxationSummary) -> str | None:
+def _what_if(summary: RelaxationSummary) -> str:
     if not summary.unchanged:
-        return None
+        return "; ".join(summary.what_if or ())
     before, after = summary.unchanged["virtual_time"], summary.virtual_time
     ratio = f", {after / before:.3g} times as long" if before > 0 else ""
     return (
@@ -312,7 +312,6 @@ def sections(runs: Sequence[Run]) -> Sections:
 
 def _updates(runs: Sequence[Run]) -> Chart:
     marks: list[Mark] = []
-    highest = 0.0
     for run in runs:
         series = run.series("updates")
         if not len(series):
@@ -320,7 +319,6 @@ def _updates(runs: Sequence[Run]) -> Chart:
         numbers = np.array([_number(node) for node in series.node.tolist()])
         order = np.argsort(numbers, kind="stable")
         x, y = numbers[order], series.value[order]
-        highest = max(highest, float(y.max()))
         if len(x) > MARKED:
             marks.append(Curve(x, y, run.index, "updates"))
             continue
@@ -333,7 +331,7 @@ def _updates(runs: Sequence[Run]) -> Chart:
         name="updates",
         title="Updates of each processor",
         x=Axis("processor"),
-        y=Axis("updates", limits=(0.0, 1.05 * highest or 1.0)),
+        y=Axis("updates", from_zero=True),
         marks=tuple(marks),
     )
 

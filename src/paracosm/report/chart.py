@@ -110,9 +110,12 @@ def _in_units(chart: Chart) -> Chart:
     marks = [_thinned(mark) if isinstance(mark, Curve) else mark for mark in chart.marks]
     axes = []
     for axis, fields in ((chart.x, X_FIELDS), (chart.y, Y_FIELDS)):
+        shown = [mark for mark in marks if mark.series not in chart.hidden]
+        largest = _largest(shown or marks, fields)
+        if axis.from_zero:
+            axis = replace(axis, limits=(0.0, 1.05 * largest or 1.0))
         if axis.unit:
-            shown = [mark for mark in marks if mark.series not in chart.hidden]
-            factor, axis = _scaled(axis, _largest(shown or marks, fields))
+            factor, axis = _scaled(axis, largest)
             marks = [_times(mark, fields, factor) for mark in marks]
         axes.append(axis)
     return replace(chart, x=axes[0], y=axes[1], marks=tuple(marks))

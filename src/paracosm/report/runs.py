@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from paracosm.errors import InputError
@@ -88,7 +89,7 @@ def _run_of(index: int, folder: RunFolder) -> Run:
         kind=folder.kind or "",
         study=folder.study,
         environment=folder.environment,
-        read=folder.series,
+        series=cache(folder.series),
         read_timeline=folder.timeline,
     )
     name = view.name({**run.arguments, **(folder.summary or {})})
@@ -151,7 +152,8 @@ def remarks_of(summary: Summary) -> dict[str, str]:
     """Return the remarks of a run by subject, its defaults first."""
     defaults = {name.replace("_", " "): value for name, value in (summary.defaults or {}).items()}
     by_default = ", ".join(f"{name} {value}" for name, value in defaults.items())
-    remarks = {"by default": by_default, **view_of(summary).remarks(summary)}
+    what_if = "; ".join(summary.what_if or ())
+    remarks = {"by default": by_default, "what if": what_if, **view_of(summary).remarks(summary)}
     return {subject: text for subject, text in remarks.items() if text}
 
 

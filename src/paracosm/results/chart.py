@@ -40,6 +40,7 @@ class Axis:
     percent: bool = False  # fractions, shown as percentages
     names: tuple[str, ...] = ()  # of the values 0, 1, 2, ..., the first on top
     limits: tuple[float, float] | None = None  # None: from the data
+    from_zero: bool = False  # to a little more than the largest value that is shown
 
 
 @dataclass(frozen=True)

@@ -204,9 +204,9 @@ def histogram_chart(
     names = tuple(name if len(name) <= 30 else f"{name[:29]}…" for name, _, _ in rows)
     quantity = x.split(" (")[0]
     marks = []
-    peak, highest = 0.0, 0.0
+    highest = 5.5
     for row, (_, run, (edges, shares)) in enumerate(rows):
-        peak, highest = max(peak, float(shares.max())), max(highest, float(edges[-1]))
+        highest = max(highest, float(edges[-1]))
         outline = np.repeat(edges, 2)
         heights = np.concatenate([[0.0], np.repeat(shares, 2), [0.0]])
         labels = tuple(
@@ -217,11 +217,11 @@ def histogram_chart(
         marks.append(Area(outline, y, labels, run, counted))
     scaled = f"Each {row_noun} is scaled to its own peak." if row_noun else ""
     more = f"{left_out:,} more {row_noun}s are not shown." if left_out > 0 else ""
-    share = Axis(f"share of {counted}", percent=True, limits=(0.0, 1.05 * peak))
+    share = Axis(f"share of {counted}", percent=True, from_zero=True)
     return Chart(
         name=name,
         title=title,
-        x=Axis(x, limits=(-0.5, max(5.5, highest))),
+        x=Axis(x, limits=(-0.5, highest)),
         y=Axis("", names=names) if row_noun else share,
         marks=tuple(marks),
         caption=" ".join(filter(None, [scaled, more, caption])),

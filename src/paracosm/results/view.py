@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from string import Formatter
 from typing import Any, Literal
@@ -42,32 +43,20 @@ class Run:
     kind: str  # the key of its study
     study: Mapping[str, Any]  # as its file has it
     environment: Mapping[str, Any]
-    read: Callable[[str], Series]
+    series: Callable[[str], Series]  # one metric by its name; empty if the run has none of it
     read_timeline: Callable[[], Any]
-    _series: dict[str, Series] = field(default_factory=dict, repr=False)
-    _timeline: list[Any] = field(default_factory=list, repr=False)
 
-    @property
+    @cached_property
     def timeline(self) -> Any:
         """The recorded `paracosm.timeline.Timeline`; None without any span."""
-        if not self._timeline:
-            timeline = self.read_timeline()
-            self._timeline.append(
-                timeline if timeline is not None and len(timeline.spans) else None
-            )
-        return self._timeline[0]
+        timeline = self.read_timeline()
+        return timeline if timeline is not None and len(timeline.spans) else None
 
     @property
     def arguments(self) -> Mapping[str, Any]:
         """The arguments of the run, without the enclosing name of its kind."""
         arguments = self.study.get(self.kind)
         return arguments if isinstance(arguments, Mapping) else {}
-
-    def series(self, name: str) -> Series:
-        """Return one metric; empty if the run has none of that name."""
-        if name not in self._series:
-            self._series[name] = self.read(name)
-        return self._series[name]
 
 
 Figure = Callable[[Any], str | None]

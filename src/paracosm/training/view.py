@@ -158,11 +158,7 @@ def _doubt(summary: TrainingSummary) -> Verdict | None:
 
 
 def _remarks(summary: TrainingSummary) -> dict[str, str | None]:
-    return {
-        "what if": "; ".join(summary.what_if or ()),
-        "learning rate": summary.learning_rate,
-        "privacy": summary.privacy,
-    }
+    return {"learning rate": summary.learning_rate, "privacy": summary.privacy}
 
 
 def _origins(summary: TrainingSummary) -> dict[str, str]:
