@@ -43,11 +43,11 @@ def changes(config: EmulateConfig) -> list[str]:
     return list(map(str, config.what_if))
 
 
-def test_the_unchanged_job_runs_first_and_stands_beside(runs: list[EmulateConfig]) -> None:
+def test_the_unchanged_job_runs_last_and_stands_beside(runs: list[EmulateConfig]) -> None:
     said: list[str] = []
     summary = run_emulation(job(what_if=CHANGES), announce=said.append).summary
-    assert list(map(changes, runs)) == [[], list(CHANGES)]
-    assert "the unchanged job comes first" in said[0]
+    assert list(map(changes, runs)) == [list(CHANGES), []]
+    assert "the changed job comes first" in said[0]
     assert summary["what_if"] == list(CHANGES)
     assert summary["unchanged"]["iteration_time"]["median"] == 0.1
     assert summary["ratio"] == pytest.approx(1.04)
@@ -73,15 +73,15 @@ def test_without_changes_there_is_one_run(runs: list[EmulateConfig]) -> None:
 
 def test_another_number_of_workers_is_a_change_like_others(runs: list[EmulateConfig]) -> None:
     run_emulation(job(what_if="workers: 4"))
-    assert [each.world for each in runs] == [8, 4]
+    assert [each.world for each in runs] == [4, 8]
 
 
 def test_delays_begin_with_none_and_go_beside_other_changes(runs: list[EmulateConfig]) -> None:
     config = job(what_if="worker 3: +1 ms", delays="all_reduce 1ms..3ms/3")
     summary = run_emulation(config).summary
-    assert changes(runs[0]) == []
+    assert changes(runs[-1]) == []
     late = "worker 3: +1 ms"
     added = [[], *([f"all_reduce: +{delay!r} s"] for delay in (0.001, 0.002, 0.003))]
-    assert sorted(map(changes, runs[1:])) == sorted([late, *each] for each in added)
+    assert sorted(map(changes, runs[:-1])) == sorted([late, *each] for each in added)
     assert [each["delay"] for each in summary["delays"]] == [0.0, 0.001, 0.002, 0.003]
     assert summary["unchanged"]["iteration_time"]["median"] == 0.1

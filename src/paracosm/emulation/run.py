@@ -26,6 +26,7 @@ from paracosm.errors import InputError, check_installed
 from paracosm.files import temporary_folder
 from paracosm.processes import interrupts_held
 from paracosm.results import EmulationSummary
+from paracosm.results.kind import with_unchanged
 
 
 def run_emulation(
@@ -41,30 +42,24 @@ def run_emulation(
     All jobs that share a measurement of computing are composed from one run of the script.
     """
     runs = _Runs(seed, Metrics(metrics, progress))
-    before: EmulationResult | None = None
     if announce is not None:
-        changed = "; the unchanged job comes first, then the changed one" if config.what_if else ""
+        changed = "; the changed job comes first, then the unchanged one" if config.what_if else ""
         announce(_expectation(config) + changed)
-    if config.what_if:
-        unchanged = config.model_copy(update={"what_if": (), "delays": None})
-        before, ended = runs.once(unchanged, shown=False)
-        if ended.exit_code or ended.interrupted:
-            return before
     if config.delays is not None:
-        after = _run_delays(config, config.delays, runs)
+        result = _run_delays(config, config.delays, runs)
     else:
-        after, _ = runs.once(config)
-    after = replace(after, summary=runs.with_twice_the_bandwidth(config, after.summary))
-    if before is None:
-        return after
-    old, new = before.summary.iteration_time, after.summary.iteration_time
-    summary = replace(
-        after.summary,
-        what_if=list(map(str, config.what_if)),
-        unchanged=before.summary,
-        ratio=None if old is None or new is None or not old.median else new.median / old.median,
+        result, _ = runs.once(config)
+    plain = config.model_copy(update={"what_if": (), "delays": None})
+    summary = with_unchanged(
+        runs.with_twice_the_bandwidth(config, result.summary),
+        config.what_if,
+        lambda: runs.once(plain, shown=False)[0].summary,
     )
-    return replace(after, summary=summary)
+    new, unchanged = summary.iteration_time, summary.unchanged
+    old = None if unchanged is None else unchanged.iteration_time
+    if new is not None and old is not None and old.median:
+        summary = replace(summary, ratio=new.median / old.median)
+    return replace(result, summary=summary)
 
 
 def _run_delays(config: EmulateConfig, delays: Delays, runs: _Runs) -> EmulationResult:

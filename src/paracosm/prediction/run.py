@@ -48,6 +48,7 @@ from paracosm.profiling.datasheets import durations_on
 from paracosm.profiling.durations import environments_in, find_durations
 from paracosm.profiling.environment import Environment
 from paracosm.results import JobSummary, RankedStrategy, StrategySearch, Summary, ThroughputSummary
+from paracosm.results.kind import with_unchanged
 from paracosm.timeline import Timeline
 from paracosm.units import format_duration, format_size
 
@@ -189,8 +190,6 @@ def _run_on_cluster(
             changes=asked.of_collectives,
         )
 
-    versions = (changed, config.unchanged) if config.what_if else (changed,)
-
     def gain(version: PredictConfig, job: JobPrediction) -> float | None:
         """Return by how much the largest job is faster with links that are twice as fast."""
         lost = job.parts["exposed_communication"] + job.parts["waiting"]
@@ -205,11 +204,6 @@ def _run_on_cluster(
         job = predicted(version, index)
         return job, gain(version, job)
 
-    found, status = _until_interrupted(
-        range(len(jobs)),
-        lambda index: [with_gain(version, index) for version in versions],
-        progress if several else None,
-    )
     measured = measured_iteration(config, timed)
     facts = timed.facts(config, alone.coverage)
     facts["durations"]["computing beside collectives"] = interference_text
@@ -223,26 +217,32 @@ def _run_on_cluster(
             f"estimated: each into {strategy.tensor} parts, but not embedding, head, loss"
         )
 
-    def summarised(predictions: Sequence[tuple[JobPrediction, float | None]]) -> JobSummary:
-        return summarise_jobs(
+    def run(version: PredictConfig, progress: Progress | None) -> tuple[JobSummary, JobPrediction]:
+        """Return the summary of all jobs, and the largest one that was predicted."""
+        predictions, status = _until_interrupted(
+            range(len(jobs)),
+            lambda index: with_gain(version, index),
+            progress if several else None,
+        )
+        summary = summarise_jobs(
             *(predictions, alone, timed.split, facts),
             devices=devices.origin,
             measured=None if measured is None else measured.duration,
             status=status,
         )
+        return summary, predictions[-1][0]
 
-    summary = summarised([each[0] for each in found])
-    if config.what_if:
-        unchanged = summarised([each[1] for each in found])
-        summary = replace(
-            summary,
-            what_if=list(map(str, config.what_if)),
-            unchanged={key: unchanged[key] for key in OF_JOB},
-        )
-    last = found[-1][0][0].schedule
+    summary, last = run(changed, progress)
     # The requested ranks are those of the largest number.
-    shown = shown_ranks(last, config.timeline_ranks if status == "done" else None)
-    return summary, job_timeline(last, shown)
+    shown = shown_ranks(last.schedule, config.timeline_ranks if summary.status == "done" else None)
+    timeline = job_timeline(last.schedule, shown)
+    summary = with_unchanged(
+        summary,
+        config.what_if,
+        lambda: run(config.unchanged, None)[0],
+        lambda unchanged: {key: unchanged[key] for key in OF_JOB},
+    )
+    return summary, timeline
 
 
 def _run_throughput(
@@ -275,9 +275,9 @@ def _run_throughput(
         profile_file=str(config.profile),
         cluster=changed.profile_cluster,
     )
-    if config.what_if:
-        unchanged, _ = _run_throughput(config.unchanged, seed, None)
-        summary = replace(summary, what_if=list(map(str, config.what_if)), unchanged=unchanged)
+    summary = with_unchanged(
+        summary, config.what_if, lambda: _run_throughput(config.unchanged, seed, None)[0]
+    )
     return summary, first_steps(job, workers, seed)
 
 

@@ -19,6 +19,7 @@ from paracosm.relaxation.result import RelaxationResult, summarise
 from paracosm.relaxation.spec import RunSpec, check_spec, spec_of
 from paracosm.relaxation.synchronous_baseline import baseline_spec, compare
 from paracosm.results import RelaxationSummary
+from paracosm.results.kind import with_unchanged
 from paracosm.results.metrics import MetricSink
 from paracosm.results.summaries import RelaxationTwin
 from paracosm.timeline import Labels, Timeline
@@ -187,7 +188,7 @@ def run_relaxation(
     progress: RunProgress | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> RelaxationRun:
-    """Simulate an asynchronous iteration; with changes (`what_if`), the unchanged one first.
+    """Simulate an asynchronous iteration; with changes (`what_if`), the unchanged one too.
 
     Its synchronous baseline comes last, unless `baseline` says otherwise: see `baseline_spec`.
 
@@ -201,21 +202,24 @@ def run_relaxation(
     Raises:
         InputError: the configuration cannot be used.
     """
-    unchanged = None
-    if config.what_if:
-        plain = config.model_copy(update={"what_if": (), "timeline": 0, "baseline": False})
-        unchanged = run_relaxation(plain, seed, progress=progress).summary
     run = _run(spec_of(config, seed), metrics, progress, announce)
-    if unchanged is None:
-        return run
-    changes = [str(change) for change in config.what_if]
-    compared = {key: unchanged[key] for key in _COMPARED}
-    if unchanged.energy is not None:
-        compared["energy"] = unchanged.energy
-    return replace(run, summary=replace(run.summary, what_if=changes, unchanged=compared))
+    plain = config.model_copy(update={"what_if": (), "timeline": 0, "baseline": False})
+    summary = with_unchanged(
+        run.summary,
+        config.what_if,
+        lambda: run_relaxation(plain, seed, progress=progress).summary,
+        _compared,
+    )
+    return replace(run, summary=summary)
 
 
 _COMPARED = ("status", "virtual_time", "sweeps", "relaxations", "residual")
+
+
+def _compared(unchanged: RelaxationSummary) -> dict[str, Any]:
+    """Return what is kept of the unchanged run."""
+    energy = {} if unchanged.energy is None else {"energy": unchanged.energy}
+    return {key: unchanged[key] for key in _COMPARED} | energy
 
 
 def _run(

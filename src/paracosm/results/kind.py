@@ -275,7 +275,8 @@ def with_unchanged(
         unchanged = run_unchanged()
     except KeyboardInterrupt:
         return cast("S", replace(changed, status="interrupted"))
-    status = unchanged.status if unchanged.status == "interrupted" else changed.status
+    is_cut = unchanged.status in ("interrupted", "failed")
+    status = unchanged.status if is_cut else changed.status
     return cast("S", replace(changed, unchanged=part(unchanged), status=status))
 
 
