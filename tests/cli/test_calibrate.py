@@ -98,13 +98,13 @@ def test_what_is_measured_is_printed_and_written(
     pretended: list[object], tmp_path: Path, capsys: Capture
 ) -> None:
     out = tmp_path / "node.yaml"
-    assert main(["calibrate", "--seconds", "1s", "--rounds", "2", "--out", str(out)]) == 0
-    assert pretended == [10.0, BandwidthSettings(1.0, 2), ShareSettings(4, 1.0, 10), "numpy"]
+    assert main(["calibrate", "--seconds", "1s", "--out", str(out)]) == 0
+    assert pretended == [10.0, BandwidthSettings(1.0, 3), ShareSettings(4, 1.0, 10), "numpy"]
     printed = capsys.readouterr().out
     assert "two processes on loopback, no network, 2 connections, 2 intervals of 1 s" in printed
     assert "Correlation is that of a connection's shares in consecutive intervals of 1 s" in printed
     assert "800 Mbit/s" in printed
-    assert "two processes on loopback, no network, 2 rounds of 1 s" in printed
+    assert "two processes on loopback, no network, 3 rounds of 1 s" in printed
     found = load_calibration(out)
     assert (found.bandwidth_out, found.bandwidth_in, found.duplex) == (1e8, 1e8, 0.75)
     assert found.alpha == pytest.approx(1e-9, rel=1e-3)
@@ -146,9 +146,9 @@ def test_connections_that_share_can_be_chosen_or_left_out(
     pretended: list[object], capsys: Capture
 ) -> None:
     flags = ["--peer", "a:1", "--parsing", "none", "--json"]
-    chosen = ["--connections", "8", "--interval", "200ms", "--intervals", "20"]
+    chosen = ["--connections", "8", "--interval", "200ms"]
     assert main(["calibrate", *flags, *chosen]) == 0
-    assert pretended[-1] == ShareSettings(8, 0.2, 20)
+    assert pretended[-1] == ShareSettings(8, 0.2, 10)
     summary = json.loads(capsys.readouterr().out)
     shares = summary["details"]["shares"]
     assert shares["uneven"] == {"out": pytest.approx(np.log(2) / 2**0.5), "in": 0}
@@ -212,7 +212,7 @@ def test_what_cannot_be_calibrated_is_refused_in_one_line(
 def test_a_profile_and_a_measurement_are_not_asked_for_at_once(
     profile: Path, capsys: Capture
 ) -> None:
-    for flag, value in (("--parsing", "numpy"), ("--rounds", "5"), ("--seconds", "2s")):
+    for flag, value in (("--parsing", "numpy"), ("--seconds", "2s")):
         assert main(["calibrate", str(profile), flag, value]) == 2
         assert f"{flag} has no effect with a file" in capsys.readouterr().err
     assert main(["calibrate", str(profile), "--bandwidth", "fast"]) == 2
@@ -232,7 +232,7 @@ def test_serve_and_peer_measure_with_each_other(tmp_path: Path, capsys: Capture)
     thread.start()
     flags = ["--peer", f"127.0.0.1:{port}", "--parsing", "none", "--out", str(out), "--quiet"]
     until = time.monotonic() + 20
-    quick = ["--seconds", "0.1s", "--rounds", "1", "--interval", "50ms", "--intervals", "2"]
+    quick = ["--seconds", "0.1s", "--interval", "50ms"]
     while main(["calibrate", *flags, *quick]) != 0:
         assert time.monotonic() < until
         time.sleep(0.05)  # it does not listen yet
@@ -240,7 +240,7 @@ def test_serve_and_peer_measure_with_each_other(tmp_path: Path, capsys: Capture)
     assert codes == [0]
     printed = capsys.readouterr().out
     assert f"listening on 127.0.0.1:{port}: paracosm calibrate --peer HOST:{port}" in printed
-    assert printed.endswith("5 rounds\n")
+    assert printed.endswith("11 rounds\n")
     found = load_calibration(out)
     assert found.bandwidth_in is not None
     assert found.bandwidth_in > 1e6
@@ -268,7 +268,7 @@ def test_serve_gives_up_a_bad_client_and_beyond_loopback_asks_for_a_token(capsys
     assert "is not paracosm calibrate" in said
     (token,) = re.findall(r"--peer HOST:\d+ --token (\d+)\n", said)
     flags = ["--peer", f"127.0.0.1:{port}", "--parsing", "none", "--connections", "1", "--quiet"]
-    quick = ["--seconds", "0.1s", "--rounds", "1"]
+    quick = ["--seconds", "0.1s"]
     assert main(["calibrate", *flags, *quick]) == 2
     assert "give the --token it printed" in capsys.readouterr().err
     while not codes:

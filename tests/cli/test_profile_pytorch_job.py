@@ -15,14 +15,13 @@ JOB = ["profile", "job", "mlp", "--framework", "pytorch"]
 def test_a_job_that_learns_is_profiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "job.profile"
     learning = ["--data", "digits", "--batch", "4", "--lr", "0.1"]
-    waiting = ["--forward", "2ms", "--backward", "4ms", "--noise", "0.1"]
-    asked = [*learning, *waiting, "--steps", "3", "--seed", "7", "--out", str(out)]
+    asked = [*learning, "--steps", "3", "--seed", "7", "--out", str(out)]
     assert main([*JOB, *asked]) == 0
     # 4 pulls, 3 segments forward (before the first layer, then each) and 4 backward, 4 pushes, 4
     # updates.
     assert "3 steps of 19 ops, 1 worker, 1 server" in capsys.readouterr().out
     profile = load_job_profile(out)
-    said = {"data": "digits", "lr": 0.1, "noise": 0.1, "seed": 7}
+    said = {"data": "digits", "lr": 0.1, "seed": 7}
     assert {name: profile.provenance[name] for name in said} == said
     assert (profile.batch, profile.steps) == (4, 3)
     assert "pull/layers.0.weight" in profile.names
@@ -31,10 +30,8 @@ def test_a_job_that_learns_is_profiled(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (["--data", "digits", "--classes", "3"], 'classes: the data set "digits" has its own'),
         (["--data", "mnist"], 'unknown data set "mnist"'),
         (["--servers", "1000000"], "1,000,001 processes take at least"),
-        (["--noise", "0.1"], "noise: it is that of the waiting"),
         (["--rate", "0.1"], "No such option: --rate"),
     ],
 )

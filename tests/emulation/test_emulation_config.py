@@ -81,7 +81,7 @@ def test_without_links_there_is_no_cluster(script: Path) -> None:
         ({"world_size": 4, "bandwidth": "25"}, '"25" has no unit'),
         ({"world_size": 13, "cluster": CLUSTER}, "12"),
         ({"world_size": 4, "wordl_size": 4}, "world_size"),
-        ({"world_size": 4, "beside": "nowhere"}, "nowhere: not the folder of a finished run"),
+        ({"world_size": 4, "compare": "nowhere"}, "nowhere: not the folder of a finished run"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from some_timings import CPU, GPU, iteration, link, timing
 from paracosm.errors import InputError
 from paracosm.graphs.graph import Op
 from paracosm.profiling.database.database import ProfileDatabase
-from paracosm.profiling.database.files import COLUMNS, export, load_export
+from paracosm.profiling.database.files import export, load_export
 from paracosm.profiling.database.rows import Timings
 from paracosm.profiling.environment import Environment
 from paracosm.profiling.samples import (
@@ -100,19 +99,6 @@ def test_a_file_of_one_environment_holds_no_other(
     assert load_export(tmp_path / "p.parquet") == Timings((timing("c", environment=GPU),))
 
 
-def test_csv_has_the_same_columns_and_numbers(database: ProfileDatabase, tmp_path: Path) -> None:
-    export(database, tmp_path / "p.csv")
-    with (tmp_path / "p.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["table"] for row in rows] == ["ops"] * 3 + ["links", "iterations"]
-    assert list(rows[0]) == list(COLUMNS)
-    by_key = {row["key"]: row for row in rows}
-    assert float(by_key["a"]["mean"]) == timing("a").time.mean
-    assert by_key["a"]["arguments"] == timing("a").op.arguments
-    assert by_key["c"]["hardware"] == "NVIDIA H200"
-    assert by_key["l"]["name"] == ""
-
-
 def test_a_file_that_was_there_is_replaced_at_the_end_or_not_at_all(
     database: ProfileDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +120,7 @@ def test_a_file_that_was_there_is_replaced_at_the_end_or_not_at_all(
 
 
 def test_a_suffix_that_nobody_knows_is_refused(database: ProfileDatabase, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"ends with \.parquet or \.csv"):
+    with pytest.raises(InputError, match=r"ends with \.parquet"):
         export(database, tmp_path / "p.xlsx")
 
 

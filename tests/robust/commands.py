@@ -39,12 +39,10 @@ COMMANDS: Mapping[str, str] = {
     '--lr 0.2,0.4 --bandwidth 10MB/s --target "loss <= 1.5" --seeds 2 --updates 160 '
     "--lookahead off --jobs 2 --out {out}",
     "profile ops": "profile ops --model mlp --budget 2s --db {out}.db",
-    "profile job": "profile job mlp --framework pytorch --steps 30 --forward 20ms "
-    "--out {out}.profile",
+    "profile job": "profile job mlp --framework pytorch --steps 300 --out {out}.profile",
     "measure link": "measure link --kinds host-copy,send-recv --sizes 1KiB,1MiB --seconds 0.3s "
     "--db {out}.db",
-    "calibrate": "calibrate --seconds 0.2s --rounds 2 --interval 100ms --intervals 4 "
-    "--out {out}.yaml",
+    "calibrate": "calibrate --seconds 0.2s --interval 100ms --out {out}.yaml",
     "calibrate link": "calibrate link {out}.yaml --seconds 50ms",
     "emulate": "emulate --world-size 4 --output none --out {out} {ddp} --steps 40",
     "emulate, on the wire": "emulate --world-size 4 --mode wire --output none --out {out} {ddp} "

@@ -76,7 +76,7 @@ LONG = (
     "profile job mlp --framework pytorch --steps 2 --shape 4 --out {out}/a.profile",
     "graph capture mlp --batch 4 --out {out}/a.graph",
     "measure link --kinds host-copy --sizes 1KiB --seconds 10ms",
-    "calibrate --rounds 1 --seconds 1s --connections 1 --parsing none",
+    "calibrate --seconds 1s --connections 1 --parsing none",
     "calibrate link {out}/link.yaml --seconds 0.05s",
     "emulate --world-size 4 --bandwidth 1Gbit/s {script}",
     "emulate --world-size 4 --mode wire {script}",

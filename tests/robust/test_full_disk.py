@@ -43,8 +43,7 @@ COMMANDS: Mapping[str, str] = {
     "profile job": "profile job mlp --framework pytorch --steps 2 --shape 4 --out {out}.profile",
     "graph capture": "graph capture mlp --batch 4 --out {out}.graph",
     "measure link": "measure link --kinds host-copy --sizes 1KiB --seconds 10ms --db {out}.db",
-    "calibrate": "calibrate --rounds 1 --seconds 0.1s --connections 1 --parsing none "
-    "--out {out}.yaml",
+    "calibrate": "calibrate --seconds 0.1s --connections 1 --parsing none --out {out}.yaml",
     "calibrate, of a profile": "calibrate {network} --out {out}.yaml",
     "calibrate link": "calibrate link {out}.yaml --seconds 0.05s",
     "emulate": "emulate --world-size 4 --bandwidth 1Gbit/s --output none --out {out} {script}",

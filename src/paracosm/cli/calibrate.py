@@ -44,6 +44,8 @@ from paracosm.units import (
     parse_whole,
 )
 
+_SILENCE = 10.0  # seconds without a word of the peer, after which it is given up
+
 MOST_TOKEN = 2**53 - 1  # the protocol carries it as a float64
 
 Out = Annotated[Path | None, Option(help="calibration file to write (YAML)")]
@@ -79,19 +81,12 @@ def calibrate(
         Option(help="payload bandwidth of the profiled link, such as 200Mbit/s (estimated)"),
     ] = None,
     seconds: Annotated[str | None, Option(help="of sending in a round (3s)")] = None,
-    rounds: Annotated[
-        int | None, Option(min=1, max=1000, help="out, in, and both ways at once (3)")
-    ] = None,
     connections: Annotated[
         int | None,
         Option(min=1, help="that share the link, to measure fairness; 1: not measured (4)"),
     ] = None,
     interval: Annotated[
         str | None, Option(help="over which shares are compared, about one step of a job (1s)")
-    ] = None,
-    intervals: Annotated[int | None, Option(min=1, help="of them, each way (10)")] = None,
-    timeout: Annotated[
-        str | None, Option(help="to wait for a silent peer before giving up (10s)")
     ] = None,
     token: Annotated[
         int | None, Option(min=1, max=MOST_TOKEN, help="what the peer's serve has printed")
@@ -108,20 +103,19 @@ def calibrate(
     known = _read_known(out, update, force)
     if token is not None and peer is None:
         raise InputError("--token is that of a --peer: give it as well")
-    of_shares = {"--interval": interval, "--intervals": intervals}
     if profile is not None:
-        measuring = {"--peer": peer, "--parsing": parsing, "--seconds": seconds, "--rounds": rounds}
-        measuring |= {"--connections": connections, **of_shares, "--timeout": timeout}
+        measuring: dict[str, object] = {"--peer": peer, "--parsing": parsing, "--seconds": seconds}
+        measuring |= {"--connections": connections, "--interval": interval}
         _refuse(
             measuring,
             "a file: nothing is measured; --out with --update combines several results",
         )
     elif connections == 1:
-        _refuse(of_shares, "--connections 1: how connections share is not measured")
-    settings = BandwidthSettings(_duration("--seconds", seconds, "3s"), rounds or 3)
-    each = _duration("--interval", interval, "1s")
-    sharing = None if connections == 1 else ShareSettings(connections or 4, each, intervals or 10)
-    wait = _duration("--timeout", timeout, "10s")
+        _refuse({"--interval": interval}, "--connections 1: how connections share is not measured")
+    settings = BandwidthSettings(_duration("--seconds", seconds, "3s"))
+    sharing = None
+    if connections != 1:
+        sharing = ShareSettings(connections or 4, _duration("--interval", interval, "1s"))
     details: dict[str, Any] = {}
     if profile is not None and is_iperf3(profile):
         _refuse({"--bandwidth": bandwidth}, "the output of iperf3, which has one")
@@ -134,9 +128,7 @@ def calibrate(
         raise unknown("parser", parser, (*PARSERS, "none"))
     else:
         try:
-            found, details = _measured_link(
-                *(peer, settings, sharing, wait, token or 0, json or quiet)
-            )
+            found, details = _measured_link(*(peer, settings, sharing, token or 0, json or quiet))
             if parser != "none":
                 more, parsed = _measured_parsing(parser, json or quiet)
                 found, details = more.over(found), details | parsed
@@ -174,7 +166,6 @@ def _measured_link(
     peer: str | None,
     settings: BandwidthSettings,
     sharing: ShareSettings | None,
-    timeout: float,
     token: int,
     hidden: bool,
 ) -> tuple[NodeCalibration, dict[str, Any]]:
@@ -182,9 +173,9 @@ def _measured_link(
     from paracosm.profiling.nodes.exchange import connected, connected_here
 
     reached = (
-        connected_here(timeout)
+        connected_here(_SILENCE)
         if peer is None
-        else connected(*_host_and_port("--peer", peer, "10.0.0.2:5201"), timeout, token)
+        else connected(*_host_and_port("--peer", peer, "10.0.0.2:5201"), _SILENCE, token)
     )
     before, ways = 3 * settings.rounds, 0 if sharing is None else 2
     with counter(before + ways, hidden=hidden, unit="rounds") as shown, reached as other:

@@ -278,9 +278,7 @@ def _check_new(out: Path, sources: list[Path], force: bool) -> dict[Environment,
 
 def export(
     database: Annotated[Path, Argument(help="a profile database")],
-    out: Annotated[
-        Path | None, Option(help="file to write, .parquet or .csv [DATABASE.parquet]")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Parquet file to write [DATABASE.parquet]")] = None,
     environment: Annotated[
         str | None,
         Option(help="only this one: its number in db show, or part of its description"),

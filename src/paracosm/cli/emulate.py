@@ -118,7 +118,7 @@ def emulate(
 _PORT = 29500  # what PyTorch's own examples use
 _OF_A_SCRIPT = (
     *("script", "arguments", "mode", "algorithm", "comm_workers", "local_world_size"),
-    *("delays", "beside", "output", "port"),
+    *("delays", "compare", "output", "port"),
 )
 
 

@@ -74,33 +74,16 @@ def job(
         int | None, Option(min=0, help="steps before those to profile (tensorflow: 5)")
     ] = None,
     shape: Shape = None,
-    classes: Classes = None,
     data: Annotated[
         str | None,
         Option(
             help=(
-                "to train on: digits, cifar10 or package.module:factory (pytorch: one random "
-                "batch, repeated)"
+                "to train on: digits or package.module:factory (pytorch: one random batch, "
+                "repeated)"
             )
         ),
     ] = None,
-    data_dir: Annotated[Path | None, Option(help="folder of the CIFAR-10 archive")] = None,
     lr: Annotated[float | None, Option(help="learning rate (pytorch: 0.01)")] = None,
-    forward: Annotated[
-        str | None,
-        Option(help="minimum time of a forward pass, enforced by waiting (pytorch)"),
-    ] = None,
-    backward: Annotated[
-        str | None,
-        Option(help="minimum time of a backward pass, enforced by waiting (pytorch)"),
-    ] = None,
-    noise: Annotated[
-        float | None,
-        Option(
-            min=0, help="standard deviation of the logarithm of that time, across steps (pytorch)"
-        ),
-    ] = None,
-    threads: Annotated[int | None, Option(min=1, help="of each process (pytorch: 1)")] = None,
     seed: Annotated[
         int | None, Option(min=0, help="of parameters and examples (pytorch: 0)")
     ] = None,
@@ -117,10 +100,9 @@ def job(
         raise unknown("framework", framework, FRAMEWORKS)
     _check_out(out, force)
     of_tensorflow = {"arguments": arguments or None, "bandwidth": bandwidth, "warmup": warmup}
-    of_pytorch: dict[str, object] = {"shape": shape, "classes": classes, "data": data}
-    of_pytorch |= {"data-dir": data_dir, "lr": lr, "noise": noise}
-    of_pytorch |= {"forward": forward, "backward": backward, "threads": threads, "seed": seed}
-    for name, value in (of_pytorch if framework == "tensorflow" else of_tensorflow).items():
+    of_pytorch = {"shape": shape, "data": data, "lr": lr, "seed": seed}
+    without_effect: Mapping[str, Any] = of_pytorch if framework == "tensorflow" else of_tensorflow
+    for name, value in without_effect.items():
         flag = "text after --" if name == "arguments" else f"--{name}"
         _refuse({flag: value}, f"has no effect with --framework {framework}")
     seconds = duration("--timeout", timeout)
@@ -136,12 +118,7 @@ def job(
         else:
             from paracosm.profiling.jobs.pytorch import JobOptions, profile_module
 
-            chosen: dict[str, Any] = {"classes": classes, "data": data, "batch": batch, "lr": lr}
-            chosen |= {"noise": noise, "threads": threads, "seed": seed}
-            chosen |= {"data_dir": None if data_dir is None else str(data_dir)}
-            if forward is not None or backward is not None:
-                waits = (("--forward", forward), ("--backward", backward))
-                chosen["waiting"] = tuple(duration(flag, text or "0s") for flag, text in waits)
+            chosen: dict[str, Any] = {"data": data, "batch": batch, "lr": lr, "seed": seed}
             chosen = {name: value for name, value in chosen.items() if value is not None}
             options = JobOptions(
                 what, shape=sizes(shape), servers=servers, timeout=seconds, **chosen

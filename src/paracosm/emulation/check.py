@@ -41,8 +41,8 @@ def check_emulation(config: EmulateConfig) -> None:
     for each in (unchanged, config) if config.what_if else (unchanged,):
         communication_of(each)
         peers_of(each, each.rank[0], 0)
-    if config.beside is not None:
-        predicted_time(config.beside)
+    if config.compare is not None:
+        predicted_time(config.compare)
 
 
 def load_measured(folder: Path, world: int) -> list[Record]:

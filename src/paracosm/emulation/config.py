@@ -102,7 +102,7 @@ class EmulateConfig(ClusterFields):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    SYNONYMS: ClassVar[dict[str, str]] = {"workers": "world_size"}
+    SYNONYMS: ClassVar[dict[str, str]] = {"workers": "world_size", "beside": "compare"}
 
     script: Path | None = Field(
         None, description="the training script, or module:NAME as python -m takes it"
@@ -196,7 +196,7 @@ class EmulateConfig(ClusterFields):
             'hides: "all_reduce 0ms..8ms/9" for nine delays'
         ),
     )
-    beside: Path | None = Field(
+    compare: Path | None = Field(
         None, description="run folder of a prediction of the same job, for comparison"
     )
     output: Literal["terminal", "stderr", "none"] = Field(

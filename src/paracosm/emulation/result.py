@@ -55,8 +55,8 @@ def result_of(
     summary = summarise(config, records, exit_code, measured=recorded)
     if emulator or interrupted:
         summary = replace(summary, status="interrupted" if interrupted else "failed")
-    if config.beside is not None:
-        summary = replace(summary, beside=compare_with(config.beside, summary))
+    if config.compare is not None:
+        summary = replace(summary, beside=compare_with(config.compare, summary))
     files: dict[str, Callable[[Path], None]] = {
         "collectives.parquet": lambda path: _save_collectives(records, path)
     }

@@ -21,7 +21,7 @@ from paracosm.profiling.environment import Environment
 if TYPE_CHECKING:
     import pyarrow
 
-FORMATS = (".parquet", ".csv")
+SUFFIX = ".parquet"
 
 _VERSION = 2
 _VERSION_KEY = b"paracosm.profiles"
@@ -40,30 +40,25 @@ COLUMNS: Mapping[str, type] = {
 def export(
     database: ProfileDatabase, path: str | Path, environments: Collection[Environment] | None = None
 ) -> Timings:
-    """Write a database (or some of its environments) to a file, in the format of its suffix.
+    """Write a database (or some of its environments) to a Parquet file.
 
     An existing file is replaced at the end, as a whole.
 
     Raises:
-        InputError: the suffix is none of `FORMATS`, or the file cannot be written.
+        InputError: it has another suffix, or the file cannot be written.
     """
     path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        raise InputError(f'"{path}": give a file that ends with {" or ".join(FORMATS)}')
+    if path.suffix.lower() != SUFFIX:
+        raise InputError(f'"{path}": give a file that ends with {SUFFIX}')
     timings = database.everything()
     if environments is not None:
         timings = timings.only(environments)
     table = _table(timings)
     with replacing_database(path) as unfinished:
-        if path.suffix.lower() == ".csv":
-            from pyarrow import csv
+        from pyarrow import parquet
 
-            csv.write_csv(table, unfinished)
-        else:
-            from pyarrow import parquet
-
-            with sealing(unfinished) as file:
-                parquet.write_table(table, file, compression="zstd")
+        with sealing(unfinished) as file:
+            parquet.write_table(table, file, compression="zstd")
     return timings
 
 
@@ -169,8 +164,6 @@ def merge(into: str | Path, others: Sequence[str | Path]) -> dict[Environment, A
 
 
 def _holdings(source: Path) -> Timings:
-    if source.suffix.lower() == ".csv":
-        raise InputError(f'"{source}": a table for spreadsheets: only databases and Parquet merge')
     if is_parquet(source):
         return load_export(source)
     with ProfileDatabase.open(source, readonly=True) as database:
