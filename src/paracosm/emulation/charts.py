@@ -41,18 +41,18 @@ def _collectives(runs: Sequence[Run]) -> Chart | None:
     kinds = runs[0].numbers.get("collectives") or {}
     if len(runs) > 1:
         return None
-    per_iteration = any(each["per_iteration"] for each in kinds.values())
-    times = {kind: each["per_iteration"] if per_iteration else each for kind, each in kinds.items()}
-    times = {kind: each for kind, each in times.items() if each["time"] > 0}
+    per_iteration = any(seconds["per_iteration"] for seconds in kinds.values())
+    times = {k: times["per_iteration"] if per_iteration else times for k, times in kinds.items()}
+    times = {kind: seconds for kind, seconds in times.items() if seconds["time"] > 0}
     if not times:
         return None
 
     def part(name: str, color: int) -> Part:
         labels = [
-            f"{kind}, {name}: {format_duration(each[name])} of {format_duration(each['time'])}"
-            for kind, each in times.items()
+            f"{kind}, {name}: {format_duration(spent[name])} of {format_duration(spent['time'])}"
+            for kind, spent in times.items()
         ]
-        return Part(name, color, [each[name] for each in times.values()], labels)
+        return Part(name, color, [seconds[name] for seconds in times.values()], labels)
 
     return bar_chart(
         "collectives",
@@ -136,12 +136,12 @@ def _iteration_parts(runs: Sequence[Run]) -> Chart | None:
         change = "; ".join(numbers.get("what_if") or ())
         bars = {"unchanged": before["breakdown"], change: numbers.get("breakdown")}
     elif len(runs) == 1 and (ranks := numbers.get("ranks")):
-        bars = {f"rank {each['rank']}": each["breakdown"] for each in ranks[:RANKS]}
+        bars = {f"rank {rank['rank']}": rank["breakdown"] for rank in ranks[:RANKS]}
     elif len(runs) == 1:
         bars = {"iteration": numbers.get("breakdown")}
     else:
         bars = {run.name: run.numbers.get("breakdown") for run in runs}
-    parts = {name: _named_parts(each) for name, each in bars.items() if each}
+    parts = {name: _named_parts(breakdown) for name, breakdown in bars.items() if breakdown}
     caption = (
         "Mean of the middle half of the iterations. Waiting for others: until the last rank "
         "arrived."
@@ -193,7 +193,7 @@ def _delays(runs: Sequence[Run]) -> Chart | None:
 
 
 def _points(run: Run) -> list[Mapping[str, Any]]:
-    return [each for each in run.numbers.get("delays") or () if each["iteration_time"]]
+    return [delay for delay in run.numbers.get("delays") or () if delay["iteration_time"]]
 
 
 def _measured_delays(run: Run, points: Sequence[Mapping[str, Any]]) -> list[Mark]:
@@ -291,12 +291,12 @@ def _timeline(run: Run) -> Chart | None:
 
 
 def _window(spans: Spans, number: int | None, rank: int | None) -> tuple[float, float]:
-    own = spans[spans.name.isin(f"iteration {number}")]
+    iteration = spans[spans.name.isin(f"iteration {number}")]
     if rank is not None:
-        own = own[own.node.isin(f"rank{rank}")]
-    if number is None or not len(own):
+        iteration = iteration[iteration.node.isin(f"rank{rank}")]
+    if number is None or not len(iteration):
         return float(spans.begin[0]), float(spans.end[:FIRST].max())
-    return float(own.begin.min()), float(own.end.max())
+    return float(iteration.begin.min()), float(iteration.end.max())
 
 
 def _rows(spans: Sequence[Span]) -> dict[tuple[str, str], str]:
@@ -348,5 +348,5 @@ def _looks(kinds: Sequence[str], counts: Sequence[int]) -> dict[str, tuple[float
 
 
 def _label(span: Span) -> str:
-    what = span.name if span.resource == "wait" else f"{span.resource}: {span.name}"
-    return f"{span.node}, {what}, {short_duration(span.end - span.begin)}"
+    name = span.name if span.resource == "wait" else f"{span.resource}: {span.name}"
+    return f"{span.node}, {name}, {short_duration(span.end - span.begin)}"

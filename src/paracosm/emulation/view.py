@@ -49,7 +49,7 @@ def sentence(summary: EmulationSummary) -> str:
         text += f" with {'; '.join(summary.what_if or ())} instead of {before}"
     if (exposed := _exposed_share(summary)) is not None:
         collectives = (summary.collectives or {}).items()
-        kinds = {kind: (each["per_iteration"] or each)["exposed"] for kind, each in collectives}
+        kinds = {kind: (times["per_iteration"] or times)["exposed"] for kind, times in collectives}
         most = max(kinds, key=lambda kind: kinds[kind], default="")
         of_most = f", most of it for {most.replace('_', '-')}" if kinds.get(most) else ""
         text += f": {percent(exposed)} of it waits for communication{of_most}"
@@ -82,7 +82,7 @@ def _part(part: str) -> Figure:
         breakdown = summary.breakdown
         if not breakdown:
             return None
-        whole = sum(breakdown[each] for each in PARTS) or 1.0
+        whole = sum(breakdown[name] for name in PARTS) or 1.0
         return f"{format_duration(breakdown[part])} ({breakdown[part] / whole:.1%})"
 
     return text
@@ -173,7 +173,7 @@ def _failed(summary: EmulationSummary) -> str:
     causes = [note["text"] for note in summary.notes or () if note["grave"]]
     code = summary.exit_code
     if code is not None and code < 0:
-        names = {int(each): each.name for each in signal.Signals}
+        names = {int(number): number.name for number in signal.Signals}
         causes.append(f"the script was killed by {names.get(-code, f'signal {-code}')}")
     elif code:
         causes.append(f"the script ended with exit code {code}")
@@ -222,8 +222,8 @@ def _lateness(late: Mapping[str, Any]) -> str | None:
 def _emulator(cost: Mapping[str, Any]) -> str | None:
     if not cost:
         return None
-    each = cost.get("cpu_per_MB")
-    per_megabyte = "" if each is None else f", {format_duration(each)} per MB"
+    seconds = cost.get("cpu_per_MB")
+    per_megabyte = "" if seconds is None else f", {format_duration(seconds)} per MB"
     moved = format_size(cost["sent"] + cost["received"])
     return (
         f"{format_duration(cost['cpu'])} of processor time for {moved} in "
@@ -237,8 +237,8 @@ def _notes(summary: EmulationSummary) -> dict[str, str]:
     several = len({note["rank"] for note in notes}) > 1
     lines = {}
     for number, note in enumerate(notes[:NOTES], start=1):
-        who = "emulator" if note["rank"] < 0 else f"rank {note['rank']}"
-        text = f"{who}: {note['text']}" if several else note["text"]
+        author = "emulator" if note["rank"] < 0 else f"rank {note['rank']}"
+        text = f"{author}: {note['text']}" if several else note["text"]
         lines[f"note {number}" if len(notes) > 1 else "note"] = text
     if len(notes) > NOTES:
         lines["more notes"] = f"{len(notes) - NOTES:,}, in summary.json"
@@ -273,10 +273,10 @@ def tables(summary: EmulationSummary) -> list[Table]:
             summary.delays or (),
             {
                 "delay": _time("delay"),
-                "iteration": lambda each: (
+                "iteration": lambda delay: (
                     "failed"
-                    if each["status"] == "failed"
-                    else _time("iteration_time", "median")(each)
+                    if delay["status"] == "failed"
+                    else _time("iteration_time", "median")(delay)
                 ),
                 "10 %": _time("iteration_time", "p10"),
                 "90 %": _time("iteration_time", "p90"),
@@ -287,7 +287,7 @@ def tables(summary: EmulationSummary) -> list[Table]:
             "Real ranks",
             summary.ranks or (),
             {
-                "rank": lambda each: str(each["rank"]),
+                "rank": lambda rank: str(rank["rank"]),
                 "iteration": _time("iteration_time", "median"),
                 "compute": _time("breakdown", "compute"),
                 "exposed": _time("breakdown", "exposed_communication"),
@@ -316,7 +316,7 @@ def _collectives(summary: EmulationSummary) -> Table:
     kinds = dict(summary.collectives or {})
     if len(kinds) > 1:
         kinds["all"] = summary.all_collectives
-    per_iteration = any(each["per_iteration"] for each in kinds.values())
+    per_iteration = any(times["per_iteration"] for times in kinds.values())
     title = "Collectives of an iteration" if per_iteration else "Collectives"
 
     def in_iteration(write: Callable[[Record], str | None]) -> Callable[[Any], str | None]:
@@ -325,8 +325,8 @@ def _collectives(summary: EmulationSummary) -> Table:
         """
 
         def text(row: tuple[str, Record]) -> str | None:
-            each = row[1]["per_iteration"] if per_iteration else row[1]
-            return write(each) if each["count"] or each["time"] else None
+            times = row[1]["per_iteration"] if per_iteration else row[1]
+            return write(times) if times["count"] or times["time"] else None
 
         return text
 

@@ -76,7 +76,7 @@ def cost_text(summary: PlanSummary | StrategyPlanSummary, cost: float) -> str:
     return f"{summary.currency}{digits}" if is_sign else f"{digits} {summary.currency}"
 
 
-def _not_apart(summary: PlanSummary, designs: Sequence[int] | None, what: str) -> str:
+def _not_apart(summary: PlanSummary, designs: Sequence[int] | None, quantity: str) -> str:
     """Return " (5 seeds do not tell it apart by cost from 4 workers, asgd, lr 0.1)"."""
     if not designs:
         return ""
@@ -84,7 +84,7 @@ def _not_apart(summary: PlanSummary, designs: Sequence[int] | None, what: str) -
     if len(names) > SHOWN:
         names = [*names[:SHOWN], f"{len(names) - SHOWN} more"]
     joined = f"{'; '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
-    return f" ({summary.seeds} seeds do not tell it apart by {what} from {joined})"
+    return f" ({summary.seeds} seeds do not tell it apart by {quantity} from {joined})"
 
 
 def _time(design: PlannedDesign) -> str:
@@ -103,7 +103,7 @@ def _time(design: PlannedDesign) -> str:
 def _interval(time: Planned) -> tuple[str, str]:
     """Return the median and the interval of a time to the target as texts."""
     low, median, high = (
-        inf if each is None else each for each in (time.low, time.median, time.high)
+        inf if seconds is None else seconds for seconds in (time.low, time.median, time.high)
     )
     return format_between(low, median, high, _seconds_or_never)
 
@@ -276,8 +276,8 @@ def _by_algorithm(
     """Return a dot for each design, those of one plan coloured by their algorithms."""
     marks = []
     for color, algorithm in enumerate(dict.fromkeys(design.algorithm for design in designs)):
-        own = [p for p, d in zip(points, designs, strict=True) if d.algorithm == algorithm]
-        x, y, labels = zip(*own, strict=True)
+        chosen = [p for p, d in zip(points, designs, strict=True) if d.algorithm == algorithm]
+        x, y, labels = zip(*chosen, strict=True)
         where = np.array(x, np.float64), np.array(y, np.float64)
         own_color = color if of == 1 else None
         marks.append(Dots(*where, labels, run.index, algorithm, color=own_color))
@@ -340,16 +340,17 @@ def _curves(run: Run, of: int) -> Chart:
     plan: PlanSummary = run.numbers
     metric, _, bound = plan.target.split()
     values = run.series(metric)
-    best = [plan.designs[each.design] for each in plan.by_workers if each.design is not None]
+    best = [plan.designs[tuned.design] for tuned in plan.by_workers if tuned.design is not None]
     if len(best) > CURVES:
         best = [best[place] for place in np.linspace(0, len(best) - 1, CURVES).round().astype(int)]
     marks: list[Mark] = []
     end = 0.0
     for color, design in enumerate(best):
-        own = values.where(values.node == _name(design))
-        if len(own):
-            end = max(end, float(own.virtual_time.max()))
-            marks.append(Curve(own.virtual_time, own.value, run.index, _name(design), color=color))
+        name = _name(design)
+        curve = values.where(values.node == name)
+        if len(curve):
+            end = max(end, float(curve.virtual_time.max()))
+            marks.append(Curve(curve.virtual_time, curve.value, run.index, name, color=color))
     marks.append(Level(float(bound), 0.0, end, plan.target, "target"))
     return Chart(
         name="metric_time" if of == 1 else f"metric_time_{run.index}",

@@ -47,7 +47,7 @@ def sections(runs: Sequence[Run]) -> Sections:
         "Scaling": scaling_charts(runs),
         "Throughput": throughput_charts(runs),
         "Ranks": [_ranks(runs)],
-        "Where the time goes": [_times(runs, what, noun) for what, noun in TIMES.items()],
+        "Where the time goes": [_times(runs, key, noun) for key, noun in TIMES.items()],
         "The iteration": [*first_timelines(runs, _iteration), _memory(runs)],
         "The first steps": first_timelines(runs, _first_steps),
     }
@@ -56,38 +56,38 @@ def sections(runs: Sequence[Run]) -> Sections:
 TIMES = {"phase": "phase", "op": "op type", "place": "place in the model"}
 
 
-def _times(runs: Sequence[Run], what: str, noun: str) -> Chart | None:
+def _times(runs: Sequence[Run], key: str, noun: str) -> Chart | None:
     """Return the seconds by phase, op type or place, as bars of one run or dots of several."""
     times: dict[Run, Mapping[str, float]] = {}
     sums: dict[str, float] = {}
     for run in runs:
-        if each := (run.numbers.get("breakdown") or {}).get(what):
-            times[run] = each
-            for name, seconds in each.items():
+        if seconds_by_name := (run.numbers.get("breakdown") or {}).get(key):
+            times[run] = seconds_by_name
+            for name, seconds in seconds_by_name.items():
                 sums[name] = sums.get(name, 0.0) + seconds
     if not times:
         return None
-    order = list(sums) if what == "phase" else sorted(sums, key=lambda name: -sums[name])
+    order = list(sums) if key == "phase" else sorted(sums, key=lambda name: -sums[name])
     names = order[:ROWS]
     remarks = [
         "One replica, each op counted once." if isinstance(runs[0].numbers, JobSummary) else "",
         f"{len(order) - ROWS} more are not shown." if len(order) > ROWS else "",
     ]
     title, caption = f"Time by {noun}", " ".join(filter(None, remarks))
-    x, wide = Axis("time", "s"), what != "phase"
+    x, wide = Axis("time", "s"), key != "phase"
     if len(runs) == 1:
-        (own,) = times.values()
-        seconds = [own[name] for name in names]
-        bar = Part("time", 0, seconds, [_share(name, own) for name in names])
-        return bar_chart(f"time_by_{what}", title, x, names, [bar], caption, wide=wide)
+        (seconds_by_name,) = times.values()
+        seconds = [seconds_by_name[name] for name in names]
+        bar = Part("time", 0, seconds, [_share(name, seconds_by_name) for name in names])
+        return bar_chart(f"time_by_{key}", title, x, names, [bar], caption, wide=wide)
     marks = []
-    for run, own in times.items():
-        shown = [name for name in names if name in own]
+    for run, seconds_by_name in times.items():
+        shown = [name for name in names if name in seconds_by_name]
         rows = np.array([names.index(name) for name in shown], dtype=np.float64)
-        values = np.array([own[name] for name in shown])
-        labels = tuple(_share(name, own) for name in shown)
+        values = np.array([seconds_by_name[name] for name in shown])
+        labels = tuple(_share(name, seconds_by_name) for name in shown)
         marks.append(Dots(values, rows, labels, run.index, "time"))
-    return row_chart(f"time_by_{what}", title, x, names, marks, caption, wide=wide)
+    return row_chart(f"time_by_{key}", title, x, names, marks, caption, wide=wide)
 
 
 def _share(name: str, times: Mapping[str, float]) -> str:
@@ -100,7 +100,7 @@ def _ranks(runs: Sequence[Run]) -> Chart | None:
     ranks = (runs[0].numbers.get("breakdown") or {}).get("ranks", ())
     if len(runs) > 1 or not ranks:
         return None
-    bars = {ranks_name(each): each for each in ranks[:RANK_BARS]}
+    bars = {ranks_name(group): group for group in ranks[:RANK_BARS]}
     left_out = len(ranks) - len(bars)
     more = f" {left_out:,} more kinds are not shown." if left_out else ""
     caption = f"Ranks with equal breakdowns share a bar.{more}"

@@ -155,8 +155,8 @@ def _joules(summary: Known) -> float | None:
 
 def _energy(summary: Summary) -> str | None:
     joules = _joules(summary)
-    what = "a step" if isinstance(summary, ThroughputSummary) else "an iteration"
-    return None if joules is None else f"{format_energy(joules)} {what}"
+    step = "a step" if isinstance(summary, ThroughputSummary) else "an iteration"
+    return None if joules is None else f"{format_energy(joules)} {step}"
 
 
 FIGURES: Mapping[str, Figure] = {
@@ -364,16 +364,16 @@ def strategies_table(
     """
 
     def share(cause: str) -> Callable[[RankedStrategy], str]:
-        return lambda each: f"{each.causes.get(cause, 0.0) / each.iteration_time:.0%}"
+        return lambda design: f"{design.causes.get(cause, 0.0) / design.iteration_time:.0%}"
 
     causes = dict.fromkeys(
         cause
-        for each in ranked
-        for cause, seconds in each.causes.items()
-        if seconds >= LEAST * each.iteration_time
+        for design in ranked
+        for cause, seconds in design.causes.items()
+        if seconds >= LEAST * design.iteration_time
     )
     an_example: Mapping[str, Figure] = {
-        "an example": lambda each: f"{each.iteration_time / each.examples:.4g} s"
+        "an example": lambda design: f"{design.iteration_time / design.examples:.4g} s"
     }
     return table(
         title,
@@ -421,7 +421,7 @@ def _ranks(ranks: Sequence[Mapping[str, Any]]) -> Table:
             "peak memory": figure("peak_memory", "B"),
         },
         RANK_ROWS,
-        lambda rest: f"{sum(each['ranks'] for each in rest):,} other ranks",
+        lambda rest: f"{sum(group['ranks'] for group in rest):,} other ranks",
     )
 
 
@@ -429,8 +429,8 @@ def _times(summary: IterationSummary | JobSummary, of_what: str) -> list[Table]:
     """Return the largest times by phase, op type and place, and the sum of the others."""
     titles = {"phase": "Time by phase", "op": "Time by op type", "place": "Time by place"}
     tables = []
-    for what, title in titles.items():
-        times = (summary.breakdown or {}).get(what) or {}
+    for key, title in titles.items():
+        times = (summary.breakdown or {}).get(key) or {}
         total = sum(times.values()) or 1.0
         shown = dict(islice(times.items(), ROWS))
         if len(times) > ROWS:
@@ -438,7 +438,7 @@ def _times(summary: IterationSummary | JobSummary, of_what: str) -> list[Table]:
             shown[others] = sum(times.values()) - sum(shown.values())
         rows = [(name, seconds, seconds / total) for name, seconds in shown.items()]
         columns: Mapping[str, Figure] = {
-            what: lambda row: row[0],
+            key: lambda row: row[0],
             "time": lambda row: format_duration(row[1]),
             "share": lambda row: f"{row[2]:.1%}",
         }

@@ -95,7 +95,7 @@ def _rows(
     runs: Sequence[Run], kind: type[JobSummary] | type[ThroughputSummary]
 ) -> tuple[dict[Run, Sequence[Row]], Axis, bool]:
     rows = {run: run.numbers.throughput for run in runs if isinstance(run.numbers, kind)}
-    numbers = {row.workers for each in rows.values() for row in each}
+    numbers = {row.workers for points in rows.values() for row in points}
     log = is_wide(numbers, WIDE[kind])
     return rows, Axis("workers", log=log, switch="workers"), len(numbers) > 1
 
@@ -121,13 +121,15 @@ def _chart(
     name: str, title: str, rows: Rows, x: Axis, y: Axis, value: Value, write: Callable[[float], str]
 ) -> Chart:
     marks: list[Mark] = []
-    for run, each in rows.items():
-        marks += _line(run, each, value, title.lower(), lambda row: f": {write(value(row) or 0.0)}")
+    for run, points in rows.items():
+        marks += _line(
+            run, points, value, title.lower(), lambda row: f": {write(value(row) or 0.0)}"
+        )
     return Chart(name, f"{title} by workers", x, y, tuple(marks))
 
 
 def _efficiency(rows: Rows, x: Axis) -> Chart:
-    best = max(row.efficiency or 0.0 for each in rows.values() for row in each)
+    best = max(row.efficiency or 0.0 for points in rows.values() for row in points)
     y = Axis("throughput / ideal", percent=True, limits=(0.0, 1.05 * max(1.0, best)))
     return _chart(
         "efficiency", "Efficiency", rows, x, y, lambda row: row.efficiency, "{:.1%}".format
@@ -135,7 +137,7 @@ def _efficiency(rows: Rows, x: Axis) -> Chart:
 
 
 def _energy(rows: Rows, x: Axis, title: str) -> Chart | None:
-    if not any(row.energy for each in rows.values() for row in each):
+    if not any(row.energy for points in rows.values() for row in points):
         return None  # the cluster file says no power
     y = Axis("J", from_zero=True)
     return _chart("energy_by_workers", title, rows, x, y, lambda row: row.energy, format_energy)
@@ -152,8 +154,8 @@ def _examples(rows: Rows, x: Axis) -> Chart:
         "{:,.1f} examples/s".format,
     )
     marks = list(chart.marks)
-    for run, each in rows.items():
-        marks += _line(run, each, ideal_examples, "ideal", faint=True)[:1]
+    for run, points in rows.items():
+        marks += _line(run, points, ideal_examples, "ideal", faint=True)[:1]
     caption = "Ideal: the same number of workers that never wait, over a free network."
     return replace(chart, marks=tuple(marks), caption=caption)
 
@@ -174,7 +176,7 @@ def _parts(rows: Sequence[Row]) -> Chart:
 
 def _steps(rows: Rows, x: Axis) -> Chart:
     alone = len(rows) == 1
-    highest = max(_rate(row) + (row.spread or 0.0) for each in rows.values() for row in each)
+    highest = max(_rate(row) + (row.spread or 0.0) for points in rows.values() for row in points)
 
     def ideal(row: Row) -> float:
         """Return the ideal rate, up to a height that does not flatten the others."""
@@ -184,14 +186,14 @@ def _steps(rows: Rows, x: Axis) -> Chart:
         return None if row.after_start is None else row.after_start.steps_per_second
 
     marks: list[Mark] = []
-    for run, each in rows.items():
-        marks += _line(run, each, ideal, "ideal", faint=True)[:1]
-        marks += _spread_band(run, each)
-        marks += _line(run, each, _rate, "throughput", _spread)
-        marks += _line(run, each, after_start, "after the start", _after_start, "diamond")[1:]
+    for run, points in rows.items():
+        marks += _line(run, points, ideal, "ideal", faint=True)[:1]
+        marks += _spread_band(run, points)
+        marks += _line(run, points, _rate, "throughput", _spread)
+        marks += _line(run, points, after_start, "after the start", _after_start, "diamond")[1:]
         if alone:
-            marks += _models(run, {row.workers for row in each})
-            marks += _saturation(run, each)
+            marks += _models(run, {row.workers for row in points})
+            marks += _saturation(run, points)
     return Chart(
         name="throughput_by_workers",
         title="Throughput by workers",

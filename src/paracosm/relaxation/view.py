@@ -111,9 +111,9 @@ def _baseline(summary: RelaxationSummary, twin: RelaxationTwin) -> str:
     else:
         sweeps = f", {_sweeps(twin.sweeps)}"
         if summary.energy and twin.energy:
-            own, other = format_energy(summary.energy), format_energy(twin.energy)
+            energy_here, other = format_energy(summary.energy), format_energy(twin.energy)
             ratio = summary.energy / twin.energy
-            energy = f" and takes {ratio:.2g} times the energy ({own} against {other})"
+            energy = f" and takes {ratio:.2g} times the energy ({energy_here} against {other})"
     ratio = twin.twin_time / twin.run_time if twin.run_time else 1.0
     if abs(ratio - 1) < ALIKE:
         how = "as fast as synchronous"
@@ -121,8 +121,8 @@ def _baseline(summary: RelaxationSummary, twin: RelaxationTwin) -> str:
         how = f"{ratio:.2g} times as fast as synchronous"
     else:
         how = f"slower than synchronous by a factor of {1 / ratio:.2g}"
-    own, other = map(short_duration, (twin.run_time, twin.twin_time))
-    return f"Asynchronous is {how}{to} here ({own} against {other}{sweeps}){energy}."
+    here, other = map(short_duration, (twin.run_time, twin.twin_time))
+    return f"Asynchronous is {how}{to} here ({here} against {other}{sweeps}){energy}."
 
 
 def _synchronous(summary: RelaxationSummary) -> str | None:
@@ -160,10 +160,10 @@ def _name(known: Known) -> str | None:
     method, processors = known.get("method"), known.get("processors")
     if method is None:
         return None
-    what = f"synchronous {method}" if known.get("synchronous") else str(method)
+    name = f"synchronous {method}" if known.get("synchronous") else str(method)
     if processors is None:
-        return what
-    return f"{what}, {processors} processor{'' if processors == 1 else 's'}"
+        return name
+    return f"{name}, {processors} processor{'' if processors == 1 else 's'}"
 
 
 def _so_far(series: Callable[[str], Series]) -> dict[str, Any]:

@@ -72,14 +72,15 @@ def _scenarios(summary: ReplaySummary) -> dict[str, Scenario]:
     """Return the replays by their names."""
     assert summary.replayed is not None
     together = {} if summary.together is None else {"all together": summary.together}
-    what_ifs = {each.what_if: each for each in summary.what_ifs or ()}
+    what_ifs = {scenario.what_if: scenario for scenario in summary.what_ifs or ()}
     return {"replayed": summary.replayed, **what_ifs, **together}
 
 
 FIGURES: Mapping[str, Figure] = {
     "As traced": figure("iteration_time", "s"),
     "Replayed": figure(
-        "replayed", lambda each: f"{format_duration(each.iteration_time)} ({each.error:+.2%})"
+        "replayed",
+        lambda scenario: f"{format_duration(scenario.iteration_time)} ({scenario.error:+.2%})",
     ),
     "Ranks": figure("ranks", lambda ranks: f"{len(ranks):,}"),
     "Steps": figure("steps", lambda steps: f"{max(len(steps), 1):,}"),
@@ -136,11 +137,11 @@ def _tables(summary: ReplaySummary) -> list[Table]:
         return []
     last, before = _last(summary), summary.replayed.iteration_time
     times = [("as traced", format_duration(summary.iteration_time), "")]
-    for name, each in _scenarios(summary).items():
-        change = f"{each.iteration_time / before - 1:+.1%}" if before else ""
-        if each is summary.replayed:
-            change = f"{each.error:+.2%}"
-        times.append((name, format_duration(each.iteration_time), change))
+    for name, scenario in _scenarios(summary).items():
+        change = f"{scenario.iteration_time / before - 1:+.1%}" if before else ""
+        if scenario is summary.replayed:
+            change = f"{scenario.error:+.2%}"
+        times.append((name, format_duration(scenario.iteration_time), change))
 
     def part(key: str) -> Callable[[Any], str]:
         return lambda row: format_duration(row[1][key])
@@ -184,12 +185,12 @@ def _late_tables(late: Lateness | None) -> list[Table]:
             "Collectives",
             late.collectives[:LATE],
             {
-                "collective": lambda each: f"{each.kind} {each.place:,} ({each.group})",
-                "last": lambda each: f"rank {each.rank}, {each.last:,} of {each.times:,}",
+                "collective": lambda slow: f"{slow.kind} {slow.place:,} ({slow.group})",
+                "last": lambda slow: f"rank {slow.rank}, {slow.last:,} of {slow.times:,}",
                 "mean": figure("mean", "s"),
-                "most": lambda each: (
-                    f"{format_duration(each.most)}, rank {each.most_rank}"
-                    + ("" if each.most_step is None else f", step {each.most_step}")
+                "most": lambda slow: (
+                    f"{format_duration(slow.most)}, rank {slow.most_rank}"
+                    + ("" if slow.most_step is None else f", step {slow.most_step}")
                 ),
             },
         ),
@@ -228,9 +229,10 @@ WHOLE = ("compute", "exposed_communication", "waiting", "host")
 def _what_ifs(summary: ReplaySummary) -> Chart:
     slowest = {
         name: max(
-            each.breakdown.values(), key=lambda times: sum(times.get(part, 0.0) for part in WHOLE)
+            scenario.breakdown.values(),
+            key=lambda times: sum(times.get(part, 0.0) for part in WHOLE),
         )
-        for name, each in _scenarios(summary).items()
+        for name, scenario in _scenarios(summary).items()
     }
     return breakdown_chart("what_ifs", "An iteration of the slowest rank", slowest)
 
@@ -243,11 +245,11 @@ def _late_charts(late: Lateness | None) -> list[Chart | None]:
     order = [rank.rank for rank in late.ranks]
     marks = []
     for rank in sorted({step.rank for step in late.steps}, key=order.index):
-        own = [step for step in late.steps if step.rank == rank]
-        x = np.array([step.step for step in own], np.float64)
-        y = np.array([step.lateness for step in own], np.float64)
+        steps = [step for step in late.steps if step.rank == rank]
+        x = np.array([step.step for step in steps], np.float64)
+        y = np.array([step.lateness for step in steps], np.float64)
         color = order.index(rank)
-        marks.append(Dots(x, y, tuple(map(_late_step, own)), 0, f"rank {rank}", color=color))
+        marks.append(Dots(x, y, tuple(map(_late_step, steps)), 0, f"rank {rank}", color=color))
     by_rank = bar_chart(
         "late_ranks",
         "Time that the others wait, by rank",

@@ -132,7 +132,7 @@ def _values(mark: Mark, fields: Sequence[str]) -> dict[str, Any]:
 
 
 def _largest(marks: Sequence[Mark], fields: Sequence[str]) -> float:
-    values = [np.ravel(each) for mark in marks for each in _values(mark, fields).values()]
+    values = [np.ravel(array) for mark in marks for array in _values(mark, fields).values()]
     known = np.concatenate(values) if values else np.zeros(0)
     return float(known[np.isfinite(known)].max(initial=0.0))
 

@@ -143,7 +143,7 @@ TROUBLES = 4  # runs whose endings are reported one by one
 
 def endings_of(verdicts: Sequence[Verdict]) -> str:
     """State how many runs failed or stopped early, and their statuses."""
-    words = Counter(each.word for each in verdicts if each.why is not None)
+    words = Counter(verdict.word for verdict in verdicts if verdict.why is not None)
     how = ", ".join(f"{count:,} {word}" for word, count in words.items())
     return f"{words.total():,} of {len(verdicts):,} runs failed or stopped early: {how}."
 

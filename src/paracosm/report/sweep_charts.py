@@ -60,7 +60,7 @@ def sweep_charts(trials: Trials, quantities: Sequence[Quantity]) -> list[Chart]:
         if heights is None:
             continue
         axis, edge = heights
-        for number, (panel, own) in enumerate(list(panels.items())[:PANELS], start=1):
+        for number, (panel, shown) in enumerate(list(panels.items())[:PANELS], start=1):
             panel_name = f": {design_name(panel)}" if panel else ""
             charts.append(
                 Chart(
@@ -68,8 +68,8 @@ def sweep_charts(trials: Trials, quantities: Sequence[Quantity]) -> list[Chart]:
                     title=f"{quantity.title}{panel_name}",
                     x=axis if scale.axis.names else scale.axis,
                     y=scale.axis if scale.axis.names else axis,
-                    marks=tuple(_marks(own, trials, quantity, scale, (hue, shade), edge)),
-                    caption=_caption(own, quantity, scale, len(panels) - PANELS),
+                    marks=tuple(_marks(shown, trials, quantity, scale, (hue, shade), edge)),
+                    caption=_caption(shown, quantity, scale, len(panels) - PANELS),
                     height=110 + 36 * len(scale.axis.names) if scale.axis.names else 300,
                 )
             )
@@ -97,21 +97,21 @@ def _heights(quantity: Quantity, trials: Trials) -> tuple[Axis, float] | None:
     return axis, edge
 
 
-def _caption(own: Sequence[Trial], quantity: Quantity, scale: Scale, panels_left_out: int) -> str:
+def _caption(shown: Sequence[Trial], quantity: Quantity, scale: Scale, panels_left_out: int) -> str:
     sentences = []
-    designs = Counter(design_of(trial.varied) for trial in own)
+    designs = Counter(design_of(trial.varied) for trial in shown)
     if max(designs.values()) > 1:
         bands = "" if scale.axis.names else ", with bands from the lowest to the highest"
         sentences.append(f"Medians over {max(designs.values())} seeds{bands}.")
-    lost = [t for t in own if quantity.value(t) is None or t.failure is not None]
+    lost = [t for t in shown if quantity.value(t) is None or t.failure is not None]
     if lost and quantity.marks_failures:
         why = Counter(trial.failure or trial.summary.status for trial in lost)
         reasons = ", ".join(
             f"{count:,} {word if word != 'done' else 'too slow'}" for word, count in why.items()
         )
-        many = f"{len(lost):,} of {len(own):,} runs"
+        many = f"{len(lost):,} of {len(shown):,} runs"
         sentences.append(f"Crosses: {many} {quantity.missing} ({reasons}).")
-    if away := [trial for trial in own if scale.argument not in trial.varied]:
+    if away := [trial for trial in shown if scale.argument not in trial.varied]:
         sentences.append(f"Not shown: {len(away):,} to which {scale.argument} makes no difference.")
     if panels_left_out > 0:
         sentences.append(f"{panels_left_out:,} more combinations are not shown.")
@@ -124,7 +124,7 @@ def _scale(variables: Mapping[str, Sequence[Any]]) -> Scale | None:
     others = [name for name in numbers if name != "workers"] or [*numbers] or [*variables]
     if not others:
         return None
-    name = max(others, key=lambda each: len(variables[each]))
+    name = max(others, key=lambda name: len(variables[name]))
     if name not in numbers:
         axis = Axis("", names=tuple(argument(name, value) for value in variables[name]))
         return Scale(name, axis, {v: float(place) for place, v in enumerate(variables[name])})
@@ -166,7 +166,7 @@ def _categories(variables: Mapping[str, Sequence[Any]]) -> list[str]:
 
 
 def _marks(
-    own: Sequence[Trial],
+    shown: Sequence[Trial],
     trials: Trials,
     quantity: Quantity,
     scale: Scale,
@@ -183,12 +183,12 @@ def _marks(
     for color, kind in enumerate(hues):
         for rank, workers in enumerate(shades):
             chosen = {hue: kind, shade: workers}
-            group = [t for t in own if all(t.varied.get(n) == v for n, v in chosen.items() if n)]
+            group = [t for t in shown if all(t.varied.get(n) == v for n, v in chosen.items() if n)]
             named = [(n, v) for n, v in chosen.items() if n and v is not None]
             series = design_name(named) or quantity.title.lower()
             points = [
                 _Point(place, there, quantity, f"{series}, {argument(scale.argument, value)}")
-                for value, place in sorted(scale.places.items(), key=lambda each: each[1])
+                for value, place in sorted(scale.places.items(), key=lambda item: item[1])
                 if (there := [t for t in group if t.varied.get(scale.argument) == value])
                 and isfinite(place)
             ]

@@ -95,7 +95,7 @@ def _lead(runs: Sequence[Run]) -> str:
 def _subtitle(runs: Sequence[Run]) -> str:
     pairs = [({**run.study, **run.arguments, **known_summary(run.numbers)}, run) for run in runs]
     view = view_of(runs[0].numbers)
-    parts = [(run.kind, view.subject(each), each.get("seed")) for each, run in pairs]
+    parts = [(run.kind, view.subject(known), known.get("seed")) for known, run in pairs]
     words = []
     for text, values in zip(("{}", "{}", "seed {}"), zip(*parts, strict=True), strict=True):
         if values[0] is not None and len(set(map(str, values))) == 1:
@@ -153,7 +153,7 @@ def key_numbers(runs: Sequence[Run]) -> dict[str, list[str]]:
     table: dict[str, list[str]] = {}
     for label, texts in shown.items():
         table[label] = [text or "" for text in texts]
-        table |= {each: further[each] for each in further if each.startswith(f"{label} ")}
+        table |= {more: further[more] for more in further if more.startswith(f"{label} ")}
     return table
 
 
@@ -221,12 +221,12 @@ def lead(sentence: str | None, level: Grade = "good") -> str:
 
 def troubles(runs: Sequence[Run]) -> str:
     """Return a line for each run that failed or stopped early; of many, their number by status."""
-    found = [run for run in runs if run.verdict.why]
-    if len(found) > TROUBLES:
+    unsuccessful = [run for run in runs if run.verdict.why]
+    if len(unsuccessful) > TROUBLES:
         return _said("warning", escape(endings_of([run.verdict for run in runs])))
     return "".join(
         _said(run.verdict.level, f"<b>{escape(run.name)}.</b> {escape(run.verdict.why or '')}")
-        for run in found
+        for run in unsuccessful
     )
 
 
@@ -264,15 +264,15 @@ def comparison(mappings: Sequence[Mapping[str, Any]], runs: Sequence[Run]) -> st
     """Return common facts of the runs as a list, and differing ones as a table."""
     flat = [_flattened(mapping) for mapping in mappings]
     keys = list(dict.fromkeys(chain.from_iterable(flat)))
-    differing = [key for key in keys if len({each.get(key, "") for each in flat}) > 1]
+    differing = [key for key in keys if len({texts.get(key, "") for texts in flat}) > 1]
     common = {key: flat[0].get(key, "") for key in keys if key not in differing}
     if not differing:
         return facts(common)
     head = "".join(f"<th scope=col>{escape(_words(key))}" for key in ("run", *differing))
     rows = "".join(
         f"<tr><th scope=row>{_swatch(run.style)}{escape(run.name)}"
-        + "".join(f"<td>{escape(each.get(key, ''))}" for key in differing)
-        for run, each in zip(runs, flat, strict=True)
+        + "".join(f"<td>{escape(texts.get(key, ''))}" for key in differing)
+        for run, texts in zip(runs, flat, strict=True)
     )
     return _table(head, rows, "facts") + facts(common)
 

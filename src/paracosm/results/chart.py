@@ -135,10 +135,10 @@ class Chart:
     @property
     def series(self) -> dict[str, Mark]:
         """The series by name, in drawing order, each with its first mark."""
-        found: dict[str, Any] = {}
+        series: dict[str, Any] = {}
         for mark in self.marks:
-            found.setdefault(mark.series, mark)
-        return found
+            series.setdefault(mark.series, mark)
+        return series
 
 
 @dataclass(frozen=True)

@@ -103,11 +103,11 @@ def breakdown_chart(
     label: str = "",
 ) -> Chart:
     """Return a bar for each breakdown by its name: seconds by part of `PARTS`."""
-    wholes = [_whole(each) for each in breakdowns.values()]
+    wholes = [_whole(breakdown) for breakdown in breakdowns.values()]
 
     def part(key: str) -> Part:
         series, color = PARTS[key]
-        times = [each.get(key, 0.0) for each in breakdowns.values()]
+        times = [breakdown.get(key, 0.0) for breakdown in breakdowns.values()]
         labels = [
             f"{row}, {series}: {format_duration(time)}, {time / (whole or 1.0):.1%}"
             for row, time, whole in zip(breakdowns, times, wholes, strict=True)
@@ -126,7 +126,7 @@ def shown_parts(breakdowns: Iterable[Mapping[str, float]]) -> list[str]:
         part
         for part in PARTS
         if part == "compute"
-        or any(each.get(part, 0.0) > LEAST * _whole(each) for each in breakdowns)
+        or any(breakdown.get(part, 0.0) > LEAST * _whole(breakdown) for breakdown in breakdowns)
     ]
 
 

@@ -36,7 +36,7 @@ def differing(arguments: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             values.setdefault(name, set()).add(value)
     names = [name for name, different in values.items() if len(different) > 1]
     names.sort(key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
-    return [{name: each[name] for name in names if name in each} for each in arguments]
+    return [{name: mapping[name] for name in names if name in mapping} for mapping in arguments]
 
 
 def design_name(design: Iterable[tuple[str, Any]]) -> str:
@@ -87,10 +87,10 @@ def design_of(varied: Mapping[str, Any], *without: str) -> tuple[tuple[str, Any]
 
 def by_design(trials: Trials, *without: str) -> dict[tuple[tuple[str, Any], ...], list[Trial]]:
     """Return the trials of each design, seed by seed."""
-    found: dict[tuple[tuple[str, Any], ...], list[Trial]] = {}
+    designs: dict[tuple[tuple[str, Any], ...], list[Trial]] = {}
     for trial in trials.runs:
-        found.setdefault(design_of(trial.varied, *without), []).append(trial)
-    return found
+        designs.setdefault(design_of(trial.varied, *without), []).append(trial)
+    return designs
 
 
 def with_fewest_arguments(trials: Trials) -> Trials:
@@ -103,15 +103,15 @@ def with_fewest_arguments(trials: Trials) -> Trials:
         if len(by_design(trials, *names[number:])) == count
     )
     runs = [
-        replace(each, varied={n: v for n, v in each.varied.items() if n in (*kept, "seed")})
-        for each in trials.runs
+        replace(trial, varied={n: v for n, v in trial.varied.items() if n in (*kept, "seed")})
+        for trial in trials.runs
     ]
     return replace(trials, runs=runs)
 
 
 def best_sentence(
     trials: Trials,
-    what: str,
+    begin: str,
     cost: Callable[[Any], float | None],
     write: Callable[[float], str],
 ) -> str | None:
@@ -119,32 +119,32 @@ def best_sentence(
 
     Args:
         trials: several.
-        what: how the sentence begins: "An iteration is shortest with".
+        begin: how the sentence begins: "An iteration is shortest with".
         cost: of a summary; None where the run failed.
         write: writes a cost.
     """
     trials = with_fewest_arguments(trials)
     designs = by_design(trials)
     costs = {
-        name: median_of(each, lambda trial: None if trial.failure else cost(trial.summary))
-        for name, each in designs.items()
+        name: median_of(seeds, lambda trial: None if trial.failure else cost(trial.summary))
+        for name, seeds in designs.items()
     }
     if len(designs) < 2 or not any(map(isfinite, costs.values())):
         return None
-    return comparisons_of_best(designs, costs, what, write)
+    return comparisons_of_best(designs, costs, begin, write)
 
 
 def comparisons_of_best(
     designs: Mapping[Any, Sequence[Trial]],
     costs: Mapping[Any, float],
-    what: str,
+    begin: str,
     write: Callable[[float], str],
 ) -> str:
     """Return "WHAT 8 workers: 12 s, 3 times as fast as 1 worker. More than 8 do not pay."."""
     best = min(costs, key=lambda name: costs[name])
     count = len(designs[best])
     of_seeds = f" (median of {count} seeds)" if count > 1 else ""
-    first = f"{what} {design_name(best)}: {write(costs[best])}{of_seeds}"
+    first = f"{begin} {design_name(best)}: {write(costs[best])}{of_seeds}"
     return f"{first}{_compared(best, costs)}.{_paying(costs)}"
 
 
@@ -155,22 +155,23 @@ def _compared(best: Any, costs: Mapping[Any, float]) -> str:
 
     def ratio(others: Mapping[Any, float]) -> tuple[float, Any] | None:
         known = [(value, name) for name, value in others.items() if isfinite(value)]
-        return min(known, key=lambda each: each[0]) if known else None
+        return min(known, key=lambda pair: pair[0]) if known else None
 
-    said = []
-    own = dict(best)
-    if "workers" in own:
+    comparisons = []
+    design = dict(best)
+    if "workers" in design:
         fewest = min(dict(name)["workers"] for name in costs)
         alone = ratio({n: c for n, c in costs.items() if dict(n)["workers"] == fewest})
-        if alone is not None and own["workers"] != fewest:
-            said.append(_faster(alone[0] / cost, argument("workers", fewest)))
-    if "algorithm" in own:
-        others = {n: c for n, c in costs.items() if dict(n).get("algorithm") != own["algorithm"]}
+        if alone is not None and design["workers"] != fewest:
+            comparisons.append(_faster(alone[0] / cost, argument("workers", fewest)))
+    if "algorithm" in design:
+        others = {n: c for n, c in costs.items() if dict(n).get("algorithm") != design["algorithm"]}
         if (other := ratio(others)) is not None:
-            said.append(_faster(other[0] / cost, design_name(other[1])))
-    if not said and (other := ratio({n: c for n, c in costs.items() if n != best})) is not None:
-        said.append(_faster(other[0] / cost, design_name(other[1])))
-    return f", {' and '.join(said)}" if said else ""
+            comparisons.append(_faster(other[0] / cost, design_name(other[1])))
+    rest = {name: cost for name, cost in costs.items() if name != best}
+    if not comparisons and (other := ratio(rest)) is not None:
+        comparisons.append(_faster(other[0] / cost, design_name(other[1])))
+    return f", {' and '.join(comparisons)}" if comparisons else ""
 
 
 def _faster(ratio: float, other: str) -> str:

@@ -55,7 +55,7 @@ def utilisation_chart(runs: Sequence[Run], of_run: Callable[[Run], Shares], titl
     """Return bars for the nodes of one run, dots for many nodes, means for several runs."""
     shares = [of_run(run) for run in runs]
     groups = sorted(
-        {(node_group(node), resource) for each in shares for node, resource in each},
+        {(node_group(node), resource) for run_shares in shares for node, resource in run_shares},
         key=lambda row: (row[0], list(LANES).index(row[1])),
     )
     if len(runs) > 1:
@@ -105,11 +105,13 @@ def _mean_shares(
     """Return a row for each run, with the mean of each kind of nodes and resource."""
     marks = []
     for color, (group, resource) in enumerate(groups):
-        for run, each in zip(runs, shares, strict=True):
-            own = [s for (n, of), s in each.items() if of == resource and node_group(n) == group]
-            if own:
-                mean, series = sum(own) / len(own), f"{group}s, {resource}"
-                label = f"{series}: {mean:.1%} on average ({min(own):.1%} to {max(own):.1%})"
+        for run, run_shares in zip(runs, shares, strict=True):
+            values = [
+                s for (n, of), s in run_shares.items() if of == resource and node_group(n) == group
+            ]
+            if values:
+                mean, series = sum(values) / len(values), f"{group}s, {resource}"
+                label = f"{series}: {mean:.1%} on average ({min(values):.1%} to {max(values):.1%})"
                 at = np.array([mean]), np.array([float(run.index)])
                 marks.append(Dots(*at, (label,), run.index, series, "diamond", color))
     names = [run.name for run in runs]
@@ -145,10 +147,10 @@ def boxes_by_series(
     looks: Mapping[str, tuple[float, int]],
 ) -> list[Boxes]:
     """Return boxes, those of each series as one mark with its height and colour of `looks`."""
-    begin, end, row = (np.asarray(each, dtype=np.float64) for each in (begin, end, row))
+    begin, end, row = (np.asarray(values, dtype=np.float64) for values in (begin, end, row))
     marks = []
     for name, (height, color) in looks.items():
-        chosen = [place for place, own in enumerate(series) if own == name]
+        chosen = [place for place, other in enumerate(series) if other == name]
         if chosen:
             texts = tuple(labels[place] for place in chosen)
             where = begin[chosen], end[chosen], row[chosen]
@@ -205,21 +207,21 @@ def lane_timeline(
     for resource in spans.resource.distinct():
         if (lane := lane_of(resource)) in resources:
             resources[lane].append(resource)
-    used = {lane: own for lane, own in resources.items() if own}
+    used = {lane: names for lane, names in resources.items() if names}
     lines = sorted({lanes[lane][0] for lane in used})
     marks = []
-    for lane, own in used.items():
+    for lane, names in used.items():
         line, color = lanes[lane]
         offset = (lines.index(line) - (len(lines) - 1) / 2) * FILLED / len(lines)
-        drawn = spans[spans.resource.isin(*own)]
+        drawn = spans[spans.resource.isin(*names)]
         boxes = [_joined(drawn, node, last / PIXELS) for node in nodes]
         labels = tuple(
             f"{node}, {lane}: {counted(number, 'span')}, {format_duration(until - since)}"
             for node, box in zip(nodes, boxes, strict=True)
-            for since, until, number in zip(*(each.tolist() for each in box), strict=True)
+            for since, until, number in zip(*(column.tolist() for column in box), strict=True)
         )
         begin, end = (np.concatenate([box[place] for box in boxes]) for place in (0, 1))
-        row = np.repeat(np.arange(len(nodes)) + offset, [len(each[0]) for each in boxes])
+        row = np.repeat(np.arange(len(nodes)) + offset, [len(box[0]) for box in boxes])
         height = 0.9 * FILLED / len(lines)
         marks.append(Boxes(begin, end, row, labels, height, color, lane, run.index))
     caption = "Spans closer than a pixel are drawn as one."
@@ -229,10 +231,10 @@ def lane_timeline(
 
 
 def _joined(spans: Spans, node: str, gap: float) -> tuple[Floats, Floats, Any]:
-    own = spans[spans.node.isin(node)]
-    begin, end = union(own.begin, own.end, gap)
-    first = np.searchsorted(np.sort(own.begin), begin)
-    return begin, end, np.diff(first, append=len(own))
+    spans = spans[spans.node.isin(node)]
+    begin, end = union(spans.begin, spans.end, gap)
+    first = np.searchsorted(np.sort(spans.begin), begin)
+    return begin, end, np.diff(first, append=len(spans))
 
 
 def lane_of(resource: str, name: str, phases: Collection[str] = ()) -> str:

@@ -44,13 +44,13 @@ def participations(run: Run) -> Floats:
     if not len(numbers):
         return np.zeros(0)
     _, counts = np.unique(numbers, return_counts=True)
-    asked = scalar_arguments(run).get("clients")
-    idle = max(0, asked - len(counts)) if isinstance(asked, int) else 0
+    clients = scalar_arguments(run).get("clients")
+    idle = max(0, clients - len(counts)) if isinstance(clients, int) else 0
     return np.concatenate([counts, np.zeros(idle)]).astype(np.float64)
 
 
 def _participation(runs: Sequence[Run]) -> Chart:
-    counts = {run.index: each for run in runs if len(each := participations(run))}
+    counts = {run.index: own for run in runs if len(own := participations(run))}
     rows = histograms_by_run(
         runs, lambda run: histogram(counts[run.index]) if run.index in counts else None
     )
@@ -106,16 +106,16 @@ def _staleness_by(run: Run, values: Floats, write: Callable[[str], str]) -> Grou
     edges = np.unique([*bounds[:-1], np.inf])
     group = np.searchsorted(edges, values, side="right") - 1
     x, spread, labels = [], [], []
-    for each in np.unique(group[places[:rows]]):
-        own = values[group == each]
-        ages = staleness.value[:rows][group[places[:rows]] == each]
+    for number in np.unique(group[places[:rows]]):
+        members = values[group == number]
+        ages = staleness.value[:rows][group[places[:rows]] == number]
         low, middle, high = np.percentile(ages, (LOW, 50, HIGH))
-        x.append(own.mean())
+        x.append(members.mean())
         spread.append((low, middle, high))
-        least, most = f"{own.min():,.4g}", f"{own.max():,.4g}"
+        least, most = f"{members.min():,.4g}", f"{members.max():,.4g}"
         values_text = write(least if least == most else f"{least} to {most}")
         labels.append(
-            f"{counted(len(own), 'client')}, {values_text}: "
+            f"{counted(len(members), 'client')}, {values_text}: "
             f"staleness {middle:.3g} ({low:.3g} to {high:.3g})"
         )
     return np.array(x), np.array(spread).T, labels
@@ -168,12 +168,12 @@ def waits_caused(run: Run) -> Floats:
     begins = np.flatnonzero(np.diff(times, prepend=-1.0))
     caused: dict[int, float] = {}
     for begin, end in zip(begins, [*begins[1:], len(times)], strict=True):
-        own = waiting.value[begin:end]
-        last = begin + int(own.argmin())
+        seconds = waiting.value[begin:end]
+        last = begin + int(seconds.argmin())
         client = taken.get((float(times[last]), waiting.node[last]))
-        if len(own) > 1 and client is not None:
-            caused[client] = caused.get(client, 0.0) + float(own.sum())
-    return np.sort(np.array([each for each in caused.values() if each > 0]))[::-1]
+        if len(seconds) > 1 and client is not None:
+            caused[client] = caused.get(client, 0.0) + float(seconds.sum())
+    return np.sort(np.array([total for total in caused.values() if total > 0]))[::-1]
 
 
 def _waiting(runs: Sequence[Run]) -> Chart | None:

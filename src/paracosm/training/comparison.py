@@ -83,12 +83,12 @@ def rounded_up(value: float) -> float:
     power = floor(log10(value)) - 1
     digits = ceil(value / 10.0**power)
     candidates = (float(f"{digits + more}e{power}") for more in range(3))
-    return next(each for each in candidates if each >= value)
+    return next(level for level in candidates if level >= value)
 
 
 def compare(trials: Trials) -> str | None:
     """Say which design is best, by how much, and where it stops paying; None for one design."""
-    computed = [each for each in trials.runs if each.summary.final_loss is not None]
+    computed = [trial for trial in trials.runs if trial.summary.final_loss is not None]
     trials = with_fewest_arguments(replace(trials, runs=computed) if computed else trials)
     if len(by_design(trials)) < 2:
         return None
@@ -101,13 +101,13 @@ def _fastest(trials: Trials) -> str:
     if trials.goal is None:
         if any(trial.summary.final_loss is not None for trial in trials.runs):
             return ""
-        costs = {name: median_of(each, _seconds_an_example) for name, each in designs.items()}
+        costs = {name: median_of(seeds, _seconds_an_example) for name, seeds in designs.items()}
         if not any(map(isfinite, costs.values())):
             return ""
         best = "Highest throughput with"
         return comparisons_of_best(designs, costs, best, lambda cost: f"{1 / cost:,.0f} examples/s")
     goal = _capitalised(trials.goal.text)
-    costs = {name: median_of(each, lambda trial: trial.time) for name, each in designs.items()}
+    costs = {name: median_of(seeds, lambda trial: trial.time) for name, seeds in designs.items()}
     if not any(map(isfinite, costs.values())):
         return f"{goal} is never reached."
     return comparisons_of_best(
@@ -128,7 +128,7 @@ def _lowest(trials: Trials) -> str:
         return ""
     designs = by_design(trials)
     losses = {
-        name: median_of(each, lambda t: t.summary.final_loss) for name, each in designs.items()
+        name: median_of(seeds, lambda t: t.summary.final_loss) for name, seeds in designs.items()
     }
     best = min(losses, key=lambda name: losses[name])
     if not isfinite(losses[best]):

@@ -58,7 +58,7 @@ def _failures(summary: TrainingSummary) -> str | None:
         "nodes were slow": cost.slowdowns,
         "messages were lost": cost.lost_messages,
     }
-    failures = [f"{what} {_times(count)}" for what, count in counts.items() if count]
+    failures = [f"{cause} {_times(count)}" for cause, count in counts.items() if count]
     return (
         f"{cost.effective:.1%} of the time effective ({spent}); "
         f"{', '.join(failures) or 'nothing failed'}; "
@@ -122,7 +122,7 @@ def _time_to_accuracy(runs: Sequence[Run]) -> dict[str, list[str]]:
     run.
     """
     accuracies = [run.series("accuracy") for run in runs]
-    best = sorted((np.nanmax(each.value, initial=0.0) for each in accuracies), reverse=True)
+    best = sorted((np.nanmax(accuracy.value, initial=0.0) for accuracy in accuracies), reverse=True)
     reached = best[min(1, len(best) - 1)]
     level = next((level for level in LEVELS if level <= reached), None)
     if level is None:
@@ -141,10 +141,10 @@ def _name(known: Known) -> str | None:
 
 def _so_far(series: Callable[[str], Series]) -> dict[str, Any]:
     known: dict[str, Any] = {}
-    if newest := [each for name in ("staleness", "loss") if len(each := series(name))]:
-        known["updates"] = max(int(each.step[-1]) for each in newest)
-        known["virtual_time"] = max(float(each.virtual_time[-1]) for each in newest)
-        known["wall_time"] = max(float(each.wall_time[-1]) for each in newest)
+    if newest := [values for name in ("staleness", "loss") if len(values := series(name))]:
+        known["updates"] = max(int(values.step[-1]) for values in newest)
+        known["virtual_time"] = max(float(values.virtual_time[-1]) for values in newest)
+        known["wall_time"] = max(float(values.wall_time[-1]) for values in newest)
     for key, name in (("final_loss", "loss"), ("final_accuracy", "accuracy")):
         if len(values := series(name)):
             known[key] = float(values.value[-1])
@@ -168,7 +168,7 @@ def _origins(summary: TrainingSummary) -> dict[str, str]:
 
 def _styles(runs: Sequence[Run]) -> list[Style] | None:
     """Distinguish algorithms by hue and numbers of workers by shade, where runs differ in them."""
-    kinds = [(each.get("algorithm"), each.get("workers")) for each in varied_of(runs)]
+    kinds = [(varied.get("algorithm"), varied.get("workers")) for varied in varied_of(runs)]
     if len(set(kinds)) < 2:
         return None
     hues = list(dict.fromkeys(algorithm for algorithm, _ in kinds))
@@ -278,11 +278,11 @@ def _staleness_by_tensor(runs: Sequence[Run]) -> Chart | None:
     by_tensor = runs[0].numbers.get("staleness") or {}
     if len(runs) > 1 or len(by_tensor) < 2:
         return None
-    ordered = sorted(by_tensor.items(), key=lambda each: -(each[1].mean or 0.0))
+    ordered = sorted(by_tensor.items(), key=lambda item: -(item[1].mean or 0.0))
     rows = [
         (name, runs[0].index, bins)
-        for name, each in ordered
-        if (bins := counted_histogram(each)) is not None
+        for name, staleness in ordered
+        if (bins := counted_histogram(staleness)) is not None
     ]
     title = "Staleness by tensor"
     return histogram_chart("staleness_tensor", title, STALENESS, "gradients", rows, "tensor")

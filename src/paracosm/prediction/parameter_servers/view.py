@@ -55,13 +55,14 @@ def _of_throughput(text: Callable[[ThroughputSummary], str | None]) -> Figure:
 
 
 def _saturation(summary: ThroughputSummary) -> str | None:
-    found = summary.saturation
+    saturation = summary.saturation
     if len(summary.throughput) < 2:
         return None
-    if found is None:
+    if saturation is None:
         return "not yet"
-    row = next(row for row in summary.throughput if row.workers == found.workers)
-    return f"{found.workers:,} workers, {_rate(row.steps_per_second)} steps/s ({found.because})"
+    row = next(row for row in summary.throughput if row.workers == saturation.workers)
+    rate, because = _rate(row.steps_per_second), saturation.because
+    return f"{saturation.workers:,} workers, {rate} steps/s ({because})"
 
 
 FIGURES: Mapping[str, Figure] = {
