@@ -90,7 +90,7 @@ def _heights(quantity: Quantity, trials: Trials) -> tuple[Axis, float] | None:
     limits = (low / margin, top * margin) if log else (min(0.0, low), top + margin)
     title, unit = quantity.title.lower(), quantity.unit
     if unit in UNITS:
-        axis = Axis(title, unit, log, title, limits=limits)
+        axis = Axis(title, unit, log, "time" if unit == "s" else title, limits=limits)
     else:
         label = {"%": title, "J": f"{title} (J)"}.get(unit, unit)
         axis = Axis(label, log=log, switch=label, percent=unit == "%", limits=limits)
