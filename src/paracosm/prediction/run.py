@@ -18,7 +18,6 @@ from paracosm.prediction.host_costs import find_interference
 from paracosm.prediction.job import (
     JobPrediction,
     ideal_throughput,
-    job_timeline,
     predict_job,
     shown_ranks,
 )
@@ -49,6 +48,7 @@ from paracosm.profiling.durations import environments_in, find_durations
 from paracosm.profiling.environment import Environment
 from paracosm.results import JobSummary, RankedStrategy, StrategySearch, Summary, ThroughputSummary
 from paracosm.results.kind import with_unchanged
+from paracosm.simulation.breakdown import job_timeline
 from paracosm.timeline import Timeline
 from paracosm.units import format_duration, format_size
 

@@ -11,13 +11,9 @@ from paracosm.cluster import Link, star, switch
 from paracosm.errors import InputError
 from paracosm.graphs import Node, Op, build_graph
 from paracosm.jobs.strategies import Replica, parse_strategy
-from paracosm.prediction.job import (
-    ideal_throughput,
-    predict_job,
-    rank_breakdown,
-    strategies_by_workers,
-)
+from paracosm.prediction.job import ideal_throughput, predict_job, strategies_by_workers
 from paracosm.prediction.summary import job_bottleneck
+from paracosm.simulation.breakdown import rank_breakdown
 
 MS = 1e-3
 FREE = Link()

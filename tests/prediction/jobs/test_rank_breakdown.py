@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.jobs import Codebook, ProgramWriter, write_communicators, write_job
-from paracosm.prediction.job import PARTS, rank_breakdown
+from paracosm.simulation.breakdown import PARTS, rank_breakdown
 from paracosm.simulation.replay import replay_job
 from paracosm.simulation.static import JobSchedule
 
