@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributed import ReduceOp, Work
 
 from paracosm.emulation.backend import checks, values
-from paracosm.emulation.backend.runtime import Member, Runtime, call_all
+from paracosm.emulation.backend.runtime import GroupRuntime, Member, call_all
 from paracosm.emulation.backend.work import AllOf
 
 Tensors = list[Tensor]
@@ -25,7 +25,7 @@ class Collectives:
     PyTorch 2.13 and those before. `values` fills the outputs.
     """
 
-    def __init__(self, runtime: Runtime, member: Member) -> None:
+    def __init__(self, runtime: GroupRuntime, member: Member) -> None:
         self._runtime = runtime
         self._member = member
         self._ranks = len(member.members)

@@ -12,12 +12,12 @@ from torch.distributed import ProcessGroup
 
 from paracosm.emulation.backend.checks import library_of
 from paracosm.emulation.backend.collectives import Collectives
-from paracosm.emulation.backend.runtime import Member, Runtime
+from paracosm.emulation.backend.runtime import GroupRuntime, Member
 
 BACKEND = "paracosm"  # name of the backend among those of torch.distributed
 
 
-def register(runtime: Runtime) -> None:
+def register(runtime: GroupRuntime) -> None:
     """Make the backend known to torch.distributed, for the groups of this process."""
     runtime.start()
 
@@ -46,7 +46,7 @@ class EmulatedGroup(Collectives, ProcessGroup):  # type: ignore[misc]  # names o
     supports_shrinking = False
     supports_time_estimate = False
 
-    def __init__(self, runtime: Runtime, member: Member, store: Any) -> None:
+    def __init__(self, runtime: GroupRuntime, member: Member, store: Any) -> None:
         ProcessGroup.__init__(self, member.rank, len(member.members))  # type: ignore[call-arg]
         Collectives.__init__(self, runtime, member)
         self._store = store

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from paracosm.emulation.backend.group import BACKEND, EmulatedGroup, register
-from paracosm.emulation.backend.runtime import Runtime
+from paracosm.emulation.backend.runtime import GroupRuntime
 from paracosm.emulation.rank.launchers import (
     LocalStore,
     bound_device,
@@ -34,7 +34,7 @@ _HOOKS = (
 )
 
 
-def install(runtime: Runtime) -> None:
+def install(runtime: GroupRuntime) -> None:
     """Register the emulated process group and use it for every group of the script's.
 
     A script may ask for any backend that PyTorch knows ("gloo", "nccl", "cpu:gloo,cuda:nccl", none
@@ -87,7 +87,7 @@ def _replace(name: str, by: Any) -> None:
             setattr(module, name, by)
 
 
-def _maker(runtime: Runtime) -> Callable[..., Made]:
+def _maker(runtime: GroupRuntime) -> Callable[..., Made]:
     rank, world = runtime.setting.rank, runtime.setting.config.world
     make: Callable[..., Made] = c10d._new_process_group_helper
 

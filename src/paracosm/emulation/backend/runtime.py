@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +43,53 @@ class _UnderWay:
     record: Callable[[float], None]  # records it, given when it was done
 
 
-class Runtime:
+class GroupRuntime(ABC):
+    """What process groups ask of the rank that they are in."""
+
+    def __init__(
+        self, setting: Setting, recorder: RecordWriter, refuse: Callable[[str], Exception]
+    ) -> None:
+        self.setting = setting
+        self.recorder = recorder
+        self.refuse = refuse
+        self.asked_backend = ""
+        self.cpu_is_cuda = False  # whether the script asked for a device that the CPU stands for
+        self.sent = Sent(setting.seed)
+        self.parts = Parts()
+        self._notes: set[str] = set()
+
+    def start(self) -> None:  # noqa: B027 - not every runtime has something to prepare
+        """Prepare for the first group."""
+
+    def note(self, text: str) -> None:
+        """Record, once, what a user should know of the values."""
+        if text not in self._notes:
+            self._notes.add(text)
+            self.recorder.append(Note(self.setting.rank, False, text))
+
+    @abstractmethod
+    def join(
+        self, name: str, rank: int, members: Sequence[int], asked: str, timeout: float
+    ) -> Member:
+        """Return this rank's membership of a new group."""
+
+    @abstractmethod
+    def ask(
+        self,
+        member: Member,
+        kind: str,  # as in `records.Collective`
+        size: int,
+        *,
+        peer: int = -1,  # rank in the group of the root or the other end; -1 for none
+        inputs: Sequence[Tensor] = (),  # what this rank gives
+        outputs: Sequence[Tensor] = (),  # what it gets
+        fill: Callable[[], None] | None = None,  # writes the outputs
+        on_end: Callable[[], None] | None = None,  # called as it is waited for
+    ) -> Work:
+        """Begin a collective, and return its handle."""
+
+
+class Runtime(GroupRuntime):
     def __init__(
         self,
         setting: Setting,
@@ -52,16 +99,11 @@ class Runtime:
         waits: Waits,
         measures: bool = False,  # whether collectives take no time here, so that computing shows
     ) -> None:
-        self.setting = setting
-        self.recorder = recorder
-        self.asked_backend = ""
-        self.cpu_is_cuda = False  # whether the script asked for a device that the CPU stands for
+        refuse = refuser(recorder, setting.rank, "not supported in backend mode")
+        super().__init__(setting, recorder, refuse)
         self.waiting = Waiting(Sleeper(), Completion(), recorder.flush, waits.add)
         self._waits = waits
         self._measures = measures
-        self.sent = Sent(setting.seed)
-        self.parts = Parts()
-        self.refuse = refuser(recorder, setting.rank, "not supported in backend mode")
         self._communication = communication
         self._peers = peers
         self._ports = Ports(setting.config.shared)
@@ -69,7 +111,6 @@ class Runtime:
         self._streams: dict[torch.device, CudaStreams] = {}
         self._lock = threading.Lock()
         self._has_warned = False
-        self._notes: set[str] = set()
         self._process = 0
 
     def start(self) -> None:
@@ -111,14 +152,14 @@ class Runtime:
     def ask(
         self,
         member: Member,
-        kind: str,  # as in `records.Collective`
+        kind: str,
         size: int,
         *,
-        peer: int = -1,  # rank in the group of the root or the other end; -1 for none
-        inputs: Sequence[Tensor] = (),  # what this rank gives
-        outputs: Sequence[Tensor] = (),  # what it gets
-        fill: Callable[[], None] | None = None,  # writes the outputs
-        on_end: Callable[[], None] | None = None,  # called as it is waited for
+        peer: int = -1,
+        inputs: Sequence[Tensor] = (),
+        outputs: Sequence[Tensor] = (),
+        fill: Callable[[], None] | None = None,
+        on_end: Callable[[], None] | None = None,
     ) -> Work:
         asked = self._waits.now()
         other = member.members[peer] if peer >= 0 else -1
@@ -197,12 +238,6 @@ class Runtime:
         workers = _comm_workers(member.asked, where)
         self.recorder.append(Collective(*what, *times, -workers, site))
         return work
-
-    def note(self, text: str) -> None:
-        """Record, once, what a user should know of the values."""
-        if text not in self._notes:
-            self._notes.add(text)
-            self.recorder.append(Note(self.setting.rank, False, text))
 
     def record_ended(self, now: float) -> None:
         """Record what has ended by an instant; before that, its end may still move."""
