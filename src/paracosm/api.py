@@ -22,6 +22,7 @@ from paracosm.results import (
     ProfileSummary,
     RelaxationSummary,
     ReplaySummary,
+    ScriptSummary,
     StrategyPlanSummary,
     Summary,
     TrainingSummary,
@@ -77,15 +78,20 @@ def predict(config: Config = None, **options: Any) -> Result[Summary]:
 
 def emulate(
     script: Folder | None = None, config: Config = None, **options: Any
-) -> Result[EmulationSummary]:
+) -> Result[EmulationSummary | ScriptSummary]:
     """Run an unmodified training script as one rank of a world whose other ranks are emulated.
 
         paracosm.emulate("train.py", world_size=8, latency="20us", bandwidth="10Gbit/s")
 
+    Or on hardware that is not there:
+
+        paracosm.emulate("train.py", hardware="dgx-h100", world_size=512)
+
     Arguments as of `train`.
     """
     given = options if script is None else {"script": str(read_path(script, "script")), **options}
-    return cast("Result[EmulationSummary]", _run("emulate", config, given))
+    result = _run("emulate", config, given)
+    return cast("Result[EmulationSummary | ScriptSummary]", result)
 
 
 def plan(

@@ -30,6 +30,7 @@ from paracosm.cli.options import (
 from paracosm.cli.run_verb import run_verb, show_summary, why, write_report_of
 from paracosm.cli.verbs import Verb
 from paracosm.emulation.config import EmulateConfig, Setting
+from paracosm.emulation.kind import KIND
 from paracosm.emulation.records import RecordReader
 from paracosm.emulation.result import EmulationResult, Metrics, result_of
 from paracosm.errors import InputError
@@ -56,7 +57,7 @@ class _Emulate(Verb):
 COMMANDS = {"emulate": _Emulate}
 
 
-@with_run_flags(EmulateConfig, positional=("script", "arguments"), scalars=True)
+@with_run_flags(*KIND.models, positional=("script", "arguments"), scalars=True)
 def emulate(
     script: Annotated[
         Path | None,

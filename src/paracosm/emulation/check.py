@@ -7,14 +7,12 @@ from typing import Any
 
 from paracosm.data_files import read_json
 from paracosm.emulation.communication import communication_of
-from paracosm.emulation.config import EmulateConfig
+from paracosm.emulation.config import MOST_RANKS, EmulateConfig
 from paracosm.emulation.peers import peers_of
 from paracosm.emulation.rank_records import is_measured
 from paracosm.emulation.records import MEASUREMENT, Group, Record, load_records
 from paracosm.errors import InputError, require
 from paracosm.results import EmulationSummary, without_digest
-
-MOST_RANKS = 100_000
 
 
 def check_emulation(config: EmulateConfig) -> None:

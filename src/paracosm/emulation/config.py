@@ -75,6 +75,17 @@ def _ranks(value: Any) -> Any:
     return value
 
 
+def first_rank(value: Any) -> Any:
+    """Return the rank of a list of one, as a study of several ranks has it."""
+    ranks = _ranks(value)
+    return ranks[0] if isinstance(ranks, tuple | list) and len(ranks) == 1 else value
+
+
+def is_module(script: Path | None) -> bool:
+    """Whether a script is given as `python -m` takes it."""
+    return str(script).startswith("module:")
+
+
 def _read(parse: Callable[[str], Any]) -> PlainValidator:
     """Return the validator that reads a text, or None from "none"."""
 
@@ -88,6 +99,8 @@ def _read(parse: Callable[[str], Any]) -> PlainValidator:
 
 _AS_TEXT = PlainSerializer(lambda value: None if value is None else str(value))
 
+
+MOST_RANKS = 100_000
 
 _CALIBRATED = {"bandwidth", "latency", "overhead", "core_bandwidth"}
 
@@ -220,7 +233,7 @@ class EmulateConfig(ClusterFields):
 
     @property
     def is_module(self) -> bool:
-        return str(self.script).startswith("module:")
+        return is_module(self.script)
 
     @property
     def has_links(self) -> bool:
@@ -374,12 +387,25 @@ VARIABLE = "PARACOSM_EMULATION"  # environment variable that holds a `Setting`
 
 
 @dataclass(frozen=True)
+class RecordedDevice:
+    """The device that a script runs on, where it is not there and what it would do is recorded."""
+
+    name: str  # in the catalogue
+    title: str  # as its driver names it
+    capability: tuple[int, int]
+    memory: int  # bytes
+    iterations: int  # after which the script is ended
+    recording: Path  # file that is written at the end
+
+
+@dataclass(frozen=True)
 class Setting:
     config: EmulateConfig
     seed: int  # of everything that is random
     rank: int  # of this process; -1 for the emulator
     records: Path  # file that it writes its records to
     launcher: int | None = None  # id of the process that this one ends with
+    device: RecordedDevice | None = None  # that is not there; None where the script really computes
 
     def environment(self) -> dict[str, str]:
         """Return the variables that pass this on and, as torchrun does, identify a real rank."""
@@ -391,7 +417,9 @@ class Setting:
             "RANK": self.rank,
             "WORLD_SIZE": world,
             # By which scripts choose their device: this machine may have those of real ranks only.
-            "LOCAL_RANK": self.config.rank.index(self.rank),
+            "LOCAL_RANK": self.config.rank.index(self.rank)
+            if self.device is None
+            else self.rank % local,
             "LOCAL_WORLD_SIZE": local,
             "GROUP_RANK": self.rank // local,
             "GROUP_WORLD_SIZE": -(-world // local),

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from paracosm.cluster.changes import WORTH_FASTER_LINKS, parse_change, with_twice_the_bandwidth
 from paracosm.emulation.check import load_measured
-from paracosm.emulation.config import EmulateConfig, Setting
+from paracosm.emulation.config import EmulateConfig, RecordedDevice, Setting
 from paracosm.emulation.delays import Delays, summarise_delays
 from paracosm.emulation.rank_records import is_measured
 from paracosm.emulation.records import Record, RecordReader
@@ -181,9 +181,13 @@ class _Job:
 
 
 def run_job(
-    config: EmulateConfig, seed: int, folder: Path, on_records: Callable[[list[Record]], None]
+    config: EmulateConfig,
+    seed: int,
+    folder: Path,
+    on_records: Callable[[list[Record]], None],
+    device: RecordedDevice | None = None,
 ) -> Ended:
-    """Run the script as the real ranks of the job until they end.
+    """Run the script as the real ranks of the job until they end; with `device`, on that.
 
     Ctrl-C is passed on to the script, and so is SIGTERM or SIGHUP to this process. New
     records go to `on_records`, their files to `folder`.
@@ -199,7 +203,7 @@ def run_job(
             allow_open_files(config.world)  # gloo has a socket for each peer
             job.emulator = _start_emulator(config, seed, folder, port, job)
         for rank in config.rank:
-            job.ranks[rank] = _start_rank(config, seed, rank, folder, port, job, costs)
+            job.ranks[rank] = _start_rank(config, seed, rank, folder, port, job, costs, device)
         try:
             with _signals_raise_interrupt():
                 failed = _watch(job, on_records)
@@ -225,13 +229,15 @@ def _start_rank(
     port: int,
     job: _Job,
     costs: contextlib.ExitStack,  # is closed when the rank has ended
+    device: RecordedDevice | None,
 ) -> subprocess.Popen[bytes]:
     command = ["paracosm.emulation.rank.main", str(config.script), *config.arguments]
     out = subprocess.DEVNULL if config.output == "none" else None
     if config.output == "stderr":
         out = sys.stderr.fileno()
     sys.stdout.flush()
-    setting = Setting(config, seed, rank, folder / f"rank{rank}.records", os.getpid())
+    records = folder / f"rank{rank}.records"
+    setting = Setting(config, seed, rank, records, os.getpid(), device)
     variables = None
     if config.nccl:
         from paracosm.emulation.nccl.table import CostTable

@@ -28,6 +28,7 @@ KNOWN = {"measured": "efficiency", "other devices": "pooled", "assumed": "datash
 """Sources of durations, by how an efficiency is known."""
 
 PATTERNS = (
+    ("elementwise", re.compile(r"^fsdp\.")),  # copies into and out of what is gathered
     ("attention", re.compile(r"attention|flash", re.IGNORECASE)),
     ("convolution", re.compile(r"conv(?!ert)")),
     ("batched product", re.compile(r"bmm|baddbmm")),

@@ -705,6 +705,72 @@ class EmulationSummary(Summary):
     twice_bandwidth: float | None = None
 
 
+class ScriptMemory(JsonObject):
+    """The memory of a rank on a device.
+
+    Attributes:
+        allocated: bytes that tensors hold at most in an iteration; `by_kind` what they are for.
+        reserved: bytes that PyTorch's allocator holds for them.
+        overhead: bytes of CUDA and NCCL, assumed.
+        capacity: bytes of the device.
+        verdict: "fits", "tight" or "does not fit".
+    """
+
+    allocated: int
+    by_kind: Mapping[str, int]
+    reserved: int
+    overhead: int
+    capacity: int
+    verdict: str
+
+
+class ScriptSummary(Summary):
+    """Of `paracosm emulate --hardware`: an unmodified script on a device that is not there.
+
+    Attributes:
+        hardware: the device's name in the catalogue; `node` what joins it to others.
+        rank: those that were recorded; times are of the slowest, memory of the fullest.
+        iteration_time, interval: of a typical iteration; `iteration_times` of all that were
+            recorded but the first, which also prepares.
+        waits: share of an iteration in which the device waits for communication; `launch_bound`
+            for the host.
+        flops: of an iteration of one rank; `peak_flops` the device's per second, for its most used
+            type of number.
+        by_class: seconds of an iteration's ops by class, `largest` the distinct ops that take most.
+        collectives: of an iteration by kind: count, bytes and seconds.
+        assumed: values that were read and never computed: text, line of the script, count.
+        recording: seconds and bytes that the recording took here; None where it was reused.
+    """
+
+    verb: ClassVar[str] = "emulate"
+    kind: Literal["script"] = "script"
+    exit_code: int | None
+    world_size: int
+    hardware: str
+    node: str
+    rank: Sequence[int]
+    iterations: int
+    iteration_time: float | None
+    interval: Interval | None
+    iteration_times: Sequence[float]
+    breakdown: Seconds | None
+    waits: float | None
+    launch_bound: float | None
+    flops: int | None
+    peak_flops: float | None
+    by_class: Seconds
+    largest: Sequence[Json]
+    collectives: Mapping[str, Json]
+    memory: ScriptMemory | None
+    assumed: Sequence[Json]
+    durations: Mapping[str, str]
+    notes: Sequence[Json]
+    wall_time: float
+    recording: Json | None = None
+    twice_bandwidth: float | None = None
+    unchanged: ScriptSummary | None = None
+
+
 class ProfileSummary(Summary):
     """Of `paracosm profile ops`; `iteration_time` is measured, None without real iterations."""
 

@@ -65,6 +65,22 @@ class Device(_Entry):
     memory_bandwidth: Annotated[Bandwidth, Above0, WithUnit] = Field(description="as 2039 GB/s")
     power: Annotated[float, Above0] | None = Field(None, description="watts that it may draw")
     node: str | None = Field(None, description="the node that it is usually sold in")
+    capability: tuple[int, int] | None = Field(
+        None, description="CUDA's compute capability, [9, 0], by which PyTorch chooses kernels"
+    )
+
+    @property
+    def compute_capability(self) -> tuple[int, int]:
+        """Its capability; where none is given, the least that multiplies its types of numbers."""
+        if self.capability is not None:
+            return self.capability
+        least = {"float8": (9, 0), "bfloat16": (8, 0), "float16": (7, 0)}
+        return next((least[dtype] for dtype in least if dtype in self.peak_tflops), (6, 0))
+
+    @property
+    def driver_name(self) -> str:
+        """What its driver calls it, or its title."""
+        return self.reported_as[0] if self.reported_as else self.title
 
     def peak(self, dtype: str) -> float:
         """Return flop/s for numbers of a type; InputError where the device has no such units."""

@@ -37,7 +37,7 @@ from paracosm.emulation.wire.announcements import AnnouncementWriter, announceme
 from paracosm.emulation.wire.store import bound
 
 if TYPE_CHECKING:
-    from paracosm.emulation.backend.runtime import Runtime
+    from paracosm.emulation.backend.runtime import GroupRuntime, Runtime
 
 _EMULATOR = "emulator.records"
 _ON_CPU = (
@@ -58,7 +58,12 @@ def prepare(setting: Setting) -> None:
     run_spawned_rank(setting, note)
     where = "with --nccl" if setting.config.nccl else f"in {setting.config.mode} mode"
     refuse = refuser(recorder, setting.rank, f"not supported {where}")
-    runtime = None
+    runtime: GroupRuntime | None = None
+    if setting.device is not None:
+        from paracosm.emulation.device.prepare import prepare_device
+
+        prepare_device(setting, setting.device, recorder, end.watch_groups)
+        return
     if setting.config.nccl:
         from paracosm.emulation.nccl.rank import prepare_nccl
 

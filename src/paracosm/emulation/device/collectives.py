@@ -1,0 +1,285 @@
+"""Collectives of tensors on a device that is not there.
+
+Process groups come to `RecordingRuntime.ask`, as every emulated group does. Functional collectives
+of fake tensors never reach their group: PyTorch works out their shapes alone, so that without this
+the communication of tensor parallelism would be missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.distributed import Work
+from torch.distributed import distributed_c10d as c10d
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_flatten
+
+from paracosm.emulation.backend.runtime import GroupRuntime, Member
+from paracosm.emulation.backend.work import WaitedWork
+from paracosm.emulation.config import Setting
+from paracosm.emulation.device.recording import COLLECTIVE, HOST, WAIT, Call, RecordingWriter
+from paracosm.emulation.records import Group, RecordWriter
+
+if TYPE_CHECKING:
+    from paracosm.emulation.device.memory import DeviceMemory
+    from paracosm.emulation.device.streams import Streams
+    from paracosm.emulation.device.tracer import Tracer
+    from paracosm.emulation.device.values import Values
+
+FUNCTIONAL = frozenset({"_c10d_functional", "_c10d_functional_autograd"})
+
+_BUFFERED = ("all_gather", "reduce_scatter")
+_WORK = "_paracosm_work"  # the attribute of a result that has the number of its collective
+_KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+
+
+class RecordingRuntime(GroupRuntime):
+    """Gives collectives no time: what they are, and who waits for them, is recorded."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        recorder: RecordWriter,
+        refuse: Callable[[str], Exception],
+        writer: RecordingWriter,
+        streams: Streams,
+        memory: DeviceMemory,
+        values: Values,
+    ) -> None:
+        super().__init__(setting, recorder, refuse)
+        self._writer, self._streams, self._known = writer, streams, values
+        self._memory = memory
+        self._count = 0
+        self._last_sent: dict[Any, Tensor | None] = {}
+        self._awaited: list[tuple[int, bool]] = []  # by the end of the backward pass under way
+        self._callbacks: Any = None  # the stream on which callbacks of collectives run
+
+    def join(
+        self, name: str, rank: int, members: Sequence[int], asked: str, timeout: float
+    ) -> Member:
+        member = Member(name, rank, tuple(members), asked, timeout, None)
+        self._writer.groups[name] = member.members
+        rank_of_job = self.setting.rank
+        backend = asked or "undefined"
+        self.recorder.append(
+            Group(rank_of_job, name, len(members), member.members, backend, timeout)
+        )
+        return member
+
+    def note(self, text: str) -> None:
+        self._writer.notes[text] = None
+
+    def ask(
+        self,
+        member: Member,
+        kind: str,
+        size: int,
+        *,
+        peer: int = -1,
+        inputs: Sequence[Tensor] = (),
+        outputs: Sequence[Tensor] = (),
+        fill: Callable[[], None] | None = None,
+        on_end: Callable[[], None] | None = None,
+    ) -> Work:
+        tensors = (*inputs, *outputs)
+        is_on_device = any(isinstance(tensor, FakeTensor) for tensor in tensors)
+        if not tensors:  # a barrier
+            is_on_device = "nccl" in member.asked or not member.asked
+        other = member.members[peer] if peer >= 0 else -1
+        self._writer.groups[member.name] = member.members
+        stream = self._streams.current if is_on_device else HOST
+        number = self.record(Call(kind, size, member.name, other), stream)
+        if is_on_device:
+            if kind in _BUFFERED:
+                whole = outputs if kind == "all_gather" else inputs
+                self._memory.call([each for each in whole if not each.requires_grad], "collectives")
+            self._keep_values(kind, inputs, outputs)
+        else:
+            with _disable_current_modes():
+                for each in (fill, on_end):
+                    if each is not None:
+                        each()
+        return RecordedWork(self, number, outputs, is_on_device, peer)
+
+    def record(self, call: Call, stream: int) -> int:
+        """Record a collective, and return its number."""
+        number = self._count
+        self._count += 1
+        code = self._writer.call_code(call)
+        self._writer.add(COLLECTIVE, stream, code=code, number=number)
+        return number
+
+    def wait(self, number: int, is_on_device: bool) -> None:
+        """Record that the current stream, or the host, waits for a collective."""
+        self._writer.add(WAIT, self._streams.current if is_on_device else HOST, number=number)
+
+    def wait_at_end_of_backward(self, number: int, is_on_device: bool) -> None:
+        """Record a wait when the backward pass under way has ended, if there is one.
+
+        That is where DistributedDataParallel waits: in a callback that it queues behind this one,
+        when its last bucket is full.
+        """
+        if torch._C._current_graph_task_id() == -1:
+            return
+        if not self._awaited:
+            torch.autograd.Variable._execution_engine.queue_callback(self._backward_ended)
+        self._awaited.append((number, is_on_device))
+
+    def _backward_ended(self) -> None:
+        awaited, self._awaited = self._awaited, []
+        for number, is_on_device in awaited:
+            self.wait(number, is_on_device)
+        if self._callbacks is not None:
+            self._streams.Stream(stream_id=self._streams.current).wait_stream(self._callbacks)
+
+    @contextlib.contextmanager
+    def stream_of_callbacks(self, number: int, is_on_device: bool) -> Iterator[None]:
+        """Be on the stream of what follows a collective."""
+        if not is_on_device:
+            self.wait(number, is_on_device)
+            yield
+            return
+        if self._callbacks is None:
+            self._callbacks = self._streams.Stream()
+        with self._callbacks:
+            self.wait(number, is_on_device)
+            yield
+
+    def _keep_values(self, kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+        """Let outputs have the values that they have where every rank holds what this one holds."""
+        if kind == "send":
+            for tensor in inputs:
+                self._last_sent[tensor.shape, tensor.dtype] = self._known.known(tensor)
+            return
+        if kind in ("broadcast", "barrier"):
+            return
+        sources = [self._known.known(tensor) for tensor in inputs]
+        for tensor in outputs:
+            if kind == "recv":
+                value = self._last_sent.get((tensor.shape, tensor.dtype))
+            else:
+                value = next((each for each in sources if each is not None), None)
+                if value is not None and value.shape != tensor.shape:
+                    value = _repeated(value, tensor)
+            if value is None:
+                self._known.forget([tensor])
+            else:
+                self._known.keep(tensor, value.clone())
+
+
+def _repeated(value: Tensor, tensor: Tensor) -> Tensor | None:
+    if not value.numel() or tensor.numel() % value.numel():
+        return None
+    with _disable_current_modes():
+        times = tensor.numel() // value.numel()
+        return value.reshape(-1).repeat(times).reshape(tensor.shape)
+
+
+class RecordedWork(WaitedWork):
+    """Done at once for the script; who waits for it is recorded."""
+
+    def __init__(
+        self,
+        runtime: RecordingRuntime,
+        number: int,
+        outputs: Sequence[Tensor],
+        is_on_device: bool,
+        source: int,
+    ) -> None:
+        super().__init__()
+        self._runtime, self._number = runtime, number
+        self._outputs = list(outputs)
+        self._is_on_device = is_on_device
+        self._source = source
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        self._runtime.wait(self._number, self._is_on_device)
+        return True
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        future = _RecordedFuture(self._runtime, self._number, self._is_on_device)
+        future.set_result(self._outputs)
+        self._runtime.wait_at_end_of_backward(self._number, self._is_on_device)
+        return future
+
+    def is_completed(self) -> bool:
+        return True
+
+    def exception(self) -> BaseException | None:
+        return None
+
+    def result(self) -> list[Tensor]:
+        return self._outputs
+
+    def source_rank(self) -> int:
+        return self._source
+
+    _source_rank = source_rank
+
+
+class _RecordedFuture(torch.futures.Future[Any]):
+    """What follows a collective runs on a stream of its own, which waits for it, as NCCL's does."""
+
+    def __init__(self, runtime: RecordingRuntime, number: int, is_on_device: bool) -> None:
+        super().__init__()
+        self._of = runtime, number, is_on_device
+
+    def wait(self) -> Any:
+        runtime, number, is_on_device = self._of
+        runtime.wait(number, is_on_device)
+        return super().wait()
+
+    def then(self, callback: Callable[[Any], Any]) -> torch.futures.Future[Any]:
+        runtime, number, is_on_device = self._of
+
+        def following(future: Any) -> Any:
+            with runtime.stream_of_callbacks(number, is_on_device):
+                return callback(future)
+
+        return super().then(following)
+
+
+class FunctionalCollectives:
+    """Collectives that return new tensors (`torch.distributed._functional_collectives`)."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self.runtime: RecordingRuntime | None = None
+
+    def call(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        tracer = self._tracer
+        if func.namespace == "_c10d_functional_autograd":
+            return func.decompose(*args, **kwargs)
+        with tracer.fake:
+            result = func(*args, **kwargs)
+        outputs = [each for each in tree_flatten(result)[0] if isinstance(each, FakeTensor)]
+        name = func._schema.name.partition("::")[2]
+        if name == "wait_tensor":
+            number = getattr(args[0], _WORK, None)
+            if number is not None:
+                tracer.writer.add(WAIT, tracer.streams.current, number=number, phase=tracer.phase)
+            return result
+        for output in outputs:
+            tracer.memory.see(output, "collectives")
+        kind = next((kind for kind in _KINDS if name.startswith(kind)), None)
+        if kind is None or self.runtime is None:
+            return result
+        declared = [argument.name for argument in func._schema.arguments]
+        given = dict(zip(declared, args, strict=False)) | kwargs
+        group: Any = c10d._resolve_process_group(given["group_name"])  # type: ignore[attr-defined]
+        first = given[declared[0]]
+        inputs = [each for each in tree_flatten(first)[0] if isinstance(each, Tensor)]
+        sized = outputs if kind == "all_gather" else inputs
+        size = sum(tensor.numel() * tensor.element_size() for tensor in sized)
+        call = Call(kind, size, str(given["group_name"]))
+        tracer.writer.groups[call.group] = tuple(torch.distributed.get_process_group_ranks(group))
+        number = self.runtime.record(call, tracer.streams.current)
+        for output in outputs:
+            setattr(output, _WORK, number)
+        return result

@@ -1,0 +1,187 @@
+"""The arguments of `emulate --hardware`: a script on a device that is not there."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from paracosm.cluster import Cluster
+from paracosm.cluster.changes import Change, apply_changes, changes_cluster, refuse_changes
+from paracosm.cluster.cluster import first_workers
+from paracosm.cluster.fields import LINK_FIELDS, ClusterFields, WorkerCount
+from paracosm.cluster.hardware import Hardware, find_hardware
+from paracosm.cluster.link import Hierarchical
+from paracosm.emulation.config import MOST_RANKS, EmulateConfig, first_rank, is_module
+from paracosm.emulation.device.recording import FILE
+from paracosm.errors import InputError
+from paracosm.quantities import Duration
+
+MOST_ITERATIONS = 1000  # of which one takes seconds to record
+LAUNCH = 5e-6  # seconds of the host for a request: a CUDA kernel's, as `predict` has it
+
+_CHANGEABLE = "how fast workers compute, links, collectives, and the number of workers"
+
+
+class DeviceEmulateConfig(ClusterFields):
+    """A script, the hardware that it runs on, and what is changed of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    SYNONYMS: ClassVar[dict[str, str]] = {"workers": "world_size"}
+
+    hardware: str = Field(
+        description="what the script runs on, which need not be here: a device or node of the "
+        "catalogue (paracosm hardware list), or a datasheet file",
+    )
+    script: Path | None = Field(
+        None, description="the training script, or module:NAME as python -m takes it"
+    )
+    arguments: tuple[str, ...] = Field((), description="of the script")
+    world_size: WorkerCount | None = Field(
+        None, description="ranks of the job (the workers of the cluster file)"
+    )
+    rank: Annotated[int, BeforeValidator(first_rank), Field(ge=0)] = Field(
+        0, description="the rank whose script runs; those that it exchanges messages with do, too"
+    )
+    iterations: int = Field(
+        3, ge=1, le=MOST_ITERATIONS, description="after which the script is ended"
+    )
+    launch: Duration = Field(
+        LAUNCH, ge=0, description="host time of what it asks of the device: a kernel, a collective"
+    )
+    slowdown: float | None = Field(
+        None,
+        ge=1,
+        allow_inf_nan=False,
+        description="slowdown of computing while collectives run (1.189 on GPUs: Lee et al. 2025)",
+    )
+    algorithm: str = Field(
+        "auto", description="of collectives: ring, tree, hierarchical, ... (the cheapest)"
+    )
+    local_world_size: int | None = Field(
+        None, ge=1, description="ranks of one machine (the devices of the node)"
+    )
+    measured: Path | None = Field(
+        None, description="run folder whose recording to reuse, instead of running the script"
+    )
+    output: Literal["terminal", "stderr", "none"] = Field(
+        "terminal", description="destination of the script's output"
+    )
+
+    @field_validator("hardware")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        find_hardware(name)
+        return name
+
+    @cached_property
+    def device(self) -> Hardware:
+        return find_hardware(self.hardware)
+
+    @property
+    def world(self) -> int:
+        """How many ranks the job has, what-ifs included."""
+        count = next((each for each in self.what_if if each.what == "count"), None)
+        if count is not None:
+            return int(str(count.value))
+        if self.world_size is not None:
+            return self.world_size
+        if self.cluster_in_file is None:
+            raise InputError("missing number of ranks: add --world-size 16")
+        return len(self.cluster_in_file.workers)
+
+    @property
+    def ranks_per_machine(self) -> int:
+        if self.local_world_size is not None:
+            return min(self.local_world_size, self.world)
+        topology = self.resolve_cluster().topology
+        size = topology.group_size if isinstance(topology, Hierarchical) else self.world
+        return min(size, self.world)
+
+    @property
+    def has_links(self) -> bool:
+        """Whether links are given, in place of the node's."""
+        flags = self.bandwidth is not None or self.latency > 0 or self.overhead > 0
+        return self.cluster is not None or flags
+
+    def resolve_cluster(self) -> Cluster:
+        """Return the cluster whose worker i is rank i, after changes of links and speeds."""
+        if self.has_links:
+            cluster = first_workers(self.cluster_of(self.world, 0), self.world)
+        else:
+            cluster = self.device.cluster(self.world)
+        if cluster.servers:
+            raise InputError("cluster: servers: an emulated job has ranks only, leave servers out")
+        return apply_changes(cluster, [each for each in self.what_if if changes_cluster(each)])
+
+    @property
+    def of_collectives(self) -> list[Change]:
+        return [each for each in self.what_if if each.subject == "collectives"]
+
+    @property
+    def slowed(self) -> float:
+        """How much longer computing takes beside collectives."""
+        from paracosm.jobs.strategies.work import OF_GPUS
+
+        if self.slowdown is not None:
+            return self.slowdown
+        return OF_GPUS.slowdown if self.device.device.kind == "gpu" else 1.0
+
+    def of_rank(self, rank: int) -> EmulateConfig:
+        """Return the configuration of the process in which a rank's script runs."""
+        of_rank = {
+            "script": self.script,
+            "arguments": self.arguments,
+            "world_size": self.world,
+            "rank": rank,
+            "local_world_size": self.ranks_per_machine,
+            "output": self.output,
+        }
+        return EmulateConfig.model_validate(of_rank)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        self.refuse_idle()
+        return self
+
+    def idle(self) -> dict[str, set[str]]:
+        if self.cluster is not None:
+            return {"the cluster file defines it": set(LINK_FIELDS)}
+        if not self.has_links:
+            return {"links are the node's: add --bandwidth and --latency": set(LINK_FIELDS)}
+        return {}
+
+    def check(self) -> None:
+        """Raise InputError for what can be known to be impossible before the script runs."""
+        if self.script is None:
+            raise InputError("missing script: paracosm emulate --hardware h100-sxm ... train.py")
+        if self.world > MOST_RANKS:
+            raise InputError(f"world_size: {MOST_RANKS:,} at most, not {self.world:,}")
+        if self.rank >= self.world:
+            raise InputError(
+                f"rank: a world of {self.world:,} has ranks 0 to {self.world - 1:,}, not "
+                f"{self.rank:,}"
+            )
+        if self.device.device.kind != "gpu":
+            raise InputError(
+                f"hardware: {self.device.name} is a CPU: leave --hardware out, and the script runs "
+                "on this one"
+            )
+        if self.measured is not None:
+            if not (self.measured / FILE).is_file():
+                raise InputError(
+                    f"{self.measured}: not the folder of a script that was recorded with --hardware"
+                )
+        elif not is_module(self.script) and not self.script.is_file():
+            raise InputError(f"{self.script}: no such script")
+        can = {"workers": ("compute", "count"), "servers": ()}
+        impossible = [
+            each
+            for each in self.what_if
+            if each.what not in can.get(each.subject, (each.what,)) or each.pattern
+        ]
+        refuse_changes(impossible, "emulate --hardware", _CHANGEABLE)
+        self.resolve_cluster()

@@ -1,0 +1,137 @@
+"""Prepare this process to be a rank whose device is not there."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.parallel import distributed as data_parallel
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from paracosm.emulation.backend.install import install
+from paracosm.emulation.config import RecordedDevice, Setting
+from paracosm.emulation.device.collectives import RecordingRuntime
+from paracosm.emulation.device.guard import install_guard
+from paracosm.emulation.device.kernels import choose_attention_as_gpus, have_kernels_of_gpus
+from paracosm.emulation.device.memory import DeviceMemory
+from paracosm.emulation.device.presence import Properties, leave_out_compilation, show_device
+from paracosm.emulation.device.recording import STEP, RecordingWriter
+from paracosm.emulation.device.streams import Streams
+from paracosm.emulation.device.tracer import Tracer
+from paracosm.emulation.device.values import Values
+from paracosm.emulation.rank.launchers import keep_device
+from paracosm.emulation.rank.refusals import refuser
+from paracosm.emulation.records import Iteration, RecordWriter
+
+
+def prepare_device(
+    setting: Setting,
+    device: RecordedDevice,
+    recorder: RecordWriter,
+    watch_groups: Callable[[], None],
+) -> None:
+    """Make "cuda" the device, record what the script does with it, and end after some iterations.
+
+    Raises:
+        InputError: this PyTorch cannot be told of a device that is not there.
+    """
+    install_guard(setting.config.ranks_per_machine)
+    why = f"nothing is computed on {device.name}, which is not there"
+    refuse = refuser(recorder, setting.rank, why)
+    framework = f"torch {torch.__version__.split('+')[0]}"
+    writer = RecordingWriter(setting.rank, setting.config.world, device.name, framework)
+    local = setting.rank % setting.config.ranks_per_machine
+    streams = Streams(writer, local, time.perf_counter)
+    memory = DeviceMemory(lambda: len(writer), lambda: streams.current)
+    values = Values(writer.assume, refuse)
+    tracer = Tracer(writer, streams, memory, values)
+    process = os.getpid()
+
+    def save() -> None:
+        if os.getpid() == process:
+            writer.recording(list(memory.storages())).save(device.recording)
+
+    atexit.register(save)
+    properties = Properties(
+        device.title, device.capability, device.memory, setting.config.ranks_per_machine
+    )
+    show_device(properties, writer, streams, memory, refuse)
+    have_kernels_of_gpus()
+    choose_attention_as_gpus(device.capability)
+    leave_out_compilation(lambda text: writer.notes.setdefault(text))
+    runtime = RecordingRuntime(setting, recorder, refuse, writer, streams, memory, values)
+    tracer.collectives.runtime = runtime
+    install(runtime)
+    _answer_data_parallel()
+    _mark_iterations(setting.rank, device.iterations, tracer, recorder)
+    keep_device()
+    if setting.config.world > 1:
+        watch_groups()
+    tracer.__enter__()  # type: ignore[no-untyped-call]
+
+
+def _answer_data_parallel() -> None:
+    """Do what DistributedDataParallel does in C++ with values, or with timers of the device."""
+    module: Any = data_parallel
+    module._verify_param_shape_across_processes = lambda *arguments, **options: None
+    module._sync_module_states = lambda *arguments, **options: None
+    logger: Any = dist.Logger  # type: ignore[attr-defined]
+    logger.set_runtime_stats_and_log = lambda logger: None
+
+
+def _mark_iterations(rank: int, iterations: int, tracer: Tracer, recorder: RecordWriter) -> None:
+    """Mark where iterations end, and end the script when there were enough.
+
+    An iteration ends with the step of the optimizer that stepped first. A script runs as many as
+    asked for, or fewer where the last two asked for the same.
+    """
+    numbers = itertools.count()
+    counted: weakref.ref[Optimizer] | None = None
+    writer, memory = tracer.writer, tracer.memory
+
+    def begin(optimizer: Any, args: Any, kwargs: Any) -> None:
+        tracer.in_optimizer += 1
+        parameters = [each for group in optimizer.param_groups for each in group["params"]]
+        memory.call(_on_device(parameters), "parameters")
+        memory.call(_on_device([each.grad for each in parameters]), "gradients")
+
+    def end(optimizer: Any, args: Any, kwargs: Any) -> None:
+        nonlocal counted
+        tracer.in_optimizer -= 1
+        states = [value for state in optimizer.state.values() for value in state.values()]
+        memory.call(_on_device(states), "optimizer")
+        first = None if counted is None else counted()
+        if first is None:
+            counted = weakref.ref(optimizer)
+        elif first is not optimizer:
+            return
+        writer.add(STEP, tracer.streams.current)
+        now, cpu = time.monotonic(), time.process_time()
+        number = next(numbers)
+        recorder.append(Iteration(rank, number, now, cpu, memory.highest))
+        if number + 1 >= iterations:
+            raise SystemExit(0)
+
+    register_optimizer_step_pre_hook(begin)
+    register_optimizer_step_post_hook(end)
+
+
+def _on_device(values: list[Any]) -> list[torch.Tensor]:
+    return [each for each in map(_local, values) if isinstance(each, FakeTensor)]
+
+
+def _local(tensor: Any) -> Any:
+    """Return a rank's own part of a tensor that is spread over ranks."""
+    return getattr(tensor, "_local_tensor", tensor)

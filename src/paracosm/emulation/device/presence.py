@@ -1,0 +1,298 @@
+"""The device that PyTorch and scripts find: its number, properties, streams, memory, generators.
+
+PyTorch's own code asks as scripts do, and takes the paths that it takes on a GPU.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+
+from paracosm.emulation.device.memory import DeviceMemory
+from paracosm.emulation.device.recording import DEVICE, RecordingWriter
+from paracosm.emulation.device.streams import Streams
+
+_NCCL = (2, 27, 5)
+_CUDA = "12.8"
+_MULTIPROCESSORS = 132  # an H100's; nothing that is recorded depends on it
+
+
+@dataclass(frozen=True)
+class Properties:
+    """What a script may ask about its device."""
+
+    title: str  # as a driver names it: "NVIDIA H100 80GB HBM3"
+    capability: tuple[int, int]
+    memory: int  # bytes
+    devices: int  # of one node
+
+
+def show_device(
+    properties: Properties,
+    writer: RecordingWriter,
+    streams: Streams,
+    memory: DeviceMemory,
+    refuse: Callable[[str], Exception],
+) -> None:
+    """Let `torch.cuda` and `torch.accelerator` answer for the device of the catalogue."""
+
+    def synchronize(device: Any = None) -> None:
+        writer.add(DEVICE, streams.current)
+
+    def refused(name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            raise refuse(f"torch.cuda.{name}")
+
+        return call
+
+    _low_level(properties, streams, memory, synchronize)
+    _high_level(properties, streams, memory, synchronize, refused)
+    _of_torch(properties)
+    _without_pinning()
+    _generators()
+
+
+def _low_level(
+    properties: Properties,
+    streams: Streams,
+    memory: DeviceMemory,
+    synchronize: Callable[..., None],
+) -> None:
+    """Answer what `torch.cuda` asks of C++, which a CPU build lacks."""
+    nothing: Callable[..., None] = lambda *arguments: None
+    stats = _memory_stats(memory)
+    answers: dict[str, Any] = {
+        "_cuda_init": nothing,
+        "_cuda_getDeviceCount": lambda: properties.devices,
+        "_cuda_getDevice": lambda: streams.device,
+        "_cuda_setDevice": streams.set_device,
+        "_cuda_exchangeDevice": streams.exchange_device,
+        "_cuda_maybeExchangeDevice": streams.exchange_device,
+        "_cuda_synchronize": synchronize,
+        "_cuda_isInBadFork": False,
+        "_cuda_hasPrimaryContext": lambda device: True,
+        "_cuda_canDeviceAccessPeer": lambda one, other: True,
+        "_cuda_getArchFlags": lambda: "sm_{}{}".format(*properties.capability),
+        "_cuda_getCompiledVersion": lambda: 12080,
+        "_cuda_isCurrentStreamCapturing": lambda: False,
+        "_cuda_getCurrentRawStream": lambda device=0: streams.current,
+        "_cuda_ipc_collect": nothing,
+        "_cuda_emptyCache": nothing,
+        "_cuda_cudaHostAllocator": lambda: 0,
+        "_cuda_memoryStats": lambda device=0: stats(),
+        "_cuda_resetPeakMemoryStats": lambda device=0: memory.reset_highest(),
+        "_cuda_resetAccumulatedMemoryStats": nothing,
+        "_CudaDeviceProperties": SimpleNamespace,
+        "_has_cuda": True,
+    }
+    for name, answer in answers.items():
+        setattr(torch._C, name, answer)
+
+
+def _memory_stats(memory: DeviceMemory) -> Callable[[], Mapping[str, Any]]:
+    def stats() -> Mapping[str, Any]:
+        held = {
+            "current": memory.allocated,
+            "peak": memory.highest,
+            "allocated": memory.highest,
+            "freed": 0,
+        }
+        of_pools = dict.fromkeys(("all", "small_pool", "large_pool"), held)
+        kinds = ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes")
+        return {
+            **dict.fromkeys(kinds, of_pools),
+            "inactive_split_bytes": {pool: dict.fromkeys(held, 0) for pool in of_pools},
+            "num_ooms": 0,
+            "num_alloc_retries": 0,
+        }
+
+    return stats
+
+
+def _high_level(
+    properties: Properties,
+    streams: Streams,
+    memory: DeviceMemory,
+    synchronize: Callable[..., None],
+    refused: Callable[[str], Callable[..., Any]],
+) -> None:
+    shown = SimpleNamespace(
+        name=properties.title,
+        major=properties.capability[0],
+        minor=properties.capability[1],
+        total_memory=properties.memory,
+        multi_processor_count=_MULTIPROCESSORS,
+        warp_size=32,
+        regs_per_multiprocessor=65536,
+        max_threads_per_multi_processor=2048,
+        shared_memory_per_block_optin=232448,
+        L2_cache_size=50 << 20,
+        gcnArchName="",
+        is_integrated=0,
+        is_multi_gpu_board=0,
+        uuid="GPU-0",
+        pci_bus_id=0,
+        pci_device_id=0,
+        pci_domain_id=0,
+    )
+
+    def current_stream(device: Any = None) -> Any:
+        return streams.Stream(stream_id=streams.current)
+
+    def set_stream(stream: Any) -> None:
+        streams.current = stream.stream_id
+
+    random_state = torch.zeros(16, dtype=torch.uint8)  # seed and offset, as CUDA's generators have
+
+    def get_random_state(device: Any = None) -> Tensor:
+        return random_state.clone()
+
+    def set_random_state(state: Tensor, device: Any = None) -> None:
+        if state.numel() == random_state.numel():
+            random_state.copy_(state)
+
+    nothing: Callable[..., None] = lambda *arguments, **options: None
+    answers: dict[str, Any] = {
+        **dict.fromkeys(("init", "_lazy_init", "empty_cache", "ipc_collect"), nothing),
+        **dict.fromkeys(("manual_seed", "manual_seed_all", "seed", "seed_all"), nothing),
+        **dict.fromkeys(("_set_rng_state_offset", "set_rng_state_all"), nothing),
+        "set_rng_state": set_random_state,
+        **dict.fromkeys(("set_per_process_memory_fraction", "_set_stream_by_id"), nothing),
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "_is_compiled": lambda: True,
+        "device_count": lambda: properties.devices,
+        "synchronize": synchronize,
+        "get_device_properties": lambda device=None: shown,
+        "get_device_name": lambda device=None: properties.title,
+        "get_device_capability": lambda device=None: properties.capability,
+        "get_arch_list": lambda: ["sm_{}{}".format(*properties.capability)],
+        "is_bf16_supported": lambda including_emulation=True: properties.capability >= (8, 0),
+        "is_tf32_supported": lambda: properties.capability >= (8, 0),
+        "mem_get_info": lambda device=None: (
+            max(properties.memory - memory.allocated, 0),
+            properties.memory,
+        ),
+        "Stream": streams.Stream,
+        "Event": streams.Event,
+        "stream": streams.StreamContext,
+        "StreamContext": streams.StreamContext,
+        "current_stream": current_stream,
+        "default_stream": lambda device=None: streams.Stream(stream_id=0),
+        "set_stream": set_stream,
+        "is_current_stream_capturing": lambda: False,
+        "_exchange_device": streams.exchange_device,
+        "_maybe_exchange_device": streams.exchange_device,
+        "initial_seed": torch.initial_seed,
+        "get_rng_state": get_random_state,
+        "get_rng_state_all": lambda: [get_random_state()] * properties.devices,
+        "_get_rng_state_offset": lambda device=None: 0,
+        "utilization": lambda device=None: 100,
+        "memory_summary": lambda *arguments, **options: "",
+        **{name: refused(name) for name in _ONLY_ON_GPUS},
+    }
+    cuda: Any = torch.cuda
+    for name, answer in answers.items():
+        for module in (cuda, cuda.streams, cuda.random, cuda.memory):
+            if module is cuda or hasattr(module, name):
+                setattr(module, name, answer)
+    cuda._initialized = True
+    cuda.nccl.version = lambda: _NCCL
+    nvtx = cuda.nvtx
+    for name in ("rangePushA", "rangePop", "markA"):
+        setattr(nvtx._nvtx, name, nothing)
+    accelerator: Any = torch.accelerator
+    for name, answer in {
+        "is_available": lambda: True,
+        "device_count": lambda: properties.devices,
+        "current_stream": current_stream,
+        "set_stream": set_stream,
+        "synchronize": synchronize,
+        "current_device_index": lambda: streams.device,
+        "set_device_index": lambda device: (
+            streams.set_device(torch.device("cuda", device).index)
+            if isinstance(device, int)
+            else streams.set_device(torch.device(device).index or 0)
+        ),
+    }.items():
+        setattr(accelerator, name, answer)
+    accelerator.current_device_idx = accelerator.current_device_index
+    accelerator.set_device_idx = accelerator.set_device_index
+    for name in ("memory_allocated", "max_memory_allocated", "reset_peak_memory_stats"):
+        if hasattr(accelerator, name):
+            setattr(accelerator, name, getattr(cuda, name))
+
+
+_ONLY_ON_GPUS = ("CUDAGraph", "graph", "MemPool", "CUDAPluggableAllocator", "ExternalStream")
+
+
+def _of_torch(properties: Properties) -> None:
+    torch.version.cuda = _CUDA
+    torch.backends.cuda.is_built = lambda: True
+    # Foreach kernels are for tensors of known classes; on a GPU parameters are of one.
+    utilities = importlib.import_module("torch.utils._foreach_utils")
+    optimizers = importlib.import_module("torch.optim.optimizer")
+    for module in (utilities, optimizers):
+        known = getattr(module, "_foreach_supported_types", None)
+        if isinstance(known, list) and FakeTensor not in known:
+            known.append(FakeTensor)
+    # Parameters keep their identity, and ties, as they move to the device.
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    # torch.tensor(..., device="cuda") then moves where the tracer sees it.
+    torch._C._set_only_lift_cpu_tensors(True)
+
+
+def _without_pinning() -> None:
+    """Pinned memory is memory: copies from it are recorded with what the script says of them."""
+
+    def pin_memory(tensor: Tensor, device: Any = None) -> Tensor:
+        return tensor
+
+    replaced: dict[str, Any] = {
+        "pin_memory": pin_memory,
+        "is_pinned": lambda tensor, device=None: True,
+        "record_stream": lambda tensor, stream: None,
+    }
+    for name, call in replaced.items():
+        setattr(Tensor, name, call)
+
+
+def _generators() -> None:
+    """Make generators for the device on the host: nothing is drawn from them."""
+    real = torch.Generator
+
+    class Generators(type):
+        def __call__(cls, device: Any = "cpu") -> Any:
+            return real("cpu")
+
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, real)
+
+    torch.Generator = Generators("Generator", (), {})  # type: ignore[misc, assignment]
+    cuda: Any = torch.cuda
+    cuda.default_generators = (real("cpu"),) * 16
+
+
+def leave_out_compilation(note: Callable[[str], None]) -> None:
+    """Let `torch.compile` return what it is given: its graphs would run on the device."""
+
+    def compiled(model: Any = None, **options: Any) -> Any:
+        note(
+            "torch.compile is left out: the time is that of eager PyTorch, and a compiled step is "
+            "shorter"
+        )
+        return model if model is not None else (lambda function: function)
+
+    torch.compile = compiled
+
+    def compile_in_place(module: Any, *arguments: Any, **options: Any) -> None:
+        compiled(module)
+
+    torch.nn.Module.compile = compile_in_place  # type: ignore[method-assign, assignment]

@@ -1,0 +1,320 @@
+"""What one rank's script asks of a device: a row for each request, in the order of the host.
+
+A request is an op or a copy on a stream, a collective, a wait of a stream or of the host, an event,
+or the end of an iteration. Nothing here says how long anything takes: that follows from the
+hardware (`durations.py`) and the cluster (`program.py`). In a run folder a recording is a Parquet
+file, "device.parquet", with what is distinct (ops, collectives, groups) in its metadata.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paracosm.arrays import Codes, Ints
+from paracosm.data_files import parse_json
+from paracosm.errors import InputError
+from paracosm.files import read_parquet, sealing
+from paracosm.graphs.graph import PHASES, Op
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FILE = "device.parquet"
+"""Of a recording in a run folder, where one rank was recorded; of others `recording_file`."""
+
+REQUESTS = (
+    *("op", "copy", "collective", "wait", "record event", "wait for event"),
+    *("synchronize stream", "synchronize event", "synchronize device", "step"),
+)
+"""Kinds of request. `wait` is for a collective, by a stream or (stream -1) by the host."""
+
+OP, COPY, COLLECTIVE, WAIT, RECORD, WAIT_EVENT, STREAM, EVENT, DEVICE, STEP = range(len(REQUESTS))
+HOST = -1
+"""The stream of what the host waits for, or of a collective of tensors of the host."""
+
+MEMORY = ("parameters", "gradients", "optimizer", "activations", "collectives", "temporary")
+"""Kinds of memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A distinct collective, or a message."""
+
+    kind: str  # one of `paracosm.emulation.records.COLLECTIVES`
+    size: int  # bytes, as `paracosm.emulation.records.Collective` counts them
+    group: str  # name of the process group
+    peer: int = -1  # global rank of the root or of the other end; -1 where there is none
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A value that nobody can know, since nothing is computed, and what was taken for it."""
+
+    text: str  # "a loss is 1.0"
+    site: str  # the line that asked, "train.py:42"; empty if unknown
+    count: int
+
+
+@dataclass(frozen=True, eq=False)
+class Storages:
+    """The m storages of tensors on the device."""
+
+    size: Ints  # m bytes, as PyTorch's allocator rounds them
+    first: Ints  # m rows: the request for which it is allocated; ascending
+    last: Ints  # m rows: the request after which it is free; n where it outlives them all
+    kind: Codes  # m indices into `MEMORY`
+    stream: Codes  # m streams on which it was allocated
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """The n requests of one rank."""
+
+    rank: int
+    world_size: int
+    device: str  # what the script was told that it is, as the catalogue names it
+    ops: tuple[Op, ...]  # the distinct ones
+    calls: tuple[Call, ...]
+    groups: Mapping[str, tuple[int, ...]]  # global ranks of each process group, by its name
+    kind: Codes  # n indices into `REQUESTS`
+    code: Codes  # n indices into `ops` (op, copy) or `calls` (collective); -1 for others
+    stream: Codes  # n streams; 0 is the default one, -1 the host
+    phase: Codes  # n indices into `PHASES`
+    number: Ints  # n numbers of the collective or event that is made, or waited for; else -1
+    storages: Storages  # the memory that tensors hold, in the order of allocation
+    assumed: tuple[Assumption, ...] = ()
+    notes: tuple[str, ...] = ()  # what a user should know: torch.compile left out, ...
+    framework: str = ""  # "torch 2.13.0"
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def steps(self) -> Ints:
+        """The rows at which iterations end."""
+        return np.flatnonzero(self.kind == STEP)
+
+    def iteration(self, number: int) -> Recording:
+        """Return the requests of one iteration, its end included; 0 is what comes before it too."""
+        ends = self.steps
+        first = 0 if number == 0 else int(ends[number - 1]) + 1
+        return self.rows(slice(first, int(ends[number]) + 1))
+
+    def rows(self, rows: slice | NDArray[Any]) -> Recording:
+        """Return some of the requests; `storages` stays that of all."""
+        return replace(self, **{name: getattr(self, name)[rows] for name in _COLUMNS})
+
+    @property
+    def peers(self) -> set[int]:
+        """The ranks with which this one exchanges messages."""
+        used = set(np.unique(self.code[self.kind == COLLECTIVE]).tolist())
+        calls = (self.calls[code] for code in used)
+        return {call.peer for call in calls if call.kind in ("send", "recv") and call.peer >= 0}
+
+    def save(self, path: Path) -> None:
+        """Write it as a Parquet file, replacing an existing one atomically."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        about = {
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "device": self.device,
+            "ops": [list(asdict(op).values()) for op in self.ops],
+            "calls": [list(asdict(call).values()) for call in self.calls],
+            "groups": {name: list(ranks) for name, ranks in self.groups.items()},
+            "assumed": [list(asdict(each).values()) for each in self.assumed],
+            "notes": list(self.notes),
+            "framework": self.framework,
+        }
+        metadata = {_VERSION: str(VERSION), "recording": json.dumps(about)}
+        columns: dict[str, Any] = {name: getattr(self, name) for name in _COLUMNS}
+        counts = np.bincount(self.storages.first, minlength=len(self))[: len(self)]
+        offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        for name, of in _OF_STORAGES.items():
+            values = pa.array(getattr(self.storages, of))
+            columns[name] = pa.LargeListArray.from_arrays(pa.array(offsets), values)
+        table = pa.table(columns, metadata=metadata)
+        with sealing(path) as unfinished:
+            parquet.write_table(table, unfinished)
+
+
+VERSION = 1
+"""Of the format; raised when a reader of the old one would misread the new one."""
+
+_VERSION = "paracosm_recording"
+_COLUMNS = ("kind", "code", "stream", "phase", "number")
+_TYPES: Mapping[str, type] = dict.fromkeys(_COLUMNS, np.int32) | {"number": np.int64}
+_OF_STORAGES = {
+    "allocates": "size",
+    "freed_after": "last",
+    "memory": "kind",
+    "memory_stream": "stream",
+}
+_STORAGE_TYPES: Mapping[str, type] = {
+    **dict.fromkeys(("size", "first", "last"), np.int64),
+    **dict.fromkeys(("kind", "stream"), np.int32),
+}
+
+
+def load_recording(path: Path) -> Recording:
+    """Read what `Recording.save` has written.
+
+    Raises:
+        InputError: it is no recording, a damaged or a newer one.
+    """
+    import pyarrow as pa
+
+    plain = [(name, pa.from_numpy_dtype(_TYPES[name])) for name in _COLUMNS]
+    lists = [
+        (name, pa.large_list(pa.from_numpy_dtype(_STORAGE_TYPES[of])))
+        for name, of in _OF_STORAGES.items()
+    ]
+    schema = pa.schema([*plain, *lists])
+    table = read_parquet(path, "recording of a script on a device", schema)
+    texts = table.schema.metadata or {}
+    if texts.get(_VERSION.encode()) != str(VERSION).encode():
+        raise InputError(f"{path}: no recording of a script on a device that this version reads")
+    about = parse_json(texts.get(b"recording", b""), str(path))
+    columns = {name: table.column(name).to_numpy().astype(_TYPES[name]) for name in _COLUMNS}
+    try:
+        recording = Recording(
+            ops=tuple(Op(*values) for values in about["ops"]),
+            calls=tuple(Call(*values) for values in about["calls"]),
+            groups={name: tuple(ranks) for name, ranks in about["groups"].items()},
+            storages=_storages(table),
+            assumed=tuple(Assumption(*values) for values in about["assumed"]),
+            notes=tuple(about["notes"]),
+            **{name: about[name] for name in ("rank", "world_size", "device", "framework")},
+            **columns,
+        )
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise InputError(f"{path}: damaged: record the script again") from None
+    _check(recording, path)
+    return recording
+
+
+def _storages(table: pa.Table) -> Storages:
+    lists = {of: table.column(name).combine_chunks() for name, of in _OF_STORAGES.items()}
+    counts = np.array([len(sizes) for sizes in lists["size"]], dtype=np.int64)
+    columns = {of: each.flatten().to_numpy() for of, each in lists.items()}
+    columns["first"] = np.repeat(np.arange(len(counts)), counts)
+    if len({len(column) for column in columns.values()}) > 1:
+        raise ValueError("lists of different lengths")
+    return Storages(**{of: column.astype(_STORAGE_TYPES[of]) for of, column in columns.items()})
+
+
+def _check(recording: Recording, path: Path) -> None:
+    of_ops = (recording.kind == OP) | (recording.kind == COPY)
+    calls = recording.kind == COLLECTIVE
+    limits = {
+        "kind": (recording.kind, len(REQUESTS)),
+        "phase": (recording.phase, len(PHASES)),
+        "op": (recording.code[of_ops], len(recording.ops)),
+        "collective": (recording.code[calls], len(recording.calls)),
+        "kind of memory": (recording.storages.kind, len(MEMORY)),
+    }
+    for name, (codes, count) in limits.items():
+        if len(codes) and not (codes.min() >= 0 and codes.max() < count):
+            raise InputError(f"{path}: damaged: no such {name}: record the script again")
+    for call in recording.calls:
+        if call.group not in recording.groups:
+            raise InputError(f'{path}: damaged: a collective of the unknown group "{call.group}"')
+
+
+@dataclass
+class RecordingWriter:
+    """Takes requests as the script makes them."""
+
+    rank: int
+    world_size: int
+    device: str
+    framework: str = ""
+    groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+    _rows: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    _ops: dict[Op, int] = field(default_factory=dict)
+    _calls: dict[Call, int] = field(default_factory=dict)
+    _assumed: dict[tuple[str, str], int] = field(default_factory=dict)
+    steps: int = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def op_code(self, op: Op) -> int:
+        """Return the number of an op, for `add`."""
+        return self._ops.setdefault(op, len(self._ops))
+
+    def call_code(self, call: Call) -> int:
+        return self._calls.setdefault(call, len(self._calls))
+
+    def add(
+        self,
+        kind: int,  # index into `REQUESTS`
+        stream: int,
+        *,
+        code: int = -1,
+        phase: int = PHASES.index("other"),
+        number: int = -1,
+    ) -> None:
+        """Take a request; the arguments are those of `Recording`."""
+        self._rows.append((kind, code, stream, phase, number))
+        self.steps += kind == STEP
+
+    def assume(self, text: str, site: str) -> int:
+        """Count an assumption; return how many times it was made at this line."""
+        count = self._assumed[text, site] = self._assumed.get((text, site), 0) + 1
+        return count
+
+    def recording(self, storages: Sequence[tuple[int, int, int, int, int]]) -> Recording:
+        """Return all requests; storages are the columns of `Storages`, a row each."""
+        columns = list(zip(*self._rows, strict=True)) or [()] * len(_COLUMNS)
+        arrays: dict[str, Any] = {
+            name: np.array(values, dtype=_TYPES[name])
+            for name, values in zip(_COLUMNS, columns, strict=True)
+        }
+        held = np.array(storages, dtype=np.int64).reshape(-1, len(_STORAGE_TYPES))
+        held = held[held[:, 1] < len(self)]
+        held = held[np.argsort(held[:, 1], kind="stable")]
+        of_storages: dict[str, Any] = {
+            name: held[:, place].astype(dtype)
+            for place, (name, dtype) in enumerate(_STORAGE_TYPES.items())
+        }
+        assumed = [Assumption(*key, count) for key, count in self._assumed.items()]
+        return Recording(
+            rank=self.rank,
+            world_size=self.world_size,
+            device=self.device,
+            ops=tuple(self._ops),
+            calls=tuple(self._calls),
+            groups=dict(self.groups),
+            storages=Storages(**of_storages),
+            assumed=tuple(assumed),
+            notes=tuple(self.notes),
+            framework=self.framework,
+            **arrays,
+        )
+
+
+def same_requests(one: Recording, other: Recording) -> bool:
+    """Whether two iterations ask for the same, in the same order."""
+    return len(one) == len(other) and all(
+        np.array_equal(getattr(one, name), getattr(other, name))
+        for name in ("kind", "code", "stream", "phase")
+    )
+
+
+def iterations_of(recording: Recording) -> Sequence[Recording]:
+    """Return all iterations but the first one, which also prepares; that one if it is alone."""
+    count = len(recording.steps)
+    return [recording.iteration(number) for number in range(min(1, count - 1), count)]

@@ -1,0 +1,162 @@
+"""Run a script on a device that is not there, and work out what its job takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from paracosm.emulation.config import RecordedDevice
+from paracosm.emulation.device.config import DeviceEmulateConfig
+from paracosm.emulation.device.recording import FILE, Recording, load_recording
+from paracosm.emulation.device.summary import Played, failed_summary, played, summarise
+from paracosm.emulation.records import Iteration, Note, Record
+from paracosm.emulation.run import run_job
+from paracosm.errors import InputError
+from paracosm.files import temporary_folder
+from paracosm.results.kind import Hooks, Outcome, with_unchanged
+
+MOST_RECORDED = 64  # ranks whose script is run: the stages of a pipeline
+
+
+def run_script(config: DeviceEmulateConfig, seed: int, metrics: Any, hooks: Hooks) -> Outcome:
+    """Record the script, or reuse a recording, and play the job that it makes."""
+    recorded = _Recorder(config, seed, hooks).record()
+    if recorded.failure is not None:
+        return Outcome(failed_summary(config, recorded), files=_files(recorded.recordings))
+    whole = played(config, recorded.recordings)
+    _write_metrics(whole, metrics)
+    unchanged_config = config.model_copy(update={"what_if": ()})
+
+    def unchanged() -> Any:
+        recordings = recorded.recordings
+        if unchanged_config.world != config.world:
+            again = _Recorder(unchanged_config, seed, hooks).record()
+            if again.failure is not None:
+                return failed_summary(unchanged_config, again)
+            recordings = again.recordings
+        return summarise(unchanged_config, played(unchanged_config, recordings), recorded)
+
+    summary = with_unchanged(summarise(config, whole, recorded), config.what_if, unchanged)
+    return Outcome(summary, whole.timeline(), _files(recorded.recordings))
+
+
+@dataclass
+class Recorded:
+    """The recordings of a job's ranks, and how that went."""
+
+    recordings: list[Recording] = field(default_factory=list)
+    exit_code: int | None = 0
+    interrupted: bool = False
+    failure: str | None = None  # why there is nothing to play
+    notes: list[Note] = field(default_factory=list)
+    wall_time: float = 0.0
+    cpu: float = 0.0  # processor seconds of the scripts
+    is_reused: bool = False
+
+
+class _Recorder:
+    """Runs the script as one rank, then as those that it exchanges messages with."""
+
+    def __init__(self, config: DeviceEmulateConfig, seed: int, hooks: Hooks) -> None:
+        self._config, self._seed, self._hooks = config, seed, hooks
+        self._recorded = Recorded()
+        self._iterations = 0
+
+    def record(self) -> Recorded:
+        config, recorded = self._config, self._recorded
+        if config.measured is not None:
+            recordings = _load(config.measured)
+            if recordings[0].world_size == config.world:
+                return Recorded(recordings, is_reused=True)
+            if config.script is None or not Path(config.script).is_file():
+                raise InputError(
+                    f"{config.measured}: recorded in a world of {recordings[0].world_size:,} ranks,"
+                    f" not {config.world:,}, and its script {config.script} is not there to record "
+                    "again"
+                )
+        if self._hooks.announce is not None:
+            self._hooks.announce(
+                f"rank {config.rank} of {config.world:,} runs on {config.device.name}, which is "
+                f"not there: {config.iterations} iterations are recorded, and nothing is computed"
+            )
+        begun = time.monotonic()
+        waiting, seen = [config.rank], {config.rank}
+        while waiting and recorded.failure is None and len(seen) <= MOST_RECORDED:
+            rank = waiting.pop(0)
+            self._record_rank(rank)
+            if recorded.recordings and recorded.recordings[-1].rank == rank:
+                peers = sorted(recorded.recordings[-1].peers - seen)
+                seen |= set(peers)
+                waiting += peers
+        recorded.wall_time = time.monotonic() - begun
+        return recorded
+
+    def _record_rank(self, rank: int) -> None:
+        config, recorded = self._config, self._recorded
+        with temporary_folder() as folder:
+            file = folder / FILE
+            hardware = config.device
+            device = RecordedDevice(
+                name=hardware.name,
+                title=hardware.device.driver_name,
+                capability=hardware.device.compute_capability,
+                memory=int(hardware.device.memory),
+                iterations=config.iterations,
+                recording=file,
+            )
+            ended = run_job(config.of_rank(rank), self._seed, folder, self._news, device)
+            recorded.exit_code, recorded.interrupted = ended.exit_code, ended.interrupted
+            recording = load_recording(file) if file.exists() else None
+        where = "" if rank == config.rank else f" as rank {rank}"
+        if recording is not None and len(recording.steps):
+            recorded.recordings.append(recording)
+            if ended.exit_code:
+                recorded.failure = f"the script ended{where} with exit code {ended.exit_code}"
+            return
+        if ended.interrupted:
+            recorded.failure = f"interrupted{where} before an iteration ended"
+        elif ended.exit_code:
+            recorded.failure = f"the script ended{where} with exit code {ended.exit_code}"
+        else:
+            recorded.failure = (
+                f"the script ended{where} before any optimizer's step, by which iterations are "
+                "told apart"
+            )
+
+    def _news(self, records: list[Record]) -> None:
+        for record in records:
+            if isinstance(record, Note):
+                self._recorded.notes.append(record)
+            elif isinstance(record, Iteration):
+                self._iterations += 1
+                self._recorded.cpu = max(self._recorded.cpu, record.cpu)
+                if self._hooks.progress is not None:
+                    self._hooks.progress(self._iterations, None)
+
+
+def recording_file(number: int) -> str:
+    """Return the name of the file of the n-th recording in a run folder."""
+    return FILE if number == 0 else FILE.replace(".", f"{number}.")
+
+
+def _files(recordings: Sequence[Recording]) -> dict[str, Callable[[Path], None]]:
+    return {recording_file(number): each.save for number, each in enumerate(recordings)}
+
+
+def _load(folder: Path) -> list[Recording]:
+    recordings = [load_recording(folder / FILE)]
+    while (path := folder / recording_file(len(recordings))).exists():
+        recordings.append(load_recording(path))
+    return recordings
+
+
+def _write_metrics(whole: Played, metrics: Any) -> None:
+    if metrics is None:
+        return
+    now = 0.0
+    for number, seconds in enumerate(whole.iteration_times, 1):
+        now += seconds
+        metrics.metric(now, now, f"rank{whole.rank}", "iteration_time", seconds, number)

@@ -1,0 +1,182 @@
+"""Streams and events of a device that is not there: what waits for what is recorded.
+
+A thread has a current stream, as in CUDA; 0 is the default one. A stream or an event is complete
+as soon as anybody asks: nothing is computed, and the order is what is recorded.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from paracosm.emulation.device.recording import (
+    EVENT,
+    RECORD,
+    STREAM,
+    WAIT_EVENT,
+    RecordingWriter,
+)
+
+
+class _Current(threading.local):
+    stream = 0
+    device = -1
+
+
+class Streams:
+    """The current stream and device, and the classes that scripts make streams and events of."""
+
+    def __init__(
+        self,
+        writer: RecordingWriter,
+        device: int,  # the number of the script's device, until it chooses another one
+        clock: Callable[[], float],  # the host's clock, seconds
+    ) -> None:
+        self._current = _Current()
+        self._device = device
+        self.writer = writer
+        streams, events = itertools.count(1), itertools.count()
+
+        class Stream:
+            """Stands for `torch.cuda.Stream`."""
+
+            def __init__(
+                self,
+                device: Any = None,
+                priority: int = 0,
+                stream_id: int | None = None,
+                device_index: int | None = None,
+                device_type: int = 1,
+                **options: Any,
+            ) -> None:
+                self.stream_id = next(streams) if stream_id is None else stream_id
+                self.device_index = index if (index := _index(device)) >= 0 else of.device
+                self.device_type = device_type
+                self.priority = priority
+                self.cuda_stream = self._as_parameter_ = self.stream_id
+
+            @property
+            def device(self) -> torch.device:
+                return torch.device("cuda", self.device_index)
+
+            def wait_event(self, event: Any) -> None:
+                writer.add(WAIT_EVENT, self.stream_id, number=event.number)
+
+            def wait_stream(self, stream: Any) -> None:
+                self.wait_event(stream.record_event())
+
+            def record_event(self, event: Any = None) -> Any:
+                event = Event() if event is None else event
+                event.record(self)
+                return event
+
+            def synchronize(self) -> None:
+                writer.add(STREAM, self.stream_id)
+
+            def query(self) -> bool:
+                return True
+
+            def is_capturing(self) -> bool:
+                return False
+
+            def __eq__(self, other: object) -> bool:
+                return isinstance(other, Stream) and other.stream_id == self.stream_id
+
+            def __hash__(self) -> int:
+                return hash(self.stream_id)
+
+            def __enter__(self) -> Any:
+                self._before = of.current
+                of.current = self.stream_id
+                return self
+
+            def __exit__(self, *error: object) -> None:
+                of.current = self._before
+
+        class Event:
+            """Stands for `torch.cuda.Event`."""
+
+            def __init__(
+                self,
+                enable_timing: bool = False,
+                blocking: bool = False,
+                interprocess: bool = False,
+                external: bool = False,
+            ) -> None:
+                self.number = -1
+                self.event_id = self.cuda_event = id(self)
+                self.device = torch.device("cuda", of.device)
+                self._at = 0.0
+
+            def record(self, stream: Any = None) -> None:
+                self.number = next(events)  # each record is an event of its own
+                self._at = clock()
+                where = of.current if stream is None else stream.stream_id
+                writer.add(RECORD, where, number=self.number)
+
+            def wait(self, stream: Any = None) -> None:
+                where = of.current if stream is None else stream.stream_id
+                writer.add(WAIT_EVENT, where, number=self.number)
+
+            def synchronize(self) -> None:
+                writer.add(EVENT, of.current, number=self.number)
+
+            def query(self) -> bool:
+                return True
+
+            def elapsed_time(self, end: Any) -> float:
+                return float(1e3 * max(end._at - self._at, 0.0))
+
+        class StreamContext:
+            """Stands for `torch.cuda.stream` and `torch.cuda.StreamContext`."""
+
+            def __init__(self, stream: Any) -> None:
+                self.stream = stream
+
+            def __enter__(self) -> Any:
+                self._before = of.current
+                if self.stream is not None:
+                    of.current = self.stream.stream_id
+                return self.stream
+
+            def __exit__(self, *error: object) -> None:
+                of.current = self._before
+
+        of = self
+        self.Stream, self.Event, self.StreamContext = Stream, Event, StreamContext
+
+    @property
+    def current(self) -> int:
+        return self._current.stream
+
+    @current.setter
+    def current(self, stream: int) -> None:
+        self._current.stream = stream
+
+    @property
+    def device(self) -> int:
+        chosen = self._current.device
+        return self._device if chosen < 0 else chosen
+
+    def set_device(self, device: int) -> None:
+        if device >= 0:
+            self._current.device = device
+            self._device = device  # of threads that have chosen none: autograd's
+
+    def exchange_device(self, device: int) -> int:
+        before = self.device
+        self.set_device(device)
+        return before
+
+
+def _index(device: Any) -> int:
+    if device is None:
+        return -1
+    if isinstance(device, int):
+        return device
+    index = torch.device(device).index
+    return -1 if index is None else index

@@ -1,0 +1,258 @@
+"""Every op of a script on a device that is not there: what it would make, and its record.
+
+Tensors on the device are PyTorch's fake tensors, whose device really is "cuda:0"; those on the
+host are real, and so is what happens to them. One dispatch mode tells them apart: an op with a fake
+argument, or that makes a tensor on the device, is worked out by the fake mode and recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_flatten
+
+from paracosm.emulation.device.collectives import FUNCTIONAL, FunctionalCollectives
+from paracosm.emulation.device.dynamic_shapes import worked_out
+from paracosm.emulation.device.memory import DeviceMemory
+from paracosm.emulation.device.recording import COPY, OP, STREAM, RecordingWriter
+from paracosm.emulation.device.streams import Streams
+from paracosm.emulation.device.values import Values
+from paracosm.graphs.capture.calls import (
+    effects_of,
+    encode_call,
+    flops_of,
+    is_view,
+    resource_of,
+    traffic_of,
+)
+from paracosm.graphs.graph import PHASES, Op
+
+_FORWARD, _BACKWARD, _OPTIMIZER, _OTHER = range(len(PHASES))
+_IGNORED = frozenset({"prim", "profiler"})  # questions about metadata, marks of a profiler
+_aten: Any = torch.ops.aten
+_has_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
+_mode_key: Any = torch._C._TorchDispatchModeKey.FAKE
+_mode_of: Any = torch._C._get_dispatch_mode
+_backward_task: Any = torch._C._current_graph_task_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What is recorded of a call: nothing of a view (`code` -1)."""
+
+    code: int
+    is_copy: bool = False
+    is_view: bool = False
+
+
+class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Records what a script does with the device; it stays in force until the process ends."""
+
+    supports_higher_order_operators = True
+
+    def __init__(
+        self,
+        writer: RecordingWriter,
+        streams: Streams,
+        memory: DeviceMemory,
+        values: Values,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.fake = FakeTensorMode(allow_non_fake_inputs=True)
+        # Its weak references forbid that tensors are swapped, as Module.to does.
+        self.fake.fake_tensor_converter.set_tensor_memo = lambda tensor, fake: None  # type: ignore
+        self.writer, self.streams, self.memory, self.values = writer, streams, memory, values
+        self.in_optimizer = 0
+        self._kinds: dict[tuple[Any, str], _Kind] = {}
+        self._composite: dict[Any, bool] = {}
+        self.collectives = FunctionalCollectives(self)
+
+    @property
+    def phase(self) -> int:
+        if self.in_optimizer:
+            return _OPTIMIZER
+        return _BACKWARD if _backward_task() != -1 else _FORWARD
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if _mode_of(_mode_key) is not None:
+            return func(*args, **kwargs)  # somebody asks for shapes alone: DTensor, dynamo
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            return func(*args, **kwargs)
+        if any(_is_foreign(kind) for kind in types):
+            return NotImplemented  # a DTensor or the like turns into ops on plain tensors
+        flat = tree_flatten((args, kwargs))[0]
+        fakes = [each for each in flat if isinstance(each, FakeTensor)]
+        device = kwargs.get("device")
+        to_device = device is not None and torch.device(device).type == "cuda"
+        if not fakes and not to_device:
+            return func(*args, **kwargs)
+        if func.namespace in _IGNORED:
+            with self.fake:
+                return func(*args, **kwargs)
+        if func.namespace in FUNCTIONAL:
+            return self.collectives.call(func, args, kwargs)
+        moved = self._moved(func, args, kwargs, fakes, to_device)
+        if moved is not _NOT_MOVED:
+            return moved
+        if self._decomposes(func):
+            with self:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        return self._run(func, args, kwargs)
+
+    def _moved(
+        self, func: Any, args: Any, kwargs: Mapping[str, Any], fakes: list[Any], to_device: bool
+    ) -> Any:
+        """Do what passes between host and device."""
+        if func is _aten._local_scalar_dense.default:
+            self.writer.add(STREAM, self.streams.current, phase=self.phase)
+            return self.values.read(fakes[0]).item()
+        if func is _aten._to_copy.default:
+            device = kwargs.get("device")
+            if fakes and device is not None and torch.device(device).type == "cpu":
+                value = self._to_host(args[0], bool(kwargs.get("non_blocking")))
+                return value.to(kwargs.get("dtype") or value.dtype)
+            if not fakes and to_device:
+                return self._to_device(args[0], kwargs)
+        if func is _aten.copy_.default:
+            target, source = args[:2]
+            waits = not (len(args) > 2 and args[2])
+            if not isinstance(target, FakeTensor):
+                value = self._to_host(source, not waits)
+                return target.copy_(value.expand_as(target))
+            if not isinstance(source, FakeTensor):
+                self._record_copy("HtoD", source, waits=False)
+                with _disable_current_modes():
+                    same = source.shape == target.shape
+                    self.values.forget([target])
+                    if same and not source.is_meta and source.numel() <= 4096:
+                        self.values.keep(target, source.detach().to(target.dtype, copy=True))
+                return target
+        return _NOT_MOVED
+
+    def _to_host(self, tensor: Any, is_asynchronous: bool) -> Tensor:
+        self._record_copy("DtoH", tensor, waits=not is_asynchronous)
+        return self.values.read(tensor)
+
+    def _to_device(self, source: Tensor, kwargs: Mapping[str, Any]) -> Any:
+        dtype = kwargs.get("dtype") or source.dtype
+        with self.fake:
+            result = torch.empty_strided(
+                source.size(), source.stride(), dtype=dtype, device=kwargs["device"]
+            )
+        self.memory.see(result, "activations")
+        if not source.is_meta:
+            self._record_copy("HtoD", source, waits=False)
+            if source.numel() <= 4096:
+                with _disable_current_modes():
+                    self.values.keep(result, source.detach().to(dtype, copy=True))
+        return result
+
+    def _record_copy(self, way: str, tensor: Any, waits: bool) -> None:
+        size = tensor.numel() * tensor.element_size()
+        code = self.writer.op_code(Op(f"copy {way}", "", 0, size, size))
+        self.writer.add(COPY, self.streams.current, code=code, phase=self.phase)
+        if waits:
+            self.writer.add(STREAM, self.streams.current, phase=self.phase)
+
+    def _decomposes(self, func: Any) -> bool:
+        """Whether an op arrives whole that PyTorch otherwise takes apart before."""
+        known = self._composite.get(func)
+        if known is None:
+            is_aten = func.namespace == "aten" and not _has_kernel(func.name(), "CUDA")
+            composite = _has_kernel(func.name(), "CompositeImplicitAutograd")
+            known = self._composite[func] = is_aten and composite
+        return known
+
+    def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        arguments = encode_call(func, args, kwargs, "cuda")  # before it changes any
+        result = worked_out(self, func, args, kwargs)
+        kind = self._kinds.get((func, arguments))
+        effects = None
+        if kind is None:
+            effects = effects_of(func, args, kwargs, result)
+            kind = self._described(func, args, kwargs, result, effects, arguments)
+            self._kinds[func, arguments] = kind
+        outputs = [each for each in tree_flatten(result)[0] if isinstance(each, FakeTensor)]
+        name = str(func.overloadpacket)
+        if not kind.is_view:
+            phase = self.phase
+            for output in outputs:
+                if output.fake_device.type == "cuda":
+                    self.memory.see(output, _MEMORY[phase])
+        mutated = _mutated(func, args, kwargs) if func._schema.is_mutable else []
+        if name in _OF_SCALER:
+            self.values.assume_no_overflow()
+        self.values.follow(func, args, kwargs, outputs, mutated, kind.is_view)
+        if kind.code >= 0:
+            self.writer.add(
+                COPY if kind.is_copy else OP,
+                self.streams.current,
+                code=kind.code,
+                phase=self.phase,
+            )
+        return result
+
+    def _described(
+        self,
+        func: Any,
+        args: Any,
+        kwargs: dict[str, Any],
+        result: Any,
+        effects: Any,
+        arguments: str,
+    ) -> _Kind:
+        if is_view(func, effects):
+            return _Kind(-1, is_view=True)
+        resource = resource_of(func, effects, "cuda")
+        if resource == "host":
+            return _Kind(-1)
+        read, written = traffic_of(func, effects)
+        flops = flops_of(func, args, kwargs, result, effects)
+        op = Op(str(func), arguments, flops, read, written)
+        return _Kind(self.writer.op_code(op), is_copy=resource == "memory")
+
+
+_NOT_MOVED = object()
+_MEMORY = {
+    _FORWARD: "activations",
+    _BACKWARD: "temporary",
+    _OPTIMIZER: "optimizer",
+    _OTHER: "activations",
+}
+_OF_SCALER = frozenset({"aten._amp_foreach_non_finite_check_and_unscale_"})
+_PLAIN = (Tensor, FakeTensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def _is_foreign(kind: Any) -> bool:
+    """Whether a class of tensors answers ops itself."""
+    if kind in _PLAIN or issubclass(kind, FakeTensor):
+        return False
+    own = kind.__torch_dispatch__
+    disabled = torch._C._disabled_torch_dispatch_impl
+    return own is not Tensor.__torch_dispatch__ and own is not disabled
+
+
+def _mutated(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    return list(_written(func, args, kwargs))
+
+
+def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
+    for place, argument in enumerate(func._schema.arguments):
+        alias = argument.alias_info
+        if alias is None or not alias.is_write:
+            continue
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        for tensor in tree_flatten(value)[0]:
+            if isinstance(tensor, FakeTensor):
+                yield tensor

@@ -1,0 +1,169 @@
+"""What is said and shown of a script on a device that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from paracosm.results import ScriptSummary
+from paracosm.results.view import Table, View, counted, figure, percent, table
+from paracosm.units import format_duration, format_size
+
+_MUCH_HOST = 0.1  # share of an iteration from which on the host is what limits it
+
+
+def sentence(summary: ScriptSummary) -> str:
+    """Return the answer: how long an iteration takes, what it waits for, whether it fits."""
+    if summary.iteration_time is None or summary.memory is None:
+        why = next((note["text"] for note in reversed(summary.notes) if note["grave"]), "")
+        return f"The run {summary.status}: {why}." if why else f"The run {summary.status}."
+    takes = (
+        f"On {summary.world_size:,} {summary.hardware} ({summary.node}) an iteration takes "
+        f"{format_duration(summary.iteration_time)}"
+    )
+    if summary.interval is not None:
+        low, high = summary.interval.low, summary.interval.high
+        takes += f" ({format_duration(low)} to {format_duration(high)})"
+    if summary.unchanged is not None and summary.unchanged.iteration_time:
+        before = summary.unchanged.iteration_time
+        takes += (
+            f", {summary.iteration_time / before:.3g} times the {format_duration(before)} without "
+            "the change"
+        )
+    memory = summary.memory
+    reserved = format_size(memory.reserved + memory.overhead)
+    holds = (
+        f"Memory: {format_size(memory.allocated)} allocated, about {reserved} reserved of "
+        f"{format_size(memory.capacity)}: {memory.verdict}."
+    )
+    recorded = ""
+    if summary.recording is not None:
+        seconds = format_duration(summary.recording["seconds"])
+        recorded = f"Recorded in {seconds} here; nothing was computed."
+    return " ".join(filter(None, [f"{takes}.", _limits(summary), holds, recorded]))
+
+
+def _limits(summary: ScriptSummary) -> str:
+    waits, host = summary.waits or 0.0, summary.launch_bound or 0.0
+    if host >= _MUCH_HOST and host >= waits:
+        return (
+            f"For {percent(host)} of it the device has nothing to do: the host issues ops more "
+            "slowly than it computes."
+        )
+    if summary.world_size == 1:
+        return ""
+    parts = summary.breakdown or {}
+    reasons = {
+        "exposed_communication": "waits for communication",
+        "waiting": "waits for slower ranks",
+        "bubble": "is the pipeline's bubble",
+    }
+    shares = {
+        reason: parts[part] / summary.iteration_time
+        for part, reason in reasons.items()
+        if summary.iteration_time and parts.get(part)
+    }
+    said = [f"{percent(share)} of it {reason}" for reason, share in shares.items() if share > 0.001]
+    text = f"{' and '.join(said) or 'None of it waits for communication'}."
+    if summary.twice_bandwidth is not None and summary.iteration_time:
+        faster = summary.twice_bandwidth / summary.iteration_time
+        text += f" With links of twice the bandwidth it takes {percent(faster)} of that."
+    return text
+
+
+def _utilisation(summary: Mapping[str, Any]) -> str | None:
+    flops, peak, time = (summary.get(key) for key in ("flops", "peak_flops", "iteration_time"))
+    return percent(flops / time / peak) if flops and peak and time else None
+
+
+def _memory(key: str) -> Any:
+    def text(summary: Mapping[str, Any]) -> str | None:
+        memory = summary.get("memory")
+        return None if memory is None else format_size(memory[key])
+
+    return text
+
+
+def _verdict(summary: Mapping[str, Any]) -> str | None:
+    memory = summary.get("memory")
+    return None if memory is None else str(memory["verdict"])
+
+
+def _tables(summary: Any) -> list[Table]:
+    total = sum(summary["by_class"].values()) or 1.0
+    memory = summary.get("memory")
+    found = [
+        table(
+            "Ops by class",
+            list(summary["by_class"].items()),
+            {
+                "class": lambda row: row[0],
+                "time": lambda row: format_duration(row[1]),
+                "share": lambda row: percent(row[1] / total),
+            },
+        ),
+        table(
+            "Ops that take longest",
+            summary["largest"],
+            {
+                "op": lambda row: row["op"].removeprefix("aten."),
+                "tensors": lambda row: row["shapes"],
+                "count": lambda row: f"{row['count']:,}",
+                "time": lambda row: format_duration(row["time"]),
+                "share": lambda row: percent(row["share"]),
+            },
+        ),
+        table(
+            "Collectives of an iteration",
+            list(summary["collectives"].items()),
+            {
+                "kind": lambda row: row[0],
+                "count": lambda row: f"{row[1]['count']:,}",
+                "bytes": lambda row: format_size(row[1]["bytes"]),
+                "time": lambda row: format_duration(row[1]["time"]),
+            },
+        ),
+        table(
+            "Memory when most is allocated",
+            list(memory["by_kind"].items()) if memory else [],
+            {"for": lambda row: row[0], "bytes": lambda row: format_size(row[1])},
+        ),
+        table(
+            "Values that were assumed",
+            summary["assumed"],
+            {
+                "assumed": lambda row: row["text"],
+                "read at": lambda row: row["site"],
+                "times": lambda row: f"{row['count']:,}",
+            },
+        ),
+    ]
+    return [each for each in found if each.rows]
+
+
+def _remarks(summary: Any) -> dict[str, str | None]:
+    texts = [note["text"] for note in summary.get("notes") or ()]
+    return {f"note {number}": text for number, text in enumerate(texts, 1)}
+
+
+VIEW = View(
+    figures={
+        "iteration": figure("iteration_time", "s"),
+        "waits for communication": figure("waits", "%"),
+        "waits for the host": figure("launch_bound", "%"),
+        "model flops utilisation": _utilisation,
+        "memory allocated": _memory("allocated"),
+        "memory reserved": _memory("reserved"),
+        "memory of the device": _memory("capacity"),
+        "memory": _verdict,
+        "iteration with twice the bandwidth": figure("twice_bandwidth", "s"),
+    },
+    tables=_tables,
+    remarks=_remarks,
+    subject=lambda known: (
+        f"{counted(known['world_size'], 'rank')} on {known['hardware']}"
+        if known.get("world_size")
+        else None
+    ),
+    name=lambda known: known.get("hardware"),
+)

@@ -1,0 +1,173 @@
+"""Scripts on a device that is not there: what they ask of it, by arithmetic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from paracosm.cli.app import main
+from paracosm.emulation.device.recording import COLLECTIVE, OP, Recording, load_recording
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+
+def emulate(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    assert main(["emulate", "--json", *map(str, arguments)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, dict)
+    return found
+
+
+def flops(recording: Recording) -> int:
+    last = recording.iteration(len(recording.steps) - 1)
+    return sum(recording.ops[code].flops for code in last.code[last.kind == OP].tolist())
+
+
+def products(recording: Recording) -> int:
+    """Return the floating-point operations of the products of matrices of an iteration."""
+    last = recording.iteration(len(recording.steps) - 1)
+    ops = (recording.ops[code] for code in last.code[last.kind == OP].tolist())
+    return sum(op.flops for op in ops if "mm" in op.name)
+
+
+def moved(recording: Recording, kind: str) -> list[int]:
+    last = recording.iteration(len(recording.steps) - 1)
+    calls = (recording.calls[code] for code in last.code[last.kind == COLLECTIVE].tolist())
+    return [call.size for call in calls if call.kind == kind]
+
+
+ON_H100 = ("--hardware", "h100-sxm", "--output", "none")
+WIDTH, CLASSES, BATCH = 256, 10, 64
+PARAMETERS = WIDTH * WIDTH + WIDTH + WIDTH * CLASSES + CLASSES
+
+
+@pytest.fixture(scope="module")
+def ddp(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "ddp"
+    script = SCRIPTS / "ddp_mlp.py"
+    command = ["emulate", "--hardware", "dgx-h100", "--world-size", "16", "--out", str(folder)]
+    assert main([*command, "--output", "none", str(script)]) == 0
+    return folder
+
+
+def test_a_data_parallel_script_asks_for_what_arithmetic_says(ddp: Path) -> None:
+    summary = json.loads((ddp / "summary.json").read_text())
+    recording = load_recording(ddp / "device.parquet")
+    assert summary["iterations"] == 3  # of 100: enough was seen
+    assert sum(moved(recording, "all_reduce")) == 4 * PARAMETERS  # once for two micro-batches
+    # Forward one product a layer, backward two, but none for the gradient of the inputs.
+    hidden, output = 2 * BATCH * WIDTH * WIDTH, 2 * BATCH * WIDTH * CLASSES
+    assert products(recording) == 2 * (2 * hidden + 3 * output)
+    assert recording.groups["0"] == tuple(range(16))
+    names = [op.name for op in recording.ops]
+    assert "aten._fused_adamw_.default" in names  # as on a GPU
+    assert any("float16" in op.arguments for op in recording.ops if "addmm" in op.name)
+    texts = {each["text"]: each["site"] for each in summary["assumed"]}
+    assert list(texts) == ["no gradient overflows, no value is NaN", "a number that was read is 1"]
+    assert all(site.startswith("ddp_mlp.py:") for site in texts.values())
+
+
+def test_its_memory_is_what_it_holds(ddp: Path) -> None:
+    memory = json.loads((ddp / "summary.json").read_text())["memory"]
+    blocks = sum(-(-4 * size // 512) * 512 for size in (WIDTH * WIDTH, WIDTH, WIDTH * CLASSES, 10))
+    held = memory["by_kind"]
+    assert held["parameters"] == blocks
+    # AdamW's two moments and its count of steps, and DDP's bucket beside them.
+    assert 2 * blocks <= held["optimizer"] <= 3 * blocks + 4 * 512
+    assert memory["verdict"] == "fits"
+
+
+def test_other_hardware_and_changes_need_no_other_run(
+    ddp: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A reused recording answers at once, and a changed run has the unchanged one beside it."""
+    same = emulate(capsys, ddp)
+    assert (
+        same["iteration_time"] == json.loads((ddp / "summary.json").read_text())["iteration_time"]
+    )
+    slower = emulate(capsys, ddp, "--what-if", "workers 3: compute 2x slower")
+    assert slower["unchanged"]["iteration_time"] == same["iteration_time"]
+    assert 1.2 * same["iteration_time"] < slower["iteration_time"] < 2.1 * same["iteration_time"]
+    other = emulate(capsys, ddp, "--hardware", "v100-sxm-16gb", "--launch", "20us")
+    assert other["hardware"] == "v100-sxm-16gb"
+    assert other["iteration_time"] > same["iteration_time"]
+
+
+def test_faster_hardware_makes_nothing_slower(
+    ddp: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = [
+        emulate(capsys, ddp, "--what-if", change)["iteration_time"]
+        for change in ("links: bandwidth 2x", "workers: compute 2x faster", "all_reduce: 2x faster")
+    ]
+    unchanged = emulate(capsys, ddp)["iteration_time"]
+    assert all(time <= unchanged * (1 + 1e-9) for time in times)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--hardware", "h100", "x.py"], 'unknown hardware "h100": did you mean'),
+        (["--hardware", "cpu-2-core", "x.py"], "is a CPU: leave --hardware out"),
+        (["--hardware", "h100-sxm", "x.py"], "x.py: no such script"),
+        (["--hardware", "h100-sxm", "--rank", "4", "x.py"], "ranks 0 to 3, not 4"),
+        (["--hardware", "h100-sxm", "--sharing", "serial", "x.py"], "links are the node's"),
+        (["--hardware", "h100-sxm", "--mode", "wire", "x.py"], "cannot be combined with"),
+        (
+            ["--hardware", "h100-sxm", "--what-if", "worker 9: +1 ms", str(SCRIPTS / "ddp_mlp.py")],
+            "emulate --hardware",
+        ),
+    ],
+)
+def test_bad_input_is_said_in_a_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["emulate", "--world-size", "4", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_script_that_never_steps_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "none.py"
+    script.write_text("import torch\ntorch.ones(3, device='cuda').sum()\n")
+    assert main(["emulate", "--hardware", "h100-sxm", "--world-size", "1", str(script)]) == 1
+    assert "ended before any optimizer's step" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_pipeline_runs_every_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = SCRIPTS / "pipeline.py"
+    found = emulate(capsys, *ON_H100, "--world-size", 2, script)
+    assert found["rank"] == [0, 1]
+    assert found["collectives"]["send"] == {
+        "count": 3,
+        "bytes": 3 * 4 * 16 * 128,
+        "time": pytest.approx(found["collectives"]["recv"]["time"]),
+    }
+    assert found["breakdown"]["bubble"] > 0
+
+
+@pytest.mark.slow
+def test_sharding_and_functional_collectives(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two blocks of 64 x 256 split in two by tensor parallelism, and in two again by FSDP2."""
+    folder = tmp_path / "run"
+    script = SCRIPTS / "sharded.py"
+    emulate(capsys, *ON_H100, "--world-size", 4, "--out", folder, script)
+    recording = load_recording(folder / "device.parquet")
+    own = 64 * 128 + 128 + 128 * 64 + 64  # of a block, after tensor parallelism
+    assert moved(recording, "all_gather") == [4 * own] * 4  # forward and backward, two blocks
+    assert moved(recording, "reduce_scatter") == [4 * own] * 2
+    # The output of each block, added up by the ranks that share it; of the gradient of the input,
+    # that of the second alone, since nobody asks for the first one's.
+    assert sorted(moved(recording, "all_reduce")) == [4 * 8 * 64] * 3
+    assert len(set(recording.groups.values())) >= 2
+    assert np.unique(recording.stream).size > 2
