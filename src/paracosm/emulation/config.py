@@ -396,6 +396,7 @@ class RecordedDevice:
     memory: int  # bytes
     iterations: int  # after which the script is ended
     recording: Path  # file that is written at the end
+    arguments: dict[str, Any]  # of the run
 
 
 @dataclass(frozen=True)

@@ -67,9 +67,9 @@ def test_what_is_saved_is_read_back(tmp_path_factory: pytest.TempPathFactory, he
 
 
 def test_iterations_end_with_a_step() -> None:
-    made = recording(iterations(ROWS))
-    assert made.steps.tolist() == [4, 9, 14]
-    assert [len(each) for each in iterations_of(made)] == [5, 5]  # the first one also prepares
+    made = recording(iterations(ROWS, 4))
+    assert made.steps.tolist() == [4, 9, 14, 19]
+    assert [len(each) for each in iterations_of(made)] == [5, 5]  # the first two also prepare
     assert same_requests(*iterations_of(made))
     assert len(iterations_of(recording(iterations(ROWS, 1)))) == 1
 

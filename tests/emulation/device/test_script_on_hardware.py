@@ -71,6 +71,22 @@ def test_a_data_parallel_script_asks_for_what_arithmetic_says(ddp: Path) -> None
     assert all(site.startswith("ddp_mlp.py:") for site in texts.values())
 
 
+def test_the_clock_of_the_script_shows_what_the_job_takes(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """And not what recording takes here, which is a hundred times as long."""
+    script = str(SCRIPTS / "ddp_mlp.py")
+    command = ["emulate", "--hardware", "h100-sxm", "--world-size", "16", "--iterations", "4"]
+    assert main([*command, script]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert any("NVIDIA H100 80GB HBM3" in line for line in lines)
+    seconds = [float(line.split()[1]) for line in lines if line.startswith("seconds")]
+    (takes,) = [line for line in lines if "an iteration takes" in line]
+    iteration = float(takes.partition("an iteration takes ")[2].split()[0])
+    assert takes.split("takes ")[1].split()[1] == "us"
+    assert seconds[-1] == pytest.approx(iteration * 1e-6, rel=0.02)
+
+
 def test_its_memory_is_what_it_holds(ddp: Path) -> None:
     memory = json.loads((ddp / "summary.json").read_text())["memory"]
     blocks = sum(-(-4 * size // 512) * 512 for size in (WIDTH * WIDTH, WIDTH, WIDTH * CLASSES, 10))

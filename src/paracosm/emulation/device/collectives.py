@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,14 +23,9 @@ from torch.utils._pytree import tree_flatten
 from paracosm.emulation.backend.runtime import GroupRuntime, Member
 from paracosm.emulation.backend.work import WaitedWork
 from paracosm.emulation.config import Setting
-from paracosm.emulation.device.recording import COLLECTIVE, HOST, WAIT, Call, RecordingWriter
+from paracosm.emulation.device.recording import COLLECTIVE, HOST, WAIT, Call
+from paracosm.emulation.device.state import Device
 from paracosm.emulation.records import Group, RecordWriter
-
-if TYPE_CHECKING:
-    from paracosm.emulation.device.memory import DeviceMemory
-    from paracosm.emulation.device.streams import Streams
-    from paracosm.emulation.device.tracer import Tracer
-    from paracosm.emulation.device.values import Values
 
 FUNCTIONAL = frozenset({"_c10d_functional", "_c10d_functional_autograd"})
 
@@ -47,14 +42,11 @@ class RecordingRuntime(GroupRuntime):
         setting: Setting,
         recorder: RecordWriter,
         refuse: Callable[[str], Exception],
-        writer: RecordingWriter,
-        streams: Streams,
-        memory: DeviceMemory,
-        values: Values,
+        device: Device,
     ) -> None:
         super().__init__(setting, recorder, refuse)
-        self._writer, self._streams, self._known = writer, streams, values
-        self._memory = memory
+        self._writer, self._streams, self._known = device.writer, device.streams, device.values
+        self._memory = device.memory
         self._count = 0
         self._last_sent: dict[Any, Tensor | None] = {}
         self._awaited: list[tuple[int, bool]] = []  # by the end of the backward pass under way
@@ -248,27 +240,26 @@ class _RecordedFuture(torch.futures.Future[Any]):
 class FunctionalCollectives:
     """Collectives that return new tensors (`torch.distributed._functional_collectives`)."""
 
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
-        self.runtime: RecordingRuntime | None = None
+    def __init__(self, device: Device, runtime: RecordingRuntime) -> None:
+        self._device, self._runtime = device, runtime
 
     def call(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        tracer = self._tracer
+        device = self._device
         if func.namespace == "_c10d_functional_autograd":
             return func.decompose(*args, **kwargs)
-        with tracer.fake:
+        with device.fake:
             result = func(*args, **kwargs)
         outputs = [each for each in tree_flatten(result)[0] if isinstance(each, FakeTensor)]
         name = func._schema.name.partition("::")[2]
         if name == "wait_tensor":
             number = getattr(args[0], _WORK, None)
             if number is not None:
-                tracer.writer.add(WAIT, tracer.streams.current, number=number, phase=tracer.phase)
+                device.writer.add(WAIT, device.streams.current, number=number, phase=device.phase)
             return result
         for output in outputs:
-            tracer.memory.see(output, "collectives")
+            device.memory.see(output, "collectives")
         kind = next((kind for kind in _KINDS if name.startswith(kind)), None)
-        if kind is None or self.runtime is None:
+        if kind is None:
             return result
         declared = [argument.name for argument in func._schema.arguments]
         given = dict(zip(declared, args, strict=False)) | kwargs
@@ -278,8 +269,8 @@ class FunctionalCollectives:
         sized = outputs if kind == "all_gather" else inputs
         size = sum(tensor.numel() * tensor.element_size() for tensor in sized)
         call = Call(kind, size, str(given["group_name"]))
-        tracer.writer.groups[call.group] = tuple(torch.distributed.get_process_group_ranks(group))
-        number = self.runtime.record(call, tracer.streams.current)
+        device.writer.groups[call.group] = tuple(torch.distributed.get_process_group_ranks(group))
+        number = self._runtime.record(call, device.streams.current)
         for output in outputs:
             setattr(output, _WORK, number)
         return result

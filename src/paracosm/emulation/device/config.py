@@ -49,6 +49,11 @@ class DeviceEmulateConfig(ClusterFields):
     iterations: int = Field(
         3, ge=1, le=MOST_ITERATIONS, description="after which the script is ended"
     )
+    clock: Literal["virtual", "real"] = Field(
+        "virtual",
+        description="what the script's own clocks show: what the job takes, or what recording it "
+        "takes here",
+    )
     launch: Duration = Field(
         LAUNCH, ge=0, description="host time of what it asks of the device: a kernel, a collective"
     )

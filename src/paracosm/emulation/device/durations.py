@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paracosm.arrays import Floats
+from paracosm.arrays import Codes, Floats
 from paracosm.cluster.hardware import Hardware, load_efficiencies
 from paracosm.emulation.device.recording import COPY, OP, Recording
-from paracosm.graphs.graph import PHASES, RESOURCES, Graph, Storages
+from paracosm.graphs.graph import RESOURCES, Graph, Op, Storages
 from paracosm.profiling.datasheets import NONE, class_of, common_error, durations_on
 
 HOST_LINK = 25e9
@@ -86,24 +86,36 @@ def device_durations(recording: Recording, hardware: Hardware) -> DeviceDuration
     )
 
 
+def op_seconds(op: Op, phase: int, hardware: Hardware, *, is_copy: bool) -> float:
+    """Return how long one op takes in a phase, an index into `PHASES`."""
+    if is_copy:
+        return COPY_LATENCY + op.bytes_written / HOST_LINK
+    graph = _graph_of((op,), np.zeros(1, dtype=np.int32), np.full(1, phase, dtype=np.int32))
+    (estimate,) = durations_on(graph, hardware)
+    return 0.0 if estimate is None else estimate.duration
+
+
 def _as_graph(recording: Recording) -> Graph:
     """Return the ops that compute, as a graph of which nobody asks what depends on what."""
     rows = recording.rows(recording.kind == OP)
-    count = len(rows)
+    return _graph_of(recording.ops, rows.code, rows.phase)
+
+
+def _graph_of(ops: tuple[Op, ...], code: Codes, phase: Codes) -> Graph:
+    count = len(code)
     nothing = np.zeros(0, dtype=np.int64)
     return Graph(
-        ops=recording.ops,
+        ops=ops,
         names=("",),
         groups=(),
         id=np.arange(count),
-        op=rows.code,
+        op=code,
         name=np.zeros(count, dtype=np.int32),
-        phase=np.minimum(rows.phase, len(PHASES) - 1),
+        phase=phase,
         resource=np.full(count, RESOURCES.index("compute"), dtype=np.int32),
         group=np.full(count, -1, dtype=np.int32),
         duration=np.full(count, np.nan),
         offsets=np.zeros(count + 1, dtype=np.int64),
         dependencies=nothing,
         storages=Storages(nothing, nothing, nothing),
-        provenance={"framework": recording.framework},
     )

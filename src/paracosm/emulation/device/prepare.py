@@ -22,12 +22,16 @@ from torch.optim.optimizer import (
 
 from paracosm.emulation.backend.install import install
 from paracosm.emulation.config import RecordedDevice, Setting
-from paracosm.emulation.device.collectives import RecordingRuntime
+from paracosm.emulation.device.clock import VirtualClock, show_virtual_time
+from paracosm.emulation.device.collectives import FunctionalCollectives, RecordingRuntime
+from paracosm.emulation.device.config import DeviceEmulateConfig
 from paracosm.emulation.device.guard import install_guard
 from paracosm.emulation.device.kernels import choose_attention_as_gpus, have_kernels_of_gpus
 from paracosm.emulation.device.memory import DeviceMemory
 from paracosm.emulation.device.presence import Properties, leave_out_compilation, show_device
+from paracosm.emulation.device.program import CollectiveCosts
 from paracosm.emulation.device.recording import STEP, RecordingWriter
+from paracosm.emulation.device.state import Device
 from paracosm.emulation.device.streams import Streams
 from paracosm.emulation.device.tracer import Tracer
 from paracosm.emulation.device.values import Values
@@ -53,10 +57,18 @@ def prepare_device(
     framework = f"torch {torch.__version__.split('+')[0]}"
     writer = RecordingWriter(setting.rank, setting.config.world, device.name, framework)
     local = setting.rank % setting.config.ranks_per_machine
-    streams = Streams(writer, local, time.perf_counter)
+    arguments = DeviceEmulateConfig.model_validate(device.arguments)
+    clock: VirtualClock | None = None
+    if arguments.clock == "virtual":
+        cluster = arguments.resolve_cluster()
+        costs = CollectiveCosts(cluster, arguments.algorithm, arguments.of_collectives)
+        writer.clock = clock = VirtualClock(arguments.device, costs, setting.rank, arguments.launch)
+    streams = Streams(writer, local)
+    if clock is not None:
+        streams.events = clock.events
     memory = DeviceMemory(lambda: len(writer), lambda: streams.current)
     values = Values(writer.assume, refuse)
-    tracer = Tracer(writer, streams, memory, values)
+    state = Device(writer, streams, memory, values)
     process = os.getpid()
 
     def save() -> None:
@@ -71,14 +83,16 @@ def prepare_device(
     have_kernels_of_gpus()
     choose_attention_as_gpus(device.capability)
     leave_out_compilation(lambda text: writer.notes.setdefault(text))
-    runtime = RecordingRuntime(setting, recorder, refuse, writer, streams, memory, values)
-    tracer.collectives.runtime = runtime
+    runtime = RecordingRuntime(setting, recorder, refuse, state)
+    tracer = Tracer(state, FunctionalCollectives(state, runtime))
     install(runtime)
     _answer_data_parallel()
-    _mark_iterations(setting.rank, device.iterations, tracer, recorder)
+    _mark_iterations(setting.rank, device.iterations, state, recorder)
     keep_device()
     if setting.config.world > 1:
         watch_groups()
+    if clock is not None:
+        show_virtual_time(clock)
     tracer.__enter__()  # type: ignore[no-untyped-call]
 
 
@@ -91,7 +105,7 @@ def _answer_data_parallel() -> None:
     logger.set_runtime_stats_and_log = lambda logger: None
 
 
-def _mark_iterations(rank: int, iterations: int, tracer: Tracer, recorder: RecordWriter) -> None:
+def _mark_iterations(rank: int, iterations: int, device: Device, recorder: RecordWriter) -> None:
     """Mark where iterations end, and end the script when there were enough.
 
     An iteration ends with the step of the optimizer that stepped first. A script runs as many as
@@ -99,17 +113,17 @@ def _mark_iterations(rank: int, iterations: int, tracer: Tracer, recorder: Recor
     """
     numbers = itertools.count()
     counted: weakref.ref[Optimizer] | None = None
-    writer, memory = tracer.writer, tracer.memory
+    writer, memory = device.writer, device.memory
 
     def begin(optimizer: Any, args: Any, kwargs: Any) -> None:
-        tracer.in_optimizer += 1
+        device.in_optimizer += 1
         parameters = [each for group in optimizer.param_groups for each in group["params"]]
         memory.call(_on_device(parameters), "parameters")
         memory.call(_on_device([each.grad for each in parameters]), "gradients")
 
     def end(optimizer: Any, args: Any, kwargs: Any) -> None:
         nonlocal counted
-        tracer.in_optimizer -= 1
+        device.in_optimizer -= 1
         states = [value for state in optimizer.state.values() for value in state.values()]
         memory.call(_on_device(states), "optimizer")
         first = None if counted is None else counted()
@@ -117,7 +131,7 @@ def _mark_iterations(rank: int, iterations: int, tracer: Tracer, recorder: Recor
             counted = weakref.ref(optimizer)
         elif first is not optimizer:
             return
-        writer.add(STEP, tracer.streams.current)
+        writer.add(STEP, device.streams.current)
         now, cpu = time.monotonic(), time.process_time()
         number = next(numbers)
         recorder.append(Iteration(rank, number, now, cpu, memory.highest))

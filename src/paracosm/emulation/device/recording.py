@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from paracosm.graphs.graph import PHASES, Op
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Entry = TypeVar("Entry", Op, "Call")
 
 FILE = "device.parquet"
 """Of a recording in a run folder, where one rank was recorded; of others `recording_file`."""
@@ -232,6 +234,18 @@ def _check(recording: Recording, path: Path) -> None:
             raise InputError(f'{path}: damaged: a collective of the unknown group "{call.group}"')
 
 
+class Clock(Protocol):
+    """What is told of each request as it comes."""
+
+    def op(self, code: int, op: Op, phase: int, stream: int, *, is_copy: bool) -> None: ...
+
+    def collective(
+        self, call: Call, members: tuple[int, ...], stream: int, number: int
+    ) -> None: ...
+
+    def request(self, kind: int, stream: int, number: int) -> None: ...
+
+
 @dataclass
 class RecordingWriter:
     """Takes requests as the script makes them."""
@@ -246,17 +260,20 @@ class RecordingWriter:
     _ops: dict[Op, int] = field(default_factory=dict)
     _calls: dict[Call, int] = field(default_factory=dict)
     _assumed: dict[tuple[str, str], int] = field(default_factory=dict)
+    _op_list: list[Op] = field(default_factory=list)
+    _call_list: list[Call] = field(default_factory=list)
     steps: int = 0
+    clock: Clock | None = None  # that goes with the requests
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def op_code(self, op: Op) -> int:
         """Return the number of an op, for `add`."""
-        return self._ops.setdefault(op, len(self._ops))
+        return _numbered(op, self._ops, self._op_list)
 
     def call_code(self, call: Call) -> int:
-        return self._calls.setdefault(call, len(self._calls))
+        return _numbered(call, self._calls, self._call_list)
 
     def add(
         self,
@@ -270,6 +287,15 @@ class RecordingWriter:
         """Take a request; the arguments are those of `Recording`."""
         self._rows.append((kind, code, stream, phase, number))
         self.steps += kind == STEP
+        if self.clock is None:
+            return
+        if kind in (OP, COPY):
+            self.clock.op(code, self._op_list[code], phase, stream, is_copy=kind == COPY)
+        elif kind == COLLECTIVE:
+            call = self._call_list[code]
+            self.clock.collective(call, self.groups[call.group], stream, number)
+        else:
+            self.clock.request(kind, stream, number)
 
     def assume(self, text: str, site: str) -> int:
         """Count an assumption; return how many times it was made at this line."""
@@ -306,6 +332,13 @@ class RecordingWriter:
         )
 
 
+def _numbered(entry: Entry, numbers: dict[Entry, int], entries: list[Entry]) -> int:
+    number = numbers.setdefault(entry, len(numbers))
+    if number == len(entries):
+        entries.append(entry)
+    return number
+
+
 def same_requests(one: Recording, other: Recording) -> bool:
     """Whether two iterations ask for the same, in the same order."""
     return len(one) == len(other) and all(
@@ -315,6 +348,10 @@ def same_requests(one: Recording, other: Recording) -> bool:
 
 
 def iterations_of(recording: Recording) -> Sequence[Recording]:
-    """Return all iterations but the first one, which also prepares; that one if it is alone."""
+    """Return all iterations but the first two, or the last one of fewer.
+
+    The first one makes the optimizer's state, the second lets DistributedDataParallel divide its
+    buckets anew.
+    """
     count = len(recording.steps)
-    return [recording.iteration(number) for number in range(min(1, count - 1), count)]
+    return [recording.iteration(number) for number in range(min(2, count - 1), count)]

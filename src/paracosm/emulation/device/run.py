@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from paracosm.emulation.config import RecordedDevice
 from paracosm.emulation.device.config import DeviceEmulateConfig
 from paracosm.emulation.device.recording import FILE, Recording, load_recording
-from paracosm.emulation.device.summary import Played, failed_summary, played, summarise
+from paracosm.emulation.device.summary import (
+    Played,
+    Recorded,
+    failed_summary,
+    played,
+    summarise,
+)
 from paracosm.emulation.records import Iteration, Note, Record
 from paracosm.emulation.run import run_job
 from paracosm.errors import InputError
@@ -41,20 +46,6 @@ def run_script(config: DeviceEmulateConfig, seed: int, metrics: Any, hooks: Hook
 
     summary = with_unchanged(summarise(config, whole, recorded), config.what_if, unchanged)
     return Outcome(summary, whole.timeline(), _files(recorded.recordings))
-
-
-@dataclass
-class Recorded:
-    """The recordings of a job's ranks, and how that went."""
-
-    recordings: list[Recording] = field(default_factory=list)
-    exit_code: int | None = 0
-    interrupted: bool = False
-    failure: str | None = None  # why there is nothing to play
-    notes: list[Note] = field(default_factory=list)
-    wall_time: float = 0.0
-    cpu: float = 0.0  # processor seconds of the scripts
-    is_reused: bool = False
 
 
 class _Recorder:
@@ -105,6 +96,9 @@ class _Recorder:
                 capability=hardware.device.compute_capability,
                 memory=int(hardware.device.memory),
                 iterations=config.iterations,
+                arguments=config.model_dump(
+                    mode="json", exclude=config.without_effect() | {"measured"}
+                ),
                 recording=file,
             )
             ended = run_job(config.of_rank(rank), self._seed, folder, self._news, device)

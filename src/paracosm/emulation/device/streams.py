@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -34,11 +35,11 @@ class Streams:
         self,
         writer: RecordingWriter,
         device: int,  # the number of the script's device, until it chooses another one
-        clock: Callable[[], float],  # the host's clock, seconds
     ) -> None:
         self._current = _Current()
         self._device = device
         self.writer = writer
+        self.events: Mapping[int, float] | None = None  # seconds of virtual time, by their number
         streams, events = itertools.count(1), itertools.count()
 
         class Stream:
@@ -114,7 +115,7 @@ class Streams:
 
             def record(self, stream: Any = None) -> None:
                 self.number = next(events)  # each record is an event of its own
-                self._at = clock()
+                self._at = time.perf_counter()
                 where = of.current if stream is None else stream.stream_id
                 writer.add(RECORD, where, number=self.number)
 
@@ -128,8 +129,14 @@ class Streams:
             def query(self) -> bool:
                 return True
 
+            def _seconds_until(self, end: Any) -> float:
+                if of.events is None:
+                    return float(max(end._at - self._at, 0.0))
+                begin = of.events.get(self.number, 0.0)
+                return max(of.events.get(end.number, begin) - begin, 0.0)
+
             def elapsed_time(self, end: Any) -> float:
-                return float(1e3 * max(end._at - self._at, 0.0))
+                return 1e3 * self._seconds_until(end)
 
         class StreamContext:
             """Stands for `torch.cuda.stream` and `torch.cuda.StreamContext`."""

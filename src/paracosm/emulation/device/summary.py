@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from paracosm.emulation.device.durations import HOST_LINK, DeviceDurations, devi
 from paracosm.emulation.device.memory_model import memory_use
 from paracosm.emulation.device.program import HostCosts, ScriptJob, script_job
 from paracosm.emulation.device.recording import COLLECTIVE, COPY, OP, Recording, iterations_of
+from paracosm.emulation.records import Note
 from paracosm.errors import InputError
 from paracosm.graphs.graph import shapes_of
 from paracosm.profiling.datasheets import dtype_of
@@ -25,11 +26,22 @@ from paracosm.simulation.breakdown import job_timeline, rank_breakdown
 from paracosm.timeline import Timeline
 from paracosm.units import format_bandwidth, format_duration, format_size
 
-if TYPE_CHECKING:
-    from paracosm.emulation.device.run import Recorded
-
 _LARGEST = 10  # distinct ops that are listed
 _WAITS = ("exposed_communication", "waiting", "bubble")
+
+
+@dataclass
+class Recorded:
+    """The recordings of a job's ranks, and how that went."""
+
+    recordings: list[Recording] = field(default_factory=list)
+    exit_code: int | None = 0
+    interrupted: bool = False
+    failure: str | None = None  # why there is nothing to play
+    notes: list[Note] = field(default_factory=list)
+    wall_time: float = 0.0
+    cpu: float = 0.0  # processor seconds of the scripts
+    is_reused: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,16 +13,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten
 
 from paracosm.emulation.device.collectives import FUNCTIONAL, FunctionalCollectives
 from paracosm.emulation.device.dynamic_shapes import worked_out
-from paracosm.emulation.device.memory import DeviceMemory
-from paracosm.emulation.device.recording import COPY, OP, STREAM, RecordingWriter
-from paracosm.emulation.device.streams import Streams
-from paracosm.emulation.device.values import Values
+from paracosm.emulation.device.recording import COPY, OP, STREAM
+from paracosm.emulation.device.state import BACKWARD, FORWARD, OPTIMIZER, OTHER, Device
 from paracosm.graphs.capture.calls import (
     effects_of,
     encode_call,
@@ -31,15 +29,13 @@ from paracosm.graphs.capture.calls import (
     resource_of,
     traffic_of,
 )
-from paracosm.graphs.graph import PHASES, Op
+from paracosm.graphs.graph import Op
 
-_FORWARD, _BACKWARD, _OPTIMIZER, _OTHER = range(len(PHASES))
 _IGNORED = frozenset({"prim", "profiler"})  # questions about metadata, marks of a profiler
 _aten: Any = torch.ops.aten
 _has_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
 _mode_key: Any = torch._C._TorchDispatchModeKey.FAKE
 _mode_of: Any = torch._C._get_dispatch_mode
-_backward_task: Any = torch._C._current_graph_task_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,28 +52,18 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True
 
-    def __init__(
-        self,
-        writer: RecordingWriter,
-        streams: Streams,
-        memory: DeviceMemory,
-        values: Values,
-    ) -> None:
+    def __init__(self, device: Device, collectives: FunctionalCollectives) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.fake = FakeTensorMode(allow_non_fake_inputs=True)
-        # Its weak references forbid that tensors are swapped, as Module.to does.
-        self.fake.fake_tensor_converter.set_tensor_memo = lambda tensor, fake: None  # type: ignore
-        self.writer, self.streams, self.memory, self.values = writer, streams, memory, values
-        self.in_optimizer = 0
+        self._device, self._collectives = device, collectives
+        self.fake = device.fake
+        self.writer, self.streams = device.writer, device.streams
+        self.memory, self.values = device.memory, device.values
         self._kinds: dict[tuple[Any, str], _Kind] = {}
         self._composite: dict[Any, bool] = {}
-        self.collectives = FunctionalCollectives(self)
 
     @property
     def phase(self) -> int:
-        if self.in_optimizer:
-            return _OPTIMIZER
-        return _BACKWARD if _backward_task() != -1 else _FORWARD
+        return self._device.phase
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -99,7 +85,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with self.fake:
                 return func(*args, **kwargs)
         if func.namespace in FUNCTIONAL:
-            return self.collectives.call(func, args, kwargs)
+            return self._collectives.call(func, args, kwargs)
         moved = self._moved(func, args, kwargs, fakes, to_device)
         if moved is not _NOT_MOVED:
             return moved
@@ -176,7 +162,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         arguments = encode_call(func, args, kwargs, "cuda")  # before it changes any
-        result = worked_out(self, func, args, kwargs)
+        result = worked_out(self._device, func, args, kwargs)
         kind = self._kinds.get((func, arguments))
         effects = None
         if kind is None:
@@ -225,10 +211,10 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 _NOT_MOVED = object()
 _MEMORY = {
-    _FORWARD: "activations",
-    _BACKWARD: "temporary",
-    _OPTIMIZER: "optimizer",
-    _OTHER: "activations",
+    FORWARD: "activations",
+    BACKWARD: "temporary",
+    OPTIMIZER: "optimizer",
+    OTHER: "activations",
 }
 _OF_SCALER = frozenset({"aten._amp_foreach_non_finite_check_and_unscale_"})
 _PLAIN = (Tensor, FakeTensor, torch.nn.Parameter, torch.nn.Buffer)

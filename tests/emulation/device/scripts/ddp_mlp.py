@@ -1,6 +1,7 @@
 """A training script of a GPU, as it is: mixed precision, a scaler, clipping, accumulation."""
 
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -17,6 +18,7 @@ model = DistributedDataParallel(model, device_ids=[device.index])
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 scaler = torch.amp.GradScaler("cuda")
 for _ in range(100):
+    begin = time.perf_counter()
     for micro in range(2):
         inputs = torch.randn(BATCH, WIDTH).pin_memory().to(device, non_blocking=True)
         targets = torch.randint(0, CLASSES, (BATCH,)).to(device)
@@ -30,4 +32,5 @@ for _ in range(100):
     scaler.update()
     optimizer.zero_grad(set_to_none=True)
     print("loss", loss.item(), torch.cuda.get_device_name(), flush=True)
+    print("seconds", time.perf_counter() - begin, flush=True)
 dist.destroy_process_group()

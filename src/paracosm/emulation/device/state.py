@@ -1,0 +1,46 @@
+"""The device that is not there, as the parts that answer for it share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from paracosm.emulation.device.memory import DeviceMemory
+from paracosm.emulation.device.recording import RecordingWriter
+from paracosm.emulation.device.streams import Streams
+from paracosm.emulation.device.values import Values
+from paracosm.graphs.graph import PHASES
+
+FORWARD, BACKWARD, OPTIMIZER, OTHER = range(len(PHASES))
+
+_backward_task: Any = torch._C._current_graph_task_id
+
+
+def _fake_mode() -> FakeTensorMode:
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    converter: Any = mode.fake_tensor_converter
+    # Its weak references forbid that tensors are swapped, as Module.to does.
+    converter.set_tensor_memo = lambda tensor, fake: None
+    return mode
+
+
+@dataclass(eq=False)
+class Device:
+    """A device, and what is kept of it."""
+
+    writer: RecordingWriter
+    streams: Streams
+    memory: DeviceMemory
+    values: Values
+    in_optimizer: int = 0  # steps of optimizers under way
+    fake: FakeTensorMode = field(default_factory=_fake_mode)  # works out what ops make
+
+    @property
+    def phase(self) -> int:
+        """What is under way, an index into `PHASES`."""
+        if self.in_optimizer:
+            return OPTIMIZER
+        return BACKWARD if _backward_task() != -1 else FORWARD
