@@ -23,7 +23,6 @@ from paracosm.emulation.device.recording import (
     Recording,
     iterations_of,
     load_recording,
-    same_requests,
 )
 from paracosm.errors import InputError
 
@@ -70,7 +69,6 @@ def test_iterations_end_with_a_step() -> None:
     made = recording(iterations(ROWS, 4))
     assert made.steps.tolist() == [4, 9, 14, 19]
     assert [len(each) for each in iterations_of(made)] == [5, 5]  # the first two also prepare
-    assert same_requests(*iterations_of(made))
     assert len(iterations_of(recording(iterations(ROWS, 1)))) == 1
 
 

@@ -339,14 +339,6 @@ def _numbered(entry: Entry, numbers: dict[Entry, int], entries: list[Entry]) -> 
     return number
 
 
-def same_requests(one: Recording, other: Recording) -> bool:
-    """Whether two iterations ask for the same, in the same order."""
-    return len(one) == len(other) and all(
-        np.array_equal(getattr(one, name), getattr(other, name))
-        for name in ("kind", "code", "stream", "phase")
-    )
-
-
 def iterations_of(recording: Recording) -> Sequence[Recording]:
     """Return all iterations but the first two, or the last one of fewer.
 
