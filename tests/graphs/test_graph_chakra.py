@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from random_graphs import assert_same, four_op_graph, graphs
 
 from paracosm.errors import InputError, MissingExtraError
@@ -294,33 +293,6 @@ def test_a_file_that_is_no_trace_is_refused_in_one_line(tmp_path: Path) -> None:
     ):
         (tmp_path / name).write_bytes(content)
         assert text in refusal(tmp_path / name)
-
-
-@pytest.mark.parametrize("name", ["cycle.et", "feeder.json"])
-def test_a_real_trace_that_is_cut_off_is_refused(name: str, tmp_path: Path) -> None:
-    whole = (DATA / name).read_bytes().rstrip()
-    for length in range(1, len(whole), max(1, len(whole) // 60)):
-        (tmp_path / name).write_bytes(whole[:length])
-        assert refusal(tmp_path / name)
-
-
-@given(st.data())
-@settings(max_examples=150)
-def test_a_trace_damaged_in_any_byte_is_refused_or_read(data: st.DataObject) -> None:
-    name = data.draw(st.sampled_from(["cycle.et", "feeder.json", "ours.et", "ours.json"]))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / name
-        if name.startswith("ours"):
-            write_chakra(four_op_graph(), path)
-        damaged = bytearray((path if path.exists() else DATA / name).read_bytes())
-        for _ in range(data.draw(st.integers(1, 3))):
-            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-        path.write_bytes(damaged)
-        try:
-            graph = read_chakra(path, drop_missing=True, data_only=True)
-        except InputError:
-            return
-        assert len(graph.id) == len(graph)
 
 
 def test_a_trace_of_ours_that_is_newer_or_lacks_something_is_refused(tmp_path: Path) -> None:

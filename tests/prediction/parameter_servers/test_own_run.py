@@ -26,6 +26,7 @@ def test_throughput_leaves_the_first_two_steps_of_each_worker_out(table: Any) ->
     assert table.throughput({"end_ms": ends}) == pytest.approx(2 / 1.0 + 1 / 1.0)
 
 
+@pytest.mark.slow
 def test_windows_of_the_record_are_predicted_within_five_percent(
     table: Any, tmp_path: Path
 ) -> None:
