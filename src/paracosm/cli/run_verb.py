@@ -29,7 +29,7 @@ from paracosm.report.runs import (
 )
 from paracosm.results import Summary, to_json
 from paracosm.results.kind import Kind, imported
-from paracosm.results.view import Figure, View
+from paracosm.results.view import Figure, table
 from paracosm.studies import (
     KINDS,
     FailedPoint,
@@ -265,10 +265,15 @@ def show_sweep(rows: Sequence[SweepRow], out: Path) -> None:
     if best is not None:
         say(best)
         say()
-    columns = [*_varied_columns(rows), *_figure_columns(view, rows)]
-    headers = [f">{header}" for header, _ in columns]
-    say(aligned([headers, *([cell(row) for _, cell in columns] for row in rows)]))
     endings = [verdict(view, row.summary) for row in rows]
+    columns = _varied_columns(rows)
+    if any(ended.level != "good" for ended in endings):
+        columns["status"] = lambda row: verdict(view, row.summary).word
+    for label, write in view.figures.items():
+        if label != "Wall time":
+            columns.setdefault(_emphasis(label), _of_summary(write))
+    shown = table("", rows, columns)
+    say(aligned([tuple(f">{header}" for header in shown.header), *shown.rows]))
     if sum(ended.why is not None for ended in endings) > TROUBLES:
         say(endings_of(endings), style=STYLES["warning"])
         endings = []
@@ -282,37 +287,22 @@ def show_sweep(rows: Sequence[SweepRow], out: Path) -> None:
 STYLES = {"good": None, "warning": "yellow", "bad": "red"}
 """Style of the answer in a terminal, by verdict."""
 
-Column = tuple[str, Callable[[SweepRow], str]]
-
 
 def _emphasis(label: str) -> str:
     return label[0].lower() + label[1:]
 
 
-def _varied_columns(rows: Sequence[SweepRow]) -> list[Column]:
+def _varied_columns(rows: Sequence[SweepRow]) -> dict[str, Callable[[SweepRow], str | None]]:
     """Return a column for each varied argument; names of points replace long values."""
     if any(isinstance(value, Mapping | list) for row in rows for value in row.varied.values()):
-        return [("point", lambda row: row.point)]
+        return {"point": lambda row: row.point}
 
-    def column(key: str) -> Column:
-        return key.replace("_", " "), lambda row: str(row.varied.get(key, ""))
+    def text(key: str) -> Callable[[SweepRow], str]:
+        return lambda row: str(row.varied.get(key, ""))
 
-    return [column(key) for key in dict.fromkeys(key for row in rows for key in row.varied)]
+    keys = dict.fromkeys(key for row in rows for key in row.varied)
+    return {key.replace("_", " "): text(key) for key in keys}
 
 
-def _figure_columns(view: View, rows: Sequence[SweepRow]) -> list[Column]:
-    """Return a column for each key figure, except those that are self-evident."""
-
-    def column(label: str, write: Figure) -> Column:
-        return _emphasis(label), lambda row: write(row.summary) or ""
-
-    varied = {key.replace("_", " ") for row in rows for key in row.varied}
-    columns: list[Column] = []
-    ended = [verdict(view, row.summary) for row in rows]
-    if any(each.level != "good" for each in ended):
-        columns.append(("status", lambda row: verdict(view, row.summary).word))
-    for label, write in view.figures.items():
-        known = any(write(row.summary) is not None for row in rows)
-        if known and label != "Wall time" and _emphasis(label) not in varied:
-            columns.append(column(label, write))
-    return columns
+def _of_summary(write: Figure) -> Callable[[SweepRow], str | None]:
+    return lambda row: write(row.summary)
