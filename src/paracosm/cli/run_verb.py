@@ -130,10 +130,10 @@ def _a_study(kind: str) -> str:
 def _run_one(point: Point, flags: RunFlags, log: bool) -> int:
     kind, out = KINDS[point.kind], flags.out
     hidden = flags.quiet or flags.json or log or kind.prints(point.config)
-    said: list[str] = []
+    announced: list[str] = []
 
     def announce(sentence: str) -> None:
-        said.append(sentence)
+        announced.append(sentence)
         if not (flags.quiet or flags.json):
             typer.echo(sentence)
 
@@ -145,7 +145,7 @@ def _run_one(point: Point, flags: RunFlags, log: bool) -> int:
         write_report_of(runs, out, failed)
         _write_elsewhere({"": RunFolder.open(out)}, flags)
     if not flags.quiet:
-        show_summary(summary, out, flags.json, said)
+        show_summary(summary, out, flags.json, announced)
     return _exit_code(point.kind, [summary], flags.quiet)
 
 
@@ -213,10 +213,10 @@ def why(summary: Summary) -> str:
 
 
 def show_summary(
-    summary: Summary, out: Path | None, json: bool, said: Collection[str] = ()
+    summary: Summary, out: Path | None, json: bool, announced: Collection[str] = ()
 ) -> None:
     """Print a run's key figures and where the rest is, or the whole summary as JSON. Remarks
-    already `said` before the run are not repeated.
+    already `announced` before the run are not repeated.
     """
     if json:
         sys.stdout.write(to_json(summary))
@@ -226,22 +226,22 @@ def show_summary(
     is_noisy = summary.status == "noisy"
     if is_noisy:
         say(ended.why or "", style=STYLES[ended.level])
-    said_first = answer(summary)
-    say(said_first, style=STYLES[ended.level])
+    sentence = answer(summary)
+    say(sentence, style=STYLES[ended.level])
     say()
     facts = [("status", ended.word)]
     for label, write in view.figures.items():
         if (text := write(summary)) is not None:
             facts.append((_emphasis(label), text))
     for subject, text in (remarks_of(summary) | view.origins(summary)).items():
-        if text not in said:
+        if text not in announced:
             facts.append((subject, str(text)))
     say(aligned([("", ""), *facts]))
     for part in tables_of(summary):
         say()
         say(aligned([(part.title, *(f">{word}" for word in part.header[1:])), *part.rows]))
-    told = summary.status not in view.endings or ended.why == said_first
-    if ended.why is not None and not told and not is_noisy:
+    explained = summary.status not in view.endings or ended.why == sentence
+    if ended.why is not None and not explained and not is_noisy:
         say(ended.why, style=STYLES[ended.level])
     if out is not None:
         say(f"report: {out / 'report.html'}")

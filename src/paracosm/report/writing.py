@@ -216,16 +216,16 @@ def run_table(runs: Sequence[Run], numbers: Mapping[str, Sequence[str]]) -> str:
 
 def lead(sentence: str | None, level: Grade = "good") -> str:
     """Return the answer or the problem as HTML; empty without one."""
-    return "" if sentence is None else _said(level, escape(sentence))
+    return "" if sentence is None else _message(level, escape(sentence))
 
 
 def troubles(runs: Sequence[Run]) -> str:
     """Return a line for each run that failed or stopped early; of many, their number by status."""
     unsuccessful = [run for run in runs if run.verdict.why]
     if len(unsuccessful) > TROUBLES:
-        return _said("warning", escape(endings_of([run.verdict for run in runs])))
+        return _message("warning", escape(endings_of([run.verdict for run in runs])))
     return "".join(
-        _said(run.verdict.level, f"<b>{escape(run.name)}.</b> {escape(run.verdict.why or '')}")
+        _message(run.verdict.level, f"<b>{escape(run.name)}.</b> {escape(run.verdict.why or '')}")
         for run in unsuccessful
     )
 
@@ -235,10 +235,10 @@ def failures(failed: Mapping[str, str]) -> str:
     lines = [f"<b>{escape(name)}.</b> {escape(why)}" for name, why in failed.items()]
     if len(lines) > TROUBLES:
         lines[TROUBLES:] = [f"{len(lines) - TROUBLES:,} more runs failed: sweep.json says why."]
-    return "".join(_said("bad", line) for line in lines)
+    return "".join(_message("bad", line) for line in lines)
 
 
-def _said(level: Grade, html: str) -> str:
+def _message(level: Grade, html: str) -> str:
     return f'<p class="said {level}" role=note>{html}</p>'
 
 
