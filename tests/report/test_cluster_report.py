@@ -166,11 +166,13 @@ def test_memory_is_that_of_the_rank_that_holds_most(tmp_path: Path) -> None:
 
 
 def test_runs_of_one_number_each_make_a_curve_together(tmp_path: Path) -> None:
-    runs = [make_job(tmp_path / f"run{each['workers']}", throughput=[each]) for each in SCALING]
+    runs = [
+        make_job(tmp_path / f"run{each['workers']}", throughput=[each], **each) for each in SCALING
+    ]
     figures = figures_of(page_of(tmp_path, *runs))
-    dots = [each for each in figures["efficiency"]["data"] if each["mode"] == "markers"]
-    assert {(each["x"][0], each["y"][0]) for each in dots} == {(1, 1.0), (4, 0.833333), (16, 0.8)}
-    assert "parts_by_workers" not in figures
+    curve = figures["varied_efficiency"]["data"][0]
+    assert (curve["x"], curve["y"]) == ([1, 4, 16], [1.0, 0.833333, 0.8])
+    assert "efficiency" not in figures
 
 
 def test_one_number_of_workers_has_no_curve(tmp_path: Path) -> None:

@@ -187,11 +187,18 @@ def _number(key: str) -> Any:
     return unless_failed(lambda summary: summary.get(key))
 
 
+def _exposed(summary: Known) -> float | None:
+    """Return the share of an iteration in which a worker of a job waits for communication."""
+    mean = (summary.get("breakdown") or {}).get("mean") or {}
+    return mean["exposed_communication"] / summary["iteration_time"] if mean else None
+
+
 QUANTITIES = (
     Quantity("throughput", "Throughput", _number("examples_per_second"), "examples/s"),
     Quantity("steps", "Steps of all workers", _number("steps_per_second"), "steps/s"),
     Quantity("iteration", "Iteration time", _number("iteration_time"), "s"),
     Quantity("varied_efficiency", "Efficiency", _number("efficiency"), "%"),
+    Quantity("exposed", "Exposed communication", unless_failed(_exposed), "%"),
     Quantity("peak_memory", "Peak memory", _number("peak_memory"), "B"),
     Quantity("energy", "Energy of an iteration, or a step", unless_failed(_joules), "J"),
 )

@@ -27,7 +27,9 @@ Value = Callable[[Row], float | None]
 
 
 def scaling_charts(runs: Sequence[Run]) -> list[Chart | None]:
-    """Return the charts of jobs predicted for several numbers of workers, in one run or many."""
+    """Return the charts of jobs that are each predicted for several numbers of workers; those of
+    one number each are compared by `QUANTITIES`.
+    """
     rows, x, several = _rows(runs, JobSummary)
     if not several:
         return []
@@ -97,7 +99,8 @@ def _rows(
     rows = {run: run.numbers.throughput for run in runs if isinstance(run.numbers, kind)}
     numbers = {row.workers for points in rows.values() for row in points}
     log = is_wide(numbers, WIDE[kind])
-    return rows, Axis("workers", log=log, switch="workers"), len(numbers) > 1
+    several = any(len(points) > 1 for points in rows.values())
+    return rows, Axis("workers", log=log, switch="workers"), several
 
 
 def _line(
