@@ -12,8 +12,8 @@ import pytest
 
 from paracosm.errors import InputError
 from paracosm.graphs.graph import PHASES, RESOURCES, Graph
-from paracosm.graphs.importers.pytorch.ops import parse_trace
 from paracosm.graphs.importers.pytorch.read import read_execution_trace
+from paracosm.graphs.importers.pytorch.trace import parse_trace
 from paracosm.timeline.kineto.device import OpSpan
 
 DATA = Path(__file__).parents[2] / "data" / "importers"

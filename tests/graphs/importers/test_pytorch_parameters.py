@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paracosm.errors import InputError
-from paracosm.graphs.importers.pytorch.ops import book, observed_step, parse_trace
+from paracosm.graphs.importers.pytorch.ops import book, observed_step
 from paracosm.graphs.importers.pytorch.read import read_execution_trace
+from paracosm.graphs.importers.pytorch.trace import parse_trace
 
 DATA = Path(__file__).parents[2] / "data" / "importers"
 

@@ -20,13 +20,15 @@ from paracosm.graphs.flops import (
 from paracosm.graphs.graph import Graph, Op
 from paracosm.graphs.importers.pytorch.ops import (
     COLLECTIVE,
-    ObservedCall,
-    ObservedTrace,
     Unit,
     book,
     is_view,
-    joined,
     observed_step,
+)
+from paracosm.graphs.importers.pytorch.trace import (
+    ObservedCall,
+    ObservedTrace,
+    joined,
     parse_trace,
 )
 from paracosm.timeline.kineto.communication import collective_of
