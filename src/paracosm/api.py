@@ -89,8 +89,10 @@ def emulate(
 
     Arguments as of `train`.
     """
-    given = options if script is None else {"script": str(read_path(script, "script")), **options}
-    result = _run("emulate", config, given)
+    arguments = (
+        options if script is None else {"script": str(read_path(script, "script")), **options}
+    )
+    result = _run("emulate", config, arguments)
     return cast("Result[EmulationSummary | ScriptSummary]", result)
 
 
@@ -109,10 +111,10 @@ def plan(
 
     Arguments as of `train`; `jobs` is the number of parallel training runs.
     """
-    given = (
+    arguments = (
         options if profile is None else {"profile": str(read_path(profile, "profile")), **options}
     )
-    return cast("Result[PlanSummary | StrategyPlanSummary]", _run("plan", config, given))
+    return cast("Result[PlanSummary | StrategyPlanSummary]", _run("plan", config, arguments))
 
 
 def study(source: Folder | Mapping[str, Any], **options: Any) -> Result[Any]:
@@ -185,14 +187,14 @@ def replay(
     Raises:
         InputError: a trace cannot be used, or a change cannot be read or applied.
     """
-    asked = {
+    config = {
         "traces": [read_path(trace, "traces") for trace in _several(traces)],
         "what_if": what_if,
         "steps": steps,
         "alone": alone,
         "communication": communication,
     }
-    return cast("Result[ReplaySummary]", _run("replay", asked, {"out": out, "force": force}))
+    return cast("Result[ReplaySummary]", _run("replay", config, {"out": out, "force": force}))
 
 
 def profile(model: str, **options: Any) -> Result[ProfileSummary]:
@@ -285,55 +287,55 @@ def _run(kind: str, config: Config, options: dict[str, Any]) -> Result[Any]:
                 f"{kind}: {sorted(others)[0]}: the config sets it already: change the config, or "
                 "give a mapping"
             )
-        own = _own(options)
-        seed = Study.model_validate({kind: {}}).with_arguments(own["seed"], {}).seed
-        return _run_point(Point(kind, "", seed, config, {}), own)
-    given = {**cast("Mapping[str, Any]", config or {}), **options}
+        flags = _own(options)
+        seed = Study.model_validate({kind: {}}).with_arguments(flags["seed"], {}).seed
+        return _run_point(Point(kind, "", seed, config, {}), flags)
+    arguments = {**cast("Mapping[str, Any]", config or {}), **options}
     names = [*_kind_of(kind).fields, *_kind_of(kind).synonyms, *_OWN, "config"]
-    for name in given:
+    for name in arguments:
         if name not in names:
             raise InputError(f"{kind}: {unknown('argument', str(name), names)}")
-    own = {name: given.pop(name) for name in _OWN if name in given}
-    return _run_study(validated(Study, {kind: given}, kind), kind, own)
+    flags = {name: arguments.pop(name) for name in _OWN if name in arguments}
+    return _run_study(validated(Study, {kind: arguments}, kind), kind, flags)
 
 
 def _own(options: Mapping[str, Any]) -> dict[str, Any]:
     from paracosm.backends import HERE, Backend
 
-    own = {"seed": None, "out": None, "force": False, "jobs": 1, **options}
-    checked(own["force"], bool, "force", "True or False")
-    name = HERE.name if own.get("backend") is None else own["backend"]
-    return {**own, "where": Backend(name, own["jobs"], own.get("scheduler"))}
+    flags = {"seed": None, "out": None, "force": False, "jobs": 1, **options}
+    checked(flags["force"], bool, "force", "True or False")
+    name = HERE.name if flags.get("backend") is None else flags["backend"]
+    return {**flags, "where": Backend(name, flags["jobs"], flags.get("scheduler"))}
 
 
-def _run_study(asked: Any, where: str, options: Mapping[str, Any]) -> Result[Any]:
-    own = _own({name: options[name] for name in _OWN if name in options})
-    given = {name: value for name, value in options.items() if name not in _OWN}
-    names = [*_kind_of(asked.kind).fields, *_OWN]
-    for name in given:
+def _run_study(study: Any, where: str, options: Mapping[str, Any]) -> Result[Any]:
+    flags = _own({name: options[name] for name in _OWN if name in options})
+    arguments = {name: value for name, value in options.items() if name not in _OWN}
+    names = [*_kind_of(study.kind).fields, *_OWN]
+    for name in arguments:
         if name not in names:
             raise InputError(f"{where}: {unknown('argument', name, names)}")
-    asked = asked.with_arguments(own["seed"], given)
-    points = asked.points(where)
-    if not asked.is_sweep:
-        return _run_point(points[0], own)
+    study = study.with_arguments(flags["seed"], arguments)
+    points = study.points(where)
+    if not study.is_sweep:
+        return _run_point(points[0], flags)
     from paracosm.studies import run_sweep
 
-    folder, keep = _folder(own["out"], own["force"])
-    run_sweep(asked, points, folder, own["where"], own["force"])
-    return _reported(Sweep(folder, keep), own["out"])
+    folder, keep = _folder(flags["out"], flags["force"])
+    run_sweep(study, points, folder, flags["where"], flags["force"])
+    return _reported(Sweep(folder, keep), flags["out"])
 
 
-def _run_point(point: Any, own: Mapping[str, Any]) -> Result[Any]:
+def _run_point(point: Any, flags: Mapping[str, Any]) -> Result[Any]:
     from paracosm.studies import Hooks, RunFolder, run_point
     from paracosm.studies.run_folder import TRIALS
 
-    folder, keep = _folder(own["out"], own["force"])
-    outcome = run_point(point, folder, own["force"], Hooks(backend=own["where"]))
+    folder, keep = _folder(flags["out"], flags["force"])
+    outcome = run_point(point, folder, flags["force"], Hooks(backend=flags["where"]))
     if TRIALS in outcome.files:
-        return _reported(result_in(folder, keep), own["out"])
+        return _reported(result_in(folder, keep), flags["out"])
     result = Result(outcome.summary, folder, [RunFolder.open(folder)], keep)
-    return _reported(result, own["out"])
+    return _reported(result, flags["out"])
 
 
 def _folder(out: Folder | None, force: bool) -> tuple[Path, object]:
@@ -346,8 +348,8 @@ def _folder(out: Folder | None, force: bool) -> tuple[Path, object]:
     return keep.path / "run", keep
 
 
-def _several(given: Any) -> list[Any]:
-    return [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+def _several(values: Any) -> list[Any]:
+    return [values] if isinstance(values, str) or not isinstance(values, Iterable) else list(values)
 
 
 def _reported(result: Result[Any], out: Folder | None) -> Result[Any]:

@@ -116,11 +116,11 @@ class Result(Generic[S]):
             MissingExtraError: pandas is not installed.
         """
         frame = require("pandas", "notebook", "to_pandas").DataFrame
-        for what in ("table", "metrics"):
-            if what in self._there():
-                found: pandas.DataFrame = getattr(self, what).to_pandas()
-                return found
-        return frame([{key: each for key, each in self.summary.items() if _is_scalar(each)}])
+        for name in ("table", "metrics"):
+            if name in self._there():
+                table: pandas.DataFrame = getattr(self, name).to_pandas()
+                return table
+        return frame([{key: value for key, value in self.summary.items() if _is_scalar(value)}])
 
     @property
     def points(self) -> list[Result[S]]:
@@ -201,7 +201,7 @@ class Result(Generic[S]):
         numbers = (
             key_numbers(self._runs)
             if self._runs
-            else {key: [str(each)] for key, each in self.summary.items() if _is_scalar(each)}
+            else {key: [str(value)] for key, value in self.summary.items() if _is_scalar(value)}
         )
         rows = "".join(
             f"<tr><th>{escape(label)}</th>" + "".join(f"<td>{escape(text)}</td>" for text in texts)
@@ -219,8 +219,8 @@ class Result(Generic[S]):
         chart = self._charts[0]
         return _embedded(picture(chart, [run.name for run in self._runs]), chart.title)
 
-    def _missing(self, what: str) -> InputError:
-        return InputError(f"{self._noun} has no {what}: it has {', '.join(self._there())}")
+    def _missing(self, name: str) -> InputError:
+        return InputError(f"{self._noun} has no {name}: it has {', '.join(self._there())}")
 
     @property
     def _noun(self) -> str:
@@ -257,8 +257,8 @@ class Sweep(Result[S]):
     @property
     def status(self) -> str:
         """The status of all points, "mixed" where they differ."""
-        found = {point.status for point in self._points}
-        return found.pop() if len(found) == 1 else "mixed"
+        statuses = {point.status for point in self._points}
+        return statuses.pop() if len(statuses) == 1 else "mixed"
 
     @property
     def _noun(self) -> str:
@@ -283,8 +283,8 @@ class Sweep(Result[S]):
 
         rows = []
         for varied, point in zip(self._varied, self._points, strict=True):
-            row = {key: each if _is_scalar(each) else str(each) for key, each in varied.items()}
-            row |= {key: each for key, each in point.summary.items() if _is_scalar(each)}
+            row = {key: value if _is_scalar(value) else str(value) for key, value in varied.items()}
+            row |= {key: value for key, value in point.summary.items() if _is_scalar(value)}
             rows.append(row)
         keys = dict.fromkeys(key for row in rows for key in row)  # of grids that vary others too
         return pa.table({key: _of_one_type([row.get(key) for row in rows]) for key in keys})
@@ -296,8 +296,8 @@ class Sweep(Result[S]):
             return self._tuning.sentence
         from paracosm.report.runs import compared
 
-        found = compared(self._runs)
-        ran = found or f"{len(self._points):,} runs of kind {self._summary.kind}."
+        best = compared(self._runs)
+        ran = best or f"{len(self._points):,} runs of kind {self._summary.kind}."
         return f"{ran} {len(self._failed):,} more failed." if self._failed else ran
 
     def _there(self) -> list[str]:
@@ -366,8 +366,8 @@ class Kept:
         return self  # the copy's results lie in the same folder
 
 
-def read_path(given: object, argument: str) -> Path:
-    path = os.fspath(checked(given, (str, os.PathLike), argument, "a path"))
+def read_path(value: object, argument: str) -> Path:
+    path = os.fspath(checked(value, (str, os.PathLike), argument, "a path"))
     checked(path, str, argument, "a path")
     try:
         check_name(path)
@@ -376,10 +376,10 @@ def read_path(given: object, argument: str) -> Path:
     return Path(path)
 
 
-def checked(given: Any, kind: type | tuple[type, ...], argument: str, wanted: str) -> Any:
-    if not isinstance(given, kind):
-        raise InputError(f"{argument}: give {wanted}, not a value of type {type(given).__name__}")
-    return given
+def checked(value: Any, kind: type | tuple[type, ...], argument: str, wanted: str) -> Any:
+    if not isinstance(value, kind):
+        raise InputError(f"{argument}: give {wanted}, not a value of type {type(value).__name__}")
+    return value
 
 
 def _embedded(png: bytes, title: str) -> str:

@@ -102,16 +102,16 @@ def _run(arguments: list[str] | None) -> int:
 
 def _failure(error: BaseException) -> int:
     """Report an error of this machine, of the user's own code, or of ours; return the exit code."""
-    own = users_place(error)
+    place = users_place(error)
     # Typer exits after a shell's completion, and at a closed pipe.
-    if own is None and isinstance(error, SystemExit):
+    if place is None and isinstance(error, SystemExit):
         raise error
     broken = isinstance(error, BrokenPipeError) or (
         isinstance(error, OSError | ValueError | AttributeError)
         and getattr(error, "filename", None) is None
         and _is_output_broken()
     )
-    if broken and (own is None or not own.raises):  # else the user's code has opened a file
+    if broken and (place is None or not place.raises):  # else the user's code has opened a file
         return _discard_output()
     if os.environ.get("PARACOSM_DEBUG"):
         raise error
@@ -140,15 +140,17 @@ def _signals_raise_interrupt() -> Iterator[list[int]]:
     ours = []
     if threading.current_thread() is threading.main_thread():
         numbers = (getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP"))
-        ours = [each for each in numbers if each and signal.getsignal(each) is signal.SIG_DFL]
-    for each in ours:
-        signal.signal(each, end)
+        ours = [
+            number for number in numbers if number and signal.getsignal(number) is signal.SIG_DFL
+        ]
+    for number in ours:
+        signal.signal(number, end)
     try:
         with _lost_interrupts_come_back(received):
             yield received
     finally:
-        for each in ours:
-            signal.signal(each, signal.SIG_DFL)
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager

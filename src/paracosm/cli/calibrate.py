@@ -119,27 +119,29 @@ def calibrate(
     details: dict[str, Any] = {}
     if profile is not None and is_iperf3(profile):
         _refuse({"--bandwidth": bandwidth}, "the output of iperf3, which has one")
-        found = calibration_of_iperf3(profile)
+        calibration = calibration_of_iperf3(profile)
     elif profile is not None:
-        found, details = _estimate(profile, bandwidth)
+        calibration, details = _estimate(profile, bandwidth)
     elif bandwidth is not None:
         raise InputError("--bandwidth is the bandwidth of a profile's link: give a profile as well")
     elif (parser := parsing or "numpy") not in (*PARSERS, "none"):
         raise unknown("parser", parser, (*PARSERS, "none"))
     else:
         try:
-            found, details = _measured_link(*(peer, settings, sharing, token or 0, json or quiet))
+            calibration, details = _measured_link(
+                *(peer, settings, sharing, token or 0, json or quiet)
+            )
             if parser != "none":
                 more, parsed = _measured_parsing(parser, json or quiet)
-                found, details = more.over(found), details | parsed
+                calibration, details = more.over(calibration), details | parsed
         except WorkerError as error:
             raise typer.Abort(str(error)) from None
-    _write_and_show(found.over(known), out, details, _show_details, json, quiet)
+    _write_and_show(calibration.over(known), out, details, _show_details, json, quiet)
     return 0
 
 
-def _refuse(given: Mapping[str, object], why: str) -> None:
-    for flag, value in given.items():
+def _refuse(flags: Mapping[str, object], why: str) -> None:
+    for flag, value in flags.items():
         if value is not None:
             raise InputError(f"{flag} has no effect with {why}")
 
@@ -152,8 +154,8 @@ def _estimate(path: Path, bandwidth: str | None) -> tuple[NodeCalibration, dict[
     from paracosm.prediction.parameter_servers.stream_fit import calibration_of, fit_streams
     from paracosm.profiling.jobs import load_job_profile
 
-    given = None if bandwidth is None else named("--bandwidth", parse_bandwidth, bandwidth)
-    fit = fit_streams(load_job_profile(path), bandwidth=given)
+    fixed = None if bandwidth is None else named("--bandwidth", parse_bandwidth, bandwidth)
+    fit = fit_streams(load_job_profile(path), bandwidth=fixed)
     details = {
         "largest": fit.largest,
         "errors": asdict(fit.errors),
@@ -188,15 +190,15 @@ def _measured_link(
         where += ", no network"
     times = "1 round" if settings.rounds == 1 else f"{settings.rounds} rounds"
     by = f"{where}, {times} of {format_duration(settings.seconds)}"
-    found = calibration_of_goodput(goodput, by, loopback=other.loopback)
+    calibration = calibration_of_goodput(goodput, by, loopback=other.loopback)
     details: dict[str, Any] = {"goodput": asdict(goodput)}
     if shares is None:
-        return found, details
+        return calibration, details
     details["shares"] = _share_details(shares)
-    each = format_duration(shares.interval)
-    by = f"{where}, {len(shares.sent[0])} connections, {len(shares.sent)} intervals of {each}"
+    interval = format_duration(shares.interval)
+    by = f"{where}, {len(shares.sent[0])} connections, {len(shares.sent)} intervals of {interval}"
     more = calibration_of_shares(shares, by, loopback=other.loopback)
-    return more.over(found), details
+    return more.over(calibration), details
 
 
 def _share_details(shares: Shares) -> dict[str, Any]:
@@ -347,9 +349,9 @@ def _show_quantities(calibration: NodeCalibration) -> None:
         value = getattr(calibration, name)
         if value is None:
             continue
-        found = calibration.found.get(name)
-        spread = "" if found is None or found.spread is None else f"{found.spread:.1%}"
-        how = "" if found is None else f"{found.how}: {found.by}"
+        source = calibration.found.get(name)
+        spread = "" if source is None or source.spread is None else f"{source.spread:.1%}"
+        how = "" if source is None else f"{source.how}: {source.by}"
         rows.append([name.replace("_", " "), _UNITS[name](value), spread, how])
     if len(rows) > 1:
         printer()(aligned(rows))
@@ -360,7 +362,7 @@ def _as_json(calibration: NodeCalibration) -> dict[str, Any]:
     known = {name: getattr(calibration, name) for name in QUANTITIES}
     return {
         **{name: "inf" if value == float("inf") else value for name, value in known.items()},
-        "found": {name: asdict(found) for name, found in calibration.found.items()},
+        "found": {name: asdict(source) for name, source in calibration.found.items()},
     }
 
 

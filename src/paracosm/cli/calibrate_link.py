@@ -31,10 +31,10 @@ def link(
     """
     check_output(file, force)
     check_writable(file)
-    found = calibrate_link(duration("--seconds", seconds), duration("--timeout", timeout))
-    if found is None:  # rank 1
+    calibration = calibrate_link(duration("--seconds", seconds), duration("--timeout", timeout))
+    if calibration is None:  # rank 1
         return 0
-    write_calibration(found, file)
-    summary = {"status": "done", **asdict(found)}
-    show_result(summary, json, quiet, lambda: typer.echo(found.text(), nl=False))
+    write_calibration(calibration, file)
+    summary = {"status": "done", **asdict(calibration)}
+    show_result(summary, json, quiet, lambda: typer.echo(calibration.text(), nl=False))
     return 0

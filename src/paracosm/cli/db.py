@@ -48,10 +48,10 @@ def show(
     Example: paracosm db show profiles.db
     """
     with ProfileDatabase.open(database, readonly=True) as opened:
-        everyone = [each for each, _ in opened.environments()]
+        everyone = [known for known, _ in opened.environments()]
         chosen = everyone if environment is None else choose_environments(everyone, environment)
         if op is not None:
-            _show_op(opened, op, {everyone.index(each) + 1: each for each in chosen}, json)
+            _show_op(opened, op, {everyone.index(known) + 1: known for known in chosen}, json)
             return 0
         contents = opened.contents(chosen)
     show_result(contents, json, False, lambda: _show_contents(contents))
@@ -81,23 +81,23 @@ def _show_contents(contents: Mapping[str, Any]) -> None:
             say(aligned(table))
 
 
-def _environment(found: Mapping[str, Any]) -> list[str]:
-    parts = {name: found[name] for name in Environment.__dataclass_fields__}
-    cold, warm = found["timings"]["cold"], found["timings"]["warm"]
-    others = f"{found['iterations']:,} of iterations, {found['links']:,} of links"
+def _environment(row: Mapping[str, Any]) -> list[str]:
+    parts = {name: row[name] for name in Environment.__dataclass_fields__}
+    cold, warm = row["timings"]["cold"], row["timings"]["warm"]
+    others = f"{row['iterations']:,} of iterations, {row['links']:,} of links"
     lines = [
-        f"{found['number']}: {describe(Environment(**parts))}",
-        f"   ops: {found['ops']:,}, of types: {found['op_types']:,}",
+        f"{row['number']}: {describe(Environment(**parts))}",
+        f"   ops: {row['ops']:,}, of types: {row['op_types']:,}",
         f"   timings: {cold:,} cold, {warm:,} warm, {others}",
     ]
-    error = found["standard_error"]
+    error = row["standard_error"]
     if error["median"] is not None:
         lines.append(
             f"   median standard error {error['median']:.2%}, below 1 % for "
             f"{error['share_below_1_percent']:.0%} of the op timings"
         )
-    if found["first_measured_at"]:
-        first, last = _date(found["first_measured_at"]), _date(found["last_measured_at"])
+    if row["first_measured_at"]:
+        first, last = _date(row["first_measured_at"]), _date(row["last_measured_at"])
         lines.append(f"   measured {first}" + (f" to {last}" if last != first else ""))
     return lines
 
@@ -129,34 +129,34 @@ def _date(text: str) -> str:
 
 
 def _show_op(
-    database: ProfileDatabase, asked: str, environments: Mapping[int, Environment], json: bool
+    database: ProfileDatabase, op_type: str, environments: Mapping[int, Environment], json: bool
 ) -> None:
-    """Print the pooled timings of an op type; `asked` is a name or a part of it between dots."""
+    """Print the pooled timings of an op type; `op_type` is a name or a part of it between dots."""
     sets = [
         (number, cache, database.timings(environment, cache=cache))
         for number, environment in environments.items()
         for cache in CACHES
     ]
     names = sorted({timing.op.name for _, _, timings in sets for timing in timings})
-    wanted = {name for name in names if f".{asked}." in f".{name}."}
+    wanted = {name for name in names if f".{op_type}." in f".{name}."}
     if not wanted:
-        raise _no_such_op(asked, names, database)
-    found = [
+        raise _no_such_op(op_type, names, database)
+    pooled = [
         (number, cache, timing)
         for number, cache, timings in sets
-        for timing in pool(each for each in timings if each.op.name in wanted).values()
+        for timing in pool(timing for timing in timings if timing.op.name in wanted).values()
     ]
-    rows = [_timing_row(number, timing) for number, _, timing in found]
-    summary = {"file": database.path, "op": asked, "timings": rows}
-    show_result(summary, json, False, lambda: _show_timings(found))
+    rows = [_timing_row(number, timing) for number, _, timing in pooled]
+    summary = {"file": database.path, "op": op_type, "timings": rows}
+    show_result(summary, json, False, lambda: _show_timings(pooled))
 
 
-def _no_such_op(asked: str, names: Sequence[str], database: ProfileDatabase) -> InputError:
+def _no_such_op(op_type: str, names: Sequence[str], database: ProfileDatabase) -> InputError:
     """Return the error with the nearest name or part of a name; there may be hundreds of names."""
     parts = {part for name in names for part in name.split(".")}
-    near = get_close_matches(asked, [*sorted(parts), *names], n=1, cutoff=0.6)
+    near = get_close_matches(op_type, [*sorted(parts), *names], n=1, cutoff=0.6)
     hint = f'did you mean "{near[0]}"?' if near else f"paracosm db show {database.path} lists ops"
-    return InputError(f'"{database.path}": no timings of op "{asked}": {hint}')
+    return InputError(f'"{database.path}": no timings of op "{op_type}": {hint}')
 
 
 def _timing_row(number: int, timing: OpTiming) -> dict[str, Any]:
@@ -173,17 +173,19 @@ def _timing_row(number: int, timing: OpTiming) -> dict[str, Any]:
     }
 
 
-def _show_timings(found: Sequence[tuple[int, str, OpTiming]]) -> None:
+def _show_timings(pooled: Sequence[tuple[int, str, OpTiming]]) -> None:
     """Print a table for every op name, with cold and warm side by side; arguments may be long."""
     lines: dict[str, dict[tuple[str, int], dict[str, OpTiming]]] = {}
-    for number, cache, timing in found:
+    for number, cache, timing in pooled:
         line = lines.setdefault(timing.op.name, {})
         line.setdefault((timing.op.arguments, number), {})[cache] = timing
     say = printer()
     for position, (name, entries) in enumerate(sorted(lines.items())):
         say(f"\n{name}" if position else name)
         table = [[">#", *_HEADER, ">GFLOP/s", "arguments"]]
-        longest = {key: max(t.time.median for t in each.values()) for key, each in entries.items()}
+        longest = {
+            key: max(t.time.median for t in timings.values()) for key, timings in entries.items()
+        }
         for key in sorted(entries, key=lambda key: (-longest[key], key)):
             (arguments, number), timings = key, entries[key]
             cells = [cell for cache in CACHES for cell in _cells(timings.get(cache))]
@@ -215,8 +217,8 @@ def check(database: Annotated[Path, Argument(help="a profile database")]) -> int
     Example: paracosm db check profiles.db
     """
     with ProfileDatabase.open(database, readonly=True) as opened:
-        found = opened.check()
-    printer()(f"{database}: intact, {len(found):,} timings")
+        timings = opened.check()
+    printer()(f"{database}: intact, {len(timings):,} timings")
     return 0
 
 
@@ -297,12 +299,12 @@ def export(
             raise InputError(f'"{path}" exists: --force replaces it')
         if path.exists() and path.samefile(database):
             raise InputError(f'"{path}" is the database itself: give another file')
-        everyone = [each for each, _ in opened.environments()]
+        everyone = [known for known, _ in opened.environments()]
         chosen = None if environment is None else choose_environments(everyone, environment)
         written = export_file(opened, path, chosen)
     counts = {name: len(getattr(written, name)) for name in ("ops", "links", "iterations")}
     size = path.stat().st_size
-    said = f"{path}: {len(written):,} timings, {format_size(size)}"
+    sentence = f"{path}: {len(written):,} timings, {format_size(size)}"
     summary = {"file": path, "timings": counts, "size": size}
-    show_result(summary, json, quiet, lambda: typer.echo(said))
+    show_result(summary, json, quiet, lambda: typer.echo(sentence))
     return 0

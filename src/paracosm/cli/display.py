@@ -40,13 +40,13 @@ def printer() -> Callable[..., None]:
     width = None if terminal else _WIDEST
     console = Console(width=width, highlight=False, markup=False, emoji=False)
 
-    def say(what: str | Table = "", style: str | None = None) -> None:
-        wide = max(console.width, _minimum_width(what)) if isinstance(what, Table) else None
+    def say(content: str | Table = "", style: str | None = None) -> None:
+        wide = max(console.width, _minimum_width(content)) if isinstance(content, Table) else None
         if terminal:
-            console.print(what, style=style, width=wide, soft_wrap=wide is None, crop=False)
+            console.print(content, style=style, width=wide, soft_wrap=wide is None, crop=False)
             return
         with console.capture() as captured:
-            console.print(what, style=style, width=wide, soft_wrap=wide is None, crop=False)
+            console.print(content, style=style, width=wide, soft_wrap=wide is None, crop=False)
         sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
     return say

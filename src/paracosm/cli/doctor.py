@@ -32,7 +32,7 @@ def doctor(json: Json = False, quiet: Quiet = False) -> int:
     Example: paracosm doctor
     """
     here = describe_environment()
-    found: dict[str, Any] = {
+    state: dict[str, Any] = {
         **versions(),
         "processor": f"{here['processor']}, {here['cores']} cores",
         "kernels": _kernels(),
@@ -41,9 +41,9 @@ def doctor(json: Json = False, quiet: Quiet = False) -> int:
     if _is_installed("torch"):
         import torch
 
-        gpus = [torch.cuda.get_device_name(each) for each in range(torch.cuda.device_count())]
-        found["gpus"] = ", ".join(gpus) or "none that torch sees"
-    show_result(found, json, quiet, lambda: _show(found))
+        gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        state["gpus"] = ", ".join(gpus) or "none that torch sees"
+    show_result(state, json, quiet, lambda: _show(state))
     return 0
 
 
@@ -61,9 +61,9 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _show(found: dict[str, Any]) -> None:
-    say, missing = printer(), found["missing"]
-    say(aligned([("", ""), *((what, how) for what, how in found.items() if what != "missing")]))
+def _show(state: dict[str, Any]) -> None:
+    say, missing = printer(), state["missing"]
+    say(aligned([("", ""), *((name, value) for name, value in state.items() if name != "missing")]))
     for name in missing:
         say(f'missing for {EXTRAS[name][1]}: pip install "paracosm[{name}]"')
     if not missing:

@@ -86,10 +86,10 @@ def emulate(
 
     Example: paracosm emulate --world-size 16 --bandwidth 10Gbit/s examples/emulation/ddp.py
     """
-    given = {name: value for name, value in fields.items() if value not in (None, [])}
+    values = {name: value for name, value in fields.items() if value not in (None, [])}
     if calibrate_link is not None:
-        flags = {name: given.pop(name) for name in ("force", "json", "quiet") if name in given}
-        others = {name for name in given if given[name] != getattr(RunFlags, name, None)}
+        flags = {name: values.pop(name) for name in ("force", "json", "quiet") if name in values}
+        others = {name for name in values if values[name] != getattr(RunFlags, name, None)}
         if script is not None or others:
             raise InputError("--calibrate-link runs no script: give it alone")
         return link(calibrate_link, **flags)
@@ -98,22 +98,22 @@ def emulate(
     is_folder = script.is_dir()
     is_study = script.suffix in _STUDIES or is_folder
     if not is_study:
-        given["script"] = str(script)
+        values["script"] = str(script)
     if arguments and is_folder:
         raise InputError(
             f'arguments "{" ".join(arguments)[:100]}" have no effect: the script of {script} is '
             "not run again: leave them out"
         )
-    if (is_folder or "measured" in given) and "output" in given:
+    if (is_folder or "measured" in values) and "output" in values:
         raise InputError("--output has no effect: the script is not run again: leave it out")
     if arguments:
-        given["arguments"] = arguments
+        values["arguments"] = arguments
     if fields["json"] or fields["quiet"]:
-        given.setdefault("output", "stderr" if fields["json"] else "none")
+        values.setdefault("output", "stderr" if fields["json"] else "none")
     if is_folder:
-        given["measured"], script = script, script / "study.yaml"
+        values["measured"], script = script, script / "study.yaml"
     study = script if is_study else None
-    return run_verb("emulate", study, given)
+    return run_verb("emulate", study, values)
 
 
 _PORT = 29500  # what PyTorch's own examples use
@@ -151,8 +151,8 @@ def serve(
     Example: paracosm emulate serve --world-size 4 --port 29500
     """
     check_folder(out, force)
-    given = {name: value for name, value in fields.items() if value not in (None, [])}
-    config = validated(EmulateConfig, given | {"port": port, "mode": "wire"}, "command line")
+    values = {name: value for name, value in fields.items() if value not in (None, [])}
+    config = validated(EmulateConfig, values | {"port": port, "mode": "wire"}, "command line")
     if len(config.rank) == config.world:
         raise InputError(f"rank: all {config.world:,} ranks are real: there is none to emulate")
     _check_host(config, host, listen)
@@ -160,10 +160,10 @@ def serve(
     if out is None:
         result, stopped = _emulate(config, host, seed or 0, started)
     else:
-        asked = config.model_dump(
+        arguments = config.model_dump(
             mode="json", exclude=config.without_effect(), exclude_defaults=True
         ) | {"mode": "wire"}
-        with RunFolder.create(out, {"emulate": asked, "seed": seed or 0}, force) as folder:
+        with RunFolder.create(out, {"emulate": arguments, "seed": seed or 0}, force) as folder:
             result, stopped = _emulate(config, host, seed or 0, started)
             _fill_folder(folder, result)
         write_report_of([out])
@@ -224,7 +224,7 @@ def _emulate(
             done = emulate_peers(config, seed, path, host, (host, config.port), stop)
         observed = [folder / f"rank{rank}.records" for rank in config.rank]
         is_observed = any(file.exists() for file in observed)
-        records = [each for file in (*observed, path) for each in RecordReader(file).more()]
+        records = [record for file in (*observed, path) for record in RecordReader(file).more()]
     stopped = stop.is_set()
     exit_code = None if stopped else 0
     result = result_of(config, records, exit_code, seed, 0 if done else 1, stopped and done)

@@ -77,7 +77,7 @@ def _fact_rows(summary: Mapping[str, Any]) -> dict[str, str]:
             f"{summary['nodes_with_duration']:,} nodes with a known duration"
         )
     if any(summary["resident"].values()):
-        held = [f"{what} {format_size(size)}" for what, size in summary["resident"].items() if size]
+        held = [f"{kind} {format_size(size)}" for kind, size in summary["resident"].items() if size]
         facts["resident"] = ", ".join(held)
     if (peak := summary["peak_memory"]) is not None:
         facts["peak memory"] = f"{format_size(peak)} at {summary['peak_memory_at']}"
@@ -89,9 +89,9 @@ def _fact_rows(summary: Mapping[str, Any]) -> dict[str, str]:
 def _as_text(value: Any) -> str:
     """Return a value of provenance as readable text."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_as_text(each)}" for key, each in value.items())
+        return ", ".join(f"{key} {_as_text(part)}" for key, part in value.items())
     if isinstance(value, list):
-        return ", ".join(_as_text(each) for each in value)
+        return ", ".join(_as_text(part) for part in value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "none" if value is None else str(value)
@@ -132,10 +132,10 @@ def export(
     Example: paracosm graph export gpt.graph --out gpt.et
     """
     check_output(out, force)
-    found = load_graph(graph)
-    write_chakra(found, out)
-    said = f"{out}: {len(found):,} nodes"
-    show_result({"file": out, "nodes": len(found)}, json, quiet, lambda: typer.echo(said))
+    loaded = load_graph(graph)
+    write_chakra(loaded, out)
+    sentence = f"{out}: {len(loaded):,} nodes"
+    show_result({"file": out, "nodes": len(loaded)}, json, quiet, lambda: typer.echo(sentence))
     return 0
 
 
@@ -210,14 +210,14 @@ def import_(
         data_only=data_only,
     )
     save_graph(graph, out)
-    said = f"{out}: {', '.join(_import_notes(graph))}"
-    show_result({"file": out, **summarize(graph)}, json, quiet, lambda: typer.echo(said))
+    sentence = f"{out}: {', '.join(_import_notes(graph))}"
+    show_result({"file": out, **summarize(graph)}, json, quiet, lambda: typer.echo(sentence))
     return 0
 
 
-def _sizes(given: list[str]) -> dict[str, int]:
+def _sizes(texts: list[str]) -> dict[str, int]:
     sizes: dict[str, int] = {}
-    for text in given:
+    for text in texts:
         name, _, number = text.partition("=")
         size = parse_whole(number)
         if not name or not size:
@@ -232,40 +232,44 @@ def _uneven_steps(provenance: Mapping[str, Any]) -> list[str]:
     """Say of an execution trace which steps have no ops, and if the one that is read has few."""
     counts = dict(zip(provenance["steps"], provenance.get("ops_of_steps", ()), strict=False))
     empty = ", ".join(str(number) for number, count in counts.items() if not count)
-    said = [f"no ops in step {empty}"] if empty else []
+    notes = [f"no ops in step {empty}"] if empty else []
     fullest = max(counts, key=lambda number: counts[number], default=None)
     if fullest is not None and counts[provenance["step"]] < counts[fullest] / 2:
         few, many = counts[provenance["step"]], counts[fullest]
-        said.append(f"it has {few:,} ops, step {fullest} {many:,}: --step {fullest} reads that one")
-    return said
+        notes.append(
+            f"it has {few:,} ops, step {fullest} {many:,}: --step {fullest} reads that one"
+        )
+    return notes
 
 
 def _import_notes(graph: Graph) -> list[str]:
-    found = graph.provenance
-    said = [f"{len(graph):,} nodes"]
-    if found.get("renumbered"):
-        said.append("renumbered in the order of issue")
-    if dropped := found.get("dropped_dependencies", 0):
-        said.append(f"{dropped:,} dependencies on missing nodes left out")
-    if not found.get("control_dependencies", True):
-        said.append("control dependencies left out")
-    if found.get("step") is not None:
-        said.append(f"step {found['step']} of {', '.join(map(str, found['steps']))}")
-        said += _uneven_steps(found)
-    said += [f"step {step}: {fault}" for step, fault in found.get("steps_left_out", {}).items()]
-    said += found.get("notes", [])
-    if unknown := found.get("without_shape", 0):
-        sizes = found.get("unknown_sizes") or []
+    provenance = graph.provenance
+    notes = [f"{len(graph):,} nodes"]
+    if provenance.get("renumbered"):
+        notes.append("renumbered in the order of issue")
+    if dropped := provenance.get("dropped_dependencies", 0):
+        notes.append(f"{dropped:,} dependencies on missing nodes left out")
+    if not provenance.get("control_dependencies", True):
+        notes.append("control dependencies left out")
+    if provenance.get("step") is not None:
+        notes.append(f"step {provenance['step']} of {', '.join(map(str, provenance['steps']))}")
+        notes += _uneven_steps(provenance)
+    notes += [
+        f"step {step}: {fault}" for step, fault in provenance.get("steps_left_out", {}).items()
+    ]
+    notes += provenance.get("notes", [])
+    if unknown := provenance.get("without_shape", 0):
+        sizes = provenance.get("unknown_sizes") or []
         hint = f" (--size {sizes[0]}=N gives the missing size)" if sizes else ""
-        said.append(f"{unknown:,} values without a shape, so without work{hint}")
-    if inside := found.get("not_looked_into"):
-        said.append(f"contents not read: {', '.join(inside)}")
-    for key, what in (
+        notes.append(f"{unknown:,} values without a shape, so without work{hint}")
+    if inside := provenance.get("not_looked_into"):
+        notes.append(f"contents not read: {', '.join(inside)}")
+    for key, noun in (
         ("loops_counted_once", "loops counted once"),
         ("inputs_not_traced", "inputs were not traced"),
         ("without_duration", "without a duration"),
         ("collectives_without_group", "collectives whose ranks the trace does not name"),
     ):
-        if count := found.get(key):
-            said.append(f"{count:,} {what}")
-    return said
+        if count := provenance.get(key):
+            notes.append(f"{count:,} {noun}")
+    return notes

@@ -91,13 +91,15 @@ def capture(
     return 0
 
 
-def _working(what: str, hidden: bool) -> contextlib.AbstractContextManager[Any]:
+def _working(message: str, hidden: bool) -> contextlib.AbstractContextManager[Any]:
     """Show activity on a terminal; the number of ops is not known beforehand."""
     console = Console(stderr=True)
-    return contextlib.nullcontext() if hidden or not console.is_terminal else console.status(what)
+    return (
+        contextlib.nullcontext() if hidden or not console.is_terminal else console.status(message)
+    )
 
 
-def _show_capture(what: str, summary: Mapping[str, Any], out: Path | None) -> None:
+def _show_capture(title: str, summary: Mapping[str, Any], out: Path | None) -> None:
     say = printer()
     held = {kind: format_size(size) for kind, size in summary["resident"].items() if size}
     made = summary["provenance"]
@@ -112,7 +114,7 @@ def _show_capture(what: str, summary: Mapping[str, Any], out: Path | None) -> No
         "peak memory": format_size(summary["peak_memory"] or 0),
         "captured in": format_duration(summary["wall_time"]),
     }
-    say(what)
+    say(title)
     say(aligned([("", ""), *facts.items()]))
     if out is not None:
         say(str(out))

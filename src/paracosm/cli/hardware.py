@@ -30,22 +30,22 @@ def list_(json: Json = False) -> int:
         "device|>Tflop/s|>16 bits|>memory|>bandwidth|node|efficiency": [
             [
                 name,
-                *(f"{each.peak_tflops.get(dtype, 0):g}" for dtype in ("float32", "float16")),
-                *(format_size(each.memory), f"{each.memory_bandwidth / 1e9:g} GB/s"),
-                *(each.node or "", "measured" if table.has(name) else "of others"),
+                *(f"{device.peak_tflops.get(dtype, 0):g}" for dtype in ("float32", "float16")),
+                *(format_size(device.memory), f"{device.memory_bandwidth / 1e9:g} GB/s"),
+                *(device.node or "", "measured" if table.has(name) else "of others"),
             ]
-            for name, each in known.devices.items()
+            for name, device in known.devices.items()
         ],
         "node|>devices|of|joined by|network": [
             [
-                *(name, str(each.count), each.devices[0], each.inner or ""),
-                f"{each.cards} x {each.outer}",
+                *(name, str(node.count), node.devices[0], node.inner or ""),
+                f"{node.cards} x {node.outer}",
             ]
-            for name, each in known.nodes.items()
+            for name, node in known.nodes.items()
         ],
         "link, one way|>datasheet|>usable": [
-            [name, format_bandwidth(each.bandwidth), format_bandwidth(each.usable)]
-            for name, each in known.interconnects.items()
+            [name, format_bandwidth(link.bandwidth), format_bandwidth(link.usable)]
+            for name, link in known.interconnects.items()
         ],
     }
 
@@ -74,9 +74,9 @@ def show(
         "device": hardware.device.model_dump(mode="json"),
         "node": None if hardware.node is None else hardware.node.model_dump(mode="json"),
         "efficiencies": {
-            op_class: {**found.model_dump(), "known": known}
+            op_class: {**entry.model_dump(), "known": known}
             for op_class in _classes(table)
-            for found, known in [table.find(hardware.name, op_class)]
+            for entry, known in [table.find(hardware.name, op_class)]
         },
     }
     show_result(content, json, False, lambda: _show(hardware, table))
@@ -102,17 +102,17 @@ def _show(hardware: Hardware, table: Efficiencies) -> None:
         say(f"\nnode {hardware.node_name}: {node.title}: {node.count} devices{within}")
         say(f"network: {node.cards} x {outer.title} ({_link(outer.usable, outer.latency)})")
         say(f"source: {node.source}")
-    for what, why in hardware.assumed.items():
-        say(f"assumed: {what}: {why}")
+    for name, why in hardware.assumed.items():
+        say(f"assumed: {name}: {why}")
     say("")
     header = ["class of ops", ">of peak", ">of bandwidth", ">fixed", ">90 %", "known"]
-    found = [(op_class, *table.find(hardware.name, op_class)) for op_class in _classes(table)]
+    entries = [(op_class, *table.find(hardware.name, op_class)) for op_class in _classes(table)]
     shares = [
         [
             *(op_class, *("" if share == 1 else f"{share:.0%}" for share in (e.compute, e.memory))),
             *(format_duration(e.fixed), f"{e.spread:.0%}", known),
         ]
-        for op_class, e, known in found
+        for op_class, e, known in entries
     ]
     say(aligned([header, *shares]))
 

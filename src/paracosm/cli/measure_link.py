@@ -60,11 +60,11 @@ def link(
 
     Example: paracosm measure link --kinds host-copy,send-recv --sizes 1KiB,1MiB
     """
-    asked = USUAL if kinds is None else _kinds(kinds)
-    if ranks is not None and not {*asked} & {*COLLECTIVES, "ddp"}:
+    measured_kinds = USUAL if kinds is None else _kinds(kinds)
+    if ranks is not None and not {*measured_kinds} & {*COLLECTIVES, "ddp"}:
         raise InputError(f"--ranks has no effect: {kinds} has no collective")
     settings = LinkSettings(
-        kinds=asked,
+        kinds=measured_kinds,
         sizes=LinkSettings().sizes if sizes is None else _sizes(sizes),
         ranks=LinkSettings().ranks
         if ranks is None
@@ -89,11 +89,11 @@ def link(
 
 def _kinds(text: str) -> list[str]:
     known = {_hyphened(kind): kind for kind in KINDS}
-    asked = [_hyphened(name) for name in listed(text)]
-    for name in asked:
+    names = [_hyphened(name) for name in listed(text)]
+    for name in names:
         if name not in known:
             raise unknown("kind of transfer", name, known)
-    return [known[name] for name in asked]
+    return [known[name] for name in names]
 
 
 def _hyphened(kind: str) -> str:
@@ -101,16 +101,18 @@ def _hyphened(kind: str) -> str:
 
 
 def _sizes(text: str) -> list[int]:
-    found = sorted({named("--sizes", parse_size, part) for part in listed(text)})
-    if found and not 1 <= found[0] <= found[-1] < 2**63:
+    values = sorted({named("--sizes", parse_size, part) for part in listed(text)})
+    if values and not 1 <= values[0] <= values[-1] < 2**63:
         raise InputError("--sizes: a message has at least one byte, and fewer than 2^63")
-    return [int(size) for size in found]
+    return [int(size) for size in values]
 
 
 def _summary(measured: Links, table: Sequence[Row]) -> dict[str, Any]:
     return {
         "status": _status(measured),
-        "environments": [asdict(each) for each in {t.environment: None for t in measured.timings}],
+        "environments": [
+            asdict(environment) for environment in {t.environment: None for t in measured.timings}
+        ],
         "scenarios": [
             {
                 "kind": row.kind,

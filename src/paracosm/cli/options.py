@@ -64,9 +64,9 @@ class RunFlags:
     quiet: Quiet = False
 
     @classmethod
-    def taken(cls, given: dict[str, Any]) -> RunFlags:
+    def taken(cls, arguments: dict[str, Any]) -> RunFlags:
         """Take the flags out of the arguments of a verb."""
-        return cls(**{each.name: given.pop(each.name, each.default) for each in fields(cls)})
+        return cls(**{flag.name: arguments.pop(flag.name, flag.default) for flag in fields(cls)})
 
     @property
     def where(self) -> Backend:
@@ -94,10 +94,10 @@ def with_run_flags(
     """Replace a command's `**arguments` with the fields of `models`, `others` and `RunFlags`. The
     first model that has a flag defines it; `scalars` says whether runs have metrics.
     """
-    own = inspect.signature(RunFlags, eval_str=True).parameters.values()
+    run_flags = inspect.signature(RunFlags, eval_str=True).parameters.values()
     run = [
         flag.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for flag in own
+        for flag in run_flags
         if scalars or flag.name not in ("tensorboard", "mlflow")
     ]
     flags = {f.name: f for model in reversed(models) for f in _flags_of(model, positional)}
@@ -124,7 +124,7 @@ PANELS = {
 
 
 def _panel(model: type[BaseModel], name: str) -> str | None:
-    first = [each for each in model.__mro__ if name in inspect.get_annotations(each)][-1]
+    first = [base for base in model.__mro__ if name in inspect.get_annotations(base)][-1]
     return PANELS.get(first.__name__)
 
 
@@ -136,10 +136,10 @@ NAMES = {
 """Fields whose names a shell completes -> what has them, by module and name."""
 
 
-def _names_of(module: str, what: str) -> Callable[[str], list[str]]:
+def _names_of(module: str, name: str) -> Callable[[str], list[str]]:
     def beginning(incomplete: str) -> list[str]:
-        found = getattr(import_module(module), what)
-        names = found() if callable(found) else found
+        value = getattr(import_module(module), name)
+        names = value() if callable(value) else value
         return [name for name in names if name.startswith(incomplete)]
 
     return beginning
@@ -221,10 +221,10 @@ def listed(text: str) -> list[str]:
 
 
 def numbers(flag: str, text: str, example: str) -> list[int]:
-    found = [parse_whole(part.strip()) for part in text.split(",")]
-    if None in found:
+    values = [parse_whole(part.strip()) for part in text.split(",")]
+    if None in values:
         raise InputError(f'{flag}: write numbers such as {example}, not "{text}"')
-    return [number for number in found if number is not None]
+    return [number for number in values if number is not None]
 
 
 def check_output(out: Path | None, force: bool) -> None:
@@ -235,9 +235,9 @@ def check_output(out: Path | None, force: bool) -> None:
         raise InputError(f"{out} exists: --force replaces it")
 
 
-def check_folder(out: Path | None, force: bool, what: str = "run") -> None:
+def check_folder(out: Path | None, force: bool, content: str = "run") -> None:
     if force and out is None:
-        raise InputError(f"--force replaces the {what} in a folder: give --out as well")
+        raise InputError(f"--force replaces the {content} in a folder: give --out as well")
 
 
 def check_writable(path: Path) -> None:

@@ -41,7 +41,7 @@ FRAMEWORKS = ("tensorflow", "pytorch")
 
 
 def job(
-    what: Annotated[
+    script_or_model: Annotated[
         str,
         Argument(
             help="tensorflow: a script that trains with a tf.compat.v1.train.Server; pytorch: a "
@@ -113,7 +113,7 @@ def job(
             link = None if bandwidth is None else named("--bandwidth", parse_bandwidth, bandwidth)
             first = ScriptSettings().warmup if warmup is None else warmup
             settings = ScriptSettings(servers, first, seconds)
-            profile = profile_script(Path(what), arguments or [], steps, settings, shown)
+            profile = profile_script(Path(script_or_model), arguments or [], steps, settings, shown)
             profile = replace(profile, batch=batch, bandwidth=link)
         else:
             from paracosm.profiling.jobs.pytorch import JobOptions, profile_module
@@ -121,7 +121,7 @@ def job(
             chosen: dict[str, Any] = {"data": data, "batch": batch, "lr": lr, "seed": seed}
             chosen = {name: value for name, value in chosen.items() if value is not None}
             options = JobOptions(
-                what, shape=sizes(shape), servers=servers, timeout=seconds, **chosen
+                script_or_model, shape=sizes(shape), servers=servers, timeout=seconds, **chosen
             )
             profile = profile_module(options, steps, shown)
     return _save_and_show(profile, out, json, quiet)
@@ -190,8 +190,8 @@ def import_(
             files[0], parameters=parameters, batch=batch, servers=servers or 1
         )
     else:
-        asked = {"--servers": servers, "--model": model, "--shape": shape, "--classes": classes}
-        _refuse(asked, "has no effect on traces of TensorFlow, which record it")
+        flags = {"--servers": servers, "--model": model, "--shape": shape, "--classes": classes}
+        _refuse(flags, "has no effect on traces of TensorFlow, which record it")
         from paracosm.profiling.jobs.tensorflow import read_steps
 
         with counter(len(files), hidden=json or quiet, unit="steps") as shown:
@@ -211,8 +211,8 @@ def _is_profiler_trace(path: Path) -> bool:
 _HEAD = 1 << 16  # bytes in which a timeline names its devices, "/job:worker/.../task:0/... Compute"
 
 
-def _refuse(given: Mapping[str, object], why: str) -> None:
-    for flag, value in given.items():
+def _refuse(flags: Mapping[str, object], why: str) -> None:
+    for flag, value in flags.items():
         if value is not None:
             raise InputError(f"{flag} {why}")
 
@@ -257,8 +257,8 @@ def _show(summary: dict[str, Any], interrupted: bool) -> None:
     if missing := summary["provenance"].get("transfers_not_traced"):
         say(f"transfers without times in some step: {missing:,} (their bytes are known)")
     for place, ahead in summary["provenance"].get("clocks_ahead", {}).items():
-        what = f"{format_duration(abs(ahead))} {'ahead' if ahead > 0 else 'behind'}"
-        say(f"the clock of {place} was {what} of the worker's: corrected")
+        distance = f"{format_duration(abs(ahead))} {'ahead' if ahead > 0 else 'behind'}"
+        say(f"the clock of {place} was {distance} of the worker's: corrected")
     if summary["provenance"].get("ended") == "by itself":
         say("The script ended before more steps were profiled.")
     if interrupted:
@@ -266,5 +266,5 @@ def _show(summary: dict[str, Any], interrupted: bool) -> None:
     say(str(summary["file"]))
 
 
-def _count_of(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+def _count_of(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

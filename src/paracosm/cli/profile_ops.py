@@ -114,7 +114,7 @@ def _model_summary(done: ModelProfile) -> dict[str, Any]:
         "iteration_time": None if real is None else real.time.mean,
         "iteration_spread": None if real is None else _quantiles(done.samples),
         "iterations": len(done.samples),
-        "sum_of_ops": {cache: float(np.nansum(each)) for cache, each in durations.items()},
+        "sum_of_ops": {cache: float(np.nansum(seconds)) for cache, seconds in durations.items()},
         "untimed_nodes": {cache: int(np.isnan(t).sum()) for cache, t in durations.items()},
         "by_phase": {name: time for name, time in zip(PHASES, phases, strict=True) if time > 0},
         "by_op": _by_op(graph, first),
@@ -130,12 +130,12 @@ def _quantiles(samples: tuple[float, ...]) -> dict[str, float] | None:
 
 def _by_op(graph: Graph, durations: np.ndarray) -> dict[str, dict[str, float]]:
     """Return time and number of nodes by op type, the most expensive first."""
-    found: dict[str, dict[str, float]] = {}
+    types: dict[str, dict[str, float]] = {}
     for code, time in zip(graph.op, np.nan_to_num(durations).tolist(), strict=True):
-        entry = found.setdefault(graph.ops[code].name, {"nodes": 0, "time": 0.0})
+        entry = types.setdefault(graph.ops[code].name, {"nodes": 0, "time": 0.0})
         entry["nodes"] += 1
         entry["time"] += time
-    return dict(sorted(found.items(), key=lambda item: -item[1]["time"]))
+    return dict(sorted(types.items(), key=lambda item: -item[1]["time"]))
 
 
 def _show_model(done: ModelProfile, summary: Mapping[str, Any], db: Path) -> None:

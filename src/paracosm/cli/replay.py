@@ -29,8 +29,8 @@ def replay(
 
     Example: paracosm replay rank0.json.gz rank1.json.gz --what-if "links: bandwidth 2x"
     """
-    given = {name: value for name, value in fields.items() if value not in (None, [])}
-    given |= {"out": out, "force": force, "json": json, "quiet": quiet}
+    arguments = {name: value for name, value in fields.items() if value not in (None, [])}
+    arguments |= {"out": out, "force": force, "json": json, "quiet": quiet}
     if len(traces) == 1 and traces[0].suffix in (".yaml", ".yml"):
-        return run_verb("replay", traces[0], given)
-    return run_verb("replay", None, {**given, "traces": traces})
+        return run_verb("replay", traces[0], arguments)
+    return run_verb("replay", None, {**arguments, "traces": traces})

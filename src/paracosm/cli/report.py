@@ -49,10 +49,10 @@ def report(
     return 0
 
 
-def _check_replaced(path: Path, begin: bytes, what: str) -> None:
+def _check_replaced(path: Path, begin: bytes, noun: str) -> None:
     """Refuse to replace a file that does not begin as what this command writes does."""
     if path.is_file() and path.stat().st_size and read_bytes(path, len(begin)) != begin:
-        raise InputError(f"{path} exists and is not a {what}: give another --out")
+        raise InputError(f"{path} exists and is not a {noun}: give another --out")
 
 
 def trace(

@@ -109,17 +109,17 @@ class Verb(TyperCommand):
         yield from fill(f"Usage: {ctx.command_path} {' '.join(self.collect_usage_pieces(ctx))}")
         for paragraph in inspect.cleandoc(self.help or "").split("\n\n"):
             yield from ("", *fill(paragraph))
-        flags: list[Any] = [each for each in self.params if each.opts[0].startswith("-")]
+        flags: list[Any] = [flag for flag in self.params if flag.opts[0].startswith("-")]
         for panel in PANELS:
-            of_it = [each for each in flags if each.rich_help_panel == panel]
+            of_it = [flag for flag in flags if flag.rich_help_panel == panel]
             yield from ("", panel) if of_it else ()
             if panel == "Common":
-                for each in of_it:
-                    said = " ".join((each.help or "").replace("\\[", "[").split())
-                    line = f"  {each.opts[0]:20} {said}"
+                for flag in of_it:
+                    text = " ".join((flag.help or "").replace("\\[", "[").split())
+                    line = f"  {flag.opts[0]:20} {text}"
                     yield line if len(line) <= width else f"{line[: width - 4]} ..."
             else:
-                names = " ".join(each.opts[0] for each in of_it)
+                names = " ".join(flag.opts[0] for flag in of_it)
                 yield from fill(names, initial_indent="  ", subsequent_indent="  ")
         yield from ("", f"What each of them does: {ctx.command_path} --help-all")
 
@@ -137,7 +137,7 @@ class Verb(TyperCommand):
             option = hasattr(error, "possibilities") and getattr(error, "option_name", None)
             flags = {verb: parameters_of(verb).values() for verb in VERBS if option}
             others = [
-                verb for verb, known in flags.items() if any(option in each for each in known)
+                verb for verb, known in flags.items() if any(option in names for names in known)
             ]
             if not others:
                 raise
@@ -150,8 +150,8 @@ class Verb(TyperCommand):
         """Run the verb, unless its flags contradict each other."""
         if ctx.params.get("json") and ctx.params.get("quiet"):
             raise InputError("--json and --quiet exclude each other: give one of them")
-        for name, given in ctx.params.items():
-            for value in given if isinstance(given, list | tuple) else [given]:
+        for name, argument in ctx.params.items():
+            for value in argument if isinstance(argument, list | tuple) else [argument]:
                 if isinstance(value, Path):
                     check_name(value)
                 elif isinstance(value, int) and is_too_wide(value):
@@ -186,7 +186,7 @@ def _command(verb: str) -> Any:
 
 def parameters_of(verb: str) -> dict[str, list[str]]:
     """Return the options of a verb by name, each with its flags, the negative one last."""
-    return {str(each.name): [*each.opts, *each.secondary_opts] for each in _command(verb).params}
+    return {str(flag.name): [*flag.opts, *flag.secondary_opts] for flag in _command(verb).params}
 
 
 def _function(verb: str) -> str:
@@ -253,9 +253,9 @@ class Program(TyperGroup):
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         """Complete a verb without importing any."""
         self._lists = True
-        found = super().shell_complete(ctx, incomplete)
+        completions = super().shell_complete(ctx, incomplete)
         self._lists = False
-        return found
+        return completions
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the verb that the arguments begin with, trying two words before one."""
@@ -266,6 +266,8 @@ class Program(TyperGroup):
                 for verb in below:
                     typer.echo(f"paracosm {verb}: {_command(verb).get_short_help_str(200)}")
                 ctx.exit()
-            given = f'"{two}" is not a verb' if len(args) > 1 else f'"{two}" is an incomplete verb'
-            ctx.fail(f"{given}: choose from {', '.join(below)}")
+            problem = (
+                f'"{two}" is not a verb' if len(args) > 1 else f'"{two}" is an incomplete verb'
+            )
+            ctx.fail(f"{problem}: choose from {', '.join(below)}")
         return super().resolve_command(ctx, [two, *args[2:]] if two in VERBS else args)

@@ -159,10 +159,10 @@ def with_twice_the_bandwidth(cluster: Cluster) -> Cluster | None:
         return None
 
 
-def refuse_changes(changes: Iterable[Change], door: str, can: str) -> None:
-    """Raise InputError for the first of `changes`, which the command `door` cannot make."""
+def refuse_changes(changes: Iterable[Change], command: str, can: str) -> None:
+    """Raise InputError for the first of `changes`, which a command cannot make."""
     for change in changes:
-        raise change.error(f"{door} cannot change that; it can change {can}")
+        raise change.error(f"{command} cannot change that; it can change {can}")
 
 
 def _parse(text: str, subject: str, rest: str) -> Change:

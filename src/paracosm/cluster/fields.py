@@ -129,10 +129,10 @@ class ClusterFields(Configuration):
             return star(workers, servers, self.link)
         return switch(workers, 0, self.link)
 
-    def refuse_power(self, door: str) -> None:
+    def refuse_power(self, command: str) -> None:
         """Raise InputError if the cluster file has power, for a run that computes no energy."""
         if self.cluster_in_file is not None and self.cluster_in_file.nodes[0].power is not None:
-            raise InputError(f"cluster: power: {door} does not compute energy: remove the key")
+            raise InputError(f"cluster: power: {command} does not compute energy: remove the key")
 
     def changed(self, cluster: Cluster) -> Cluster:
         """Return the cluster with those of `what_if` that concern links and speeds."""

@@ -281,7 +281,7 @@ class RunFolder:
         file, verb = self.path / "summary.json", self.kind or "train"
         classes = [answer.summary for answer in KINDS[verb].answers]
         name = (self.summary or {}).get("kind") or classes[0].kind
-        named = next((each for each in classes if each.kind == name), None)
+        named = next((summary for summary in classes if summary.kind == name), None)
         if named is None:
             raise InputError(f"{file}: damaged: not the kind of summary of {verb}")
         if self.summary is None:
@@ -361,9 +361,9 @@ def _stopped_early(folder: Path, study: Mapping[str, Any]) -> bool:
 
 def check_format(folder: Path, environment: Mapping[str, Any]) -> None:
     """Refuse a folder that another version of Paracosm wrote."""
-    if (found := environment.get("format", 1)) != FORMAT:
+    if (version := environment.get("format", 1)) != FORMAT:
         raise InputError(
-            f"{folder}: written by another version of Paracosm (format {found}, and this one "
+            f"{folder}: written by another version of Paracosm (format {version}, and this one "
             f"reads {FORMAT}): run it again, or use the version that wrote it"
         )
 
@@ -400,12 +400,12 @@ def copy_run(source: Path, target: Path) -> None:
     check_no_link(target)
     target.mkdir(parents=True, exist_ok=True)
     with Lock(target):
-        for found in sorted(os.scandir(source), key=lambda entry: entry.name == _SUMMARY):
-            if found.is_dir(follow_symlinks=False):
-                copy_run(Path(found), target / found.name)
-            elif found.is_file(follow_symlinks=False) and found.name != Lock.NAME:
-                with replacing(target / found.name) as unfinished:
-                    shutil.copyfile(found, unfinished)
+        for file in sorted(os.scandir(source), key=lambda entry: entry.name == _SUMMARY):
+            if file.is_dir(follow_symlinks=False):
+                copy_run(Path(file), target / file.name)
+            elif file.is_file(follow_symlinks=False) and file.name != Lock.NAME:
+                with replacing(target / file.name) as unfinished:
+                    shutil.copyfile(file, unfinished)
 
 
 _SUMMARY = "summary.json"

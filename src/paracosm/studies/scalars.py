@@ -67,7 +67,7 @@ def check_mlflow(where: str) -> None:
 def _check_place(path: Path, flag: str) -> None:
     """Refuse a path that is no folder, or below what is none."""
     check_name(path)
-    place = next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
+    place = next(parent for parent in (path, *path.absolute().parents) if os.path.lexists(parent))
     if not place.is_dir():
         raise InputError(f"{flag}: {place} is not a folder: choose another one")
 

@@ -57,16 +57,16 @@ class Study(BaseModel):
         Raises:
             InputError: one that the study varies, or what is no seed.
         """
-        given = [*arguments, *([] if seed is None else ["seed"])]
-        for key in given:
+        overridden = [*arguments, *([] if seed is None else ["seed"])]
+        for key in overridden:
             if any(key in grid for grid in self._over()):
                 raise InputError(
                     f"{key} is varied by the study (over.{key}): leave out "
                     f"--{key.replace('_', '-')}, or change the study"
                 )
-        own = {key: value for key, value in self if value is not None}
-        own |= {} if seed is None else {"seed": seed}
-        return validated(Study, {**own, self.kind: {**self.arguments, **arguments}}, self.kind)
+        content = {key: value for key, value in self if value is not None}
+        content |= {} if seed is None else {"seed": seed}
+        return validated(Study, {**content, self.kind: {**self.arguments, **arguments}}, self.kind)
 
     @property
     def counts(self) -> Grid:
@@ -79,7 +79,7 @@ class Study(BaseModel):
         """
         model = KINDS[self.kind].model(self.arguments)
         synonyms: dict[str, str] = getattr(model, "SYNONYMS", {})
-        found: Grid = {}
+        counts: Grid = {}
         for key, value in self.arguments.items():
             name = synonyms.get(key, key)
             field = model.model_fields.get(name)
@@ -91,8 +91,8 @@ class Study(BaseModel):
                 except InputError as error:
                     raise InputError(f"{key}: {error}") from None
                 if len(numbers) > 1:
-                    found[key] = list(numbers)
-        return found
+                    counts[key] = list(numbers)
+        return counts
 
     @property
     def kind(self) -> str:
@@ -102,8 +102,8 @@ class Study(BaseModel):
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of its runs."""
-        asked: dict[str, Any] = getattr(self, self.kind)
-        return asked
+        arguments: dict[str, Any] = getattr(self, self.kind)
+        return arguments
 
     def as_written(self) -> dict[str, Any]:
         """Return the content of this study's file."""
@@ -113,10 +113,10 @@ class Study(BaseModel):
     def _one_kind(self) -> Study:
         arguments = self.model_extra or {}
         if len(arguments) != 1:
-            found = f", got {' and '.join(arguments)}" if arguments else ""
+            got = f", got {' and '.join(arguments)}" if arguments else ""
             raise ValueError(
                 f"a study has one of the keys {', '.join(KINDS)}, with the arguments of the "
-                f"run{found}"
+                f"run{got}"
             )
         return self
 
@@ -172,8 +172,8 @@ class Study(BaseModel):
                 )
             arguments = {key: value for key, value in varied.items() if key != "seed"}
             place = f"{where}: {name}" if name else where
-            asked = {**self.arguments, **arguments}
-            config = kind.configured(asked, place)
+            complete = {**self.arguments, **arguments}
+            config = kind.configured(complete, place)
             try:
                 identity = (seed, config.model_dump_json(), _objects(varied.values()))
             except ValueError:  # of pydantic_core, which Paracosm does not import itself
@@ -224,9 +224,9 @@ def _plain(value: Any, path: str = "") -> Any:
     number may have any number of digits.
     """
     if isinstance(value, Mapping):
-        return {key: _plain(each, f"{path}{key}: ") for key, each in value.items()}
+        return {key: _plain(part, f"{path}{key}: ") for key, part in value.items()}
     if isinstance(value, list | tuple):
-        plain = (_plain(each, path) for each in value)
+        plain = (_plain(part, path) for part in value)
         return type(value)(plain) if type(value) in (list, tuple) else value
     if isinstance(value, int) and is_too_wide(value):
         raise ValueError(f"{path}{shown(value)} is larger than 64 bits hold ({WIDEST})")

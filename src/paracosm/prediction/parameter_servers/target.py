@@ -39,7 +39,7 @@ class TargetJob:
     names: tuple[str, ...]  # of the ops of the workload
     workload: Workload  # steps to draw from
     priority: Floats | None  # of transfers, as in `System`
-    settings: Settings  # the cluster and the habits of its workers
+    settings: Settings  # the cluster and the options of its workers
 
     def system(
         self, ports: Ports, start: Floats | None = None, until: float | None = None
