@@ -10,8 +10,8 @@ import numpy as np
 
 from paracosm.cluster.link import Sharing
 from paracosm.compiled import compiled_whole
+from paracosm.network.clock import LAST_INSTANT
 from paracosm.network.compiled import (
-    LAST_INSTANT,
     change_background,
     make_traffic,
     next_end,

@@ -19,12 +19,10 @@ from typing import Any
 from paracosm.cluster.link import Packets, Sharing
 from paracosm.emulation.cost import Cost, directions
 from paracosm.errors import InputError
-from paracosm.network.clock import LAST_INSTANT
+from paracosm.network.clock import LAST_INSTANT, PICOSECONDS
 from paracosm.network.fair import FairTraffic
 from paracosm.network.packets import PacketTraffic
 from paracosm.network.serial import SerialTraffic
-
-_PER_SECOND = 1e12  # picoseconds
 
 
 @dataclass(slots=True, eq=False)
@@ -90,8 +88,8 @@ class Ports:
         instants = asked, state.instant(entered)
         stations = self._stations_of(pool, cost)
         span = Span(-1, asked, inf)
-        fixed, busy = round(cost.fixed * _PER_SECOND), round(cost.busy * _PER_SECOND)
-        after = round(cost.after * _PER_SECOND)
+        fixed, busy = round(cost.fixed * PICOSECONDS), round(cost.busy * PICOSECONDS)
+        after = round(cost.after * PICOSECONDS)
         if not stations:
             return _Task(number, pool, span, *instants, fixed + busy, (), 0.0, after)
         demand = float(busy)
@@ -119,7 +117,7 @@ class Ports:
 
 def _capacity(cost: Cost) -> float:
     """Return the bytes/s of a link; of one that is not known a byte a picosecond is as good."""
-    return _PER_SECOND if cost.bandwidth is None else cost.bandwidth
+    return PICOSECONDS if cost.bandwidth is None else cost.bandwidth
 
 
 @dataclass(slots=True, eq=False)
@@ -149,10 +147,10 @@ class _State:
     moving: dict[int, _Task] = field(default_factory=dict)  # on links, or waiting for one
 
     def instant(self, seconds: float) -> int:
-        return round((seconds - self.origin) * _PER_SECOND)
+        return round((seconds - self.origin) * PICOSECONDS)
 
     def seconds(self, instant: int) -> float:
-        return self.origin + instant / _PER_SECOND
+        return self.origin + instant / PICOSECONDS
 
     def tasks(self) -> list[_Task]:
         queued = [task for queue in self.queues.values() for task in queue]

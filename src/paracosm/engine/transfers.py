@@ -33,7 +33,7 @@ from paracosm.engine.processes import (
     WaitQueue,
 )
 from paracosm.errors import InputError, unknown
-from paracosm.network.clock import LAST_INSTANT
+from paracosm.network.clock import LAST_INSTANT, PICOSECONDS
 from paracosm.network.fair import FairConnection, FairTraffic
 from paracosm.network.packets import PacketTraffic
 from paracosm.network.serial import SerialPort, release
@@ -444,7 +444,6 @@ def _request_text(request: Request) -> str:
 
 
 _AFTER_ALL = float(2**51)  # events of an instant have smaller numbers, the mark of its end infinity
-_PER_SECOND = 1e12
 
 
 class Flows:
@@ -520,7 +519,7 @@ class Flows:
         seconds = self._sim.now
         if seconds != self._seconds:
             self._seconds = seconds
-            self._instant = max(self._instant, round(seconds * _PER_SECOND))
+            self._instant = max(self._instant, round(seconds * PICOSECONDS))
         return self._instant
 
     def send(self, transfer: Transfer, connection: FairConnection, demand: float) -> None:
@@ -548,7 +547,7 @@ class Flows:
         self.stale += self._due != LAST_INSTANT
         self._due = due
         if due != LAST_INSTANT:
-            when = max(self._sim.now, due / _PER_SECOND)
+            when = max(self._sim.now, due / PICOSECONDS)
             heappush(self._sim.near, (when, self._sim._tick(), self._end, due))
 
     def _end(self, due: int) -> None:

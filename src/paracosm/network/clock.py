@@ -3,6 +3,9 @@
 LAST_INSTANT = 2**63 - 1
 """Picoseconds, 106 days; what would be later is there too."""
 
+PICOSECONDS = 1e12
+"""A second."""
+
 FAR = 9.2e18
 """Picoseconds that are safely in 64 bits as a float."""
 

@@ -13,13 +13,11 @@ from numba.extending import overload
 
 from paracosm.cluster.link import Packets, Sharing
 from paracosm.network import compiled_fair, compiled_packets, compiled_serial
-from paracosm.network.clock import LAST_INSTANT
 from paracosm.network.compiled_fair import Fair, fair_traffic
 from paracosm.network.compiled_packets import Queues, packet_traffic
 from paracosm.network.compiled_serial import Serial, serial_traffic
 
 __all__ = [
-    "LAST_INSTANT",
     "Traffic",
     "change_background",
     "earliest_end",

@@ -28,10 +28,8 @@ from paracosm.arrays import Codes, Ints
 from paracosm.compiled import columns, inlined, subroutine
 from paracosm.network.clock import FAR, FORGIVEN, LAST_INSTANT
 from paracosm.network.fair import SAME
-from paracosm.network.heaps import place_event, place_item, pop_event, pop_item
+from paracosm.network.heaps import NOBODY, place_event, place_item, pop_event, pop_item
 from paracosm.network.stations import binding_routes
-
-NOBODY = -1
 
 NEAR, CHANGED = 1, 2
 """Of a path, whose rate may change: it has others' flows beside its own, or other flows."""

@@ -26,9 +26,7 @@ from paracosm.network.compiled_fair import (
     take_flow,
     whole_instant,
 )
-from paracosm.network.heaps import place_event, place_item, pop_item
-
-NOBODY = -1
+from paracosm.network.heaps import NOBODY, place_event, place_item, pop_item
 
 MESSAGE = np.dtype(
     [

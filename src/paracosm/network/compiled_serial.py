@@ -15,9 +15,7 @@ import numpy as np
 from paracosm.arrays import Codes, Ints
 from paracosm.compiled import columns, inlined
 from paracosm.network.clock import FAR, LAST_INSTANT
-from paracosm.network.heaps import place_event, place_item, pop_event, pop_item
-
-NOBODY = -1
+from paracosm.network.heaps import NOBODY, later, place_event, place_item, pop_event, pop_item
 
 STATION = np.dtype([("first", "i8"), ("waiting", "i8"), ("is_busy", "i8")])
 """A station: where its heap begins, how many wait in it, whether a message holds the station."""
@@ -126,7 +124,7 @@ def earliest_end(serial: Any, slot: Any, now: Any) -> Any:
     record = serial.messages[slot]
     end = record.end
     if end == NOBODY:
-        end = now + min(record.lasts, LAST_INSTANT - now)
+        end = later(now, record.lasts)
     return end
 
 
@@ -172,7 +170,7 @@ def _start(serial: Any, slot: Any, now: Any) -> None:
             return
     for hop in range(first, last):
         serial.stations[serial.hops[hop]].is_busy = 1
-    end = record.end = now + min(record.lasts, LAST_INSTANT - now)
+    end = record.end = later(now, record.lasts)
     place_event(serial.ends, serial.counts[ENDS], end, record.number, slot)
     serial.counts[ENDS] += 1
 

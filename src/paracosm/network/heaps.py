@@ -1,4 +1,4 @@
-"""Binary heaps in arrays, for compiled loops. The caller keeps the sizes.
+"""Binary heaps in arrays, and instants, for compiled loops. The caller keeps the sizes.
 
 The smallest item is first. Items move into a gap instead of being swapped.
 """
@@ -8,6 +8,19 @@ from typing import Any
 import numpy as np
 
 from paracosm.compiled import inlined
+from paracosm.network.clock import LAST_INSTANT
+
+NOBODY = -1
+"""Instead of a number: that of nothing and nobody."""
+
+NEVER = -1
+"""The instant of what has not happened."""
+
+
+@inlined
+def later(now: Any, duration: Any) -> Any:
+    """Return the instant `duration` picoseconds after `now`; the last instant if that is later."""
+    return now + min(duration, LAST_INSTANT - now)
 
 
 @inlined

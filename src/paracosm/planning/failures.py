@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from paracosm.faults.node_failures import JobFailures, failure_instants
+from paracosm.network.clock import LAST_INSTANT
 from paracosm.results import FailureSummary
 from paracosm.rng import FailureStream, integer_seed, stream_keys
-from paracosm.simulation.rollback import LAST_INSTANT, Block, Checkpoint, Restore, with_rollbacks
+from paracosm.simulation.rollback import Block, Checkpoint, Restore, with_rollbacks
 from paracosm.simulation.schedule import Rule, Schedule
 from paracosm.simulation.system import System
 from paracosm.training.failures.recovery import FailureCosts

@@ -17,6 +17,7 @@ from paracosm.data_files import parse_json
 from paracosm.errors import InputError
 from paracosm.faults.node_failures import JobFailures
 from paracosm.files import Stamp, check_plain, file_stamp, open_plain, read_bytes, replacing
+from paracosm.network.clock import LAST_INSTANT
 from paracosm.planning.config import PlanConfig
 from paracosm.planning.designs import Design, Outcome
 from paracosm.planning.failures import FailureRecord, failing_schedule
@@ -24,7 +25,7 @@ from paracosm.planning.job import ProfiledJob, profiled_job
 from paracosm.planning.scheduled import coupled_config, cut
 from paracosm.planning.successive_halving import Request
 from paracosm.results import TrainingSummary, to_builtin
-from paracosm.simulation.rollback import LAST_INSTANT, Block
+from paracosm.simulation.rollback import Block
 from paracosm.simulation.schedule import ROWS, Rule, Schedule
 from paracosm.training import Metrics, TrainConfig, train
 from paracosm.training.learning_rate import scaled_learning_rate

@@ -16,7 +16,8 @@ from paracosm.jobs.strategies.build import build_job
 from paracosm.jobs.strategies.plan import plan_of
 from paracosm.jobs.strategies.strategy import Strategy, parse_strategy
 from paracosm.jobs.strategies.work import NO_INTERFERENCE, Replica
-from paracosm.simulation.breakdown import PARTS, PICOSECONDS, causes_of, parts_of
+from paracosm.network.clock import PICOSECONDS
+from paracosm.simulation.breakdown import PARTS, causes_of, parts_of
 from paracosm.simulation.replay import replay_job
 from paracosm.simulation.static import JobSchedule, memory_over_time
 from paracosm.units import format_size

@@ -7,6 +7,7 @@ import numpy as np
 from paracosm.arrays import Floats, Ints
 from paracosm.jobs.job import KINDS
 from paracosm.jobs.strategies.work import WITHIN
+from paracosm.network.clock import PICOSECONDS
 from paracosm.simulation.static import JobSchedule, memory_over_time
 from paracosm.timeline.analysis import breakdown
 from paracosm.timeline.timeline import Labels, Timeline
@@ -15,7 +16,6 @@ PARTS = ("compute", "copies", "exposed_communication", "waiting", "bubble", "lau
 """Names of the parts. Waiting for a message, or for the end, is the bubble of a pipeline, and
 elsewhere waiting for others; idle is what has none of the reasons."""
 
-PICOSECONDS = 1e12  # a second
 TASK, COLLECTIVE, SEND, RECEIVE = (KINDS.index(kind) for kind in KINDS)
 COPIES = ("memory", "offload", "reload")
 NETWORK = ("communication", *WITHIN, "send", "receive")

@@ -24,8 +24,8 @@ import numpy as np
 from paracosm.arrays import Codes, Floats, Ints
 from paracosm.compiled import columns, compiled, compiled_whole, inlined, shaped
 from paracosm.jobs.job import POLICIES, TaskGraph
+from paracosm.network.clock import LAST_INSTANT
 from paracosm.network.compiled import (
-    LAST_INSTANT,
     Traffic,
     make_traffic,
     next_end,
@@ -33,16 +33,22 @@ from paracosm.network.compiled import (
     request,
     settle,
 )
-from paracosm.network.heaps import place_item, place_task, pop_item, pop_task, replace_first
+from paracosm.network.heaps import (
+    NEVER,
+    NOBODY,
+    later,
+    place_item,
+    place_task,
+    pop_item,
+    pop_task,
+    replace_first,
+)
 
 PLAIN, MEETS, AWAITS, FLOWS = range(4)
 """What becomes of a task once it has its resource: it runs; it meets others; it waits for another
 one's end; its bytes flow."""
 
 IN_ORDER, FIFO, PRIORITY = (POLICIES.index(policy) for policy in ("in order", "fifo", "priority"))
-
-NEVER = -1
-"""The instant of what has not happened."""
 
 TASK = np.dtype(
     [
@@ -250,7 +256,6 @@ def _group(number: Any, groups: Any) -> Any:
 
 
 EVENTS, TOUCHED, READY, ARRIVING, ENDED, GAP, FLOWING, ASKING = range(8)  # in Plan.counts
-NOBODY = -1
 OVER, LATE = 0, 1
 """Why the loop ended: nothing is left that could happen; the clock has no room for what is."""
 
@@ -344,13 +349,13 @@ def _arrive(plan: Any, row: Any, now: Any) -> None:
         meeting.longest = max(meeting.longest, task.duration)
         meeting.missing -= 1
         if meeting.missing == 0:
-            _schedule(plan, _later(now, meeting.longest), ~task.partner)
+            _schedule(plan, later(now, meeting.longest), ~task.partner)
     else:
         plan.begin[row] = now
         if task.kind != AWAITS:
-            _schedule(plan, _later(now, task.duration), row)
+            _schedule(plan, later(now, task.duration), row)
         elif plan.end[task.partner] != NEVER:
-            _schedule(plan, max(now, _later(plan.end[task.partner], task.duration)), row)
+            _schedule(plan, max(now, later(plan.end[task.partner], task.duration)), row)
 
 
 @inlined
@@ -425,7 +430,7 @@ def _end(plan: Any, row: Any, now: Any) -> None:
                 plan.ready[counts[READY]] = other
                 counts[READY] += 1
         elif plan.arrive[~other] != NEVER:
-            _schedule(plan, _later(now, tasks[~other].duration), ~other)
+            _schedule(plan, later(now, tasks[~other].duration), ~other)
 
 
 @inlined
@@ -445,8 +450,3 @@ def _close_gap(plan: Any) -> None:
         plan.counts[GAP] = 0
         pop_item(plan.events, 0, plan.counts[EVENTS], LAST_INSTANT)
         plan.counts[EVENTS] -= 1
-
-
-@inlined
-def _later(now: Any, duration: Any) -> Any:
-    return now + min(duration, LAST_INSTANT - now)

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from paracosm.arrays import Ints
 from paracosm.compiled import columns, compiled_whole, inlined
-from paracosm.network.compiled import LAST_INSTANT
+from paracosm.network.clock import LAST_INSTANT
+from paracosm.network.heaps import later
 from paracosm.timing.compiled import uniform
 
 NEXT, ROWS = range(2)
@@ -70,7 +71,7 @@ def fail_next(failures: Any, now: Any) -> Any:
     """Make the next worker fail now; return which."""
     worker = failures.counts[NEXT]
     state = failures.workers[worker]
-    state.back = state.at = now + min(failures.restart, LAST_INSTANT - now)
+    state.back = state.at = later(now, failures.restart)
     _draw(failures, worker)
     _find_next(failures)
     if failures.counts[ROWS] < failures.rows.size:

@@ -22,9 +22,9 @@ import numpy as np
 
 from paracosm.arrays import Ints
 from paracosm.errors import InputError
+from paracosm.network.clock import LAST_INSTANT
 from paracosm.simulation.schedule import Schedule
 
-LAST_INSTANT = 2**63 - 1
 _MOST_IDLE = 10_000
 
 

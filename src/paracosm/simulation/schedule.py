@@ -25,6 +25,7 @@ from paracosm.files import read_parquet, sealing
 from paracosm.network import Stations
 from paracosm.network.compiled import make_traffic
 from paracosm.network.compiled_serial import under_way
+from paracosm.network.heaps import NOBODY
 from paracosm.simulation import failures_kernel, versions_kernel
 from paracosm.simulation import schedule_kernel as kernel
 from paracosm.simulation.failures_kernel import FAILURE
@@ -391,9 +392,9 @@ def _plan(
     demand = np.where(records["is_flow"], demand, np.rint(demand))
     heap: Any = np.zeros(routes + workers, kernel.EVENT)
     answers = _ANSWERS.index(rule.answers)
-    slack = kernel.NOBODY if rule.slack is None else min(rule.slack, updates)
+    slack = NOBODY if rule.slack is None else min(rule.slack, updates)
     counts = np.zeros(9, np.int64)
-    counts[kernel.HUNGRY] = kernel.NOBODY
+    counts[kernel.HUNGRY] = NOBODY
     standing = np.zeros((tensors, 1 if rule.slack is None else slack + 3), np.int64)
     standing[:, 0] = workers
     pushes = updates * rule.pushes

@@ -12,8 +12,9 @@ import numpy as np
 
 from paracosm.arrays import Ints
 from paracosm.compiled import columns, compiled_whole, inlined
-from paracosm.network.compiled import LAST_INSTANT, Traffic, next_end, pop_end, request, settle
-from paracosm.network.heaps import place_event, pop_event
+from paracosm.network.clock import LAST_INSTANT
+from paracosm.network.compiled import Traffic, next_end, pop_end, request, settle
+from paracosm.network.heaps import NOBODY, later, place_event, pop_event
 
 ENDED, DURATIONS, ROOM, STUCK = range(4)
 """Why the loop came back: all updates are made and the last answers are there; `counts[HUNGRY]` has
@@ -31,8 +32,6 @@ PULL, PUSH = range(2)  # directions, as in `system`
 EVENTS, TICK, HUNGRY, FINISHED, NOW, READS, UPDATES, STEPS, DROPPED = range(9)
 """In `Plan.counts`: how many stand in the heap, were scheduled so far; who has no durations left;
 servers that have finished; the instant; rows written; gradients dropped."""
-
-NOBODY = -1
 
 EVENT = np.dtype([("key", "i8"), ("item", "i8"), ("op", "i8")])
 """When, the how manieth, and (kind * W + worker) * S + tensor."""
@@ -156,7 +155,7 @@ def _compute(plan: Any, worker: Any, now: Any) -> None:
     one.begin = now
     one.missing = plan.servers.size
     one.accepted = 0
-    one.until = _later(now, duration)
+    one.until = later(now, duration)
     one.computed += one.until - now
     _schedule(plan, one.until, (COMPUTED * plan.workers.size + worker) * plan.servers.size)
 
@@ -190,7 +189,7 @@ def _end_transfer(plan: Any, route: Any, now: Any) -> None:
     place = route - workers * tensors if is_push else route
     if plan.propagation[route] > 0:
         kind = ARRIVED if is_push else ANSWERED
-        after = _later(now, plan.propagation[route])
+        after = later(now, plan.propagation[route])
         _schedule(plan, after, kind * workers * tensors + place)
     elif is_push:
         _push(plan, place // tensors, place % tensors, now)
@@ -311,8 +310,3 @@ def _schedule(plan: Any, time: Any, what: Any) -> None:
     place_event(plan.heap, plan.counts[EVENTS], time, plan.counts[TICK], what)
     plan.counts[EVENTS] += 1
     plan.counts[TICK] += 1
-
-
-@inlined
-def _later(now: Any, duration: Any) -> Any:
-    return now + min(duration, LAST_INSTANT - now)

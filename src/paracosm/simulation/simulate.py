@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from paracosm.arrays import Bools, Floats, Ints
 from paracosm.errors import InputError
-from paracosm.network.compiled import LAST_INSTANT
+from paracosm.network.clock import LAST_INSTANT
+from paracosm.network.heaps import NEVER
 from paracosm.simulation.steps_kernel import FULL, LATE, OVER, play_steps
-from paracosm.simulation.steps_plan import CHUNKS, CLOCK, NEVER, Plan, write_plan
+from paracosm.simulation.steps_plan import CHUNKS, CLOCK, Plan, write_plan
 from paracosm.simulation.system import System, Workload
 
 CHUNK = np.dtype(

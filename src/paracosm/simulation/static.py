@@ -16,6 +16,8 @@ from paracosm.compiled import compiled, shaped
 from paracosm.errors import InputError
 from paracosm.jobs.expand import PICOSECOND, picoseconds
 from paracosm.jobs.job import KINDS, Job
+from paracosm.network.clock import LAST_INSTANT
+from paracosm.network.heaps import later
 from paracosm.simulation.folding import (
     Folding,
     JoinedChains,
@@ -119,7 +121,7 @@ def play_static(job: Job, folding: Folding, lengths: Ints | None = None) -> Play
     played = Played(job, folding, arrays, arrive, begin, end, order)
     if done < total:
         raise _stuck(played)
-    if end.max(initial=0) == LATEST:
+    if end.max(initial=0) == LAST_INSTANT:
         raise InputError(
             "the job lasts more than 2**63 - 1 picoseconds (106 days), the range of the clock: "
             "shorten durations, or check their unit"
@@ -252,15 +254,7 @@ def _slots(folding: Folding, chains: JoinedChains, program: Codes) -> Ints:
     return offsets_of(most)
 
 
-LATEST = 2**63 - 1
-"""Picoseconds: as far as instants go; what would end later ends then."""
-
 TASK, COLLECTIVE, SEND, RECEIVE = (KINDS.index(kind) for kind in KINDS)
-
-
-@compiled
-def _later(now: int, length: int) -> int:
-    return now + min(length, LATEST - now)
 
 
 @shaped("units: program; units+1: first_chain; chains: arrive begin end order")
@@ -328,10 +322,10 @@ def _play_chains(arrays: Any, folding: Any, arrive: Any, begin: Any, end: Any, o
                                 slot_count[slot]
                                 == members_before[meets + 1] - members_before[meets]
                             ):
-                                slot_end[slot] = _later(slot_arrive[slot], slot_duration[slot])
+                                slot_end[slot] = later(slot_arrive[slot], slot_duration[slot])
                                 wakes = True
                         elif what == SEND:
-                            slot_end[slot] = _later(there, length)
+                            slot_end[slot] = later(there, length)
                             wakes = True
                     if what in (COLLECTIVE, RECEIVE) and slot_end[slot] < 0:
                         break
@@ -339,10 +333,10 @@ def _play_chains(arrays: Any, folding: Any, arrive: Any, begin: Any, end: Any, o
                         begin[here], end[here] = slot_arrive[slot], slot_end[slot]
                     elif what == RECEIVE:
                         begin[here] = arrive[here]
-                        end[here] = max(arrive[here], _later(slot_end[slot], length))
+                        end[here] = max(arrive[here], later(slot_end[slot], length))
                     else:
                         begin[here] = arrive[here]
-                        end[here] = _later(arrive[here], length)
+                        end[here] = later(arrive[here], length)
                     free[unit, lane] = end[here]
                     place[unit, lane] = chain + 1
                     order[done] = here

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from paracosm.compiled import compiled_whole, inlined
+from paracosm.network.clock import LAST_INSTANT
 from paracosm.network.compiled import (
-    LAST_INSTANT,
     change_background,
     earliest_end,
     next_end,
@@ -20,7 +20,7 @@ from paracosm.network.compiled import (
     request,
     settle,
 )
-from paracosm.network.heaps import place_event, pop_event
+from paracosm.network.heaps import NOBODY, later, place_event, pop_event
 from paracosm.simulation import failures_kernel, versions_kernel
 from paracosm.simulation.steps_plan import (
     BACKGROUND,
@@ -31,7 +31,6 @@ from paracosm.simulation.steps_plan import (
     FLOWS,
     ITERATION,
     LEFT,
-    NOBODY,
     READY_STEPS,
     SHIFT,
     SLOWEST,
@@ -207,7 +206,7 @@ def _begin_step(plan: Any, worker: Any, now: Any) -> None:
     for index in range(plan.roots.shape[1]):
         root = np.int64(plan.roots[stage.drawn, index])
         if plan.release[stage.drawn, index] > 0:
-            _push_later(plan, _later(now, plan.release[stage.drawn, index]), worker, ~root)
+            _push_later(plan, later(now, plan.release[stage.drawn, index]), worker, ~root)
         else:
             _make_ready(plan, worker, root, now)
 
@@ -276,7 +275,7 @@ def _start(plan: Any, worker: Any, lane: Any, now: Any) -> None:
     else:
         if plan.cores > 0:
             plan.core_states[lane - 2 * servers - 1].free -= 1
-        _push(plan, _later(now, plan.duration[plan.stages[worker].drawn, op]), worker, lane, op)
+        _push(plan, later(now, plan.duration[plan.stages[worker].drawn, op]), worker, lane, op)
 
 
 @inlined
@@ -294,7 +293,7 @@ def _compute(plan: Any, worker: Any, op: Any, now: Any) -> None:
     limit = now
     if plan.is_local[op] and stage.later == 0:
         limit = _quiet_until(plan, worker, now)
-    end = _later(now, _computing(plan.duration[stage.drawn, op], speed))
+    end = later(now, _computing(plan.duration[stage.drawn, op], speed))
     while end < limit and plan.is_local[op]:
         for index in range(plan.first_dependent[op], plan.first_dependent[op + 1]):
             other = np.int64(plan.dependents[index])
@@ -313,14 +312,9 @@ def _compute(plan: Any, worker: Any, op: Any, now: Any) -> None:
             return
         op = state.head
         state.head = plan.tasks[base + op].next
-        end = _later(end, _computing(plan.duration[stage.drawn, op], speed))
+        end = later(end, _computing(plan.duration[stage.drawn, op], speed))
     state.op = op
     _push(plan, end, worker, lane, op)
-
-
-@inlined
-def _later(now: Any, duration: Any) -> Any:
-    return now + min(duration, LAST_INSTANT - now)
 
 
 @inlined
@@ -384,7 +378,7 @@ def _end_chunk(plan: Any, worker: Any, lane: Any, now: Any) -> None:
         way = plan.ways[(direction * plan.stages.size + worker) * servers + server]
         delay = plan.duration[stage.drawn, op] + way.latency
         if delay > 0:
-            _push_later(plan, _later(now, delay), worker, op)
+            _push_later(plan, later(now, delay), worker, op)
             return
     elif lane > servers and plan.cores > 0:
         _free_core(plan, lane, now)
@@ -403,7 +397,7 @@ def _free_core(plan: Any, lane: Any, now: Any) -> None:
     cores.head = state.next
     state.begin = now
     duration = plan.duration[plan.stages[worker].drawn, state.op]
-    _push(plan, _later(now, duration), worker, lane, state.op)
+    _push(plan, later(now, duration), worker, lane, state.op)
 
 
 @inlined
@@ -485,7 +479,7 @@ def _schedule_next_step(plan: Any, worker: Any, now: Any) -> None:
     stage = plan.stages[worker]
     stage.step += 1
     if stage.step < plan.drawn.shape[1]:
-        _push(plan, _later(now, plan.gap[stage.drawn]), worker, np.int64(NOBODY), np.int64(NOBODY))
+        _push(plan, later(now, plan.gap[stage.drawn]), worker, np.int64(NOBODY), np.int64(NOBODY))
 
 
 @inlined

@@ -6,7 +6,9 @@ import numpy as np
 
 from paracosm.arrays import Bools, Codes, Floats, Ints
 from paracosm.compiled import columns
-from paracosm.network.compiled import LAST_INSTANT, Traffic, make_traffic
+from paracosm.network.clock import LAST_INSTANT
+from paracosm.network.compiled import Traffic, make_traffic
+from paracosm.network.heaps import NEVER, NOBODY
 from paracosm.simulation.failures_kernel import Failures, make_failures
 from paracosm.simulation.system import DOWNLINK, SERVER, UPLINK, WORKER, System, Ways, Workload
 from paracosm.simulation.versions_kernel import Versions, make_versions
@@ -15,11 +17,6 @@ EVENTS, CHUNKS, DELAYS, BACKGROUND, ITERATION, READY_STEPS, CLOCK, FLOWS, SLOWES
 """In `Plan.counts`: size of the heap, chunks written, delays so far, changes of the background, the
 iteration that is under way, how many steps were accepted for it, the instant, how many transfers
 are in the network, and how many steps the slowest worker has ended."""
-
-NEVER = -1
-"""The instant of what has not happened."""
-
-NOBODY = -1
 
 LEFT = -2
 """Instead of the op of a lane: bytes in the network of a worker that has failed."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from paracosm.arrays import Ints
 from paracosm.errors import InputError
-from paracosm.network.compiled import LAST_INSTANT
+from paracosm.network.clock import LAST_INSTANT
 from paracosm.relaxation.config import By
 from paracosm.relaxation.kernel import arrays as k
 from paracosm.relaxation.kernel.arrays import (

@@ -20,9 +20,10 @@ import numpy as np
 from paracosm.backends import HERE, Backend
 from paracosm.errors import InputError
 from paracosm.factory import describe_error
+from paracosm.network.clock import LAST_INSTANT
 from paracosm.results.metrics import MetricSink
 from paracosm.results.summaries import Staleness
-from paracosm.simulation.rollback import LAST_INSTANT, Block, Checkpoint
+from paracosm.simulation.rollback import Block, Checkpoint
 from paracosm.simulation.schedule import Schedule, read_schedule
 from paracosm.training.config import ScheduleTrainConfig, TrainConfig
 from paracosm.training.numerics.prepare import prepare_numerics
