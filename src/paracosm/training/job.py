@@ -1,17 +1,18 @@
 """One run on the engine: its state, its stores, and what counts as an update."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from paracosm.cluster import Cluster
 from paracosm.engine import Simulator
-from paracosm.results import FailureSummary
 from paracosm.results.metrics import MetricSink
 from paracosm.results.summaries import CompressionSummary
 from paracosm.simulation.schedule import BusyTimes
 from paracosm.training.clients import Clients
 from paracosm.training.compression.messages import Compression
 from paracosm.training.config import TrainConfig
+from paracosm.training.failures.conditions import Conditions
+from paracosm.training.failures.failing_nodes import FailingServer, FailingWorker
 from paracosm.training.numerics.store import Contribution, Numerics, Store
 from paracosm.training.record import Progress, RunRecord
 from paracosm.training.run_state import RunState
@@ -20,10 +21,13 @@ from paracosm.training.worker import TrainingWorker
 
 
 class Job:
-    """A run: the state of its simulation, its stores, and what was recorded of it."""
+    """A run: the state of its simulation, its stores, and what was recorded of it.
 
-    worker_kind: type[TrainingWorker] = TrainingWorker
-    server_kind: type[ParameterServer] = ParameterServer
+    Where nodes fail, `failures.failing_job` plays it.
+
+    Attributes:
+        after_update: called after every update of a store.
+    """
 
     def __init__(
         self,
@@ -34,12 +38,14 @@ class Job:
         sim: Simulator,
         sink: MetricSink,
         progress: Progress | None,
-        elastic: bool = False,  # whether updates do without workers that are away
+        conditions: Conditions | None = None,  # under which its nodes fail
     ) -> None:
         codec, topology = config.compress, config.resolve_topology()
         is_shared = topology == "all-reduce"
         compression = None if codec is None else Compression(codec, numerics, seed, is_shared)
         self.config = config
+        self.conditions = conditions
+        self.after_update: Callable[[], None] = lambda: None
         self.record = RunRecord(
             config,
             numerics,
@@ -63,8 +69,7 @@ class Job:
             compression,
             self.record.sent,
             self.record.note,
-            elastic,
-            conditions=self,
+            conditions,
         )
         self.stores: list[Store] = []
         for _ in cluster.workers if topology == "peers" else cluster.workers[:1]:
@@ -73,7 +78,8 @@ class Job:
     @property
     def now(self) -> float:
         """The virtual time."""
-        return self.state.sim.now
+        now = self.state.sim.now
+        return now if self.conditions is None else self.conditions.virtual(now)
 
     def play(self) -> None:
         """Run to the end, or until `stop`."""
@@ -96,25 +102,20 @@ class Job:
             for name, node in self.state.sim.workers.items()
         }
 
-    def off_times(self) -> Mapping[str, float]:
-        """Return for how long nodes were stopped, by name, of those that were."""
-        return {}
-
-    def failure_summary(self, end: float) -> FailureSummary | None:
-        """Return what failures have cost up to the end, in seconds; None where nothing fails."""
-        return None
-
     def add_nodes(self, sim: Simulator) -> None:
         """Add servers and workers to a simulation."""
         state, stores, algorithm = self.state, self.stores, self.config.algorithm
         peers = state.topology == "peers"
+        worker_kind, server_kind = TrainingWorker, ParameterServer
+        if self.conditions is not None:
+            worker_kind, server_kind = FailingWorker, FailingServer
         if state.topology == "server":
             for index, name in enumerate(state.servers):
-                sim.add_worker(name, self.server_kind, state, index, algorithm.serve, stores[index])
+                sim.add_worker(name, server_kind, state, index, algorithm.serve, stores[index])
             stores = []
         for index, name in enumerate(state.workers):
             own = [stores[index]] if peers else stores
-            worker = sim.add_worker(name, self.worker_kind, state, index, algorithm.work, own)
+            worker = sim.add_worker(name, worker_kind, state, index, algorithm.work, own)
             if peers:
                 sim.spawn(algorithm.listen(worker), name=f"{name}.listen")
 
@@ -163,6 +164,13 @@ class Job:
         return self.state.numerics.join([store.parameters for store in self.stores])
 
     def updated(
+        self, store: Store, contributions: Sequence[Contribution], staleness: Sequence[int]
+    ) -> None:
+        """Record an update of one store."""
+        self._record_update(store, contributions, staleness)
+        self.after_update()
+
+    def _record_update(
         self, store: Store, contributions: Sequence[Contribution], staleness: Sequence[int]
     ) -> None:
         """Record an update of one store.

@@ -15,6 +15,7 @@ from paracosm.rng import TrainingStream, generator
 from paracosm.timing import Constant, Distribution
 from paracosm.training.clients import Clients, Participation
 from paracosm.training.compression.messages import Compression
+from paracosm.training.failures.conditions import Conditions
 from paracosm.training.numerics.store import Contribution, Gradient, Numerics
 
 
@@ -207,7 +208,7 @@ class RunState:
         dropped: gradients that were not applied.
         bytes_sent: in pushes received, answers sent, all-reduces that have ended.
         kept: of clients, see `TrainingWorker.kept`.
-        conditions: what fails, for nodes that do; see `failing_nodes.Conditions`.
+        conditions: under which nodes fail, if they do.
     """
 
     def __init__(
@@ -224,8 +225,7 @@ class RunState:
         compression: Compression | None,  # of what workers send
         sent: Callable[[Gradient], None],  # records a compressed message of a gradient
         note: Callable[[str, str, float], None],  # records an event of a node, by name, as of now
-        elastic: bool = False,  # whether updates do without workers that are away
-        conditions: Any = None,
+        conditions: Conditions | None = None,
     ) -> None:
         self.clients = clients
         self.topology = topology
@@ -245,7 +245,6 @@ class RunState:
         self._cluster = cluster
         self._compute = compute
         self._update_time = update_time
-        self._elastic = elastic
         self._durations: dict[int, Iterator[float]] = {}  # by worker, from life to life
 
         @cache
@@ -267,8 +266,9 @@ class RunState:
         self.initial = initial
         self.is_over = False
         self._servers_running = len(self.servers)
+        elastic = self.conditions is not None and self.conditions.elastic
         seconds = self._all_reduce_seconds
-        self.all_reduces = AllReduces(sim, self.workers, seconds, self._all_reduced, self._elastic)
+        self.all_reduces = AllReduces(sim, self.workers, seconds, self._all_reduced, elastic)
 
     def next_life(self, sim: Simulator, initial: Any) -> "RunState":
         """Return the state of another simulation, from other parameters; what was counted stays."""

@@ -85,14 +85,16 @@ def _train(
     sim = Simulator(log=log, network=cluster, timeline=timeline, recording=config.recording)
     run = (config, seed, cluster, numerics, sim, metrics, progress)
     failures = config.failures_on(cluster)
-    job = Job(*run) if failures is None else FailingJob(failures, *run)
+    failing = None if failures is None else FailingJob(failures, *run)
+    job = Job(*run) if failing is None else failing.job
+    player = job if failing is None else failing
     # Without an observer, a value-free rule needs no simulation of single events.
     rule = None if log or timeline is not None else schedule_rule(config, cluster)
     try:
         schedule = None if rule is None else _play(rule, cluster, job)
         if schedule is None:
-            status = play_to_end(job.record, lambda interrupted: job.play(), job.stop)
-            end, busy = job.now, job.busy_times()
+            status = play_to_end(job.record, lambda interrupted: player.play(), player.stop)
+            end, busy = player.now, player.busy_times()
         else:
             status, end, busy = "done", schedule.end / 1e12, schedule.busy
         computed = {name: times["compute"] for name, times in busy.items()}
@@ -113,7 +115,8 @@ def _train(
             dropped=job.state.dropped,
             durations=_durations(config, cluster, numerics),
         )
-        summary = replace(summary, energy=cluster.energy(end, computed, job.off_times()))
+        off_times = {} if failing is None else failing.off_times
+        summary = replace(summary, energy=cluster.energy(end, computed, off_times))
         if job.state.clients is not None:
             for client, speed in job.state.clients.speeds():
                 metrics.metric(end, wall, "client", "client_speed", speed, client)
@@ -125,10 +128,10 @@ def _train(
             bytes_sent=job.state.bytes_sent if is_sized else None,
             compression=job.compression_summary(),
         )
-        if failures is not None:
+        if failing is not None:
             summary = replace(
                 summary,
-                failures=job.failure_summary(end),
+                failures=failing.failure_summary(end),
                 durations={**summary.durations, "failures": f"assumed: {failures}"},
             )
         recording = sim.recording if config.compute == MEASURED else None

@@ -1,4 +1,5 @@
 """A run on the engine in which nodes fail: its lives, its checkpoints, and the cost of failures.
+
 The whole job stops when a server fails, and with recovery "restart" when any worker fails. Work
 since its newest checkpoint and work in progress is lost. After the restart all begin again, from
 the parameters, versions and optimizers of the checkpoint, or of the beginning. The rules are those
@@ -15,34 +16,32 @@ while the job works. What ends at the instant of a failure has ended. How long a
 is settled when it begins: a checkpoint that comes meanwhile does not shift the slow period.
 """
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine
+from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from paracosm.cluster import Cluster
-from paracosm.engine import DeadlockError, Simulator, Worker
+from paracosm.engine import DeadlockError, Simulator
 from paracosm.errors import InputError
-from paracosm.faults.models import Lose, Slow
 from paracosm.faults.node_failures import Mtbf
-from paracosm.faults.strikes import Periods
 from paracosm.results import FailureSummary
 from paracosm.results.metrics import MetricSink
-from paracosm.rng import TrainingStream, generator
 from paracosm.simulation.schedule import BusyTimes
 from paracosm.training.availability import check_known, make_availability
 from paracosm.training.config import TrainConfig
+from paracosm.training.failures.conditions import Conditions
 from paracosm.training.failures.failing_nodes import FailingServer, FailingWorker
 from paracosm.training.failures.failure_queue import (
     Clock,
     Failure,
     FailureQueue,
     PlacedTimeline,
-    strikes_of,
 )
 from paracosm.training.failures.recovery import FailureCosts, Failures
 from paracosm.training.job import Job
-from paracosm.training.numerics.store import Contribution, Numerics, Saved, Store
+from paracosm.training.numerics.store import Numerics, Saved
 from paracosm.training.record import Progress
 from paracosm.units import format_duration
 
@@ -53,11 +52,17 @@ _PER_UPDATE = 100
 """Failures for each update, and one more for each worker, while a job still makes progress."""
 
 
-class FailingJob(Job):
-    """A run whose nodes fail."""
+class _Checkpoint(NamedTuple):
+    """The newest, or the beginning of the job or of a life."""
 
-    worker_kind = FailingWorker
-    server_kind = FailingServer
+    stores: list[Saved]
+    time: float  # on the engine's clock
+    updates: int
+    contributions: int
+
+
+class FailingJob:
+    """The lives of a job whose nodes fail."""
 
     def __init__(
         self,
@@ -71,44 +76,40 @@ class FailingJob(Job):
         progress: Progress | None,
     ) -> None:
         names = (*cluster.workers, *cluster.servers)
+        self._failures = failures
         self._clock = Clock()
+        self._costs = FailureCosts(len(cluster.workers))
         inner = sim.timeline
         self._timeline = None if inner is None else PlacedTimeline(inner, self._clock, names)
-        self._log = sim.log
-        self._cluster = cluster
-        self.elastic = failures.recovery == "elastic"
-        simulator = self._simulator()
-        super().__init__(config, seed, cluster, numerics, simulator, sink, progress, self.elastic)
-        self.resend_after = failures.resend_after
-        self.resent = self.dropped_examples = 0
-        self._busy: BusyTimes = {}
-        self._off: dict[str, float] = {}
-        self._failures = failures
-        self._costs = FailureCosts(len(self.state.workers))
+        self._simulator = partial(Simulator, log=sim.log, network=cluster, timeline=self._timeline)
+        workers = cluster.workers
+        servers = cluster.servers if config.resolve_topology() == "server" else ()
+        self.conditions = Conditions(
+            failures, self._clock, self._costs, names, workers, servers, seed
+        )
+        self.conditions.is_back = self._is_back
+        self.job = Job(
+            config, seed, cluster, numerics, self._simulator(), sink, progress, self.conditions
+        )
+        self.job.after_update = self._after_update
+        self.conditions.stores = self.job.stores
         self._sink = sink
         self._until = inf if config.until_time is None else config.until_time
         self._is_stopped = self._is_due = False
-        self._lost_messages = self._requested = self._gradients = self._lost_examples = 0
-        self._chances = {
-            name: generator(seed, TrainingStream.LOST_MESSAGES, number)
-            for number, name in enumerate(names)
-        }
-        servers = self.state.servers if self.state.topology == "server" else ()
-        nodes = (self.state.workers, servers, seed)
-        self._slow, self._losses = (
-            Periods(strikes_of(kind, failures, *nodes)) for kind in (Slow, Lose)
-        )
         who = failures.availability
-        self._availability = make_availability(who, len(self.state.workers), seed) if who else None
+        self._availability = make_availability(who, len(workers), seed) if who else None
         if self._availability is not None and self._until < inf:
             check_known(self._availability, self._until, "worker")
-        self._queue = FailureQueue(failures, self._clock, *nodes, self._availability)
+        self._queue = FailureQueue(
+            failures, self._clock, workers, servers, seed, self._availability
+        )
         self._away: dict[str, float] = {}  # workers, until when
+        self._busy: BusyTimes = {}  # in earlier lives
+        self.off_times: dict[str, float] = {}  # for how long workers were stopped, by name
         self._listening: list[Coroutine[Any, Any, None]] = []  # daemons of this life's nodes
         # Most updates so far, and failures beyond those that they allow
         self._without_progress = (0, 0)
-        self._saved: list[Saved] = [store.save() for store in self.stores]
-        self._at_save = (0.0, 0, 0)  # the engine's clock, updates, contributions
+        self._saved = _Checkpoint([store.save() for store in self.job.stores], 0.0, 0, 0)
 
     def play(self) -> None:
         """Run the job until its end, or `stop`.
@@ -131,12 +132,12 @@ class FailingJob(Job):
                 if getcoroutinestate(body) == CORO_CREATED:
                     body.close()  # or Python complains of a coroutine that was never awaited
             self._count_away()
-            self._slow.at(self.now)  # so that it counts those that have begun
+            self.conditions.count_slowdowns(self.now)
 
     def stop(self) -> None:
         """End the run as soon as possible."""
         self._is_stopped = True
-        self.state.sim.stop()
+        self.job.state.sim.stop()
 
     def busy_times(self) -> BusyTimes:
         before = self._busy
@@ -144,20 +145,17 @@ class FailingJob(Job):
             name: {
                 what: spent + before.get(name, {}).get(what, 0.0) for what, spent in times.items()
             }
-            for name, times in super().busy_times().items()
+            for name, times in self.job.busy_times().items()
         }
-
-    def off_times(self) -> Mapping[str, float]:
-        return self._off
 
     @property
     def now(self) -> float:
-        return self._clock.virtual(self.state.sim.now)
+        return self.job.now
 
     def failure_summary(self, end: float) -> FailureSummary:
         """Return what failures have cost up to the end, in seconds of virtual time."""
-        failures, costs = self._failures, self._costs
-        costs.kept = self.record.contributions - costs.undone
+        failures, costs, conditions = self._failures, self._costs, self.conditions
+        costs.kept = self.job.record.contributions - costs.undone
         alone = failures.nodes.worker if failures.recovery != "restart" else inf
         return costs.summary(
             end,
@@ -166,80 +164,43 @@ class FailingJob(Job):
             interval=failures.interval,
             checkpoint_cost=failures.cost,
             restart_cost=None if failures.nodes == Mtbf() else failures.restart,
-            lost_gradients=round(self._lost_examples * self._gradients / max(1, self._requested)),
-            slowdowns=self._slow.begun,
-            lost_messages=self._lost_messages,
-            resent_messages=self.resent,
+            lost_gradients=conditions.lost_gradients,
+            slowdowns=conditions.slowdowns,
+            lost_messages=conditions.lost_messages,
+            resent_messages=conditions.resent,
             faults=[str(fault) for fault in failures.faults],
         )
 
-    # the interface of its nodes: `failing_nodes.Conditions`
+    def _is_back(self, worker: str, since: float) -> None:
+        del self._away[worker]
+        self._was_away(worker, since)
+        self._row(self.now, worker, "restart", self.job.state.sim.now - since)
 
-    def stretched(self, node: str, work: float) -> float:
-        return self._slow.stretched(node, self.now, work)
-
-    def loses(self, source: Worker, target: str) -> bool:
-        faults = self._losses.at(self.now, source.name, target, "")
-        if not faults or source.ports is self.state.sim.workers[target].ports:
-            return False
-        arrives = 1.0
-        for fault in faults:
-            assert isinstance(fault.model, Lose)
-            arrives *= 1 - fault.model.percent / 100
-        is_lost = bool(self._chances[source.name].random() >= arrives)
-        self._lost_messages += is_lost
-        return is_lost
-
-    def requested(self, sizes: Sequence[int]) -> None:
-        self._requested += sum(sizes)
-        self._gradients += len(sizes)
-
-    def discarded(self, examples: int, seconds: float) -> None:
-        self._lost_examples += examples
-        self._costs.abandoned += seconds
-
-    def is_back(self, worker: FailingWorker) -> None:
-        del self._away[worker.name]
-        self._was_away(worker)
-        self._row(self.now, worker.name, "restart", self.state.sim.now - worker.begun_away)
-
-    def worker_named(self, name: str) -> FailingWorker | None:
-        found = self.state.sim.workers[name]
-        return found if isinstance(found, FailingWorker) else None
-
-    # What a job does
-
-    def updated(
-        self, store: Store, contributions: Sequence[Contribution], staleness: Sequence[int]
-    ) -> None:
-        super().updated(store, contributions, staleness)
-        self._slow.has_advanced()
-        self._losses.has_advanced()
-        interval = self._failures.interval
-        if interval is None or self._is_due or self.state.sim.now - self._at_save[0] < interval:
+    def _after_update(self) -> None:
+        """End the instant if a checkpoint is due after this update."""
+        job, interval = self.job, self._failures.interval
+        self.conditions.has_updated()
+        if interval is None or self._is_due or job.state.sim.now - self._saved.time < interval:
             return
-        if self.record.updates >= self.state.last_update:
+        if job.record.updates >= job.state.last_update:
             return  # nothing is left to be saved for
-        if self._failures.in_step and len({each.version for each in self.stores}) > 1:
+        if self._failures.in_step and len({store.version for store in job.stores}) > 1:
             return
         self._is_due = True
-        self.state.sim.stop()
+        job.state.sim.stop()
 
     # Lives
 
-    def _simulator(self) -> Simulator:
-        return Simulator(log=self._log, network=self._cluster, timeline=self._timeline)
-
     def _begin_life(self) -> None:
-        sim = self.state.sim
+        sim = self.job.state.sim
         self._listening.clear()
-        self.add_nodes(sim)
+        self.job.add_nodes(sim)
         for name, node in sim.workers.items():
             assert isinstance(node, FailingWorker | FailingServer)
             bodies = {"drop_messages": node.drop_messages()}
             if isinstance(node, FailingServer):
                 bodies["welcome"] = node.welcome()
-                if self.elastic:
+                if self.conditions.elastic:
                     bodies["gather"] = node.gather()
             for what, body in bodies.items():
                 sim.spawn(body, name=f"{name}.{what}", daemon=True)
@@ -249,7 +210,7 @@ class FailingJob(Job):
         self._queue.begin_life()
 
     def _live(self) -> Failure | None:
-        sim = self.state.sim
+        sim = self.job.state.sim
         while True:
             failure = self._queue.upcoming()
             end = max(sim.now, self._clock.engine(min(failure.time, self._until)))
@@ -272,7 +233,7 @@ class FailingJob(Job):
                 self._fail_alone(failure)
 
     def _has_ended(self) -> bool:
-        return self.state.is_over or self._is_stopped
+        return self.job.state.is_over or self._is_stopped
 
     def _fail_alone(self, failure: Failure) -> None:
         """Stop a worker that the others can do without."""
@@ -287,12 +248,12 @@ class FailingJob(Job):
         self._stop_worker(failure.node, back)
 
     def _stop_worker(self, name: str, back: float) -> None:
-        nodes = self.state.sim.workers
+        nodes = self.job.state.sim.workers
         worker = nodes[name]
         assert isinstance(worker, FailingWorker)
-        worker.fail(max(self.state.sim.now, self._clock.engine(back)))
-        if (brought := self.state.all_reduces.leave(name)) is not None:
-            self.discarded(brought.gradient.examples, worker.seconds_in_push())
+        worker.fail(max(self.job.state.sim.now, self._clock.engine(back)))
+        if (brought := self.job.state.all_reduces.leave(name)) is not None:
+            self.conditions.discard(brought.gradient.examples, worker.seconds_in_push())
         for node in nodes.values():
             assert isinstance(node, FailingWorker | FailingServer)
             if isinstance(node, FailingServer):
@@ -308,58 +269,59 @@ class FailingJob(Job):
         if failure is not None or end > self._until:
             end = self._until if failure is None else failure.time
         else:
-            self._saved = [store.save() for store in self.stores]
-            self.record.saved()
-            self._at_save = (self.state.sim.now, self.record.updates, self.record.contributions)
+            self.job.record.saved()
+            stores = [store.save() for store in self.job.stores]
+            counts = self.job.record.updates, self.job.record.contributions
+            self._saved = _Checkpoint(stores, self.job.state.sim.now, *counts)
             costs.checkpoints += 1
             self._row(begin, "job", "checkpoint", self._failures.cost)
         costs.saving += end - begin
         self._mark("checkpoint", begin, end)
-        self._clock.pause(self.state.sim.now, end)
+        self._clock.pause(self.job.state.sim.now, end)
         return failure
 
     def _restart(self, failure: Failure) -> bool:
-        costs, record, begin = self._costs, self.record, failure.back
+        costs, record, begin = self._costs, self.job.record, failure.back
         self._note_stop(failure)
         while (again := self._queue.take_until(min(begin, self._until))) is not None:
             self._note_stop(again)
             begin = max(begin, again.back)
-        costs.lost += self.state.sim.now - self._at_save[0]
-        costs.undone += record.contributions - self._at_save[2]
-        self._lost_examples = self._requested - record.examples - self.dropped_examples
-        for store, saved in zip(self.stores, self._saved, strict=True):
+        costs.lost += self.job.state.sim.now - self._saved.time
+        costs.undone += record.contributions - self._saved.contributions
+        conditions = self.conditions
+        kept = record.examples + conditions.dropped_examples
+        conditions.lost_examples = conditions.requested - kept
+        for store, saved in zip(self.job.stores, self._saved.stores, strict=True):
             store.restore(saved)
-        record.restored(self._at_save[1])
-        self._at_save = (0.0, record.updates, record.contributions)
+        record.restored(self._saved.updates)
+        self._saved = _Checkpoint(self._saved.stores, 0.0, record.updates, record.contributions)
         end = min(begin, self._until)
         costs.stopped += end - failure.time
         self._mark("restart", failure.time, end)
         if begin > self._until:
-            self._clock.pause(self.state.sim.now, end)
+            self._clock.pause(self.job.state.sim.now, end)
             return False
         self._busy = self.busy_times()
         self._count_away()
-        if self.state.compression is not None:
-            self.state.compression.forget()
+        if self.job.state.compression is not None:
+            self.job.state.compression.forget()
         self._clock.begin(begin)
-        self.state = self.state.next_life(self._simulator(), self.parameters())
+        self.job.state = self.job.state.next_life(self._simulator(), self.job.parameters())
         self._begin_life()
         self._row(begin, "job", "restart", begin - failure.time)
         return True
 
     def _count_away(self) -> None:
-        for node in self.state.sim.workers.values():
+        for node in self.job.state.sim.workers.values():
             if isinstance(node, FailingWorker) and node.is_away:
-                self._was_away(node)
+                self._was_away(node.name, node.begun_away)
 
-    def _was_away(self, worker: FailingWorker) -> None:
-        away = self.state.sim.now - worker.begun_away
-        self._costs.away += away
-        self._off[worker.name] = self._off.get(worker.name, 0.0) + away
+    def _was_away(self, worker: str, since: float) -> None:
+        now = self.job.state.sim.now
+        self._costs.away += now - since
+        self.off_times[worker] = self.off_times.get(worker, 0.0) + now - since
         if self._timeline is not None:
-            self._timeline.span(
-                worker.name, "down", "stopped", worker.begun_away, self.state.sim.now
-            )
+            self._timeline.span(worker, "down", "stopped", since, now)
 
     # What is noted
 
@@ -374,30 +336,31 @@ class FailingJob(Job):
 
     def _mark(self, name: str, begin: float, end: float) -> None:
         if self._timeline is not None and begin < end:
-            for node in self.state.sim.workers:
+            for node in self.job.state.sim.workers:
                 self._timeline.inner.span(node, "down", name, begin, end)
 
     def _row(self, time: float, node: str, name: str, value: float) -> None:
-        self._sink.metric(time, self.record.wall_time, node, name, value, self.record.updates)
+        record = self.job.record
+        self._sink.metric(time, record.wall_time, node, name, value, record.updates)
 
     def _count_failure(self) -> None:
         most, failures = self._without_progress
-        updates = self.record.updates
-        allowed = max(0, updates - most) * (_PER_UPDATE + len(self.state.workers))
+        updates, workers = self.job.record.updates, len(self.job.state.workers)
+        allowed = max(0, updates - most) * (_PER_UPDATE + workers)
         failures = max(0, failures + 1 - allowed)
         self._without_progress = (max(most, updates), failures)
-        if failures > _WITHOUT_PROGRESS + _WITHOUT_PROGRESS * len(self.state.workers) // 100:
+        if failures > _WITHOUT_PROGRESS + _WITHOUT_PROGRESS * workers // 100:
             raise InputError(
                 f"the job makes no progress: nodes failed or left {failures:,} times more than "
-                f"{_PER_UPDATE + len(self.state.workers)} for each of {updates:,} updates: make "
-                "failures rarer, or restarts and checkpoints more frequent"
+                f"{_PER_UPDATE + workers} for each of {updates:,} updates: make failures rarer, "
+                "or restarts and checkpoints more frequent"
             )
 
     def _standstill(self, deadlock: DeadlockError | None) -> InputError:
         if self._availability is not None and self.now >= self._availability.end[0]:
             check_known(self._availability, inf, "worker")
         gone = [name for name, back in self._away.items() if back == inf]
-        unsent = self._lost_messages > 0 and self.resend_after is None
+        unsent = self.conditions.lost_messages > 0 and self.conditions.resend_after is None
         waiting = (
             [] if deadlock is None else [each for each in deadlock.waiting if each[0] not in gone]
         )
@@ -405,6 +368,6 @@ class FailingJob(Job):
         why += ["lost messages are never resent (give --resend-after 100ms)"] * unsent
         who = f"{waiting[0][0]} waits for {waiting[0][1]}" if waiting else "no worker is left"
         return InputError(
-            f"the run stands still at {format_duration(self.now)}, after {self.record.updates:,} "
-            f"updates: {', '.join([who, *why])}"
+            f"the run stands still at {format_duration(self.now)}, after "
+            f"{self.job.record.updates:,} updates: {', '.join([who, *why])}"
         )

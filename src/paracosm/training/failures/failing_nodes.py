@@ -16,41 +16,14 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from math import inf
 from types import coroutine
-from typing import Any, Protocol, cast
+from typing import Any
 
 from paracosm.engine import Future, Interrupt, Transfer, Worker
+from paracosm.training.failures.conditions import Conditions
 from paracosm.training.numerics.store import Contribution, Gradient, Store
 from paracosm.training.run_state import RunState, Tag
 from paracosm.training.server import ParameterServer
 from paracosm.training.worker import TrainingWorker
-
-
-class Conditions(Protocol):
-    """What the nodes of a run need to know about its failures."""
-
-    elastic: bool  # whether updates do without those that are away
-    resend_after: float | None  # seconds; None: lost messages are never sent again
-    resent: int  # messages
-    dropped_examples: int  # of gradients that a rule has dropped
-    stores: list[Store]
-
-    def stretched(self, node: str, work: float) -> float:
-        """Return the seconds that `work` takes on a node that begins to compute now."""
-
-    def loses(self, source: Worker, target: str) -> bool:
-        """Whether a message sent now will be lost."""
-
-    def requested(self, sizes: Sequence[int]) -> None:
-        """Count gradients that a worker begins to compute, by the examples of each."""
-
-    def discarded(self, examples: int, seconds: float) -> None:
-        """Count work lost with the failure of one worker."""
-
-    def is_back(self, worker: FailingWorker) -> None:
-        """Record that a worker continues."""
-
-    def worker_named(self, name: str) -> FailingWorker | None:
-        """Return a worker of the life that the job is in; None for a server."""
 
 
 @dataclass(eq=False, slots=True)
@@ -104,10 +77,10 @@ class _Node(Worker):
         size: float | None = None,
         tag: Any = None,
     ) -> Transfer:
-        ends = (self, self.conditions.worker_named(to))
+        ends = (self, self.sim.workers[to])
         lives = tuple((end, end.life) for end in ends if isinstance(end, FailingWorker))
         seconds = self.seconds_in_push() if tag is Tag.PUSH else 0.0
-        message = Message(tag, lives, seconds, self.conditions.loses(self, to))
+        message = Message(tag, lives, seconds, self.conditions.loses(self, self.sim.workers[to]))
         if message.is_lost:
 
             def send_again(_: object) -> None:
@@ -139,13 +112,13 @@ class _Node(Worker):
 
     @coroutine
     def compute(self, duration: float) -> Generator[float, None, None]:
-        yield from super().compute(self.conditions.stretched(self.name, duration))
+        yield from super().compute(self.conditions.stretched(self, duration))
 
     @coroutine
     def compute_unless(
         self, duration: float, *, source: str | None = None, tag: Any = None
     ) -> Generator[Any, Any, bool]:
-        duration = self.conditions.stretched(self.name, duration)
+        duration = self.conditions.stretched(self, duration)
         return (yield from super().compute_unless(duration, source=source, tag=_Wish(tag)))
 
     async def drop_messages(self) -> None:
@@ -173,7 +146,8 @@ class FailingWorker(_Node, TrainingWorker):
         stores: Sequence[Store] = (),
     ) -> None:
         super().__init__(state, index, work, stores)
-        self.conditions = cast("Conditions", state.conditions)
+        assert state.conditions is not None
+        self.conditions = state.conditions
         self._versions = [each.version for each in self.conditions.stores]
         if stores:
             self._read_stores()
@@ -206,7 +180,7 @@ class FailingWorker(_Node, TrainingWorker):
         self._state.numerics.forget(self.client)
         if self._examples:
             self._last.pending.discard()
-            self.conditions.discarded(self._examples, self.seconds_in_push())
+            self.conditions.discard(self._examples, self.seconds_in_push())
             self._computed()
 
     async def compute_gradient_unless_answered(self) -> Gradient | None:
@@ -214,13 +188,13 @@ class FailingWorker(_Node, TrainingWorker):
         gradient = await super().compute_gradient_unless_answered()
         if gradient is None:
             self.conditions.dropped_examples += self._state.numerics.batch_of(self.client)
-            self.conditions.discarded(0, self.compute_time - before)
+            self.conditions.discard(0, self.compute_time - before)
         return gradient
 
     def _drawn(self, sizes: Sequence[int]) -> None:
         if not self._examples:
             self._begun = self.compute_time
-        self.conditions.requested(sizes)
+        self.conditions.request(sizes)
         super()._drawn(sizes)
 
     def seconds_in_push(self) -> float:
@@ -228,7 +202,7 @@ class FailingWorker(_Node, TrainingWorker):
 
     def give_up(self, to: str, data: Any, message: Message) -> None:
         if message.tag is Tag.PUSH and to == self._state.servers[0]:
-            self.conditions.discarded(data[0].examples, message.seconds)
+            self.conditions.discard(data[0].examples, message.seconds)
 
     async def _come_back(self) -> bool:
         while True:
@@ -239,7 +213,7 @@ class FailingWorker(_Node, TrainingWorker):
             if back == self.back:  # and nothing has struck it again meanwhile
                 break
         self.is_away = False
-        self.conditions.is_back(self)
+        self.conditions.is_back(self.name, self.begun_away)
         if not self._stores:
             for server in self._state.servers:
                 self.send(server, self.name, tag=Tag.JOIN)
@@ -265,7 +239,8 @@ class FailingServer(_Node, ParameterServer):
         store: Store,
     ) -> None:
         super().__init__(state, index, serve, store)
-        self.conditions = cast("Conditions", state.conditions)
+        assert state.conditions is not None
+        self.conditions = state.conditions
         self._is_first = index == 0  # who counts what is pushed to all
         self._away: set[str] = set()
         # Workers whose gradient is here, or who joined a round that continues without them
@@ -308,7 +283,7 @@ class FailingServer(_Node, ParameterServer):
     def drop(self, contribution: Contribution) -> None:
         super().drop(contribution)
         self.conditions.dropped_examples += contribution.gradient.examples
-        self.conditions.discarded(0, self._seconds[contribution.worker])
+        self.conditions.discard(0, self._seconds[contribution.worker])
 
     def answer(
         self, *workers: str, parameters: Any = None, extra: Any = None, clock: int = 0
@@ -347,7 +322,7 @@ class FailingServer(_Node, ParameterServer):
         gradient: Gradient = transfer.data[0]
         if len(self._state.servers) == 1:
             gradient.pending.discard()
-        self.conditions.discarded(gradient.examples, message.seconds)
+        self.conditions.discard(gradient.examples, message.seconds)
 
     def _members(self) -> set[str]:
         return set(self.workers) - self._away - self._joined
