@@ -31,6 +31,7 @@ from paracosm.errors import InputError
 from paracosm.factory import is_reference
 from paracosm.quantities import Bandwidth
 from paracosm.timing import Distribution, parse_distribution
+from paracosm.units import parse_whole
 
 
 @dataclass(frozen=True)
@@ -448,3 +449,24 @@ class Setting:
                 f"{VARIABLE}: paracosm emulate sets it for the processes that it starts; it is "
                 "nothing to set or to change"
             ) from None
+
+
+def whole_number(variable: str, text: str | None, largest: int = 2**31 - 1) -> int:
+    """Return the number from 0 to `largest` that a variable of the environment has.
+
+    Args:
+        text: its value; None where it is not set.
+
+    Raises:
+        InputError: it is not set, no whole number, or too large.
+    """
+    if text is None:
+        raise InputError(f"{variable}: not set: a whole number from 0 to {largest:,}")
+    number = parse_whole(text.strip(), largest)
+    if number is None:
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        raise InputError(f'{variable}: a whole number from 0 to {largest:,}, not "{shown}"')
+    return number
+
+
+_SHOWN = 40  # letters of what is not a number

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from rank_processes import LIMIT, SCRIPTS, environment, start
 from torch.distributed import DistStoreError
 
+from paracosm.emulation.config import whole_number
 from paracosm.emulation.rank import refusals
-from paracosm.emulation.rank.environment import whole_number
 from paracosm.errors import InputError
 
 CASES = (

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from paracosm.emulation.check import check_emulation
-from paracosm.emulation.config import EmulateConfig, Setting
-from paracosm.emulation.rank.environment import whole_number
+from paracosm.emulation.config import EmulateConfig, Setting, whole_number
 from paracosm.errors import InputError, unknown
 from paracosm.files import find_temporary, replacing, temporary_folder
 from paracosm.units import WIDEST, parse_whole

@@ -16,9 +16,8 @@ import torch.multiprocessing
 from torch._C._distributed_c10d import HashStore
 from torch.distributed import distributed_c10d as c10d
 
-from paracosm.emulation.config import Setting
+from paracosm.emulation.config import Setting, whole_number
 from paracosm.emulation.rank.call_site import NOWHERE, call_site
-from paracosm.emulation.rank.environment import whole_number
 from paracosm.emulation.rank.refusals import PATIENCE
 from paracosm.emulation.records import COLLECTIVES
 from paracosm.errors import InputError
